@@ -6,6 +6,7 @@
  *   memory copy ITERATIONS SIZE        copies a second into memory of the other process, which looks at none of them
  *   memory read ITERATIONS             reads a second of a word that the other process wrote
  *   memory ticket ITERATIONS           increments a second of a word under a ticket lock of both processes
+ *   memory hand-overs ITERATIONS       the same; those a second that came after one of the other process
  *
  * Receivers check what they receive; increments are counted. Any difference is a failure. */
 #include <sched.h>
@@ -27,6 +28,7 @@ struct shared {
     _Alignas(LINE) _Atomic unsigned long serving;
     _Alignas(LINE) unsigned long counter;
     _Alignas(LINE) _Atomic unsigned long finished;
+    _Alignas(LINE) _Atomic unsigned long handed_over;
     _Alignas(LINE) char data[RING_BYTES + SLOTS_MAX * LINE];
 };
 
@@ -215,12 +217,16 @@ static double read_parent(long iterations) {
 }
 
 static void increments(long iterations) {
+    unsigned long last = 0, handed_over = 0;
     for (long i = 0; i < iterations; i++) {
         unsigned long mine = atomic_fetch_add_explicit(&shared->next, 1, memory_order_relaxed);
         await(&shared->serving, mine);
-        shared->counter++;
+        unsigned long before = shared->counter;
+        handed_over += before != last;
+        shared->counter = last = before + 1;
         atomic_store_explicit(&shared->serving, mine + 1, memory_order_release);
     }
+    atomic_fetch_add(&shared->handed_over, handed_over);
     atomic_fetch_add(&shared->finished, 1);
 }
 
@@ -259,8 +265,11 @@ int main(int argc, char **argv) {
         printf("%.1f\n", measured / together(idle_child, read_parent, iterations));
     else if (!strcmp(what, "ticket"))
         printf("%.1f\n", (iterations / 2 * 2) / together(ticket_child, ticket_parent, iterations));
-    else {
-        fprintf(stderr, "memory: observe, pingpong, ring, copy, read or ticket\n");
+    else if (!strcmp(what, "hand-overs")) {
+        double seconds = together(ticket_child, ticket_parent, iterations);
+        printf("%.1f\n", atomic_load(&shared->handed_over) / seconds);
+    } else {
+        fprintf(stderr, "memory: observe, pingpong, ring, copy, read, ticket or hand-overs\n");
         return 2;
     }
     return 0;

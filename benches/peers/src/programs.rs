@@ -54,7 +54,7 @@ impl Programs {
         compile("cc", "lmdb", &["-llmdb"]);
         compile("cc", "ofi", &["-lfabric", "-lpthread"]);
         compile("cc", "kv_redis", &["-lhiredis", "-lm"]);
-        for name in ["mpi", "barrier", "lock"] {
+        for name in ["mpi", "barrier", "ibcast", "lock"] {
             compile("mpicc", name, &[]);
         }
         Ok(Programs {
@@ -108,10 +108,11 @@ impl Programs {
                 program,
                 layers,
                 arguments,
+                ranks,
                 ..
             } => {
                 let mut command = Command::new("mpirun");
-                command.args(["--allow-run-as-root", "--oversubscribe", "-n", "2"]);
+                command.args(["--allow-run-as-root", "--oversubscribe", "-n", ranks]);
                 command.args(layers.split_whitespace());
                 command.arg(self.folder.path().join(program));
                 match arguments.split_first() {
@@ -185,7 +186,7 @@ fn loco(program: &Path, bench: &Bench, amount: &str) -> Result<f64> {
     command
         .arg("bench")
         .args(&bench.arguments)
-        .args(["--fabric", bench.fabric, "--nodes", "2", "--json"])
+        .args(["--fabric", bench.fabric, "--nodes", bench.nodes, "--json"])
         .env("LOCO_OFI_ADDRESS", "127.0.0.1");
     command.args([if bench.timed { "--duration" } else { "--iters" }, amount]);
     let lines = output(command)?;

@@ -1,5 +1,6 @@
 //! The rows of the table: each names a piece of work, the library's side of it, its peers, and the goals.
 
+mod crowded;
 mod tcp;
 
 /// The unit of a figure, which says what is better.
@@ -52,6 +53,8 @@ pub struct Bench {
     pub arguments: Vec<&'static str>,
     /// The fabric.
     pub fabric: &'static str,
+    /// The number of nodes.
+    pub nodes: &'static str,
     /// Name of the result.
     pub result: &'static str,
     /// Name of the number.
@@ -82,6 +85,8 @@ pub enum Side {
         layers: &'static str,
         /// The mode, which is before the number of iterations, and the sizes, which follow it.
         arguments: Vec<&'static str>,
+        /// The number of ranks.
+        ranks: &'static str,
         /// The program runs for a time, and not for a number of operations.
         timed: bool,
     },
@@ -169,6 +174,9 @@ impl Row {
     }
 }
 
+/// The nodes or ranks of a row that does not say otherwise.
+const PAIR: &str = "2";
+
 const SHARED: &str = "--mca pml ob1 --mca btl self,vader --mca osc sm,rdma";
 const UCX: &str =
     "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any --mca osc ucx -x UCX_TLS=posix,cma,self";
@@ -195,6 +203,7 @@ fn mpi<const N: usize>(layers: &'static str, arguments: [&'static str; N]) -> Si
         program: "mpi",
         layers,
         arguments: arguments.into(),
+        ranks: PAIR,
         timed: false,
     }
 }
@@ -205,6 +214,7 @@ fn mpi_program(program: &'static str, timed: bool) -> Side {
         program,
         layers: SHARED,
         arguments: Vec::new(),
+        ranks: PAIR,
         timed,
     }
 }
@@ -251,6 +261,7 @@ fn row<const N: usize, const P: usize>(
         bench: Bench {
             arguments: arguments.into(),
             fabric: "shm",
+            nodes: PAIR,
             result,
             field,
             timed,
@@ -274,6 +285,7 @@ fn each<const N: usize, const P: usize>(
 
 const RATE: &str = "operations_per_second";
 const MEDIAN: &str = "latency_ns_p50";
+const ONE_WAY: &str = "one_way_ns";
 
 /// Makes a row for a put of more than a few words.
 fn long_put(name: &'static str, size: &'static str) -> Row {
@@ -298,7 +310,7 @@ fn ping_pong(name: &'static str, size: &'static str) -> Row {
         peer("iceoryx2", own(["iceoryx2", size]), 1.0),
     ];
     let arguments = ["ping-pong", "--size", size];
-    row(name, Unit::Nanoseconds, arguments, ("ping-pong", MEDIAN), peers)
+    row(name, Unit::Nanoseconds, arguments, ("ping-pong", ONE_WAY), peers)
 }
 
 fn lookups<const P: usize>(name: &'static str, window: &'static str, peers: [Peer; P]) -> Row {
@@ -318,7 +330,7 @@ pub fn all() -> Vec<Row> {
             "put 8 B, one way",
             Nanoseconds,
             ["put", "--size", "8"],
-            ("put", MEDIAN),
+            ("put", ONE_WAY),
             [
                 peer("store and observe", memory(["observe"]), 1.1),
                 peer("ucp_put_lat", ucx_latency(POSIX, "ucp_put_lat", "8"), 1.2),
@@ -407,6 +419,13 @@ pub fn all() -> Vec<Row> {
             ],
         ),
         row(
+            "lock's hand-overs",
+            Rate,
+            ["lock"],
+            ("lock-hand-overs", RATE),
+            [peer("plain ticket lock", memory(["hand-overs"]), None)],
+        ),
+        row(
             "barrier",
             Nanoseconds,
             ["barrier"],
@@ -414,6 +433,7 @@ pub fn all() -> Vec<Row> {
             [peer("MPI_Barrier", mpi_program("barrier", false), 0.54)],
         ),
     ];
+    rows.extend(crowded::all());
     rows.extend(tcp::all());
     rows
 }

@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 
+use hdrhistogram::Histogram;
 use loco::fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
 use loco::raw::{Flags, Operation};
 use loco::{AckKey, Channel, Region, RingBuffer, RingConfig, Thread};
 
-use super::measure::{Sample, histogram, latencies, rate, rate_of_batches};
+use super::measure::{Sample, histogram, latencies, one_way_ns, rate, rate_of_batches};
 use super::site::Bench;
 use crate::error::CliError;
 
@@ -92,6 +93,7 @@ impl<'a, F: Fabric> Lane<'a, F> {
         Ok(Sample {
             operations_per_second,
             latencies: found,
+            one_way_ns: None,
         })
     }
 }
@@ -111,6 +113,7 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
         let operations_per_second = lane.rate(bench, &operation)?;
 
         let mut found = histogram()?;
+        let mut one_way = None;
         let position = position(bench);
         if position < 2 {
             let other = bench.manager.nodes()[1 - position];
@@ -134,8 +137,9 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
                 let bell = Operation::PutInline(&word, there(remote, lane.bell));
                 Ok::<_, CliError>(lane.thread.raw().post_untracked(&bell, Flags::default())?)
             };
-            let warmup = bench.parameters.warmup().min(TIMED_MAX);
-            let round_trip = |value| {
+            let mut value = 0;
+            let mut round_trip = || {
+                value += 1;
                 if position == 0 {
                     say(value)?;
                     heard(value)?;
@@ -145,23 +149,17 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
                 }
                 Ok::<_, CliError>(())
             };
-            for i in 0..warmup {
-                round_trip(i + 1)?;
+            for _ in 0..bench.parameters.warmup().min(TIMED_MAX) {
+                round_trip()?;
             }
-            if position == 0 {
-                latencies(timed(bench), 2, &mut found, |i| round_trip(warmup + i + 1))?;
-            } else {
-                // This node looks at no clock: it must be back at its wait when the next put comes.
-                for i in 0..timed(bench) {
-                    round_trip(warmup + i + 1)?;
-                }
-            }
+            one_way = in_turn(bench, &mut found, round_trip)?;
         }
         bench.progress.add(bench.parameters.iters);
         bench.meet(&lane.thread)?;
         Ok(Sample {
             operations_per_second,
             latencies: found,
+            one_way_ns: one_way,
         })
     })
 }
@@ -217,6 +215,7 @@ pub(super) fn barrier<F: Fabric>(
             0.0
         },
         latencies: found,
+        one_way_ns: None,
     })
 }
 
@@ -277,6 +276,7 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
     Ok(Sample {
         operations_per_second,
         latencies: found,
+        one_way_ns: None,
     })
 }
 
@@ -295,7 +295,7 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
     bench.manager.wait_for_ready()?;
     let thread = bench.manager.thread()?;
     let mut found = histogram()?;
-    let mut operations_per_second = 0.0;
+    let (mut operations_per_second, mut one_way) = (0.0, None);
     bench.meet(&thread)?;
     let own = position(bench);
     if own < 2 {
@@ -321,20 +321,35 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
         )?;
         if own == 0 {
             operations_per_second = 2.0 * round_trips;
-            latencies(timed(bench), 2, &mut found, |_| round_trip())?;
-        } else {
-            // This node looks at no clock: it must be back at its wait when the next message comes.
-            for _ in 0..timed(bench) {
-                round_trip()?;
-            }
         }
+        one_way = in_turn(bench, &mut found, round_trip)?;
         bench.progress.add(bench.parameters.iters);
     }
     bench.meet(&thread)?;
     Ok(Sample {
         operations_per_second,
         latencies: found,
+        one_way_ns: one_way,
     })
+}
+
+/// Measures round trips between the two lowest nodes, on either: first without a clock between them, then each of them. The lower node
+/// returns the time one way.
+fn in_turn<F: Fabric>(
+    bench: &Bench<'_, F>,
+    found: &mut Histogram<u64>,
+    mut round_trip: impl FnMut() -> Result<(), CliError>,
+) -> Result<Option<f64>, CliError> {
+    if position(bench) == 0 {
+        let one_way = one_way_ns(timed(bench), &mut round_trip)?;
+        latencies(timed(bench), 2, found, |_| round_trip())?;
+        return Ok(Some(one_way));
+    }
+    // This node looks at no clock: it must be back at its wait when the next message comes.
+    for _ in 0..2 * timed(bench) {
+        round_trip()?;
+    }
+    Ok(None)
 }
 
 /// Makes the memory that this thread uses on all nodes, and runs `body` with it.

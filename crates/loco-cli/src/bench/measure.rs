@@ -16,6 +16,8 @@ const LATENCY_MAX: Duration = Duration::from_secs(60);
 const DIGITS: u8 = 3;
 /// Operations between two reports of progress.
 const PROGRESS_EVERY: u64 = 1024;
+/// Round trips between two looks at the clock, where the clock is not to be part of the time.
+const PIECE: u64 = 64;
 
 /// The results of a measurement. Figures that do not apply to it are left out.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -28,6 +30,9 @@ pub(super) struct Results {
     /// Latency, where single operations are timed.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) latency: Option<Latency>,
+    /// Time of a message from one node to the other, without that of looking at the clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) one_way_ns: Option<f64>,
 }
 
 /// The times that single operations took, in nanoseconds.
@@ -53,6 +58,8 @@ pub(super) struct Latency {
 pub(super) struct Sample {
     pub(super) operations_per_second: f64,
     pub(super) latencies: Histogram<u64>,
+    /// The time of a message one way, where nodes send each other messages in turn.
+    pub(super) one_way_ns: Option<f64>,
 }
 
 /// Returns an empty histogram.
@@ -67,6 +74,7 @@ impl Results {
         operations_per_second: f64,
         bytes: Option<usize>,
         latencies: &Histogram<u64>,
+        one_way_ns: Option<f64>,
     ) -> Results {
         let at = |quantile| latencies.value_at_quantile(quantile);
         Results {
@@ -82,6 +90,7 @@ impl Results {
                 p999: at(0.999),
                 max: latencies.max(),
             }),
+            one_way_ns,
         }
     }
 
@@ -90,6 +99,9 @@ impl Results {
         let mut text = format!("{name:<18} {:>12.0} /s", self.operations_per_second);
         if let Some(bytes) = self.bytes_per_second {
             text += &format!("  {:>9.1} MB/s", bytes / 1e6);
+        }
+        if let Some(one_way_ns) = self.one_way_ns {
+            text += &format!("  {one_way_ns:.1} ns one way");
         }
         if let Some(latency) = &self.latency {
             let Latency {
@@ -155,6 +167,25 @@ pub(super) fn latencies<E>(
         into.saturating_record(nanoseconds(begin.elapsed() / share));
     }
     Ok(())
+}
+
+/// Runs `round_trip` `count` times and returns half the time of one, in nanoseconds. A look at the clock takes about as long as
+/// a message, so it is taken once for many. The result is the median of these pieces, as one that other work interrupts says nothing.
+pub(super) fn one_way_ns<E>(count: u64, mut round_trip: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
+    let mut pieces = Vec::new();
+    let mut left = count;
+    while left > 0 {
+        let now = left.min(PIECE);
+        let begin = Instant::now();
+        for _ in 0..now {
+            round_trip()?;
+        }
+        #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
+        pieces.push(begin.elapsed().as_secs_f64() * 1e9 / (2 * now) as f64);
+        left -= now;
+    }
+    pieces.sort_by(f64::total_cmp);
+    Ok(pieces.get(pieces.len() / 2).copied().unwrap_or(0.0))
 }
 
 fn nanoseconds(time: Duration) -> u64 {

@@ -155,7 +155,9 @@ fn one<F: Fabric>(
     })?;
     let mut latencies = histogram()?;
     let mut rate = 0.0;
+    let mut one_way_ns = None;
     for sample in &samples {
+        one_way_ns = one_way_ns.or(sample.one_way_ns);
         rate += sample.operations_per_second;
         // Adding cannot fail: both histograms have the same bounds.
         let _ = latencies.add(&sample.latencies);
@@ -169,7 +171,7 @@ fn one<F: Fabric>(
     if manager.nodes().first() == Some(&manager.node()) {
         // A barrier moves no bytes, whatever size the options give.
         let bytes = (size != 0).then(|| parameters.size(size));
-        let results = Results::new(of_all, bytes, &latencies);
+        let results = Results::new(of_all, bytes, &latencies, one_way_ns);
         let label = Label {
             nodes: manager.nodes().len(),
             parameters: Parameters {

@@ -56,6 +56,7 @@ impl<F: Fabric> Contended<F> {
             // The sum contains all of the node's threads. The first thread to come reports it.
             operations_per_second: std::mem::take(&mut *here),
             latencies: histogram()?,
+            one_way_ns: None,
         })
     }
 }
@@ -265,6 +266,7 @@ pub(super) fn kv<F: Fabric>(
     Ok(Sample {
         operations_per_second,
         latencies: found,
+        one_way_ns: None,
     })
 }
 
@@ -286,5 +288,6 @@ fn timed<F: Fabric>(
     Ok(Sample {
         operations_per_second,
         latencies: found,
+        one_way_ns: None,
     })
 }
