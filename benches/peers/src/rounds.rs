@@ -12,8 +12,8 @@ use crate::rows::{Peer, Row, Side, Unit};
 const SAME_REGIME: f64 = 1.3;
 /// Rounds made for each that is wanted, at most.
 const TRIES: u32 = 4;
-/// Operations of the first turn, which finds out how long they take.
-const FIRST: u64 = 20_000;
+/// Operations of the first turn, which finds out how long they take. Barriers of many nodes take a tenth of a millisecond.
+const FIRST: u64 = 4_000;
 
 /// How much is measured.
 pub struct Effort {

@@ -45,8 +45,8 @@ pub struct Patience {
 #[derive(Debug)]
 pub struct Backoff<'a> {
     patience: &'a Patience,
-    /// The part of `spins` that is left without a pause.
-    tight: u32,
+    /// The number of spins made.
+    spun: u32,
     /// The number of spins left.
     spins: u32,
     yields: u32,
@@ -75,7 +75,7 @@ impl Patience {
     pub fn backoff(&self) -> Backoff<'_> {
         Backoff {
             patience: self,
-            tight: SPINS_TIGHT,
+            spun: 0,
             // Relaxed, here and below: the number is a guess that publishes no other data, and a lost update
             // does no harm.
             spins: self.spins.load(Ordering::Relaxed),
@@ -95,12 +95,13 @@ impl Backoff<'_> {
             return true;
         }
         self.spins -= 1;
-        if self.tight > 0 {
-            self.tight -= 1;
+        self.spun += 1;
+        if self.spun <= SPINS_TIGHT {
             return false;
         }
         hint::spin_loop();
-        self.spins.is_multiple_of(SPINS_PER_CLOCK)
+        // Counted from the beginning, so that a wait for one message is over before the first look.
+        self.spun.is_multiple_of(SPINS_PER_CLOCK)
     }
 
     #[cold]
@@ -167,6 +168,16 @@ mod tests {
         let crowded = Patience::new(true);
         crowded.backoff().answered();
         assert_eq!(crowded.backoff().spins, SPINS_MIN);
+    }
+
+    #[test]
+    fn a_wait_for_one_message_looks_at_no_clock() {
+        for crowded in [false, true] {
+            let patience = Patience::new(crowded);
+            let mut backoff = patience.backoff();
+            let looks: Vec<u32> = (1..SPINS_MIN).filter(|_| backoff.pause()).collect();
+            assert_eq!(looks, [], "crowded: {crowded}");
+        }
     }
 
     #[test]

@@ -348,38 +348,42 @@ pub unsafe fn write(dst: *mut u8, data: &[u8]) {
     match wide::blocks(dst.addr(), data.len()) {
         // SAFETY: the caller's promise.
         (_, 0) => unsafe { write_words(dst, data) },
-        // SAFETY: the same; where blocks begin, `dst` is a multiple of 16.
-        (head, blocks) => unsafe { write_blocks(dst, data, head, blocks) },
+        // SAFETY: the same; there are more bytes than a line and a block, and the processor has accesses of 16.
+        _ => unsafe { write_blocks(dst, data) },
     }
     fence(Ordering::Release);
 }
 
-/// Writes `head` bytes, then blocks, then the rest.
+/// Writes the lines after the first as blocks, then what is left at the end, and at last the first line, for which
+/// [`write_words`] gives the reason.
 ///
 /// # Safety
-/// See [`write()`]; `head` and `blocks` are as [`wide::blocks`] returns them.
+/// See [`write()`]. There are more bytes than a line and a block, and [`wide::is_atomic`].
 #[inline(never)] // Short writes are not to pay for it.
-unsafe fn write_blocks(dst: *mut u8, data: &[u8], head: usize, blocks: usize) {
-    let (before, rest) = data.split_at(head);
+unsafe fn write_blocks(dst: *mut u8, data: &[u8]) {
+    let (line, rest) = data.split_at(wide::BLOCK - dst.addr() % wide::BLOCK);
+    let blocks = rest.len() / wide::BLOCK;
     let (wide, after) = rest.split_at(wide::BLOCK * blocks);
-    // SAFETY: the three parts of what the caller promises.
+    // SAFETY: the three parts of what the caller promises. The blocks begin at a multiple of 64.
     unsafe {
-        write_words(dst, before);
-        wide::write(dst.add(head), wide.as_ptr(), blocks);
-        write_words(dst.add(head + wide.len()), after);
+        let at = dst.add(line.len());
+        wide::write(at, wide.as_ptr(), blocks);
+        write_words(at.add(wide.len()), after);
+        write_words(dst, line);
     }
 }
 
-/// Writes single words, each as wide as the alignment permits.
+/// Writes single words, each as wide as the alignment permits, from the last to the first. A reader often looks at the first
+/// line of what is written, and the next store is often to that line too: so it is taken from the reader once, at the end.
 ///
 /// # Safety
 /// See [`write()`].
 #[inline(always)]
 unsafe fn write_words(dst: *mut u8, data: &[u8]) {
     let source = data.as_ptr();
-    pieces::<8>(dst.addr(), data.len(), |at, size| {
+    pieces_down(dst.addr(), data.len(), |at, size| {
         // Relaxed: there are fences before and after in `write`.
-        // SAFETY: `pieces` yields offsets below `data.len()` that are aligned for `dst`; `source` is private, at any
+        // SAFETY: `pieces_down` yields offsets below `data.len()` that are aligned for `dst`; `source` is private, at any
         // alignment.
         unsafe {
             let (dst, source) = (dst.add(at), source.add(at));
@@ -437,6 +441,36 @@ fn pieces<const UNIT: usize>(address: usize, len: usize, mut piece: impl FnMut(u
     }
 }
 
+/// Cuts `len` bytes from `address` as [`pieces`] does, in pieces of 8 bytes at most. Calls `piece` for them in descending order.
+#[inline(always)] // as `pieces`
+fn pieces_down(address: usize, len: usize, mut piece: impl FnMut(usize, usize)) {
+    let mut left = len;
+    // The tail reaches down to a multiple of 8; see `pieces`.
+    for size in [1, 2, 4] {
+        if (address + left) & size != 0 && left >= size {
+            left -= size;
+            piece(left, size);
+        }
+    }
+    while left >= 32 {
+        left -= 32;
+        piece(left + 24, 8);
+        piece(left + 16, 8);
+        piece(left + 8, 8);
+        piece(left, 8);
+    }
+    while left >= 8 {
+        left -= 8;
+        piece(left, 8);
+    }
+    for size in [4, 2, 1] {
+        if left >= size {
+            left -= size;
+            piece(left, size);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -447,8 +481,12 @@ mod tests {
     fn check<const UNIT: usize>(address: usize, len: usize) {
         let mut cut = Vec::new();
         pieces::<UNIT>(address, len, |at, size| cut.push((at, size)));
+        check_cut::<UNIT>(address, len, &cut);
+    }
+
+    fn check_cut<const UNIT: usize>(address: usize, len: usize, cut: &[(usize, usize)]) {
         let mut next = 0;
-        for &(at, size) in &cut {
+        for &(at, size) in cut {
             assert_eq!(at, next);
             assert!((address + at).is_multiple_of(size) && size <= UNIT);
             next = at + size;
@@ -492,6 +530,9 @@ mod tests {
             check::<4>(address, len);
             check::<2>(address, len);
             check::<1>(address, len);
+            let mut down = Vec::new();
+            pieces_down(address, len, |at, size| down.insert(0, (at, size)));
+            check_cut::<8>(address, len, &down);
         }
 
         /// Makes copies that are long enough for `rep movsq`.

@@ -9,8 +9,8 @@ const COST: (f64, f64) = (1.1, 0.9);
 /// OpenMPI by TCP alone.
 const LAYERS: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --mca osc pt2pt";
 
-/// Returns `ofi.c` as the peers of a row: with the operations that loco posts; the same in a process that has, as loco's, a descriptor to sleep on and more
-/// than one thread; and with operations that may tear words.
+/// Returns `ofi.c` as the peers of a row: with the operations that loco posts; the same in a process that has, as loco's, a
+/// descriptor to sleep on and more than one thread; and with operations that may tear words.
 fn libfabric<const N: usize>(goal: f64, modes: [&'static str; N]) -> Vec<Peer> {
     let names = [
         "libfabric, the same",

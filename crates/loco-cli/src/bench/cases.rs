@@ -9,6 +9,7 @@ use loco::{AckKey, Channel, Region, RingBuffer, RingConfig, Thread};
 
 use super::measure::{Sample, histogram, latencies, one_way_ns, rate, rate_of_batches};
 use super::site::Bench;
+use super::workload::wrong;
 use crate::error::CliError;
 
 /// The alignment of the parts of a lane, which keeps them on cache lines of their own.
@@ -266,11 +267,16 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
     } else {
         let mut reader = ring.reader()?;
         let mut message = Vec::with_capacity(size);
+        let mut all_right = true;
         for count in [warmup, iters, timed] {
             for _ in 0..count {
                 reader.receive_into(&thread, &mut message)?;
+                all_right &= message.first() == Some(&7) && message.last() == Some(&7);
             }
             bench.meet(&thread)?;
+        }
+        if !all_right {
+            return Err(wrong("a message is not as it was sent".to_owned()));
         }
     }
     Ok(Sample {
@@ -335,11 +341,11 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
 
 /// Measures round trips between the two lowest nodes, on either: first without a clock between them, then each of them. The lower node
 /// returns the time one way.
-fn in_turn<F: Fabric>(
+fn in_turn<F: Fabric, E>(
     bench: &Bench<'_, F>,
     found: &mut Histogram<u64>,
-    mut round_trip: impl FnMut() -> Result<(), CliError>,
-) -> Result<Option<f64>, CliError> {
+    mut round_trip: impl FnMut() -> Result<(), E>,
+) -> Result<Option<f64>, E> {
     if position(bench) == 0 {
         let one_way = one_way_ns(timed(bench), &mut round_trip)?;
         latencies(timed(bench), 2, found, |_| round_trip())?;

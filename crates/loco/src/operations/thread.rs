@@ -195,7 +195,8 @@ impl<F: Fabric> Thread<F> {
         // This is the short path where a put is done when it is posted: a few instructions, which the
         // compiler can inline into the caller.
         if let (Operation::PutInline(data, dst), Lane::Private(queues)) = (operation, &self.lane) {
-            return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {
+            let piece = [(dst.offset, *data)];
+            return match queues.borrow_mut().put_at_once(self.fabric(), dst.remote, piece) {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error.into()),
             };
@@ -208,6 +209,30 @@ impl<F: Fabric> Thread<F> {
             // Fences wait for the last read-like operation, so that one needs an id.
             OperationKind::Read | OperationKind::Atomic => self.post(operation, flags).map(AckKey::forget),
         }
+    }
+
+    /// Posts puts of `pieces` in `remote`, each at its offset, in order and like
+    /// [`put_inline_untracked`](Thread::put_inline_untracked). More operations to the same peer must follow at once.
+    #[inline]
+    pub(crate) fn put_pieces_untracked<'d>(
+        &self,
+        remote: &F::Remote,
+        pieces: impl Iterator<Item = (usize, &'d [u8])>,
+    ) -> Result<()> {
+        if let Lane::Private(queues) = &self.lane {
+            return match queues.borrow_mut().put_at_once(self.fabric(), remote, pieces) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+        }
+        let flags = Flags {
+            fenced: false,
+            more: true,
+        };
+        for (offset, data) in pieces {
+            self.post_untracked(&Operation::PutInline(data, Target { remote, offset }), flags)?;
+        }
+        Ok(())
     }
 
     /// Waits until `ready` returns `Some`, by the fabric's waiting primitive with this thread's deadline.

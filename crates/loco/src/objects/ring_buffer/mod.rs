@@ -19,6 +19,10 @@
 //! can do that. Finally, a reader in the middle of many messages does not acknowledge each. (Submitting may then
 //! fail although there is room, which the specification allows.)
 //!
+//! Readers watch the cache line of the next header. A record's words in that line are therefore the last that are put, and
+//! the header follows at once: over shared memory a reader that looks in between takes the line from the writer, who has
+//! to fetch it once more.
+//!
 //! Wait(d_x) of Fig. 14 keeps a put of the head from sending the head of the next message. Here a put of a record
 //! must not send the next header in place of the zero after the record. It can do so only if it is read from this
 //! node's ring and the next header is stored there: for a reader of this node, or to be put from there. Only then
@@ -74,7 +78,8 @@ pub struct RingConfig {
     /// registered memory, as in LOCO'26 Fig. 14. Each node may have its own value.
     pub inline: bool,
     /// The longest message, in bytes, that is copied to gather records of one put (default 1024). A longer one is put from where
-    /// it lies, after its length, if the fabric takes so much inline. Otherwise its record is made in registered memory.
+    /// it lies, after its length, if the fabric takes so much inline. Otherwise its record is made in registered memory. Where
+    /// the fabric is [synchronous](loco_fabric::Caps::synchronous), a message that is submitted alone is not copied either.
     pub gather_bytes_max: usize,
 }
 

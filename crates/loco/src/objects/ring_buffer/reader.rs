@@ -18,14 +18,31 @@ use crate::{Error, Result, Thread};
 /// [`leave`](RingReader::leave) instead.
 pub struct RingReader<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
-    /// The place of the next record.
-    next: Place,
-    /// Its header, if it was there at the last look.
-    header: u64,
-    data: F::Memory,
+    next: Next<F>,
     acknowledgement: Acknowledgement<F>,
     /// The position that the writer was told.
     acknowledged: u64,
+}
+
+/// The next record, which may not be there yet.
+struct Next<F: Fabric> {
+    data: F::Memory,
+    place: Place,
+    /// The record's header, if it was there at the last look.
+    header: u64,
+}
+
+impl<F: Fabric> Next<F> {
+    /// Returns true if the record is there.
+    #[inline]
+    fn is_there(&mut self) -> bool {
+        if self.header == NO_RECORD {
+            // The place is a word of the ring, so loading it does not fail. The rest of the record is there when its
+            // header is, because puts are placed in order.
+            self.header = self.data.load_word(self.place.offset).unwrap_or(NO_RECORD);
+        }
+        self.header != NO_RECORD
+    }
 }
 
 /// The place that the position is written to.
@@ -50,9 +67,11 @@ impl<F: Fabric> RingReader<F> {
             Acknowledgement::There(cell, told)
         };
         Ok(RingReader {
-            next: Place::start(shared.ring_bytes()),
-            header: NO_RECORD,
-            data: shared.data.local()?.clone(),
+            next: Next {
+                data: shared.data.local()?.clone(),
+                place: Place::start(shared.ring_bytes()),
+                header: NO_RECORD,
+            },
             acknowledgement,
             acknowledged: 0,
             shared,
@@ -67,14 +86,14 @@ impl<F: Fabric> RingReader<F> {
     /// [`exclude`](super::RingWriter::exclude). The loss of the writer is not an error, whether there are messages or
     /// not.
     pub fn try_receive(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<bool> {
-        if !self.has_next() {
+        if !self.next.is_there() {
             // At the latest, the writer is told when there is time for it.
             self.acknowledge(thread);
             return Ok(false);
         }
         self.copy_out(message)?;
-        let unacknowledged = self.next.position - self.acknowledged;
-        if unacknowledged >= self.shared.config.acknowledge_every_bytes as u64 || !self.has_next() {
+        let unacknowledged = self.next.place.position - self.acknowledged;
+        if unacknowledged >= self.shared.config.acknowledge_every_bytes as u64 || !self.next.is_there() {
             self.acknowledge(thread);
         }
         Ok(true)
@@ -103,11 +122,11 @@ impl<F: Fabric> RingReader<F> {
     /// Nothing was received, and `message` is unchanged. Receive again.
     pub fn receive_into(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<()> {
         while !self.try_receive(thread, message)? {
-            let shared = Arc::clone(&self.shared);
+            let (shared, next) = (&self.shared, &mut self.next);
             // A writer of this node stores into the ring; others put.
             let put = shared.writer != thread.node_id();
             thread.wait_for(put, shared.name(), Peers::One(shared.writer), || {
-                self.has_next().then_some(())
+                next.is_there().then_some(())
             })?;
         }
         Ok(())
@@ -127,41 +146,37 @@ impl<F: Fabric> RingReader<F> {
     /// Returns true if there is a message.
     #[inline]
     pub(crate) fn has_next(&mut self) -> bool {
-        if self.header == NO_RECORD {
-            // The place is a word of the ring, so loading it does not fail. The rest of the record is there when its
-            // header is, because puts are placed in order.
-            self.header = self.data.load_word(self.next.offset).unwrap_or(NO_RECORD);
-        }
-        self.header != NO_RECORD
+        self.next.is_there()
     }
 
     /// Copies the next message out, and moves past it.
     fn copy_out(&mut self, message: &mut Vec<u8>) -> Result<()> {
-        let len = message_bytes(self.header);
+        let next = &mut self.next;
+        let len = message_bytes(next.header);
         if len > self.shared.message_bytes_max() {
             return Err(Error::Config(format!(
                 "ring buffer `{}`: no record at {}; has this reader been excluded?",
                 self.shared.name(),
-                self.next.position
+                next.place.position
             )));
         }
-        let from = self.next.plus(WORD_BYTES);
+        let from = next.place.plus(WORD_BYTES);
         let first = from.before_end(len);
         message.resize(len, 0);
         let (front, rest) = message.split_at_mut(first);
-        self.data.read(from.offset, front)?;
+        next.data.read(from.offset, front)?;
         if !rest.is_empty() {
-            self.data.read(0, rest)?;
+            next.data.read(0, rest)?;
         }
-        self.next = self.next.plus(record_bytes(len));
-        self.header = NO_RECORD;
+        next.place = next.place.plus(record_bytes(len));
+        next.header = NO_RECORD;
         Ok(())
     }
 
     /// Tells the writer how far this reader is. If that fails, the next call tries again: received messages
     /// stay received, and a writer that is gone needs no acknowledgement.
     fn acknowledge(&mut self, thread: &Thread<F>) {
-        let position = self.next.position;
+        let position = self.next.place.position;
         if self.acknowledged == position {
             return;
         }

@@ -155,12 +155,14 @@ impl<F: Fabric> RingWriter<F> {
             // the header that is stored there next.
             self.reading.wait_until_read(thread)?;
         }
-        let long = Some(next).filter(|message| self.is_long(message));
-        let (count, bytes) = match long {
+        // Where a put copies, gathering a single message would only copy it once more.
+        let alone = messages.len() == 1 && thread.fabric().caps().synchronous;
+        let whole = Some(next).filter(|message| alone || self.is_long(message));
+        let (count, bytes) = match whole {
             Some(_) => (1, first),
-            None => (self.gather(messages, first), self.records.len() - WORD_BYTES),
+            None => self.gather(messages, first),
         };
-        self.put_records(thread, long, bytes)?;
+        self.put_records(thread, whole, bytes)?;
         // If half of the readers' nodes had heard of the message, it would be neither submitted nor not.
         // Posting waits at most for room in the queue, which comes unless the peer is lost.
         let published = thread.to_the_end(|| self.publish(thread, header(next.len())));
@@ -311,9 +313,9 @@ impl<F: Fabric> RingWriter<F> {
         message.len() > self.shared.config.gather_bytes_max
     }
 
-    /// Makes the records of the first of `messages`, and returns how many. The very first record has `first`
-    /// bytes, for which there is room. Its message is not long.
-    fn gather(&mut self, messages: &[impl AsRef<[u8]>], first: usize) -> usize {
+    /// Makes the records of the first of `messages`, and returns how many, and their bytes. The very first record has
+    /// `first` bytes, for which there is room. Its message is not long.
+    fn gather(&mut self, messages: &[impl AsRef<[u8]>], first: usize) -> (usize, usize) {
         // For a single message, nothing needs to be computed.
         let batch_max = if messages.len() == 1 {
             first
@@ -321,31 +323,37 @@ impl<F: Fabric> RingWriter<F> {
             let quarter = self.shared.config.capacity_bytes / 4;
             quarter.min(self.room(quarter)).max(first)
         };
-        self.records.clear();
-        let mut count = 0;
+        if self.records.len() < batch_max + WORD_BYTES {
+            self.records.resize(batch_max + WORD_BYTES, 0);
+        }
+        let (mut count, mut begin) = (0, 0);
         for message in messages {
             let message = message.as_ref();
-            let end = self.records.len() + record_bytes(message.len());
+            let end = begin + record_bytes(message.len());
             if end > batch_max || self.is_long(message) {
                 break;
             }
-            self.records
-                .extend_from_slice(&header(message.len()).to_ne_bytes());
-            self.records.extend_from_slice(message);
-            self.records.resize(end, 0);
+            let record = &mut self.records[begin..end];
+            // The last word may have zeros after the message.
+            if let Some(last) = record.last_chunk_mut::<WORD_BYTES>() {
+                *last = [0; WORD_BYTES];
+            }
+            record[..WORD_BYTES].copy_from_slice(&header(message.len()).to_ne_bytes());
+            record[WORD_BYTES..][..message.len()].copy_from_slice(message);
+            begin = end;
             count += 1;
         }
-        self.records.extend_from_slice(&NO_RECORD.to_ne_bytes());
-        count
+        self.records[begin..][..WORD_BYTES].copy_from_slice(&NO_RECORD.to_ne_bytes());
+        (count, begin)
     }
 
-    /// Puts the record of a long message, or the records that were gathered, at the head, all but the first header, and a
-    /// zero after them. The readers do not look there yet.
-    fn put_records(&mut self, thread: &Thread<F>, long: Option<&[u8]>, bytes: usize) -> Result<()> {
+    /// Puts the record of the message `whole`, or the records that were gathered, at the head, all but the first header, and
+    /// a zero after them. The readers do not look there yet.
+    fn put_records(&mut self, thread: &Thread<F>, whole: Option<&[u8]>, bytes: usize) -> Result<()> {
         let begin = self.head.plus(WORD_BYTES);
-        let Some(message) = long else {
+        let Some(message) = whole else {
             let records = std::mem::take(&mut self.records);
-            let posted = self.put_pieces(thread, &begin.cut(&records[WORD_BYTES..]), bytes);
+            let posted = self.put_pieces(thread, &begin.cut(&records[WORD_BYTES..][..bytes]), bytes);
             self.records = records;
             return posted;
         };
@@ -355,11 +363,12 @@ impl<F: Fabric> RingWriter<F> {
         let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
         // A record has whole words, and so has the ring: only the message goes past its end.
         let [front, rest] = begin.cut(words);
+        // The front comes last: see the module head.
         let pieces = [
-            front,
-            rest,
-            (begin.plus(words.len()).offset, last),
             (self.head.plus(bytes).offset, &NO_RECORD.to_ne_bytes()[..]),
+            (begin.plus(words.len()).offset, last),
+            rest,
+            front,
         ];
         self.put_pieces(thread, &pieces, bytes)
     }
@@ -373,6 +382,13 @@ impl<F: Fabric> RingWriter<F> {
                 self.data.write(offset, piece)?;
             }
         }
+        if inline {
+            let pieces = pieces.iter().copied().filter(|(_, piece)| !piece.is_empty());
+            for target in &self.targets {
+                thread.put_pieces_untracked(&target.data, pieces.clone())?;
+            }
+            return Ok(());
+        }
         let begin = self.head.plus(WORD_BYTES);
         let first = begin.before_end(bytes);
         let parts = [(begin.offset, first), (0, bytes - first)];
@@ -382,16 +398,6 @@ impl<F: Fabric> RingWriter<F> {
             more: true,
         };
         for target in &self.targets {
-            let at = |offset| Target {
-                remote: &target.data,
-                offset,
-            };
-            if inline {
-                for &(offset, piece) in pieces.iter().filter(|(_, piece)| !piece.is_empty()) {
-                    thread.post_untracked(&Operation::PutInline(piece, at(offset)), flags)?;
-                }
-                continue;
-            }
             for (offset, len) in parts.into_iter().filter(|&(_, len)| len > 0) {
                 // This memory is written again only when every reader has acknowledged the record, but for the word after
                 // it, where the next header may be stored.
@@ -400,7 +406,11 @@ impl<F: Fabric> RingWriter<F> {
                     offset,
                     len,
                 };
-                let put = Operation::Put(src, at(offset));
+                let there = Target {
+                    remote: &target.data,
+                    offset,
+                };
+                let put = Operation::Put(src, there);
                 match tracked {
                     true => thread.post_into(&put, flags, &mut self.reading)?,
                     false => thread.post_untracked(&put, flags)?,
