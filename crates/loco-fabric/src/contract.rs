@@ -402,6 +402,19 @@ pub trait QueuePair: Send + 'static {
     /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] when `data` is too long.
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, Self::Remote>, work: Work) -> Result<Posted>;
 
+    /// Writes each of `pieces` at its offset of `remote`: so many unsignaled calls of [`put_inline`](QueuePair::put_inline), in
+    /// order, without those for empty pieces. For [synchronous](Caps::synchronous) fabrics, which can save what each call checks.
+    ///
+    /// # Errors
+    /// Returns the errors of [`put_inline`](QueuePair::put_inline). The pieces before the one that failed were written.
+    #[inline]
+    fn put_inline_each(&mut self, pieces: &[(usize, &[u8])], remote: &Self::Remote) -> Result<()> {
+        for &(offset, data) in pieces.iter().filter(|(_, data)| !data.is_empty()) {
+            let _: Posted = self.put_inline(data, Target { remote, offset }, Work::unsignaled())?;
+        }
+        Ok(())
+    }
+
     /// Reads the peer's memory into local memory.
     ///
     /// # Errors

@@ -217,6 +217,28 @@ impl QueuePair for ShmQueuePair {
     }
 
     #[inline]
+    fn put_inline_each(&mut self, pieces: &[(usize, &[u8])], remote: &ShmRemote) -> Result<()> {
+        let written = pieces.iter().filter(|(_, data)| !data.is_empty());
+        if self.queue.is_some() {
+            for &(offset, data) in written {
+                let _: Posted = self.put_inline(data, Target { remote, offset }, Work::unsignaled())?;
+            }
+            return Ok(());
+        }
+        self.check(remote)?;
+        let section = self.slot.enter()?;
+        for &(offset, data) in written {
+            if data.len() > self.node.caps.inline_bytes_max {
+                return Err(self.too_long(data.len()));
+            }
+            remote.span().write(offset, data)?;
+        }
+        drop(section);
+        self.bell.ring_if_awaited();
+        Ok(())
+    }
+
+    #[inline]
     fn get(&mut self, dst: Local<'_, ShmMemory>, src: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
         dst.memory.span().check(dst.offset, dst.len)?;
         src.remote.span().check(src.offset, dst.len)?;

@@ -148,23 +148,32 @@ impl<F: Fabric> Queues<F> {
         pair.queue.read_at_once(src, out)
     }
 
-    /// Puts pieces of bytes in `remote`, each at its offset, in order, where a put is done when it is posted.
+    /// Puts bytes where a put is done when it is posted.
     #[inline(always)] // a few instructions, once it is known what is done
-    pub(crate) fn put_at_once<'d>(
+    pub(crate) fn put_at_once(
         &mut self,
         fabric: &F,
+        data: &[u8],
+        dst: Target<'_, F::Remote>,
+    ) -> Result<(), FabricError> {
+        let pair = pair_of(&mut self.pairs, fabric, dst.remote.node())?;
+        let _: Posted = pair.queue.put_inline(data, dst, Work::unsignaled())?;
+        pair.note(fabric, OperationKind::Put, 0);
+        Ok(())
+    }
+
+    /// Puts pieces of bytes in `remote`, each at its offset, in order, where a put is done when it is posted.
+    #[inline]
+    pub(crate) fn put_each_at_once(
+        &mut self,
+        fabric: &F,
+        pieces: &[(usize, &[u8])],
         remote: &F::Remote,
-        pieces: impl IntoIterator<Item = (usize, &'d [u8])>,
     ) -> Result<(), FabricError> {
         let pair = pair_of(&mut self.pairs, fabric, remote.node())?;
         // Before the first, as a later one may fail.
         pair.note(fabric, OperationKind::Put, 0);
-        for (offset, data) in pieces {
-            let _: Posted = pair
-                .queue
-                .put_inline(data, Target { remote, offset }, Work::unsignaled())?;
-        }
-        Ok(())
+        pair.queue.put_inline_each(pieces, remote)
     }
 
     /// Returns the work of a fence towards `position`.

@@ -195,8 +195,7 @@ impl<F: Fabric> Thread<F> {
         // This is the short path where a put is done when it is posted: a few instructions, which the
         // compiler can inline into the caller.
         if let (Operation::PutInline(data, dst), Lane::Private(queues)) = (operation, &self.lane) {
-            let piece = [(dst.offset, *data)];
-            return match queues.borrow_mut().put_at_once(self.fabric(), dst.remote, piece) {
+            return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error.into()),
             };
@@ -211,25 +210,30 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Posts puts of `pieces` in `remote`, each at its offset, in order and like
-    /// [`put_inline_untracked`](Thread::put_inline_untracked). More operations to the same peer must follow at once.
+    /// Posts puts of those of `pieces` that are not empty in `remote`, each at its offset, in order and like
+    /// [`put_inline_untracked`](Thread::put_inline_untracked). `more` says that more operations to the same peer follow at once.
     #[inline]
-    pub(crate) fn put_pieces_untracked<'d>(
+    pub(crate) fn put_each_untracked(
         &self,
+        pieces: &[(usize, &[u8])],
         remote: &F::Remote,
-        pieces: impl Iterator<Item = (usize, &'d [u8])>,
+        more: bool,
     ) -> Result<()> {
         if let Lane::Private(queues) = &self.lane {
-            return match queues.borrow_mut().put_at_once(self.fabric(), remote, pieces) {
+            return match queues
+                .borrow_mut()
+                .put_each_at_once(self.fabric(), pieces, remote)
+            {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error.into()),
             };
         }
-        let flags = Flags {
-            fenced: false,
-            more: true,
-        };
-        for (offset, data) in pieces {
+        let mut left = pieces.iter().filter(|(_, data)| !data.is_empty()).peekable();
+        while let Some(&(offset, data)) = left.next() {
+            let flags = Flags {
+                fenced: false,
+                more: more || left.peek().is_some(),
+            };
             self.post_untracked(&Operation::PutInline(data, Target { remote, offset }), flags)?;
         }
         Ok(())

@@ -162,10 +162,13 @@ impl<F: Fabric> RingWriter<F> {
             Some(_) => (1, first),
             None => self.gather(messages, first),
         };
-        self.put_records(thread, whole, bytes)?;
-        // If half of the readers' nodes had heard of the message, it would be neither submitted nor not.
-        // Posting waits at most for room in the queue, which comes unless the peer is lost.
-        let published = thread.to_the_end(|| self.publish(thread, header(next.len())));
+        let header = header(next.len());
+        let published = match self.put_records(thread, whole, bytes, header)? {
+            true => Ok(()),
+            // If half of the readers' nodes had heard of the message, it would be neither submitted nor not.
+            // Posting waits at most for room in the queue, which comes unless the peer is lost.
+            false => thread.to_the_end(|| self.publish(thread, header)),
+        };
         self.head = self.head.plus(bytes);
         published.map(|()| count)
     }
@@ -347,15 +350,23 @@ impl<F: Fabric> RingWriter<F> {
         (count, begin)
     }
 
-    /// Puts the record of the message `whole`, or the records that were gathered, at the head, all but the first header, and
-    /// a zero after them. The readers do not look there yet.
-    fn put_records(&mut self, thread: &Thread<F>, whole: Option<&[u8]>, bytes: usize) -> Result<()> {
+    /// Puts the record of the message `whole`, or the records that were gathered, at the head, and a zero after them. Returns
+    /// true if that includes the first header. Without it the readers do not look there yet.
+    fn put_records(
+        &mut self,
+        thread: &Thread<F>,
+        whole: Option<&[u8]>,
+        bytes: usize,
+        header: u64,
+    ) -> Result<bool> {
         let begin = self.head.plus(WORD_BYTES);
+        let header = (self.head.offset, &header.to_ne_bytes()[..]);
         let Some(message) = whole else {
             let records = std::mem::take(&mut self.records);
-            let posted = self.put_pieces(thread, &begin.cut(&records[WORD_BYTES..][..bytes]), bytes);
+            let [front, rest] = begin.cut(&records[WORD_BYTES..][..bytes]);
+            let put = self.put_pieces(thread, &[rest, front, header], bytes);
             self.records = records;
-            return posted;
+            return put;
         };
         let (words, odd) = message.split_at(message.len() / WORD_BYTES * WORD_BYTES);
         let mut last = [0; WORD_BYTES];
@@ -363,31 +374,38 @@ impl<F: Fabric> RingWriter<F> {
         let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
         // A record has whole words, and so has the ring: only the message goes past its end.
         let [front, rest] = begin.cut(words);
-        // The front comes last: see the module head.
+        // The front comes last but for the header: see the module head.
         let pieces = [
             (self.head.plus(bytes).offset, &NO_RECORD.to_ne_bytes()[..]),
             (begin.plus(words.len()).offset, last),
             rest,
             front,
+            header,
         ];
         self.put_pieces(thread, &pieces, bytes)
     }
 
-    /// Puts `bytes` after the first header at the head, given as pieces with their offsets.
+    /// Puts `pieces`, each at its offset. The last is the first header, and the others are `bytes` from the word after the head
+    /// on. Returns true if the header was put, too.
     #[inline]
-    fn put_pieces(&mut self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<()> {
+    fn put_pieces(&mut self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<bool> {
         let inline = bytes <= self.inline_bytes_max;
+        if let ([target], true, false) = (&self.targets[..], inline, self.local_readers) {
+            // Where a single node is to hear of the message, nothing depends on the header once it is posted.
+            thread.put_each_untracked(pieces, &target.data, false)?;
+            return Ok(true);
+        }
+        let records = &pieces[..pieces.len() - 1];
         if self.local_readers || !inline {
-            for &(offset, piece) in pieces {
+            for &(offset, piece) in records {
                 self.data.write(offset, piece)?;
             }
         }
         if inline {
-            let pieces = pieces.iter().copied().filter(|(_, piece)| !piece.is_empty());
             for target in &self.targets {
-                thread.put_pieces_untracked(&target.data, pieces.clone())?;
+                thread.put_each_untracked(records, &target.data, true)?;
             }
-            return Ok(());
+            return Ok(false);
         }
         let begin = self.head.plus(WORD_BYTES);
         let first = begin.before_end(bytes);
@@ -417,7 +435,7 @@ impl<F: Fabric> RingWriter<F> {
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns true if headers are stored in this node's ring.
