@@ -218,24 +218,22 @@ impl QueuePair for ShmQueuePair {
 
     #[inline]
     fn put_inline_each(&mut self, pieces: &[(usize, &[u8])], remote: &ShmRemote) -> Result<()> {
-        let written = pieces.iter().filter(|(_, data)| !data.is_empty());
+        let mut pieces = pieces.iter().filter(|(_, data)| !data.is_empty());
         if self.queue.is_some() {
-            for &(offset, data) in written {
+            return pieces.try_for_each(|&(offset, data)| {
                 let _: Posted = self.put_inline(data, Target { remote, offset }, Work::unsignaled())?;
-            }
-            return Ok(());
+                Ok(())
+            });
         }
         self.check(remote)?;
         let section = self.slot.enter()?;
-        for &(offset, data) in written {
-            if data.len() > self.node.caps.inline_bytes_max {
-                return Err(self.too_long(data.len()));
-            }
-            remote.span().write(offset, data)?;
-        }
+        let written = pieces.try_for_each(|&(offset, data)| match data.len() {
+            len if len > self.node.caps.inline_bytes_max => Err(self.too_long(len)),
+            _ => remote.span().write(offset, data),
+        });
         drop(section);
         self.bell.ring_if_awaited();
-        Ok(())
+        written
     }
 
     #[inline]
