@@ -29,6 +29,7 @@ struct shared {
     _Alignas(LINE) unsigned long counter;
     _Alignas(LINE) _Atomic unsigned long finished;
     _Alignas(LINE) _Atomic unsigned long handed_over;
+    _Alignas(LINE) _Atomic unsigned long ready;
     _Alignas(LINE) char data[RING_BYTES + SLOTS_MAX * LINE];
 };
 
@@ -230,9 +231,19 @@ static void increments(long iterations) {
     atomic_fetch_add(&shared->finished, 1);
 }
 
-static void ticket_child(long iterations) { increments(iterations / 2); }
+/* Both begin at the same time: a few increments are over before the other process has started. */
+static void meet(void) {
+    atomic_fetch_add(&shared->ready, 1);
+    await(&shared->ready, 2);
+}
+
+static void ticket_child(long iterations) {
+    meet();
+    increments(iterations / 2);
+}
 
 static double ticket_parent(long iterations) {
+    meet();
     double begin = now();
     increments(iterations / 2);
     await(&shared->finished, 2);
