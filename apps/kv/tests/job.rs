@@ -227,18 +227,13 @@ fn a_full_disk_is_an_error_with_its_reason() {
 
 #[test]
 fn the_command_gives_its_own_name_as_that_of_the_version() {
-    let output = alone(env!("CARGO_BIN_EXE_kv")).arg("--version").output().unwrap();
-    assert!(output.stdout.starts_with(b"kv "), "{output:?}");
+    launched::gives_its_name(env!("CARGO_BIN_EXE_kv"), "kv");
 }
 
 #[test]
 fn a_load_without_time_or_operations_is_refused() {
     for option in ["--duration", "--ops"] {
-        let output = alone(env!("CARGO_BIN_EXE_kv"))
-            .args(["load", option, "0"])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
+        launched::refuses(env!("CARGO_BIN_EXE_kv"), &["load"], option, "0");
     }
 }
 

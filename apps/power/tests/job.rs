@@ -121,11 +121,7 @@ fn mistakes_are_told() {
 
 #[test]
 fn the_command_gives_its_own_name_as_that_of_the_version() {
-    let output = alone(env!("CARGO_BIN_EXE_power"))
-        .arg("--version")
-        .output()
-        .unwrap();
-    assert!(output.stdout.starts_with(b"power "), "{output:?}");
+    launched::gives_its_name(env!("CARGO_BIN_EXE_power"), "power");
 }
 
 #[test]
@@ -138,15 +134,7 @@ fn numbers_beyond_all_reason_are_refused() {
         ("--delay", "18446744073709551615"),
         ("--jitter", "18446744073709551615"),
     ] {
-        let output = alone(env!("CARGO_BIN_EXE_power"))
-            .args(["simulate", option, value])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
-        assert!(
-            String::from_utf8_lossy(&output.stderr).contains(option),
-            "{output:?}"
-        );
+        launched::refuses(env!("CARGO_BIN_EXE_power"), &["simulate"], option, value);
     }
 }
 

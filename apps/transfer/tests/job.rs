@@ -19,11 +19,7 @@ fn outcome(output: &Output) -> serde_json::Value {
 
 #[test]
 fn the_command_gives_its_own_name_as_that_of_the_version() {
-    let output = alone(env!("CARGO_BIN_EXE_transfer"))
-        .arg("--version")
-        .output()
-        .unwrap();
-    assert!(output.stdout.starts_with(b"transfer "), "{output:?}");
+    launched::gives_its_name(env!("CARGO_BIN_EXE_transfer"), "transfer");
 }
 
 #[test]
@@ -33,15 +29,7 @@ fn a_run_without_time_and_locks_without_end_are_refused() {
         ("--locks", "0"),
         ("--locks", "2305843009213693951"),
     ] {
-        let output = alone(env!("CARGO_BIN_EXE_transfer"))
-            .args([option, value])
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
-        assert!(
-            String::from_utf8_lossy(&output.stderr).contains(option),
-            "{output:?}"
-        );
+        launched::refuses(env!("CARGO_BIN_EXE_transfer"), &[], option, value);
     }
 }
 

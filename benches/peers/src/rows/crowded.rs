@@ -49,7 +49,7 @@ fn with_nodes(nodes: &'static str, names: [&'static str; 3]) -> [Row; 3] {
     rows
 }
 
-/// The same work of two nodes.
+/// Returns the work of `row`, done by two nodes, as a peer.
 fn two_nodes(row: &Row) -> Peer {
     let mut bench = row.bench.clone();
     bench.nodes = PAIR;

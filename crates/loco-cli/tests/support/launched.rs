@@ -28,6 +28,27 @@ pub fn alone(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
+/// Checks that the command calls itself `name` when it is asked for its version.
+pub fn gives_its_name(program: &str, name: &str) {
+    let output = alone(program).arg("--version").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with(&format!("{name} ")), "{said}");
+}
+
+/// Checks that the command, after the arguments `before`, refuses `value` as that of `option`, and names the option.
+pub fn refuses(program: &str, before: &[&str], option: &str, value: &str) {
+    let output = alone(program)
+        .args(before)
+        .args([option, value])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains(option),
+        "{output:?}"
+    );
+}
+
 /// Returns a command that runs `program` on so many nodes, without input.
 pub fn job(program: &str, nodes: usize, args: &[&str]) -> Command {
     let mut command = launched(program, nodes, program);

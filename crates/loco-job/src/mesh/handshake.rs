@@ -151,8 +151,8 @@ pub(super) fn accept(
     let mut session = Session::new(stream, handshake)?;
     let claim: Claim = session.read(CLAIM_BYTES_MAX, deadline)?;
     let verdict = judge(&claim);
-    // Who knows the secret is no stranger. The answer has a time of its own: the judge has let the node in, and would take
-    // its next attempt for another node with the same id.
+    // The peer knows the secret, so it is no stranger whose time is short. The answer has a time of its own, because the
+    // judge has let the node in, and would take its next attempt for another node with the same id.
     session.write(&verdict, Std.now().after(HANDSHAKE_PATIENCE))?;
     verdict.map_err(HandshakeError::Refused)?;
     Ok((claim, session))

@@ -63,7 +63,7 @@ pub(super) struct Wire {
     paused: AtomicBool,
 }
 
-/// What the I/O thread starts with.
+/// The state that the I/O thread takes over when it starts.
 pub(super) struct Inbox {
     /// By index of the peer; none at the own index.
     openers: Vec<Option<Opener>>,

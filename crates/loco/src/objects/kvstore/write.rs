@@ -243,7 +243,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Returns true if the slot is in this use and valid.
     fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
         let word = if thread.reads_at_once() {
-            // The same for all nodes. It needs no fence, because loads keep their order: it follows those that took the lock.
+            // This read serves all nodes alike. It needs no fence: loads keep their order, and those that took the lock came
+            // before it.
             let mut word = [0; WORD_BYTES];
             thread.read_at_once(self.place(at, 0)?, &mut word)?;
             u64::from_ne_bytes(word)
