@@ -27,11 +27,13 @@ use crate::wide;
 #[inline]
 pub fn full_fence() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: adds nothing to a word of this thread's own stack, atomically: no memory changes. A locked
-    // instruction drains the store buffer and, as there are no non-temporal stores here, orders all that `mfence`
-    // orders, in about half the time.
+    // A locked instruction drains the store buffer and, as there are no non-temporal stores here, orders all that `mfence`
+    // orders, in about half the time. Its word is below the top of the stack because the function around it may keep a variable at
+    // the top: a load of that word would wait for the locked instruction, 4 ns on a Zen 5.
+    // SAFETY: changes no bit of a word of this thread's own stack, atomically, so that whatever is there stays. The word is mapped
+    // wherever a call could be made, since a call writes its return address there.
     unsafe {
-        std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
+        std::arch::asm!("lock or dword ptr [rsp - 8], 0", options(nostack));
     }
     #[cfg(not(target_arch = "x86_64"))]
     fence(Ordering::SeqCst);
