@@ -91,6 +91,20 @@ impl QueuePair for AnyQueuePair {
     }
 
     #[inline]
+    fn put_inline_each(&mut self, pieces: &[(usize, &[u8])], remote: &AnyRemote) -> Result<()> {
+        match (self, remote) {
+            #[cfg(feature = "shm")]
+            (AnyQueuePair::Shm(qp), AnyRemote::Shm(remote)) => qp.put_inline_each(pieces, remote),
+            #[cfg(feature = "verbs")]
+            (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => qp.put_inline_each(pieces, remote),
+            #[cfg(feature = "ofi")]
+            (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => qp.put_inline_each(pieces, remote),
+            #[allow(unreachable_patterns)] // With one fabric there is no other.
+            _ => Err(mixed()),
+        }
+    }
+
+    #[inline]
     fn get(&mut self, dst: Local<'_, AnyMemory>, src: Target<'_, AnyRemote>, work: Work) -> Result<Posted> {
         operation!(self, dst, src, |qp, dst, src| qp.get(dst, src, work))
     }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::bytes;
 use crate::ranges::{Range, Ranges};
-use crate::word;
 use loco_fabric::{FabricError, Result};
 
 /// A large piece of mapped memory.
@@ -68,7 +68,7 @@ impl<A: Arena> Arenas<A> {
             range,
         };
         // SAFETY: the block is ours alone, and lies within its arena.
-        unsafe { word::zero(block.start().as_ptr(), range.used_before) };
+        unsafe { bytes::zero(block.start().as_ptr(), range.used_before) };
         Ok(block)
     }
 

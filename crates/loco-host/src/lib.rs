@@ -1,7 +1,7 @@
 //! The common base of the fabrics of real machines: registered memory that this process has mapped, and the
 //! other members of the job. It is for implementers of fabrics; programs use a fabric.
 //!
-//! From the bottom: `wide` (16 bytes at once), [`word`] (racy accesses), [`span`] (bounds-checked handles), `futex`
+//! From the bottom: [`word`] (racy accesses), `wide` (16 bytes at once), [`bytes`] (racy copies), [`span`] (bounds-checked handles), `futex`
 //! (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`backoff`] (pauses of a
 //! waiting thread), `strand` (many waits on one thread), [`membership`] (the members of the job, set-up data, waiting).
 //! Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`
@@ -13,6 +13,8 @@
 pub mod arenas;
 pub mod backoff;
 pub mod bindings;
+#[allow(unsafe_code)]
+pub mod bytes;
 #[allow(unsafe_code)]
 mod futex;
 pub mod membership;

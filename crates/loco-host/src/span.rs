@@ -5,9 +5,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
-use crate::word;
+use crate::{bytes, word};
 use loco_fabric::{FabricError, Result, Word, WordCell};
 
 /// A range of mapped memory, together with the `K` that keeps it mapped.
@@ -173,7 +173,7 @@ impl<K> Span<K> {
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         let from = self.address(offset, out.len())?;
         // SAFETY: the range was checked and `self` keeps it mapped.
-        unsafe { word::read(from, out) };
+        unsafe { bytes::read(from, out) };
         Ok(())
     }
 
@@ -181,38 +181,18 @@ impl<K> Span<K> {
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         let to = self.address(offset, data.len())?;
-        if let Ok(data) = <[u8; 8]>::try_from(data)
-            && to.addr().is_multiple_of(8)
-        {
-            // Release: the store comes after this thread's earlier accesses, as every put does.
-            // SAFETY: aligned as just checked; the range was checked and `self` keeps it mapped.
-            unsafe { word::store(to, u64::from_ne_bytes(data), Ordering::Release) };
-            // The store comes before this thread's later stores, as the contract says of `Memory::write` and
-            // as `word::write` does for longer data. This is no instruction on x86, which keeps stores in
-            // order anyway.
-            fence(Ordering::Release);
-            return Ok(());
-        }
-        self.write_bulk(offset, data)
-    }
-
-    /// Writes data that are not one aligned word. This is a call of its own, so that one word takes no more
-    /// than its store.
-    #[inline(never)]
-    fn write_bulk(&self, offset: usize, data: &[u8]) -> Result<()> {
-        let to = self.address(offset, data.len())?;
         // SAFETY: the range was checked and `self` keeps it mapped.
-        unsafe { word::write(to, data) };
+        unsafe { bytes::write(to, data) };
         Ok(())
     }
 
-    /// Copies `len` bytes of `src` here. [`word::copy`] says how the words are ordered, and that they do not
+    /// Copies `len` bytes of `src` here. [`bytes::copy`] says how the words are ordered, and that they do not
     /// tear.
     #[inline]
     pub fn copy_from<L>(&self, offset: usize, src: &Span<L>, src_offset: usize, len: usize) -> Result<()> {
         let (from, to) = (src.address(src_offset, len)?, self.address(offset, len)?);
         // SAFETY: both ranges were checked and both handles keep their memory mapped.
-        unsafe { word::copy(to, from, len) };
+        unsafe { bytes::copy(to, from, len) };
         Ok(())
     }
 

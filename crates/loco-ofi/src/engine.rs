@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use loco_fabric::{Completion, Control, FabricError, NodeId, Result};
 use loco_host::arenas::Arena as _;
 use loco_host::membership::Membership;
-use loco_host::word;
+use loco_host::{bytes, word};
 
 use crate::heap::Heap;
 use crate::order::{Class, Mapping, Words};
@@ -180,9 +180,9 @@ impl Engine {
         // now; read-modify-writes are on aligned words.
         unsafe {
             match (op.verb, local) {
-                (Verb::Write, Some(source)) => word::copy(at, source, op.len),
-                (Verb::Write, None) => word::write(at, &op.data),
-                (Verb::Read, Some(to)) => word::copy(to, at, op.len),
+                (Verb::Write, Some(source)) => bytes::copy(at, source, op.len),
+                (Verb::Write, None) => bytes::write(at, &op.data),
+                (Verb::Read, Some(to)) => bytes::copy(to, at, op.len),
                 // The operation is a flush.
                 (Verb::Read, None) => word::full_fence(),
                 (Verb::FetchAdd | Verb::CompareSwap, to) => {

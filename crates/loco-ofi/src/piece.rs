@@ -12,7 +12,7 @@ use std::ffi::c_void;
 
 use loco_fabric::Result;
 use loco_host::arenas::Block;
-use loco_host::word;
+use loco_host::bytes;
 use smallvec::SmallVec;
 
 use crate::ffi::types::{Context2, zeroed};
@@ -182,17 +182,17 @@ impl Piece {
                 Some((memory, start)) => {
                     let source = memory.address(start + offset, len)?;
                     // SAFETY: the source was checked just now; the buffer has room, and is ours.
-                    unsafe { word::copy(to, source, len) };
+                    unsafe { bytes::copy(to, source, len) };
                 }
                 // SAFETY: as above.
-                None => unsafe { word::write(to, &op.data[offset..offset + len]) },
+                None => unsafe { bytes::write(to, &op.data[offset..offset + len]) },
             },
             Verb::FetchAdd | Verb::CompareSwap => {
                 let (operand, comparison) = op.operands;
                 // SAFETY: the buffer has room for three words of each part, and is ours.
                 unsafe {
-                    word::write(to, &operand.to_ne_bytes());
-                    word::write(to.add(COMPARISONS_AT), &comparison.to_ne_bytes());
+                    bytes::write(to, &operand.to_ne_bytes());
+                    bytes::write(to.add(COMPARISONS_AT), &comparison.to_ne_bytes());
                 }
             }
             Verb::Read => {}
@@ -224,7 +224,7 @@ impl Piece {
         };
         match memory.address(start + part.offset, part.len) {
             // SAFETY: both ranges are mapped: one was checked just now, the other is the piece's.
-            Ok(to) => unsafe { word::copy(to, self.data().add(at), part.len) },
+            Ok(to) => unsafe { bytes::copy(to, self.data().add(at), part.len) },
             // The range was checked when the operation was posted.
             Err(error) => tracing::error!("{} of a result: {error}", op.name),
         }

@@ -226,14 +226,22 @@ impl QueuePair for ShmQueuePair {
             });
         }
         self.check(remote)?;
+        let max = self.node.caps.inline_bytes_max;
         let section = self.slot.enter()?;
-        let written = pieces.try_for_each(|&(offset, data)| match data.len() {
-            len if len > self.node.caps.inline_bytes_max => Err(self.too_long(len)),
-            _ => remote.span().write(offset, data),
-        });
+        for &(offset, data) in pieces {
+            let written = match data.len() {
+                len if len > max => Err(self.too_long(len)),
+                _ => remote.span().write(offset, data),
+            };
+            if let Err(error) = written {
+                drop(section);
+                self.bell.ring_if_awaited(); // for the pieces before this one
+                return Err(error);
+            }
+        }
         drop(section);
         self.bell.ring_if_awaited();
-        written
+        Ok(())
     }
 
     #[inline]

@@ -78,9 +78,14 @@ mod deferred {
 
 /// Returns a configuration whose NIC takes its time.
 fn slow(seed: u64) -> ShmConfig {
+    delaying(seed, Duration::from_millis(20))
+}
+
+/// Returns a configuration whose NIC takes up to `delay_max` for each step.
+fn delaying(seed: u64, delay_max: Duration) -> ShmConfig {
     small(Nic::Deferred {
         seed,
-        delay_max: Duration::from_millis(20),
+        delay_max,
         queue_depth: 8,
     })
 }
@@ -199,7 +204,8 @@ fn long_puts_tear_under_the_deferred_nic() {
 
 #[test]
 fn operations_of_a_dead_peer_fail_under_the_deferred_nic() {
-    let [a, b] = &bring_up(2, &slow(3))[..] else {
+    // No operation is over before the peer is lost.
+    let [a, b] = &bring_up(2, &delaying(3, Duration::from_secs(1 << 20)))[..] else {
         unreachable!()
     };
     let (_there, remote) = share(b, a, 64);

@@ -422,6 +422,18 @@ fn over_soft_device(
     assert_eq!(device.counts().unacknowledged_events, 0);
 }
 
+/// Polls each task once, releases completions when the device has been rung `reads` times for them and the driver sleeps, and
+/// waits until all tasks are over. A completion that came after the release would be held for ever.
+fn asleep_until_released(device: &SoftDevice, driver: &Driver, tasks: Vec<Task<'_>>) -> Result<()> {
+    let (posted, reads) = (device.doorbells(), tasks.len() as u64);
+    asleep_until(driver, tasks, || {
+        wait_until("the reads are posted", || device.doorbells() >= posted + reads);
+        until_asleep(driver);
+        device.release_completions();
+        Ok(())
+    })
+}
+
 /// A task that reads a word of node 0.
 fn reads<'a>(thread: AsyncThread, region: &Arc<SharedRegion>) -> Task<'a> {
     let region = region.clone();
@@ -439,10 +451,7 @@ fn a_completion_ends_the_sleep() {
             let driver = Driver::with_sleep_max(manager, NEVER)?;
             for _ in 0..5 {
                 let tasks = vec![reads(driver.thread()?, region), reads(driver.thread()?, region)];
-                asleep_until(&driver, tasks, || {
-                    device.release_completions();
-                    Ok(())
-                })?;
+                asleep_until_released(device, &driver, tasks)?;
             }
             Ok(())
         });
@@ -462,10 +471,7 @@ fn a_completion_that_another_thread_polls_ends_the_sleep() {
                     let polls = scope.spawn(|| manager.thread()?.read_word(region.target(HOME, 0)?));
                     wait_until("the other thread polls", || device.doorbells() > posted);
                     let task = reads(driver.thread()?, region);
-                    asleep_until(&driver, vec![task], || {
-                        device.release_completions();
-                        Ok(())
-                    })?;
+                    asleep_until_released(device, &driver, vec![task])?;
                     polls.join().expect("no panic").map(|_| ())
                 })?;
             }

@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use loco_fabric::{NodeId, Result};
 use loco_host::arenas::Block;
-use loco_host::word;
+use loco_host::bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -141,7 +141,7 @@ impl Weak {
             // SAFETY: the block has room for the phase and the data.
             handed_on.local = unsafe { block.start().as_ptr().add(phase) };
             // SAFETY: as above, and the caller's data are mapped and nobody writes to them.
-            unsafe { word::copy(handed_on.local, posting.local, posting.len) };
+            unsafe { bytes::copy(handed_on.local, posting.local, posting.len) };
             data = Some(block);
         }
         let rest = self.rest();

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use loco_host::word;
+use loco_host::{bytes, word};
 
 use super::shared::Shared;
 use crate::ffi::types::*;
@@ -49,12 +49,12 @@ pub(super) fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(
                 // SAFETY: inline data are `len` readable bytes, by the meaning of the flag; `to` was resolved.
                 unsafe {
                     let data = ptr::with_exposed_provenance::<u8>((*wr.sg_list).addr as usize);
-                    word::write(to, std::slice::from_raw_parts(data, len));
+                    bytes::write(to, std::slice::from_raw_parts(data, len));
                 }
             } else {
                 let from = local(0)?;
                 // SAFETY: see above.
-                unsafe { word::copy(to, from, len) };
+                unsafe { bytes::copy(to, from, len) };
             }
             Ok(())
         }
@@ -64,7 +64,7 @@ pub(super) fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(
                 .ok_or(IBV_WC_REM_ACCESS_ERR)?;
             let to = local(IBV_ACCESS_LOCAL_WRITE)?;
             // SAFETY: see above.
-            unsafe { word::copy(to, from, len) };
+            unsafe { bytes::copy(to, from, len) };
             Ok(())
         }
         IBV_WR_ATOMIC_FETCH_AND_ADD | IBV_WR_ATOMIC_CMP_AND_SWP => {

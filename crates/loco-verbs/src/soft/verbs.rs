@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use loco_host::word;
+use loco_host::bytes;
 
 use super::channel;
 use super::execute::execute;
@@ -257,7 +257,7 @@ unsafe extern "C" fn memcpy_to_dm(dm: *mut Dm, offset: u64, from: *const c_void,
     unsafe {
         let to = words(dm);
         let from = std::slice::from_raw_parts(from.cast::<u8>(), len);
-        word::write(to.add(usize::try_from(offset).unwrap_or(0)), from);
+        bytes::write(to.add(usize::try_from(offset).unwrap_or(0)), from);
     }
     0
 }
@@ -267,7 +267,7 @@ unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut Dm, offset: u64, l
     unsafe {
         let from = words(dm);
         let to = std::slice::from_raw_parts_mut(to.cast::<u8>(), len);
-        word::read(from.add(usize::try_from(offset).unwrap_or(0)), to);
+        bytes::read(from.add(usize::try_from(offset).unwrap_or(0)), to);
     }
     0
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use loco_fabric::{Fabric, MemoryKind, NodeId, Peers, Time};
+use loco_fabric::{Caps, Fabric, MemoryKind, NodeId, Peers, Time};
 use smallvec::SmallVec;
 
 use crate::channels::manager::Manager;
@@ -50,6 +50,11 @@ impl<F: Fabric> Channel<F> {
     /// Returns this node.
     pub fn node(&self) -> NodeId {
         self.manager.node()
+    }
+
+    /// Returns what the fabric can do.
+    pub(crate) fn caps(&self) -> &Caps {
+        self.manager.fabric().caps()
     }
 
     /// Fails unless this node is `owner`: only the owner may do `what`.

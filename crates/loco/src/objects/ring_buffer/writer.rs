@@ -39,7 +39,10 @@ pub struct RingWriter<F: Fabric = AnyFabric> {
     reading: AckKey<F>,
     /// The records under construction, and the zero after them.
     records: Vec<u8>,
+    /// The longest data that are put inline; 0 if none are.
     inline_bytes_max: usize,
+    /// Set if a put copies its data before it returns.
+    copies: bool,
 }
 
 /// A node that records are put to.
@@ -84,7 +87,12 @@ impl<F: Fabric> RingWriter<F> {
             poster: Poster::new(),
             reading: AckKey::done(),
             records: Vec::new(),
-            inline_bytes_max: 0,
+            inline_bytes_max: if shared.config.inline {
+                shared.channel.caps().inline_bytes_max
+            } else {
+                0
+            },
+            copies: shared.channel.caps().synchronous,
             shared,
         })
     }
@@ -147,16 +155,13 @@ impl<F: Fabric> RingWriter<F> {
         self.poster.enter(thread, || -> SmallVec<[NodeId; 16]> {
             targets.iter().map(|target| target.node).collect()
         })?;
-        if self.shared.config.inline {
-            self.inline_bytes_max = thread.fabric().caps().inline_bytes_max;
-        }
         if self.stores_headers() {
             // This is Wait_sv(d_x). An earlier put that has not read the zero after its record yet must not read
             // the header that is stored there next.
             self.reading.wait_until_read(thread)?;
         }
         // Where a put copies, gathering a single message would only copy it once more.
-        let alone = messages.len() == 1 && thread.fabric().caps().synchronous;
+        let alone = messages.len() == 1 && self.copies;
         let whole = Some(next).filter(|message| alone || self.is_long(message));
         let (count, bytes) = match whole {
             Some(_) => (1, first),
@@ -352,6 +357,7 @@ impl<F: Fabric> RingWriter<F> {
 
     /// Puts the record of the message `whole`, or the records that were gathered, at the head, and a zero after them. Returns
     /// true if that includes the first header. Without it the readers do not look there yet.
+    #[inline]
     fn put_records(
         &mut self,
         thread: &Thread<F>,
@@ -369,20 +375,18 @@ impl<F: Fabric> RingWriter<F> {
             return put;
         };
         let (words, odd) = message.split_at(message.len() / WORD_BYTES * WORD_BYTES);
+        // A record has whole words, and so has the ring: only the message goes past its end.
+        let [front, rest] = begin.cut(words);
+        let zero = (self.head.plus(bytes).offset, &NO_RECORD.to_ne_bytes()[..]);
+        // The front comes last but for the header: see the module head.
+        if odd.is_empty() && rest.1.is_empty() {
+            return self.put_pieces(thread, &[zero, front, header], bytes);
+        }
         let mut last = [0; WORD_BYTES];
         last[..odd.len()].copy_from_slice(odd);
         let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
-        // A record has whole words, and so has the ring: only the message goes past its end.
-        let [front, rest] = begin.cut(words);
-        // The front comes last but for the header: see the module head.
-        let pieces = [
-            (self.head.plus(bytes).offset, &NO_RECORD.to_ne_bytes()[..]),
-            (begin.plus(words.len()).offset, last),
-            rest,
-            front,
-            header,
-        ];
-        self.put_pieces(thread, &pieces, bytes)
+        let last = (begin.plus(words.len()).offset, last);
+        self.put_pieces(thread, &[zero, last, rest, front, header], bytes)
     }
 
     /// Puts `pieces`, each at its offset. The last is the first header, and the others are `bytes` from the word after the head
@@ -395,6 +399,20 @@ impl<F: Fabric> RingWriter<F> {
             thread.put_each_untracked(pieces, &target.data, false)?;
             return Ok(true);
         }
+        self.put_to_all(thread, pieces, bytes, inline)?;
+        Ok(false)
+    }
+
+    /// Puts `pieces` but for the last, which is the first header, to all nodes with readers, and writes them here if readers or puts
+    /// read them here.
+    #[inline(never)] // A message for a single node is not to pay for it.
+    fn put_to_all(
+        &mut self,
+        thread: &Thread<F>,
+        pieces: &[(usize, &[u8])],
+        bytes: usize,
+        inline: bool,
+    ) -> Result<()> {
         let records = &pieces[..pieces.len() - 1];
         if self.local_readers || !inline {
             for &(offset, piece) in records {
@@ -405,7 +423,7 @@ impl<F: Fabric> RingWriter<F> {
             for target in &self.targets {
                 thread.put_each_untracked(records, &target.data, true)?;
             }
-            return Ok(false);
+            return Ok(());
         }
         let begin = self.head.plus(WORD_BYTES);
         let first = begin.before_end(bytes);
@@ -435,7 +453,7 @@ impl<F: Fabric> RingWriter<F> {
                 }
             }
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Returns true if headers are stored in this node's ring.
