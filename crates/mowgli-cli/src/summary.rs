@@ -79,7 +79,7 @@ impl<'a> Summary<'a> {
 
     pub(crate) fn exit(&self) -> Exit {
         match &self.totals {
-            t if t.differ + t.disagreements > 0 => Exit::Differs,
+            t if t.differ + t.vacuous + t.disagreements > 0 => Exit::Differs,
             t if t.refused > 0 => Exit::Refused,
             t if t.unknown > 0 || self.stopped.is_some() => Exit::Unknown,
             _ => Exit::AsStated,
