@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use mowgli::check::applicable;
+use mowgli::counted::counted;
 use mowgli::explain::{self, Drawing, Reason, VACUOUS, Witness};
 use mowgli::explore;
 use mowgli::litmus::{Formula, Litmus, Setting};
@@ -225,7 +226,8 @@ fn numbers(args: &Args, count: usize) -> Result<Range<usize>, Error> {
         None => Ok(0..count.min(1)),
         Some(n) if (1..=count).contains(&n) => Ok(n - 1..n),
         Some(n) => Err(Error::Usage(format!(
-            "--cycle {n}: the explanation has {count} cycles, numbered from 1"
+            "--cycle {n}: the explanation has {}, numbered from 1",
+            counted(count, "cycle")
         ))),
     }
 }
@@ -306,7 +308,8 @@ fn check_number(number: usize, count: usize) -> Result<(), Error> {
     match (1..=count).contains(&number) {
         true => Ok(()),
         false => Err(Error::Usage(format!(
-            "--query {number}: the test has {count} conditions, numbered from 1"
+            "--query {number}: the test has {}, numbered from 1",
+            counted(count, "condition")
         ))),
     }
 }
