@@ -34,8 +34,9 @@ pub fn print(text: impl Display) -> Result<(), OutputError> {
 }
 
 /// Writes a number of things: `1 node`, `2 nodes`. The plural of `thing` must end in `s`.
-pub fn counted(n: u64, thing: &str) -> String {
-    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+pub fn counted<N: Display + PartialEq + From<bool>>(n: N, thing: &str) -> String {
+    let plural = if n == N::from(true) { "" } else { "s" };
+    format!("{n} {thing}{plural}")
 }
 
 /// Prints `text` and a newline to standard error. A text that cannot be printed is lost, because there is no

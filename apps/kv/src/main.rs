@@ -132,12 +132,12 @@ fn summary(outcome: &Outcome) -> String {
          a single lookup: p50 {} ns, p99 {} ns; {}, {}, window {}",
         counted(outcome.reads, "lookup"),
         counted(outcome.writes, "update"),
-        counted(outcome.nodes as u64, "node"),
-        counted(outcome.threads.into(), "thread"),
+        counted(outcome.nodes, "node"),
+        counted(outcome.threads, "thread"),
         outcome.operations_per_second,
         outcome.latency_ns_p50,
         outcome.latency_ns_p99,
-        counted(outcome.keys.into(), "key"),
+        counted(outcome.keys, "key"),
         outcome.distribution,
         outcome.window
     )

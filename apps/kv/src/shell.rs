@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use loco::fabric::{Fabric, Time};
 use loco::{Bytes, Inserted, KvConfig, KvStore, Manager, OwnedVar, Thread};
-use loco_app::{OutputError, Stop};
+use loco_app::{OutputError, Stop, counted};
 
 use crate::{KvError, Result};
 
@@ -95,8 +95,8 @@ pub fn run<F: Fabric>(
         return Ok(Tally::default());
     }
     let greeting = format!(
-        "a store on {} nodes; `help` lists the commands",
-        manager.nodes().len()
+        "a store on {}; `help` lists the commands",
+        counted(manager.nodes().len(), "node")
     );
     say(output, greeting)?;
     let tally = serve(&thread, &store, lines(input)?, output, stop);
@@ -269,8 +269,12 @@ fn carry_out<F: Fabric>(
         Command::Stats => {
             let stats = store.stats();
             format!(
-                "{} keys; on this node {} free slots, {} writes done, {} torn and {} stale reads",
-                stats.keys, stats.free_slots, stats.writes, stats.torn_reads, stats.stale_reads
+                "{}; on this node {}, {} writes done, {} torn and {} stale reads",
+                counted(stats.keys, "key"),
+                counted(stats.free_slots, "free slot"),
+                stats.writes,
+                stats.torn_reads,
+                stats.stale_reads
             )
         }
         Command::Help => HELP.to_owned(),

@@ -86,16 +86,11 @@ fn an_interrupted_run_ends_in_time() {
 
 #[test]
 fn nodes_with_different_options_are_told_so() {
-    let script = "exec $0 run --converters 2 --periods 20 --duration 1 --slow-down $((LOCO_NODE + 100))";
-    let output = launched::launched(env!("CARGO_BIN_EXE_power"), 2, "sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_power")])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("--slow-down 100") && said.contains("--slow-down 101"),
-        "{said}"
+    launched::refuses_different(
+        env!("CARGO_BIN_EXE_power"),
+        "run --converters 2 --periods 20 --duration 1",
+        "--slow-down",
+        100,
     );
 }
 

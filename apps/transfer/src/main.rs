@@ -80,12 +80,12 @@ fn summary(outcome: &Outcome) -> String {
         "{} on {} with {} each: {:.0} a second; {} refused for lack of money\n\
          {} accounts under {} hold {} together, as they should",
         counted(outcome.transfers, "transfer"),
-        counted(outcome.nodes as u64, "node"),
-        counted(outcome.threads.into(), "thread"),
+        counted(outcome.nodes, "node"),
+        counted(outcome.threads, "thread"),
         outcome.transfers_per_second,
         outcome.short,
         outcome.accounts,
-        counted(outcome.locks as u64, "lock"),
+        counted(outcome.locks, "lock"),
         outcome.total
     )
 }

@@ -183,6 +183,11 @@ fn a_repeated_execution_is_drawn() {
     let paths = [&svg, &dot].map(|path| path.to_str().expect("a plain name"));
     let output = check(&["sst", "--replay", "", "--svg", paths[0], "--dot", paths[1]]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stdout).contains("ok, one schedule replayed"),
+        "{}",
+        text(&output.stdout)
+    );
     let [svg, dot] = [svg, dot].map(|path| std::fs::read_to_string(path).expect("it was written"));
     // A node pushes its row by a put, which its network card reads and the other's card writes.
     assert!(svg.contains("nlR(") && svg.contains("nrW("), "{svg}");

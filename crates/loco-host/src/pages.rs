@@ -99,15 +99,15 @@ pub fn prefer_large<T>(memory: &[MaybeUninit<T>]) {
     advise_huge(start.wrapping_add(head), (len - head) / page * page);
 }
 
-/// Maps arena `index` of `node`, with at least `len` bytes, by `map(rounded length, pages)`. Uses the largest
-/// pages that `map` grants. Logs in one line which these are, and which were refused. Returns the result of
-/// `map` and the rounded length.
+/// Maps memory of `node` with at least `len` bytes, by `map(rounded length, pages)`. Uses the largest
+/// pages that `map` grants. Logs in one line which these are, and which were refused; the line calls the memory `name`.
+/// Returns the result of `map` and the rounded length.
 ///
 /// # Errors
 /// Returns [`FabricError::Os`] with each refusal.
 pub fn map_on_largest<T>(
     node: NodeId,
-    index: usize,
+    name: &str,
     len: usize,
     huge: HugePages,
     mut map: impl FnMut(usize, Pages) -> io::Result<T>,
@@ -119,10 +119,10 @@ pub fn map_on_largest<T>(
             Ok(mapped) => {
                 let (mib, pages) = (rounded.div_ceil(MIB), pages.name());
                 if refused.is_empty() {
-                    tracing::info!("{node}: arena {index} of {mib} MiB on {pages}");
+                    tracing::info!("{node}: {name} of {mib} MiB on {pages}");
                 } else {
                     tracing::info!(
-                        "{node}: arena {index} of {mib} MiB on {pages}: no {}; `sysctl vm.nr_hugepages={}` \
+                        "{node}: {name} of {mib} MiB on {pages}: no {}; `sysctl vm.nr_hugepages={}` \
                          reserves enough",
                         refused.join(", "),
                         rounded.div_ceil(2 * MIB),
@@ -159,7 +159,7 @@ impl PrivateMapping {
     /// # Errors
     /// See [`map_on_largest`].
     pub fn new(node: NodeId, index: usize, len: usize, huge: HugePages) -> Result<PrivateMapping> {
-        let (start, len) = map_on_largest(node, index, len, huge, map_private)?;
+        let (start, len) = map_on_largest(node, &format!("arena {index}"), len, huge, map_private)?;
         Ok(PrivateMapping { start, len })
     }
 
@@ -219,7 +219,7 @@ mod tests {
     /// Maps on a host that grants the pages in `granted`. Returns the pages that were tried, and the result.
     fn tried(huge: HugePages, len: usize, granted: &[Pages]) -> (Vec<Pages>, Result<usize>) {
         let mut tried = Vec::new();
-        let mapped = map_on_largest(NodeId(0), 0, len, huge, |_, pages| {
+        let mapped = map_on_largest(NodeId(0), "arena 0", len, huge, |_, pages| {
             tried.push(pages);
             match granted.contains(&pages) {
                 true => Ok(()),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use mowgli::counted::counted;
 use mowgli::litmus::{self, Litmus, Operand, Quantifier};
 use mowgli::outcome::Outcome;
 use mowgli::program::{Loc, Program, Reg, ThreadId, Value};
@@ -200,14 +201,14 @@ impl Record {
             "Allowed"
         };
         let _ = writeln!(out, "Test {} {kind}", self.test);
-        let _ = writeln!(out, "Histogram ({seen} states)");
+        let _ = writeln!(out, "Histogram ({})", counted(seen, "state"));
         let first = &litmus.queries[0].condition;
         for state in &self.states {
             let holds = first.formula.holds(&Record::outcome(&litmus.program, state));
             let mark = if holds { "*" } else { ":" };
             let verdict = match (state.verdict, state.count) {
                 (Verdict::Allowed, 0) => "allowed, never seen".to_owned(),
-                (Verdict::Allowed, n) => format!("allowed, seen {n} times"),
+                (Verdict::Allowed, n) => format!("allowed, seen {}", counted(n, "time")),
                 (Verdict::Forbidden, _) => format!("FORBIDDEN by {} but seen", self.model),
                 (Verdict::Unknown, _) => format!("not judged by {}", self.model),
             };

@@ -63,10 +63,12 @@ impl Arena {
     /// Creates and maps an arena of at least `len` bytes, on the largest pages that `huge` asks for and the
     /// host grants. It touches no page.
     pub(super) fn create(id: ArenaId, node: NodeId, len: usize, huge: HugePages) -> Result<Arc<Arena>> {
+        let name = match id.index {
+            GATE_INDEX => "gate".to_owned(),
+            index => format!("arena {index}"),
+        };
         let ((file, start), len) =
-            pages::map_on_largest(node, id.index as usize, len, huge, |len, pages| {
-                map_new(id, len, pages)
-            })?;
+            pages::map_on_largest(node, &name, len, huge, |len, pages| map_new(id, len, pages))?;
         let arena = Arc::new(Arena {
             id,
             start,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use mowgli::counted::counted;
 use mowgli::explain::Drawing;
 use mowgli_libraries::catalogue;
 use mowgli_libraries::client::{Client, Setting, parse};
@@ -82,7 +83,8 @@ pub(crate) fn explain_client(
     let Some(of) = query.checked_sub(1).and_then(|at| client.queries.get(at)) else {
         let count = client.queries.len();
         return Err(Error::Usage(format!(
-            "--query {query}: the client has {count} conditions, numbered from 1"
+            "--query {query}: the client has {}, numbered from 1",
+            counted(count, "condition")
         )));
     };
     let Some(rules) = judge::rules(setting, judge::ITERATIONS_MAX) else {
@@ -112,15 +114,11 @@ pub(crate) fn text(reason: &Reason) -> String {
             "Forbidden: whatever the calls return, no run of the threads ends so.\n".to_owned()
         }
         Reason::Forbidden { executions, cycle } => {
-            let runs = if *executions == 1 {
-                "one run".to_owned()
-            } else {
-                format!("{executions} runs")
-            };
             let why = match cycle {
                 Some(cycle) => format!("the smallest cycle of happens-before:\n{cycle}"),
                 None => "no library has a synchronisation order for it.\n".to_owned(),
             };
+            let runs = counted(*executions, "run");
             format!("Forbidden. Of {runs} of the threads that would end so, none is consistent; {why}")
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use mowgli::check::Engine;
+use mowgli::counted::counted;
 use mowgli::litmus::{Names, Operand, State};
 use mowgli::program::{Loc, Reg, ThreadId};
 use mowgli_corerma::check;
@@ -172,7 +173,12 @@ fn text(name: &str, sides: &[Side; 2]) -> String {
         } else {
             " (a limit was reached: there may be more)"
         };
-        let _ = writeln!(out, "Model {}: {} states{incomplete}", side.model, side.states);
+        let _ = writeln!(
+            out,
+            "Model {}: {}{incomplete}",
+            side.model,
+            counted(side.states, "state")
+        );
         let unsure = if other.complete {
             ""
         } else {

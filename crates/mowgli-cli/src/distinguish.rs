@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
+use mowgli::counted::counted;
 use mowgli::litmus::Verdict;
 use mowgli_generate::distinguish::{Separator, separators};
 use mowgli_generate::enumerate::units;
@@ -130,7 +131,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
                 Err(limit) => failed = Some(Error::Usage(limit.to_string())),
             }
             bar.inc(1);
-            bar.set_message(format!("{programs} programs, {} tests", tests.len()));
+            bar.set_message(format!(
+                "{}, {}",
+                counted(programs, "program"),
+                counted(tests.len(), "test")
+            ));
             failed.is_none() && run.stopped().is_none()
         });
         if failed.is_some() || run.stopped().is_some() || (args.smallest && !tests.is_empty()) {
@@ -162,10 +167,12 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     } else {
         let stopped = if complete { "" } else { " so far; interrupted" };
         output::print(&format!(
-            "{found} tests separate {} and {} ({}): {programs} programs{stopped}, {:.2} s\n",
+            "{} separating {} and {} ({}): {}{stopped}, {:.2} s\n",
+            counted(found, "test"),
             args.first,
             args.second,
             theories::describe(&language),
+            counted(programs, "program"),
             start.elapsed().as_secs_f64()
         ))?;
     }
@@ -221,8 +228,10 @@ fn text(row: &Row) -> String {
     };
     let _ = writeln!(
         out,
-        "{} instructions: forbidden by {}, allowed by {}, {machines}\n",
-        row.size, row.forbidden_by, row.allowed_by
+        "{}: forbidden by {}, allowed by {}, {machines}\n",
+        counted(row.size, "instruction"),
+        row.forbidden_by,
+        row.allowed_by
     );
     out
 }

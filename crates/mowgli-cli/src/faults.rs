@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use mowgli::check::{applicable, judge};
+use mowgli::counted::counted;
 use mowgli::litmus::Setting;
 use mowgli::models::Spec;
 use mowgli::outcome::{Completeness, Search};
@@ -253,18 +254,21 @@ fn text(document: &Document, has_suite: bool) -> String {
         };
         let _ = writeln!(
             out,
-            "{}: {}; {} instructions, {verdict}{suite}\n{}",
-            row.change, row.what, test.size, test.litmus
+            "{}: {}; {}, {verdict}{suite}\n{}",
+            row.change,
+            row.what,
+            counted(test.size, "instruction"),
+            test.litmus
         );
     }
     let names =
         |rows: &mut dyn Iterator<Item = &Row>| rows.map(|r| r.change.as_str()).collect::<Vec<_>>().join(" ");
     let _ = writeln!(
         out,
-        "{} of {} changes noticed by {} programs, {:.2} s",
+        "{} of {} noticed by {}, {:.2} s",
         noticed.len(),
-        document.changes.len(),
-        document.programs,
+        counted(document.changes.len(), "change"),
+        counted(document.programs, "program"),
         document.time_s
     );
     let mut silent = document.changes.iter().filter(|r| r.noticed_by.is_none());

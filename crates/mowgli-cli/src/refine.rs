@@ -1,6 +1,7 @@
 //! `mowgli refine`: decides whether an implementation refines its specification, over all clients up to a
 //! size.
 
+use mowgli::counted::counted;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -375,11 +376,11 @@ fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> R
 
 fn text(report: &Report) -> String {
     let mut out = format!(
-        "{} against {} ({}): {} clients, {} of them completely, {:.1} s\n",
+        "{} against {} ({}): {}, {} of them completely, {:.1} s\n",
         report.implementation,
         report.specification,
         report.question,
-        report.clients,
+        counted(report.clients, "client"),
         report.complete,
         report.seconds
     );

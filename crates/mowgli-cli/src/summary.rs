@@ -1,5 +1,6 @@
 //! The table at the end of `mowgli check`, its totals, and the exit status that follows from them.
 
+use mowgli::counted::counted;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -79,7 +80,7 @@ impl<'a> Summary<'a> {
 
     pub(crate) fn exit(&self) -> Exit {
         match &self.totals {
-            t if t.differ + t.disagreements > 0 => Exit::Differs,
+            t if t.differ + t.vacuous + t.disagreements > 0 => Exit::Differs,
             t if t.refused > 0 => Exit::Refused,
             t if t.unknown > 0 || self.stopped.is_some() => Exit::Unknown,
             _ => Exit::AsStated,
@@ -130,7 +131,7 @@ impl<'a> Summary<'a> {
                 let left = self.totals.not_begun;
                 let _ = writeln!(
                     out,
-                    "The total limit ended the run: {left} searches were not begun."
+                    "The total limit ended the run: {left} of the searches were not begun."
                 );
             }
         }
@@ -140,16 +141,16 @@ impl<'a> Summary<'a> {
     fn totals_line(&self) -> String {
         let t = &self.totals;
         format!(
-            "{} conditions, {} verdicts: {} as stated, {} differ, {} unknown, {} vacuous, {} engine disagreements, \
-             {} tests refused; {:.2} s\n",
-            t.conditions,
-            t.verdicts,
+            "{}, {}: {} as stated, {} differ, {} unknown, {} vacuous, {}, \
+             {} refused; {:.2} s\n",
+            counted(t.conditions, "condition"),
+            counted(t.verdicts, "verdict"),
             t.as_stated,
             t.differ,
             t.unknown,
             t.vacuous,
-            t.disagreements,
-            t.refused,
+            counted(t.disagreements, "engine disagreement"),
+            counted(t.refused, "test"),
             t.time_s
         )
     }

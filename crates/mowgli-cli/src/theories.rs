@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use mowgli::cat::{Included, Includes};
 use mowgli::check::applicable;
+use mowgli::counted::counted;
 use mowgli::explore;
 use mowgli::litmus::{self, Condition, Litmus, Quantifier, Query, Setting, Verdict};
 use mowgli::model::RmwAtomicity;
@@ -209,11 +210,11 @@ pub(crate) fn describe(language: &Language) -> String {
     ];
     let has: Vec<&str> = parts.iter().filter(|p| p.0).map(|p| p.1).collect();
     format!(
-        "size {}, {} threads, {} nodes, {} locations; load store {}",
+        "size {}, {}, {}, {}; load store {}",
         language.size,
-        language.threads,
-        language.nodes,
-        language.locations,
+        counted(language.threads, "thread"),
+        counted(language.nodes, "node"),
+        counted(language.locations, "location"),
         has.join(" ")
     )
 }

@@ -1,9 +1,11 @@
 //! `mowgli explain` from outside: which cycle comes first, what an edge says, and where drawings go.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
+use std::fs;
+
 mod support;
 
-use support::{exits, mowgli, stderr, stdout};
+use support::{exits, folder_with, mowgli, stderr, stdout};
 
 #[test]
 fn a_limit_makes_the_explanation_incomplete_and_exits_with_3() {
@@ -14,6 +16,45 @@ fn a_limit_makes_the_explanation_incomplete_and_exits_with_3() {
     assert!(text.contains("Forbidden"), "{text}");
     assert!(text.contains("limit of"), "{text}");
     exits(&output, 3);
+}
+
+/// No run satisfies the `assume`, so that no outcome is allowed, required or forbidden.
+#[test]
+fn a_test_without_executions_is_vacuous_and_exits_with_1() {
+    let folder = folder_with("exists (z=0)");
+    let file = folder.path().join("t.litmus");
+    let text = fs::read_to_string(&file)
+        .unwrap()
+        .replace("x := 1 ;", "r := x ;\nassume(r==2) ;");
+    fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+    for model in ["rdma-tso", &format!("{models}/rdma-tso.cat")] {
+        let output = mowgli(&["explain", file, "--model", model]);
+        exits(&output, 1);
+        let text = stdout(&output);
+        assert!(text.contains("Vacuous.") && !text.contains("Forbidden"), "{text}");
+        let output = mowgli(&["explain", file, "--model", model, "--json"]);
+        exits(&output, 1);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["vacuous"], true, "{json:#}");
+        assert!(json["verdict"].is_null() && json["cycles"].is_null(), "{json:#}");
+    }
+    exits(&mowgli(&["check", file]), 1);
+}
+
+/// The loop ends only after more iterations than its bound, with which there is no execution.
+#[test]
+fn a_loop_that_needs_more_than_its_bound_leaves_the_answer_open_under_a_model_file() {
+    let folder = folder_with("exists (z=0)");
+    let file = folder.path().join("t.litmus");
+    let loops = "r := 0 ;\nwhile (r<3) bound 2 { r := r+1; } ;";
+    let text = fs::read_to_string(&file).unwrap().replace("x := 1 ;", loops);
+    fs::write(&file, text).unwrap();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/rdma-tso.cat");
+    let output = mowgli(&["explain", file.to_str().unwrap(), "--model", model]);
+    exits(&output, 3);
+    assert!(stdout(&output).contains("Unknown"), "{}", stdout(&output));
 }
 
 /// One of GFP1's cycles is coherence alone: two reads of one location in the wrong order. The other shows what the test is about.
@@ -152,7 +193,7 @@ fn tests_of_corerma_are_explained_by_rules() {
         let place = link["from"].as_u64().unwrap() as usize;
         assert_eq!(events[place]["id"], link["from"]);
     }
-    let drawing = std::fs::read_to_string(svg).unwrap();
+    let drawing = fs::read_to_string(svg).unwrap();
     assert!(
         drawing.starts_with("<svg") && drawing.contains(">IR<"),
         "{drawing}"

@@ -123,7 +123,7 @@ fn texts_that_cannot_be_read_are_named_with_the_place() {
         "{text}"
     );
     let totals = stdout(&output);
-    assert!(totals.ends_with(" 1 tests refused; 0.00 s\n"), "{totals}");
+    assert!(totals.ends_with(" 1 test refused; 0.00 s\n"), "{totals}");
     fs::write(path("latin.litmus"), b"RDMA l\n{ x@1=0; } (* caf\xe9 *)\n").unwrap();
     let output = mowgli(&["check", &path("latin.litmus")]);
     exits(&output, 2);

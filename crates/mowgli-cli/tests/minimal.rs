@@ -96,8 +96,20 @@ fn corerma_and_rdma_are_compared_on_their_common_language() {
         stdout(&mowgli(&[&["distinguish", first, second], &bounds[..]].concat()))
     };
     let found = compare("corerma", "rdma-tso", "3");
-    assert!(found.contains("tests separate corerma and rdma-tso"), "{found}");
+    assert!(
+        found.contains("separating corerma and rdma-tso (size 3, 2 threads, 2 nodes"),
+        "{found}"
+    );
     assert!(!found.contains("cas(") && !found.contains("mfence"), "{found}");
+}
+
+#[test]
+fn one_of_a_kind_is_not_many() {
+    let bounds = ["--size", "1", "--processes", "1", "--nodes", "1"];
+    let found = stdout(&mowgli(
+        &[&["distinguish", "sc", "rdma-tso"], &bounds[..]].concat(),
+    ));
+    assert!(found.contains("1 thread, 1 node, "), "{found}");
 }
 
 #[test]

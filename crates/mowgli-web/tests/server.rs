@@ -204,6 +204,20 @@ fn a_large_body_is_refused_before_it_is_read() {
 }
 
 #[test]
+fn a_vacuous_test_is_called_vacuous_and_not_explained() {
+    let server = start(LONG);
+    let never = SB
+        .replace("a := y | b := x", "assume(0) | b := x")
+        .replace("0:a=0 /\\ ", "");
+    for setting in ["tso", "x86tso.cat"] {
+        let (status, answer) = server.ask("explain", &json!({ "text": never, "setting": setting }));
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["verdict"], "vacuous", "{setting}: {answer}");
+        assert_eq!(answer["cycles"], json!([]), "{setting}: {answer}");
+    }
+}
+
+#[test]
 fn nonsense_is_answered_with_words() {
     let server = start(LONG);
     for (question, body) in [

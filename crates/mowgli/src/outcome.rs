@@ -11,6 +11,7 @@ use explorer::Limits;
 pub use explorer::MemoryLimit;
 use serde::{Deserialize, Serialize};
 
+use crate::counted::counted;
 use crate::program::Value;
 
 /// A final state: every thread has finished and every buffer has drained.
@@ -57,9 +58,13 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Limit::Time => write!(f, "time limit reached"),
-            Limit::States(n) => write!(f, "limit of {n} states reached"),
+            Limit::States(n) => write!(f, "limit of {} reached", counted(*n, "state")),
             Limit::LoopBound { thread, bound } => {
-                write!(f, "a loop of thread {thread} needs more than {bound} iterations")
+                write!(
+                    f,
+                    "a loop of thread {thread} needs more than {}",
+                    counted(*bound, "iteration")
+                )
             }
             Limit::Memory(bytes) => write!(f, "memory limit of {} reached", binary_size(*bytes)),
             Limit::Cancelled => write!(f, "cancelled"),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use loco_app::{OutputError, complain, print};
+use loco_app::{OutputError, complain, counted, print};
 use loco_check::Object;
 use loco_check::clients::{
     Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, film, graph, promised,
@@ -121,7 +121,10 @@ fn with_progress<T: Send>(json: bool, object: Object, count: &AtomicU64, work: i
                 // Relaxed: a counter that is shown to a person.
                 let clients = count.load(Ordering::Relaxed);
                 let seconds = begun.elapsed().as_secs();
-                progress::tell(format_args!("{object}: {clients} clients, {seconds} s"));
+                progress::tell(format_args!(
+                    "{object}: {}, {seconds} s",
+                    counted(clients, "client")
+                ));
             }
             progress::tell(format_args!(""));
         });
@@ -182,16 +185,22 @@ fn show(args: &Args, object: Object, summary: &Summary) -> Result<(), OutputErro
         ..
     } = summary;
     let samples = args.clients.samples;
-    let mut line = format!("{object}: {clients} clients, {complete} of them completely");
+    let mut line = format!(
+        "{object}: {}, {complete} of them completely",
+        counted(*clients, "client")
+    );
     if *otherwise > 0 {
-        line.push_str(&format!(", {otherwise} by {samples} random schedules"));
+        line.push_str(&format!(
+            ", {otherwise} by {}",
+            counted(samples, "random schedule")
+        ));
     }
     print(format_args!("{line}, {seconds:.1} s"))?;
     print(format_args!(
-        "  {} of the {} outcomes that the specifications allow were seen; {} states, {:.0} clients a second",
+        "  {} of the {} outcomes that the specifications allow were seen; {}, {:.0} clients a second",
         summary.seen,
         summary.allowed,
-        summary.stats.states,
+        counted(summary.stats.states, "state"),
         *clients as f64 / seconds.max(1e-9),
     ))?;
     if summary.blocked > 0 {
@@ -388,10 +397,10 @@ fn show_client(
             ))?;
         }
         None => print(format_args!(
-            "{}: {} ({} states, {:.2} s)\n",
+            "{}: {} ({}, {:.2} s)\n",
             if passed { "ok" } else { "not as stated" },
             checked.report.completeness,
-            checked.report.stats.states,
+            counted(checked.report.stats.states, "state"),
             checked.report.stats.seconds
         ))?,
     }

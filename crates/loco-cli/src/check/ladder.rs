@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loco_app::{OutputError, print};
+use loco_app::{OutputError, counted, print};
 use loco_check::{Ladder, LadderReport, Object, Rung, RungReport, rungs};
 use loco_sim::{Completeness, Config, Failure, Schedule, World, execution_graph, film, replay};
 use serde::Serialize;
@@ -158,7 +158,11 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
         // The line has only strings, numbers and booleans, which always serialize.
         return print(serde_json::to_string(&line).unwrap_or_default());
     }
-    print(format_args!("{}: {} rungs", report.object, report.rungs.len()))?;
+    print(format_args!(
+        "{}: {}",
+        report.object,
+        counted(report.rungs.len(), "rung")
+    ))?;
     for rung in &report.rungs {
         print(format_args!("  {}", line_of(rung)))?;
     }
@@ -191,15 +195,17 @@ fn line_of(rung: &RungReport) -> String {
     };
     let random = match rung.random {
         0 => String::new(),
-        n => format!(", {n} random schedules up to depth {}", rung.depth),
+        n => format!(", {} up to depth {}", counted(n, "random schedule"), rung.depth),
     };
     let seen = match rung.completeness {
         Completeness::Complete => format!("complete{faults}"),
         _ => format!("{}{faults}{random}", rung.completeness),
     };
     format!(
-        "{:26} {seen} ({} states, {:.1} s)",
-        rung.rung, rung.stats.states, rung.stats.seconds
+        "{:26} {seen} ({}, {:.1} s)",
+        rung.rung,
+        counted(rung.stats.states, "state"),
+        rung.stats.seconds
     )
 }
 
@@ -213,11 +219,16 @@ fn verdict(report: &LadderReport) -> String {
     let interrupted = if report.interrupted { ", interrupted" } else { "" };
     match complete == all {
         true => format!(
-            "ok: no failure; all {all} worlds complete, {:.1} s",
+            "ok: no failure; {} complete, {:.1} s",
+            match all {
+                1 => "the world is".to_owned(),
+                _ => format!("all {all} worlds"),
+            },
             report.seconds
         ),
         false => format!(
-            "no failure found{interrupted}: {complete} of {all} worlds complete, the others as far as said above, {:.1} s",
+            "no failure found{interrupted}: {complete} of {} complete, the others as far as said above, {:.1} s",
+            counted(all, "world"),
             report.seconds
         ),
     }

@@ -465,8 +465,9 @@ fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result
     } = report.stats;
     let name = object.name();
     print(format_args!(
-        "{name}: {nodes} nodes, {} each, {} each",
-        counted(threads as u64, "thread"),
+        "{name}: {}, {} each, {} each",
+        counted(nodes, "node"),
+        counted(threads, "thread"),
         counted(ops, "operation")
     ))?;
     match &report.failure {
@@ -485,6 +486,9 @@ fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result
         None => print(format_args!("ok, {}", report.seen()))?,
     }
     Ok(print(format_args!(
-        "{executions} executions ended, {states} states, {transitions} moves, {seconds:.2} s"
+        "{} ended, {}, {}, {seconds:.2} s",
+        counted(executions, "execution"),
+        counted(states, "state"),
+        counted(transitions, "move")
     ))?)
 }

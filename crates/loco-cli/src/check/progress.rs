@@ -1,5 +1,6 @@
 //! One line on the terminal that says how far an exploration has come.
 
+use loco_app::counted;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -52,7 +53,10 @@ fn line(progress: &Progress) -> String {
     let seconds = progress.elapsed.as_secs();
     let done = 100.0 * progress.done;
     if progress.states == 0 {
-        return format!("{} executions, {done:.0} %, {seconds} s", progress.executions);
+        return format!(
+            "{}, {done:.0} %, {seconds} s",
+            counted(progress.executions, "execution")
+        );
     }
     let expected = match progress.states_estimated() {
         // Far from the end the estimate is off by orders of magnitude, which is worse than no number.
@@ -60,8 +64,10 @@ fn line(progress: &Progress) -> String {
         _ => String::new(),
     };
     format!(
-        "search {}: {} states{expected}, {} executions, about {done:.1} % of the tree, {seconds} s",
-        progress.pass, progress.states, progress.executions
+        "search {}: {}{expected}, {}, about {done:.1} % of the tree, {seconds} s",
+        progress.pass,
+        counted(progress.states, "state"),
+        counted(progress.executions, "execution")
     )
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use loco_app::print;
+use loco_app::{counted, print};
 use loco_check::{Expected, Object, RobustCheck, RobustReport};
 use loco_sim::{Completeness, Config, Schedule, Strength, World, execution_graph, film};
 use serde::Serialize;
@@ -135,8 +135,8 @@ fn show(args: &Args, object: Object, reports: &[RobustReport]) -> Result<(), Cli
         return Ok(print(serde_json::to_string(&line).unwrap_or_default())?);
     }
     print(format_args!(
-        "{object}: {} worlds, against a strong memory",
-        reports.len()
+        "{object}: {}, against a strong memory",
+        counted(reports.len(), "world")
     ))?;
     for report in reports {
         let found = &report.found;
@@ -146,7 +146,7 @@ fn show(args: &Args, object: Object, reports: &[RobustReport]) -> Result<(), Cli
             _ => "",
         };
         print(format_args!(
-            "  {:26} {}{documented} ({} histories of a strong memory, {:.1} s)",
+            "  {:26} {}{documented} (histories of a strong memory: {}, {:.1} s)",
             report.world,
             found.strength.name(),
             found.strong_histories,

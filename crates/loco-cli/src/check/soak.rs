@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use loco_app::{OutputError, print};
+use loco_app::{OutputError, counted, print};
 use loco_check::Object;
 use loco_check::sized::Size;
 use loco_sim::{Bounds, Completeness, Config, Strategy};
@@ -166,9 +166,13 @@ impl Summary {
         } = self;
         let verdict = if found { "FAILED" } else { "nothing found" };
         print(format_args!(
-            "soak: {verdict} in {explorations} explorations, {executions} executions, {moves} moves, {states} states \
+            "soak: {verdict} in {}, {}, {}, {} \
              of bounded searches ({bounds_completed} of them to their bound), seeds {seed_first} to {seed_last}, \
-             {seconds:.1} s"
+             {seconds:.1} s",
+            counted(*explorations, "exploration"),
+            counted(*executions, "execution"),
+            counted(*moves, "move"),
+            counted(*states, "state")
         ))
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use loco::fabric::{Fabric, Platform, Std, Time};
 use loco::{Barrier, Config, Manager, RingBuffer, RingConfig, Sst, Thread};
-use loco_app::print;
+use loco_app::{counted, print};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -101,9 +101,9 @@ fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> 
     };
     let ready = Std.now().since(start);
     node.say(&format!(
-        "process {} meets {} others",
+        "process {} meets {}",
         std::process::id(),
-        manager.nodes().len() - 1
+        counted(manager.nodes().len() - 1, "other")
     ))?;
     node.together()?;
     if node.is_first() {
@@ -221,14 +221,16 @@ impl<F: Fabric> Node<'_, F> {
             print(Record::new(name, fabric, parameters, results).line()?)?;
         } else if let Some(size_bytes) = size_bytes {
             print(format_args!(
-                "{operations} messages of {size_bytes} bytes to each of {} readers: {:.3} us each, {:.1} million a second",
-                self.manager.nodes().len() - 1,
+                "{} of {size_bytes} bytes to each of {}: {:.3} us each, {:.1} million a second",
+                counted(operations, "message"),
+                counted(self.manager.nodes().len() - 1, "reader"),
                 results.latency_ns_mean / 1e3,
                 results.operations_per_second / 1e6
             ))?;
         } else {
             print(format_args!(
-                "{operations} barriers: {:.2} us each, {:.2} million a second",
+                "{}: {:.2} us each, {:.2} million a second",
+                counted(operations, "barrier"),
                 results.latency_ns_mean / 1e3,
                 results.operations_per_second / 1e6
             ))?;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Job, Mesh, var};
-use loco_app::{Stop, complain, print, seconds};
+use loco_app::{Stop, complain, counted, print, seconds};
 use loco_litmus::oracle::Theory;
 use loco_litmus::results::Results;
 use loco_litmus::table::Table;
@@ -349,8 +349,8 @@ impl<'a> Report<'a> {
             print(table.to_string().trim_end())?;
             if self.left_out > 0 {
                 print(format_args!(
-                    "{} tests left out: their results are there",
-                    self.left_out
+                    "{} left out: their results are there",
+                    counted(self.left_out, "test")
                 ))?;
             }
         }
@@ -382,8 +382,10 @@ impl Listener for Report<'_> {
             self.failure.get_or_insert(error);
         }
         complain(format_args!(
-            "loco: {} was stopped after {} runs of {}; no file has them",
-            record.test, record.runs, self.plan.runs
+            "loco: {} was stopped after {} of {}; no file has them",
+            record.test,
+            record.runs,
+            counted(self.plan.runs, "run")
         ));
         self.records.push(record);
         Ok(())

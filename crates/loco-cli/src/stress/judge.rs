@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use loco_app::print;
+use loco_app::{counted, print};
 use loco_history::spec::{
     Atomic, AtomicCall, AtomicRet, KeyValue, KeyValueCall, KeyValueRet, Lock, LockCall, LockRet, Queue,
     QueueCall, QueueRet,
@@ -56,7 +56,7 @@ struct Overtaken {
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} calls", self.calls)?;
+        write!(f, "{}", counted(self.calls, "call"))?;
         if self.open > 0 {
             write!(f, " ({} without an end)", self.open)?;
         }
@@ -66,7 +66,8 @@ impl fmt::Display for Findings {
         if let Some(Overtaken { p50, max }) = self.overtaken {
             write!(
                 f,
-                ", overtaken {p50} times by other nodes in the middle, {max} at most"
+                ", overtaken {} by other nodes in the middle, {max} at most",
+                counted(p50, "time")
             )?;
         }
         let verdict = match self.verdict {

@@ -169,10 +169,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         print(Record::new("stress", recorded.fabric(), parameters, results).line()?)?;
     } else {
         print(format_args!(
-            "{}: {} nodes, {} each, {run_s:.1} s; {}checked in {check_s:.1} s",
+            "{}: {}, {} each, {run_s:.1} s; {}checked in {check_s:.1} s",
             args.object,
-            args.nodes,
-            counted(args.load.threads.into(), "thread"),
+            counted(args.nodes, "node"),
+            counted(args.load.threads, "thread"),
             results.findings
         ))?;
     }

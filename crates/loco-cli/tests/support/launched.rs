@@ -49,6 +49,22 @@ pub fn refuses(program: &str, before: &[&str], option: &str, value: &str) {
     );
 }
 
+/// Checks that two nodes of `program` fail that differ in `option`, and that they are told both values, `first` and the next.
+/// Returns what was said.
+pub fn refuses_different(program: &str, args: &str, option: &str, first: u32) -> String {
+    let script = format!("exec $0 {args} {option} $((LOCO_NODE + {first}))");
+    let output = launched(program, 2, "sh")
+        .args(["-c", &script, program])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for value in [first, first + 1] {
+        assert!(said.contains(&format!("{option} {value}")), "{said}");
+    }
+    said
+}
+
 /// Returns a command that runs `program` on so many nodes, without input.
 pub fn job(program: &str, nodes: usize, args: &[&str]) -> Command {
     let mut command = launched(program, nodes, program);

@@ -15,6 +15,7 @@ use std::fmt::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use mowgli::cat::{self, ModelFile};
+use mowgli::counted::counted;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Outcome};
 use mowgli::program::Program;
@@ -317,11 +318,11 @@ impl fmt::Display for Inferred {
         let fabrics: Vec<_> = self.fabrics.iter().map(String::as_str).collect();
         writeln!(
             f,
-            "{}: {} tests, {} runs; {} tests left out (they wait, or the model took too long)",
+            "{}: {}, {}; {} left out (they wait, or the model took too long)",
             fabrics.join(", "),
-            self.tests,
-            self.runs,
-            self.left_out
+            counted(self.tests, "test"),
+            counted(self.runs, "run"),
+            counted(self.left_out, "test")
         )?;
         let mut section = |title: &str, wanted: &dyn Fn(&Evidence) -> bool| {
             let mut text = String::new();
@@ -329,13 +330,18 @@ impl fmt::Display for Inferred {
                 let _ = write!(text, "  {:<15} {}", e.rule, e.summary);
                 match (&e.example, e.bound()) {
                     (Some((test, state)), _) => {
-                        let _ = write!(text, "; {} runs against it, as {test}: {state}", e.contradicted);
+                        let _ = write!(
+                            text,
+                            "; {} against it, as {test}: {state}",
+                            counted(e.contradicted, "run")
+                        );
                     }
                     (None, Some(bound)) => {
                         let _ = write!(
                             text,
-                            "; {} runs of {} tests could have shown otherwise: below {bound:.1e} a run (95%)",
-                            e.runs, e.tests
+                            "; {} of {} could have shown otherwise: below {bound:.1e} a run (95%)",
+                            counted(e.runs, "run"),
+                            counted(e.tests, "test")
                         );
                     }
                     _ => {}

@@ -99,7 +99,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
     };
     let completeness = match (&failure, cut_off) {
         (Some(_), _) => Completeness::Stopped,
-        (None, false) => Completeness::Random(1),
+        (None, false) => Completeness::Replayed,
         (None, true) => {
             let why = format!("the execution was cut off after {} steps", config.steps_max);
             Completeness::Incomplete(why)

@@ -28,6 +28,8 @@ pub enum Completeness {
     UpTo(Bounds),
     /// The exploration has seen so many random schedules.
     Random(u64),
+    /// The exploration has seen the execution of one schedule, which was given.
+    Replayed,
     /// The search ended at a limit. The text gives the reason.
     Incomplete(String),
     /// The search ended because it found what it looked for.
@@ -236,7 +238,11 @@ impl fmt::Display for Completeness {
         match self {
             Completeness::Complete => write!(f, "complete"),
             Completeness::UpTo(bounds) => write!(f, "complete up to {bounds}"),
-            Completeness::Random(n) => write!(f, "{n} random schedules"),
+            Completeness::Random(n) => match n {
+                1 => write!(f, "1 random schedule"),
+                n => write!(f, "{n} random schedules"),
+            },
+            Completeness::Replayed => write!(f, "one schedule replayed"),
             Completeness::Incomplete(why) => write!(f, "incomplete: {why}"),
             Completeness::Stopped => write!(f, "stopped at the first finding"),
         }

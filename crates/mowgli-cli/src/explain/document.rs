@@ -18,8 +18,10 @@ pub(super) struct Head {
     test: String,
     setting: String,
     formula: String,
-    /// The verdict: allowed, forbidden, or nothing if unknown.
+    /// The verdict: allowed, forbidden, or nothing if unknown or vacuous.
     pub(super) verdict: Option<&'static str>,
+    /// Whether no execution reaches the end.
+    pub(super) vacuous: bool,
     /// Whether no limit left anything open.
     pub(super) complete: bool,
     /// The limit that was reached.
@@ -35,9 +37,16 @@ impl Head {
             setting: setting.to_string(),
             formula: formula.to_owned(),
             verdict: None,
+            vacuous: false,
             complete: false,
             limit: None,
         }
+    }
+
+    /// Says that the test has no execution.
+    pub(super) fn set_vacuous(&mut self) {
+        self.vacuous = true;
+        self.complete = true;
     }
 }
 
@@ -129,6 +138,7 @@ impl Document {
         };
         match answer {
             Answer::Unknown(limit) => document.head.limit = Some(limit.to_string()),
+            Answer::Vacuous => document.head.set_vacuous(),
             Answer::Allowed { witness, steps } => {
                 document.head.verdict = Some("allowed");
                 document.head.complete = steps.is_ok();

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use mowgli::cat::explain::{self, Case, Link, Reason};
-use mowgli::cat::{self, ModelFile};
+use mowgli::cat::{self, ModelFile, NotApplicable};
 use mowgli::explain::{Drawing, Witness};
-use mowgli::litmus::Litmus;
+use mowgli::litmus::{Formula, Litmus};
 use mowgli::outcome::{Limit, Outcome};
+use mowgli::program::Program;
 use serde::Serialize;
 
 use super::document::{Graph, Head, graph};
@@ -21,6 +22,8 @@ enum Answer {
     Allowed(Box<Witness>),
     /// The outcome is forbidden.
     Forbidden(Reason),
+    /// The program has no execution, and so no outcome.
+    Vacuous,
     /// A limit stopped the search before it could tell.
     Unknown(Limit),
 }
@@ -65,19 +68,7 @@ pub(super) fn run(
     let title = format!("{} under {under}: {shown_formula}", litmus.name);
     let clock = progress::clock(title.clone());
     let run = Run::start(args.limit);
-    let wanted = |outcome: &Outcome| formula.holds(outcome);
-    let found = cat::witness(program, file, under.rmw, &wanted, &run.budget());
-    let answer = match found.map_err(|e| Error::Usage(e.to_string()))? {
-        Err(limit) => Answer::Unknown(limit),
-        Ok(Some(execution)) => Answer::Allowed(Box::new(Witness { execution })),
-        Ok(None) => Answer::Forbidden(explain::forbidden(
-            program,
-            file,
-            under.rmw,
-            formula,
-            &run.budget(),
-        )),
-    };
+    let answer = answer(program, file, under, formula, &run).map_err(|e| Error::Usage(e.to_string()))?;
     clock.finish_and_clear();
     let count = match &answer {
         Answer::Forbidden(reason) => reason.cases.len(),
@@ -92,14 +83,41 @@ pub(super) fn run(
     }
     Ok(match &answer {
         Answer::Allowed(_) | Answer::Forbidden(Reason { limit: None, .. }) => Exit::AsStated,
+        Answer::Vacuous => Exit::Differs,
         Answer::Forbidden(_) | Answer::Unknown(_) => Exit::Unknown,
     })
+}
+
+fn answer(
+    program: &Program,
+    file: &ModelFile,
+    under: &Under,
+    formula: &Formula,
+    run: &Run,
+) -> Result<Answer, NotApplicable> {
+    let wanted = |outcome: &Outcome| formula.holds(outcome);
+    match cat::witness(program, file, under.rmw, &wanted, &run.budget())? {
+        Err(limit) => return Ok(Answer::Unknown(limit)),
+        Ok(Some(execution)) => return Ok(Answer::Allowed(Box::new(Witness { execution }))),
+        Ok(None) => {}
+    }
+    Ok(
+        match cat::witness(program, file, under.rmw, &|_| true, &run.budget())? {
+            Err(limit) => Answer::Unknown(limit),
+            Ok(None) => Answer::Vacuous,
+            Ok(Some(_)) => {
+                let reason = explain::forbidden(program, file, under.rmw, formula, &run.budget());
+                Answer::Forbidden(reason)
+            }
+        },
+    )
 }
 
 fn text(answer: &Answer, litmus: &Litmus, shown: Range<usize>) -> String {
     let program = &litmus.program;
     match answer {
         Answer::Unknown(limit) => format!("Unknown: {limit}.\n"),
+        Answer::Vacuous => super::vacuous(),
         Answer::Forbidden(reason) => format!("Forbidden.\n\n{}", reason.render(program, shown)),
         Answer::Allowed(witness) => format!(
             "Allowed. An execution that satisfies every axiom:\n\n{}",
@@ -116,7 +134,7 @@ fn drawing(answer: &Answer, litmus: &Litmus, file: &ModelFile, index: usize) -> 
             Some(Drawing::marked(program, &witness.execution, None, &shown))
         }
         Answer::Forbidden(reason) => reason.drawing(program, file, index),
-        Answer::Unknown(_) => None,
+        Answer::Vacuous | Answer::Unknown(_) => None,
     }
 }
 
@@ -130,6 +148,7 @@ fn document(litmus: &Litmus, under: &Under, formula: &str, answer: &Answer) -> D
     };
     match answer {
         Answer::Unknown(limit) => document.head.limit = Some(limit.to_string()),
+        Answer::Vacuous => document.head.set_vacuous(),
         Answer::Allowed(witness) => {
             document.head.verdict = Some("allowed");
             document.head.complete = true;

@@ -12,7 +12,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use mowgli::check::applicable;
-use mowgli::explain::{self, Drawing, Reason, Witness};
+use mowgli::counted::counted;
+use mowgli::explain::{self, Drawing, Reason, VACUOUS, Witness};
 use mowgli::explore;
 use mowgli::litmus::{Formula, Litmus, Setting};
 use mowgli::model::{Model, RmwAtomicity};
@@ -95,7 +96,7 @@ EXAMPLES
 
 EXIT STATUS
   0  explained
-  1  the two engines disagree
+  1  the test is vacuous: no execution reaches its end; or the two engines disagree
   2  wrong usage, or errors in the test
   3  a limit left the verdict or the explanation incomplete";
 
@@ -109,6 +110,8 @@ enum Answer {
     },
     /// The outcome is forbidden.
     Forbidden(Box<Reason>),
+    /// The program has no execution, and so no outcome.
+    Vacuous,
     /// A limit stopped the search before it could tell.
     Unknown(Limit),
 }
@@ -187,8 +190,14 @@ fn answer(litmus: &Litmus, setting: Setting, formula: &Formula, run: &Run) -> Re
     let witness = match explain::allowed(program, setting, formula, &run.budget()) {
         Err(limit) => return Ok(Answer::Unknown(limit)),
         Ok(None) => {
-            let reason = explain::forbidden(program, setting, formula, &run.budget());
-            return Ok(Answer::Forbidden(Box::new(reason)));
+            return Ok(match explain::is_vacuous(program, setting, &run.budget()) {
+                Err(limit) => Answer::Unknown(limit),
+                Ok(true) => Answer::Vacuous,
+                Ok(false) => {
+                    let reason = explain::forbidden(program, setting, formula, &run.budget());
+                    Answer::Forbidden(Box::new(reason))
+                }
+            });
         }
         Ok(Some(witness)) => Box::new(witness),
     };
@@ -217,7 +226,8 @@ fn numbers(args: &Args, count: usize) -> Result<Range<usize>, Error> {
         None => Ok(0..count.min(1)),
         Some(n) if (1..=count).contains(&n) => Ok(n - 1..n),
         Some(n) => Err(Error::Usage(format!(
-            "--cycle {n}: the explanation has {count} cycles, numbered from 1"
+            "--cycle {n}: the explanation has {}, numbered from 1",
+            counted(count, "cycle")
         ))),
     }
 }
@@ -226,6 +236,7 @@ fn text(answer: &Answer, litmus: &Litmus, setting: Setting, shown: Range<usize>)
     let program = &litmus.program;
     match answer {
         Answer::Unknown(limit) => format!("Unknown: {limit}.\n"),
+        Answer::Vacuous => vacuous(),
         Answer::Forbidden(reason) => format!("Forbidden.\n\n{}\n", reason.render(program, setting, shown)),
         Answer::Allowed { witness, steps } => {
             let mut text = format!(
@@ -249,10 +260,15 @@ fn text(answer: &Answer, litmus: &Litmus, setting: Setting, shown: Range<usize>)
     }
 }
 
+/// Returns the text about a test without any execution.
+fn vacuous() -> String {
+    format!("Vacuous.\n\n{VACUOUS}\n")
+}
+
 fn exit(answer: &Answer) -> Exit {
     match answer {
         Answer::Unknown(_) | Answer::Allowed { steps: Err(_), .. } => Exit::Unknown,
-        Answer::Allowed { steps: Ok(None), .. } => Exit::Differs,
+        Answer::Vacuous | Answer::Allowed { steps: Ok(None), .. } => Exit::Differs,
         Answer::Allowed { .. } => Exit::AsStated,
         Answer::Forbidden(reason) if reason.is_complete() => Exit::AsStated,
         Answer::Forbidden(_) => Exit::Unknown,
@@ -263,7 +279,7 @@ fn drawing(answer: &Answer, litmus: &Litmus, cycle: usize) -> Option<Drawing> {
     match answer {
         Answer::Allowed { witness, .. } => Some(witness.drawing(&litmus.program)),
         Answer::Forbidden(reason) => reason.drawing(&litmus.program, cycle),
-        Answer::Unknown(_) => None,
+        Answer::Vacuous | Answer::Unknown(_) => None,
     }
 }
 
@@ -292,7 +308,8 @@ fn check_number(number: usize, count: usize) -> Result<(), Error> {
     match (1..=count).contains(&number) {
         true => Ok(()),
         false => Err(Error::Usage(format!(
-            "--query {number}: the test has {count} conditions, numbered from 1"
+            "--query {number}: the test has {}, numbered from 1",
+            counted(count, "condition")
         ))),
     }
 }

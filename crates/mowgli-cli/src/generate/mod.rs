@@ -8,6 +8,7 @@ mod minimal;
 mod source;
 mod writer;
 
+use mowgli::counted::counted;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -157,7 +158,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         let time_s = rows.iter().map(|row| row.time_s).sum::<f64>() + 0.0;
         let (tests, outcomes) = (sum(|r| r.tests), sum(|r| r.outcomes));
         output::print(&format!(
-            "all: {tests} tests, {outcomes} outcomes, {time_s:.2} s\n"
+            "all: {}, {}, {time_s:.2} s\n",
+            counted(tests, "test"),
+            counted(outcomes, "outcome")
         ))?;
     }
     Ok(if complete { Exit::AsStated } else { Exit::Unknown })
@@ -179,14 +182,19 @@ fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
 }
 
 fn line(row: &Row, totals: &writer::Totals) -> String {
-    let mut text = format!("{}: {} tests, {} outcomes", row.source, row.tests, row.outcomes);
+    let mut text = format!(
+        "{}: {}, {}",
+        row.source,
+        counted(row.tests, "test"),
+        counted(row.outcomes, "outcome")
+    );
     if totals.found > 0 {
-        text.push_str(&format!(", {} units found on disk", totals.found));
+        text.push_str(&format!(", {} found on disk", counted(totals.found, "unit")));
     }
     if totals.left > 0 {
         text.push_str(&format!(
-            "; interrupted with {} units left: start again with the same folder to go on",
-            totals.left
+            "; interrupted with {} left: start again with the same folder to go on",
+            counted(totals.left, "unit")
         ));
     }
     format!("{text}, {:.2} s\n", row.time_s)

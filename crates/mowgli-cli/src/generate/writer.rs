@@ -3,6 +3,7 @@
 //! Files and manifest do not depend on the number of workers. A run that is stopped, by Ctrl-C or by a full disk, leaves a
 //! folder with which the next run goes on.
 
+use mowgli::counted::counted;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -150,7 +151,7 @@ fn write_all(
         tests_made += tests.len();
         bar.inc(1);
         let rate = tests_made as f64 / start.elapsed().as_secs_f64().max(0.001);
-        bar.set_message(format!("{} tests, {rate:.0} a second", totals.tests));
+        bar.set_message(format!("{}, {rate:.0} a second", counted(totals.tests, "test")));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use mowgli::counted::counted;
 use mowgli::litmus::Setting;
 use mowgli::model::Model;
 use mowgli::program::Program;
@@ -305,18 +306,18 @@ pub(super) fn table(rows: &[Row], totals: &Totals) -> String {
     let t = totals;
     let _ = writeln!(
         out,
-        "(= as stated; ! differs from the test's statement)\n{} rows: {} robust, {} not robust, {} not shown (--exact decides), \
-         {} unknown, {} vacuous; {} statements right, {} wrong, {} unchecked; {} tests refused; {:.2} s",
-        t.tests,
+        "(= as stated; ! differs from the test's statement)\n{}: {} robust, {} not robust, {} not shown (--exact decides), \
+         {} unknown, {} vacuous; {} right, {} wrong, {} unchecked; {} refused; {:.2} s",
+        counted(t.tests, "row"),
         t.robust,
         t.not_robust,
         t.not_shown,
         t.unknown,
         t.vacuous,
-        t.as_stated,
+        counted(t.as_stated, "statement"),
         t.differ,
         t.unchecked,
-        t.refused,
+        counted(t.refused, "test"),
         t.time_s
     );
     if t.not_applicable > 0 {

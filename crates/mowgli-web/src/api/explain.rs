@@ -83,6 +83,7 @@ fn built_in(text: &str, parsed: &Parsed, setting: Setting, answer: &mut Answer, 
                 Err(limit) => answer.limit = Some(limit.to_string()),
             }
         }
+        Ok(None) if explain::is_vacuous(program, setting, budget) == Ok(true) => answer.set_vacuous(),
         Ok(None) => {
             let reason = explain::forbidden(program, setting, formula, budget);
             answer.verdict = Some("forbidden");
@@ -141,6 +142,9 @@ fn in_file(
             let shown = file.shown(&execution);
             let drawing = Drawing::marked(program, &execution, None, &shown);
             answer.witness = Some(graph(&execution, &drawing));
+        }
+        Ok(None) if matches!(cat::witness(program, file, rmw, &|_| true, budget), Ok(Ok(None))) => {
+            answer.set_vacuous();
         }
         Ok(None) => {
             let reason = by_file::forbidden(program, file, rmw, formula, budget);

@@ -1,5 +1,6 @@
 //! The request and the answer of `explain`, which are the same for every language of tests.
 
+use mowgli::explain::VACUOUS;
 use serde::{Deserialize, Serialize};
 
 use super::graph::Graph;
@@ -25,7 +26,7 @@ pub(crate) struct Request {
 pub(crate) struct Answer {
     pub(super) title: String,
     pub(super) formula: String,
-    /// `allowed`, `forbidden`, or null if unknown.
+    /// `allowed`, `forbidden`, `vacuous`, or null if unknown.
     pub(super) verdict: Option<&'static str>,
     pub(super) limit: Option<String>,
     /// An execution that the model accepts.
@@ -41,8 +42,16 @@ pub(crate) struct Answer {
     pub(super) relaxations: Vec<String>,
     /// Changes that a limit left open.
     pub(super) undecided: Vec<String>,
-    /// The answer about a client, as text; its picture is the witness or the only cycle.
+    /// The answer as text, where a client or a vacuous test was asked about; the picture of a client is the witness or the only cycle.
     pub(super) words: Option<String>,
+}
+
+impl Answer {
+    /// Says that the test has no execution.
+    pub(super) fn set_vacuous(&mut self) {
+        self.verdict = Some("vacuous");
+        self.words = Some(VACUOUS.to_owned());
+    }
 }
 
 #[derive(Serialize)]

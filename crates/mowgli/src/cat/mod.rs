@@ -257,7 +257,10 @@ pub fn witness(
                 return Ok(Some(found));
             }
         }
-        Ok(None)
+        match exceeded_loop(program, model, &spec, &threads, budget, &mut states)? {
+            Completeness::Complete => Ok(None),
+            Completeness::Incomplete(limit) => Err(Stop::Limit(limit)),
+        }
     };
     match search() {
         Ok(found) => Ok(Ok(found)),

@@ -102,6 +102,25 @@ pub fn allowed(
     }
 }
 
+/// What to say of a [vacuous](is_vacuous) program.
+pub const VACUOUS: &str =
+    "No execution reaches the end of the program, so that no outcome can be asked about.";
+
+/// Returns whether the model accepts no execution of the program at all, as with an `assume` that never holds. There is nothing to explain
+/// about the outcomes of such a program.
+///
+/// # Errors
+/// Returns the limit at which the search stopped without an answer.
+pub fn is_vacuous(program: &Program, setting: Setting, budget: &Budget<'_>) -> Result<bool, Limit> {
+    let spec = Spec::of(setting.model, setting.rmw);
+    let search = declarative::outcomes_of(program, &spec, &[], budget);
+    match search.completeness {
+        _ if !search.outcomes.is_empty() => Ok(false),
+        Completeness::Complete => Ok(true),
+        Completeness::Incomplete(limit) => Err(limit),
+    }
+}
+
 /// Says why no consistent execution satisfies `wanted`. The result is meaningful only if that is so, which
 /// [`allowed`] decides.
 pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: &Budget<'_>) -> Reason {

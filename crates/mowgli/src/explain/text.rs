@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::Reason;
 use super::cycle::{CellRef, Cycle, Edge, Side};
 use super::relax::Change;
+use crate::counted::counted;
 use crate::event::{Event, Execution, Kind};
 use crate::model::Model;
 use crate::models::tables::{Cell, Order};
@@ -64,13 +65,11 @@ pub fn opening(cases: usize, candidates: u64, limit: Option<&Limit>, fails: &str
 pub fn heading(what: &str, index: usize, cases: usize, candidates: u64) -> String {
     match cases {
         1 => String::new(),
-        _ => {
-            let plural = if candidates == 1 { "" } else { "s" };
-            format!(
-                "\n{what} {} of {cases}, of {candidates} candidate{plural}:\n",
-                index + 1
-            )
-        }
+        _ => format!(
+            "\n{what} {} of {cases}, of {}:\n",
+            index + 1,
+            counted(candidates, "candidate")
+        ),
     }
 }
 
