@@ -351,13 +351,15 @@ impl<F: Fabric> ChannelBuilder<F> {
         for &peer in self.participants.nodes() {
             network.position(peer)?;
         }
+        // Most channels have one region, for which a growing vector would take the room of four.
+        let number = self.declared.len();
         let mut spec = Spec {
             kind: self.kind,
             participants: self.participants.clone(),
-            offers: Vec::new(),
-            expects: Vec::new(),
+            offers: Vec::with_capacity(number),
+            expects: Vec::with_capacity(number),
         };
-        let (mut keys, mut regions) = (Vec::new(), Vec::new());
+        let (mut keys, mut regions) = (Vec::with_capacity(number), Vec::with_capacity(number));
         for declared in self.declared {
             check_name(&declared.name)?;
             let wanted = SpecRegion {

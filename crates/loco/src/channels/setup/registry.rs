@@ -20,7 +20,8 @@ pub(crate) type OnPeer = Arc<dyn Fn(NodeId) -> Result<()> + Send + Sync>;
 
 /// All endpoints of a node.
 pub(crate) struct Registry<F: Fabric> {
-    endpoints: BTreeMap<Arc<str>, Endpoint<F>>,
+    /// The endpoints, each in an allocation of its own: a map's nodes are half empty.
+    endpoints: BTreeMap<Arc<str>, Box<Endpoint<F>>>,
     /// The endpoints that are not ready.
     unready: BTreeSet<Arc<str>>,
     /// The endpoints that can never be ready.
@@ -133,7 +134,7 @@ impl<F: Fabric> Registry<F> {
         if endpoint.open > 0 {
             self.unready.insert(channel.clone());
         }
-        self.endpoints.insert(channel.clone(), endpoint);
+        self.endpoints.insert(channel.clone(), Box::new(endpoint));
         self.changed = true;
         Ok(self.tell(News::Made { channel, incarnation }))
     }
@@ -146,7 +147,7 @@ impl<F: Fabric> Registry<F> {
         channel: &str,
         drained: bool,
         control: &F::Control,
-    ) -> Option<(Endpoint<F>, bool)> {
+    ) -> Option<(Box<Endpoint<F>>, bool)> {
         let (channel, endpoint) = self.endpoints.remove_entry(channel)?;
         self.unready.remove(&channel);
         self.broken.remove(&channel);
@@ -197,12 +198,13 @@ impl<F: Fabric> Registry<F> {
     pub(super) fn endpoint(&self, channel: &str, incarnation: u64) -> Option<&Endpoint<F>> {
         self.endpoints
             .get(channel)
+            .map(Box::as_ref)
             .filter(|endpoint| endpoint.incarnation == incarnation)
     }
 
     /// Returns the endpoint with this name.
     pub(super) fn current(&mut self, channel: &str) -> Option<&mut Endpoint<F>> {
-        self.endpoints.get_mut(channel)
+        self.endpoints.get_mut(channel).map(Box::as_mut)
     }
 
     /// Changes the link with `peer` of the endpoint of that incarnation. Returns the endpoint, if there is one with such
@@ -214,7 +216,7 @@ impl<F: Fabric> Registry<F> {
         peer: NodeId,
         change: impl FnOnce(&mut Link),
     ) -> Option<&Endpoint<F>> {
-        let endpoint = self.endpoints.get_mut(channel)?;
+        let endpoint = self.endpoints.get_mut(channel)?.as_mut();
         if endpoint.incarnation != incarnation {
             return None;
         }
