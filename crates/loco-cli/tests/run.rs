@@ -314,7 +314,7 @@ fn nodes_of_a_hosts_file_that_live_here_are_started() {
         out.contains("[5] process ") && out.contains("[9] process "),
         "{out}"
     );
-    assert_eq!(out.matches("meets 1 others").count(), 2, "{out}");
+    assert_eq!(out.matches("meets 1 other\n").count(), 2, "{out}");
 }
 
 #[test]

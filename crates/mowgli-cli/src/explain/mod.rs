@@ -96,7 +96,7 @@ EXAMPLES
 
 EXIT STATUS
   0  explained
-  1  the test is vacuous: no execution reaches its end; or the two engines disagree
+  1  the test is vacuous, as no execution ends; or the two engines disagree
   2  wrong usage, or errors in the test
   3  a limit left the verdict or the explanation incomplete";
 

@@ -113,6 +113,13 @@ impl<F: Fabric> Outbox<'_, F> {
         }
     }
 
+    /// Sends a message at once, which says why the counterpart's endpoint cannot be ready. It goes before the endpoint here
+    /// fails, as a thread that sees that may end the node.
+    fn send_now(&mut self, to: NodeId, message: &Message<'_>) {
+        self.push(to, message);
+        self.flush();
+    }
+
     fn flush(&mut self) {
         for (to, frame) in std::mem::take(&mut self.frames) {
             if !frame.is_empty() {
@@ -267,13 +274,13 @@ fn meet<F: Fabric>(
         }
         Visited::Differs(ours, difference) => {
             let error = difference.clone().error(channel, here, from);
-            setup.registry().lock().fail(channel, ours, error);
             let mismatch = Message::Mismatch {
                 channel: channel.into(),
                 incarnation: theirs.incarnation,
                 difference,
             };
-            outbox.push(from, &mismatch);
+            outbox.send_now(from, &mismatch);
+            setup.registry().lock().fail(channel, ours, error);
             return false;
         }
         Visited::Known => return true,
@@ -303,7 +310,7 @@ fn meet<F: Fabric>(
                 incarnation: theirs.incarnation,
                 reason: error.to_string(),
             };
-            outbox.push(from, &refused);
+            outbox.send_now(from, &refused);
             setup.registry().lock().fail(channel, visit.incarnation, error);
             false
         }
