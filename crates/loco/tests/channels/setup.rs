@@ -152,6 +152,26 @@ fn another_type_is_an_error_on_both_nodes() {
     );
 }
 
+/// A node that sees a mismatch has told its peer before, even if it looks without pause and ends at once.
+#[test]
+fn the_first_to_see_a_mismatch_has_told_the_other() {
+    for round in 0..200 {
+        Cluster::Synchronous.run(2, |manager| {
+            let _region = SharedRegion::new(&manager, "r", 64 << manager.node().0)?;
+            if manager.node().0 == round % 2 {
+                let platform = manager.fabric().platform();
+                while matches!(manager.wait_for_ready_until(platform.now()), Err(error) if error.is_timeout())
+                {
+                }
+                return Ok(());
+            }
+            let error = manager.wait_for_ready().unwrap_err();
+            assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+            Ok(())
+        });
+    }
+}
+
 #[test]
 fn another_size_is_an_error_on_both_nodes() {
     let errors = mismatch(|manager| SharedRegion::new(manager, "r", 64 << manager.node().0));

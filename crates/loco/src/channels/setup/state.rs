@@ -13,8 +13,9 @@ use crate::operations::network::Network;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
 use crate::{Error, Result};
 
-/// The time that set-up messages of a peer that is gone may still be on their way to the service.
-const GRACE: Duration = Duration::from_millis(100);
+/// The time that set-up messages of a peer that is gone may still be on their way to the service. The service may have to wait
+/// for a processor: with fifty programs at work on two, 100 ms were not enough.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// The time after which a wait first reports what is missing, and the time until it reports again.
 const REPORT_FIRST: Duration = Duration::from_secs(2);
@@ -142,7 +143,7 @@ impl<F: Fabric> Setup<F> {
                     let wait = Wait {
                         what: &unready.channel,
                         peers: Peers::None,
-                        deadline: Some(now.after(GRACE / 50)),
+                        deadline: Some(now.after(GRACE / 100)),
                     };
                     let _ = self
                         .fabric()
