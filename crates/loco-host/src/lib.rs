@@ -1,9 +1,10 @@
 //! The common base of the fabrics of real machines: registered memory that this process has mapped, and the
 //! other members of the job. It is for implementers of fabrics; programs use a fabric.
 //!
-//! From the bottom: [`word`] (racy accesses), `wide` (16 bytes at once), [`bytes`] (racy copies), [`span`] (bounds-checked handles), `futex`
-//! (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`backoff`] (pauses of a
-//! waiting thread), `strand` (many waits on one thread), [`membership`] (the members of the job, set-up data, waiting).
+//! From the bottom: [`word`] (racy accesses), `wide` (16 bytes at once), [`bytes`] (racy copies), [`span`] (bounds-checked
+//! handles), `futex` (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`backoff`]
+//! (pauses of a waiting thread), `strand` (many waits on one thread), [`membership`] (the members of the job, set-up data,
+//! waiting).
 //! Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`
 //! and `loco-ofi` do.
 

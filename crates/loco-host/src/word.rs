@@ -18,11 +18,11 @@ use loco_fabric::Word;
 #[inline]
 pub fn full_fence() {
     #[cfg(target_arch = "x86_64")]
-    // A locked instruction drains the store buffer and, as there are no non-temporal stores here, orders all that `mfence`
-    // orders, in about half the time. Its word is below the top of the stack because the function around it may keep a variable at
-    // the top: a load of that word would wait for the locked instruction, 4 ns on a Zen 5.
-    // SAFETY: changes no bit of a word of this thread's own stack, atomically, so that whatever is there stays. The word is mapped
-    // wherever a call could be made, since a call writes its return address there.
+    // A locked instruction drains the store buffer and, as there are no non-temporal stores here, orders all that
+    // `mfence` orders, in about half the time. Its word is below the top of the stack because the function around it
+    // may keep a variable at the top: a load of that word would wait for the locked instruction, 4 ns on a Zen 5.
+    // SAFETY: changes no bit of a word of this thread's own stack, atomically, so that whatever is there stays. The
+    // word is mapped wherever a call could be made, since a call writes its return address there.
     unsafe {
         std::arch::asm!("lock or dword ptr [rsp - 8], 0", options(nostack));
     }

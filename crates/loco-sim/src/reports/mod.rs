@@ -6,6 +6,7 @@ pub(crate) mod trace;
 use std::fmt;
 
 use explorer::Bounds;
+use mowgli::counted::counted;
 use serde::Serialize;
 
 use crate::Faults;
@@ -238,10 +239,7 @@ impl fmt::Display for Completeness {
         match self {
             Completeness::Complete => write!(f, "complete"),
             Completeness::UpTo(bounds) => write!(f, "complete up to {bounds}"),
-            Completeness::Random(n) => match n {
-                1 => write!(f, "1 random schedule"),
-                n => write!(f, "{n} random schedules"),
-            },
+            Completeness::Random(n) => f.write_str(&counted(*n, "random schedule")),
             Completeness::Replayed => write!(f, "one schedule replayed"),
             Completeness::Incomplete(why) => write!(f, "incomplete: {why}"),
             Completeness::Stopped => write!(f, "stopped at the first finding"),

@@ -160,9 +160,8 @@ fn the_first_to_see_a_mismatch_has_told_the_other() {
             let _region = SharedRegion::new(&manager, "r", 64 << manager.node().0)?;
             if manager.node().0 == round % 2 {
                 let platform = manager.fabric().platform();
-                while matches!(manager.wait_for_ready_until(platform.now()), Err(error) if error.is_timeout())
-                {
-                }
+                let look = || manager.wait_for_ready_until(platform.now());
+                while look().is_err_and(|error| error.is_timeout()) {}
                 return Ok(());
             }
             let error = manager.wait_for_ready().unwrap_err();

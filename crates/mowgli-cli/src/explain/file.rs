@@ -101,16 +101,14 @@ fn answer(
         Ok(Some(execution)) => return Ok(Answer::Allowed(Box::new(Witness { execution }))),
         Ok(None) => {}
     }
-    Ok(
-        match cat::witness(program, file, under.rmw, &|_| true, &run.budget())? {
-            Err(limit) => Answer::Unknown(limit),
-            Ok(None) => Answer::Vacuous,
-            Ok(Some(_)) => {
-                let reason = explain::forbidden(program, file, under.rmw, formula, &run.budget());
-                Answer::Forbidden(reason)
-            }
-        },
-    )
+    Ok(match cat::is_vacuous(program, file, under.rmw, &run.budget())? {
+        Err(limit) => Answer::Unknown(limit),
+        Ok(true) => Answer::Vacuous,
+        Ok(false) => {
+            let reason = explain::forbidden(program, file, under.rmw, formula, &run.budget());
+            Answer::Forbidden(reason)
+        }
+    })
 }
 
 fn text(answer: &Answer, litmus: &Litmus, shown: Range<usize>) -> String {

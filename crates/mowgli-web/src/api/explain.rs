@@ -143,8 +143,8 @@ fn in_file(
             let drawing = Drawing::marked(program, &execution, None, &shown);
             answer.witness = Some(graph(&execution, &drawing));
         }
-        Ok(None) if matches!(cat::witness(program, file, rmw, &|_| true, budget), Ok(Ok(None))) => {
-            answer.set_vacuous();
+        Ok(None) if matches!(cat::is_vacuous(program, file, rmw, budget), Ok(Ok(true))) => {
+            answer.set_vacuous()
         }
         Ok(None) => {
             let reason = by_file::forbidden(program, file, rmw, formula, budget);

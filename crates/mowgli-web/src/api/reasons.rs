@@ -42,7 +42,8 @@ pub(crate) struct Answer {
     pub(super) relaxations: Vec<String>,
     /// Changes that a limit left open.
     pub(super) undecided: Vec<String>,
-    /// The answer as text, where a client or a vacuous test was asked about; the picture of a client is the witness or the only cycle.
+    /// The answer as text, where a client or a vacuous test was asked about. The picture of a client is the witness or the
+    /// only cycle.
     pub(super) words: Option<String>,
 }
 

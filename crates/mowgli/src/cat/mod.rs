@@ -268,6 +268,20 @@ pub fn witness(
     }
 }
 
+/// Returns whether the model accepts no execution of the program at all.
+///
+/// # Errors
+/// Fails as [`witness`] does.
+pub fn is_vacuous(
+    program: &Program,
+    model: &ModelFile,
+    atomicity: RmwAtomicity,
+    budget: &Budget<'_>,
+) -> Result<Result<bool, Limit>, NotApplicable> {
+    let found = witness(program, model, atomicity, &|_| true, budget)?;
+    Ok(found.map(|execution| execution.is_none()))
+}
+
 /// Finds the outcomes by plain enumeration of all executions and [`ModelFile::is_consistent`]: slow, and the yardstick of [`outcomes`].
 /// Does not look at requirements.
 pub fn outcomes_by_enumeration(

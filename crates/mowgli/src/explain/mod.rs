@@ -102,12 +102,12 @@ pub fn allowed(
     }
 }
 
-/// What to say of a [vacuous](is_vacuous) program.
+/// Tells the reader of a report that a program is [vacuous](is_vacuous).
 pub const VACUOUS: &str =
     "No execution reaches the end of the program, so that no outcome can be asked about.";
 
-/// Returns whether the model accepts no execution of the program at all, as with an `assume` that never holds. There is nothing to explain
-/// about the outcomes of such a program.
+/// Returns whether the model accepts no execution of the program at all, as with an `assume` that never holds. There is
+/// nothing to explain about the outcomes of such a program. For model files there is [`cat::is_vacuous`](crate::cat::is_vacuous).
 ///
 /// # Errors
 /// Returns the limit at which the search stopped without an answer.
