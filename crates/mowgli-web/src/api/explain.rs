@@ -83,8 +83,12 @@ fn built_in(text: &str, parsed: &Parsed, setting: Setting, answer: &mut Answer, 
                 Err(limit) => answer.limit = Some(limit.to_string()),
             }
         }
-        Ok(None) if explain::is_vacuous(program, setting, budget) == Ok(true) => answer.set_vacuous(),
         Ok(None) => {
+            match explain::is_vacuous(program, setting, budget) {
+                Err(limit) => return answer.limit = Some(limit.to_string()),
+                Ok(true) => return answer.set_vacuous(),
+                Ok(false) => {}
+            }
             let reason = explain::forbidden(program, setting, formula, budget);
             answer.verdict = Some("forbidden");
             answer.limit = reason.limit.as_ref().map(Limit::to_string);
@@ -143,10 +147,19 @@ fn in_file(
             let drawing = Drawing::marked(program, &execution, None, &shown);
             answer.witness = Some(graph(&execution, &drawing));
         }
-        Ok(None) if matches!(cat::is_vacuous(program, file, rmw, budget), Ok(Ok(true))) => {
-            answer.set_vacuous()
-        }
         Ok(None) => {
+            let vacuous = cat::is_vacuous(program, file, rmw, budget);
+            match vacuous.map_err(|e| Refusal::Wrong(e.to_string()))? {
+                Err(limit) => {
+                    answer.limit = Some(limit.to_string());
+                    return Ok(());
+                }
+                Ok(true) => {
+                    answer.set_vacuous();
+                    return Ok(());
+                }
+                Ok(false) => {}
+            }
             let reason = by_file::forbidden(program, file, rmw, formula, budget);
             answer.verdict = Some("forbidden");
             answer.limit = reason.limit.as_ref().map(Limit::to_string);
