@@ -109,7 +109,7 @@ impl<F: Fabric> Channel<F> {
     /// Returns the errors of [`Manager::wait_for_ready`].
     ///
     /// # After a timeout
-    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on. Wait again.
+    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on in the background. Wait again.
     pub fn wait_for_ready(&self) -> Result<()> {
         self.wait_for_ready_until(self.manager.network().default_deadline())
     }
@@ -438,7 +438,7 @@ impl<F: Fabric> ChannelBuilder<F> {
     }
 }
 
-/// Gives a callback the context that it needs besides the peer. It does not keep the node up in the meantime.
+/// Binds a callback to the context that it needs besides the peer. The bound callback does not keep the node up.
 fn bind<F: Fabric>(
     callback: Callback<F>,
     manager: &Manager<F>,

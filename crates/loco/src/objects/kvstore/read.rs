@@ -546,7 +546,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         remote: impl FnOnce(&F::Remote, usize),
     ) {
         let offset = self.offset(at.slot);
-        // Without a branch that the processor cannot guess, where one hint does for all nodes.
+        // Where the hint for remote memory serves all nodes, there is no branch here that the processor would have to
+        // guess.
         if !thread.reads_at_once() && at.node == self.channel.node() {
             if let Ok(memory) = self.data.local() {
                 local(memory, offset);
