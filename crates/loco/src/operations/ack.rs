@@ -58,7 +58,8 @@ impl<F: Fabric> AckKey<F> {
         })
     }
 
-    /// Returns `None` while an operation is under way, and then the first failure if there was one.
+    /// Returns `None` while an operation is under way. After that, returns `Ok`, or the first failure among the
+    /// operations.
     pub fn outcome(&self) -> Option<Result<()>> {
         let mut outcome = Ok(());
         for group in &self.groups {
