@@ -30,7 +30,7 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// Starts a thread of this node. `kind` tells the model fabric whether the end of the program waits for it.
     ///
     /// # Errors
-    /// [`FabricError::Os`] when the system refuses another thread.
+    /// Returns [`FabricError::Os`] when the system refuses another thread.
     fn spawn(&self, name: &str, kind: ThreadKind, body: impl FnOnce() + Send + 'static)
     -> Result<Self::Task>;
 }
