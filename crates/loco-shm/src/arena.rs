@@ -125,8 +125,8 @@ impl Arena {
             len,
             file: None,
         });
-        // Another thread may have been quicker. Then there is one mapping too many for a moment, and this one
-        // goes.
+        // Another thread may have been quicker. There is then one mapping too many for a moment, and this thread's
+        // is dropped.
         Ok(remember(&arena))
     }
 
