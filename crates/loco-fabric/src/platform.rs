@@ -57,9 +57,8 @@ pub trait Task: Send + Sync + 'static {
     fn is_current(&self) -> bool;
 }
 
-/// An atomic word in ordinary (not registered) memory. Accesses are ordered as in x86-TSO (see
-/// [`contract`](crate::WordCell)), so there is no ordering to choose. Every read-modify-write is a full
-/// fence.
+/// An atomic word in ordinary (not registered) memory. Accesses are ordered as in x86-TSO, like those of a
+/// [`WordCell`](crate::WordCell), so there is no ordering to choose. Every read-modify-write is a full fence.
 pub trait AtomicCell<T>: Send + Sync + 'static {
     /// Returns a new cell.
     fn new(value: T) -> Self;

@@ -41,9 +41,9 @@ pub struct Block<A: Arena> {
 }
 
 impl<A: Arena> Arenas<A> {
-    /// Returns a set without arenas. Each arena will have `arena_bytes` (or more, for a longer allocation).
-    /// All together will have at most `limit_bytes`. The configuration type named `config_name` has fields
-    /// for both.
+    /// Returns a set without arenas. Each arena will have `arena_bytes`, more for a longer allocation, and fewer
+    /// where the limit leaves fewer. All together will have at most `limit_bytes`, apart from what rounding up to
+    /// whole pages adds. The configuration type named `config_name` has fields for both.
     pub fn new(arena_bytes: usize, limit_bytes: usize, config_name: &'static str) -> Arc<Arenas<A>> {
         Arc::new(Arenas {
             arena_bytes,

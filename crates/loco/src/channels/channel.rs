@@ -17,8 +17,9 @@ use crate::operations::region::Region;
 use crate::operations::{fence, thread::Thread};
 use crate::{Error, Result};
 
-/// One node's endpoint of a channel. Dropping it takes the endpoint out of service. Operations of this node
-/// are drained, the peers are told, and the memory is kept until none of them can access it any more.
+/// One node's endpoint of a channel. Dropping it takes the endpoint out of service. Operations of this node are
+/// drained, for the configured deadline at most, the peers are told, and the memory is kept until none of them can
+/// access it any more. If the operations do not drain, peers that drop their endpoints keep their memory, too.
 pub struct Channel<F: Fabric = AnyFabric> {
     manager: Manager<F>,
     name: String,
@@ -308,9 +309,10 @@ impl<F: Fabric> ChannelBuilder<F> {
         self.declare(name, len, None, Some(Expected::Of(vec![peer])))
     }
 
-    /// Runs `callback` on the set-up thread once for every peer, when the peer's endpoint appears and before
-    /// its regions are accessible. This is the place to make sub-channels for each participant. The channel
-    /// counts as ready only when those are.
+    /// Runs `callback` on the set-up thread once for every peer, when the peer's endpoint appears and before its
+    /// regions are accessible. This is the place to make sub-channels for each participant. The channel counts as
+    /// ready only when those are. If `callback` fails, the channel cannot become ready: waiting for it returns the
+    /// callback's error here, and [`Refused`](crate::Error::Refused) at the peer.
     pub fn on_join(
         mut self,
         callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
@@ -319,7 +321,8 @@ impl<F: Fabric> ChannelBuilder<F> {
         self
     }
 
-    /// Runs `callback` on the set-up thread once for every peer, when its regions are accessible.
+    /// Runs `callback` on the set-up thread once for every peer, when its regions are accessible. If `callback` fails,
+    /// the consequences are those of a failure of [`on_join`](ChannelBuilder::on_join).
     pub fn on_connect(
         mut self,
         callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
