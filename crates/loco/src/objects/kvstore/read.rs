@@ -343,7 +343,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     /// Looks up a window of keys. The values of other nodes are read by gets that overlap.
-    #[inline(never)] // As above.
+    #[inline(never)] // As `get_window_at_once`.
     fn get_window(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
         let shared = &*self.shared;
         let (here, bytes) = (shared.channel.node(), self.first_bytes);

@@ -71,7 +71,8 @@ impl<F: Fabric> LocalTurn<F> {
     fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
         let number = {
             let mut line = self.line.lock();
-            // As above. The thread that has the turn now finds us in the line when it leaves.
+            // The effects of the thread before us are visible, as in `try_enter`. The thread that has the turn now
+            // finds us in the line when it leaves.
             if self.state.swap(AWAITED) == FREE {
                 // The turn was left in between, with no thread in the line. The state now says `AWAITED`,
                 // which costs one look at the line.
