@@ -86,7 +86,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Returns [`FabricError::UnknownPeer`], [`FabricError::PeerLost`], or an OS error while mapping.
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<Self::Remote>;
 
-    /// Returns a new queue pair towards `peer` (which may be this node: the NIC loops back). One thread may
+    /// Returns a new queue pair towards `peer` (which may be this node: the NIC loops back). One thread at a time may
     /// use it.
     ///
     /// # Errors
@@ -202,7 +202,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         }
     }
 
-    /// Hints that `memory`, newly allocated, will be accessed in no order, so that large pages suit it. It promises nothing.
+    /// Hints that `memory`, newly allocated, will be accessed in random order, so that large pages suit it. The hint
+    /// promises nothing.
     fn prefer_large_pages<T>(_memory: &[MaybeUninit<T>]) {}
 
     /// Executes a CPU full fence (`mfence`): earlier stores of this thread are visible on this node before
@@ -303,7 +304,8 @@ pub struct Work {
     /// Starts the operation only when earlier gets and atomics of this queue pair have completed (remote
     /// fence, `IBV_SEND_FENCE`).
     pub fenced: bool,
-    /// Says that more operations follow at once. The doorbell may wait for the next post without this hint.
+    /// Says that more operations follow at once. The fabric may leave ringing the NIC's doorbell to the next post
+    /// without this hint.
     pub more: bool,
 }
 
@@ -402,8 +404,9 @@ pub trait QueuePair: Send + 'static {
     /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] when `data` is too long.
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, Self::Remote>, work: Work) -> Result<Posted>;
 
-    /// Writes each of `pieces` at its offset of `remote`: so many unsignaled calls of [`put_inline`](QueuePair::put_inline), in
-    /// order, without those for empty pieces. For [synchronous](Caps::synchronous) fabrics, which can save what each call checks.
+    /// Writes each of `pieces` at its offset of `remote`, in order. Equals an unsignaled call of
+    /// [`put_inline`](QueuePair::put_inline) for each piece that is not empty. [Synchronous](Caps::synchronous) fabrics
+    /// can save the checks of the single calls.
     ///
     /// # Errors
     /// Returns the errors of [`put_inline`](QueuePair::put_inline). The pieces before the one that failed were written.
@@ -463,7 +466,7 @@ pub trait QueuePair: Send + 'static {
     fn flush(&mut self, work: Work) -> Result<Posted>;
 
     /// Executes an operation on a word at once, where such operations complete within the posting call
-    /// ([`Caps::synchronous`]). Returns the old value, without the way through registered memory. The
+    /// ([`Caps::synchronous`]). Returns the old value directly instead of storing it in registered memory. The
     /// operation is ordered as if it were posted. Returns `None` on other fabrics: the caller must post the
     /// operation.
     ///
@@ -475,9 +478,9 @@ pub trait QueuePair: Send + 'static {
     }
 
     /// Copies a peer's memory into private memory at once, where gets complete within the posting call
-    /// ([`Caps::synchronous`]). Aligned words do not tear, and words have no order. The read precedes this thread's later
-    /// accesses, as a load does. It may also overtake the thread's earlier stores and puts, unlike a [`get`](QueuePair::get): a
-    /// [`cpu_fence`](Fabric::cpu_fence) in between keeps the order, one fence for many reads.
+    /// ([`Caps::synchronous`]). Aligned words do not tear, and words have no order. The read precedes this thread's
+    /// later accesses, as a load does. Unlike a [`get`](QueuePair::get), it may overtake the thread's earlier stores
+    /// and puts. A [`cpu_fence`](Fabric::cpu_fence) in between keeps the order; one fence serves any number of reads.
     ///
     /// # Errors
     /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] on other fabrics.

@@ -41,9 +41,10 @@ pub trait Control: Send + Sync + 'static {
     /// waiting loops look at it first.
     fn departures(&self) -> u64;
 
-    /// Returns true once this node's peers have declared it lost. It can no longer affect them, and never
-    /// will again. A node's own memory tells at once on fabrics that revoke by memory (shared memory, the model). Over a
-    /// network a node knows when an operation has failed, or the control plane has heard of it.
+    /// Returns true once this node's peers have declared it lost. It can no longer affect them, and never will again.
+    /// On fabrics that revoke access by memory (shared memory, the model) a node reads this in its own memory, and so
+    /// knows at once. Over a network it knows once one of its operations has failed, or the control plane has heard
+    /// of the loss.
     fn declared_lost(&self) -> bool {
         false
     }

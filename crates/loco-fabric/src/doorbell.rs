@@ -1,7 +1,7 @@
 //! The doorbell: how a thread sleeps until something may have happened that its node waits for.
 //!
-//! Relies on nothing. Fabrics that have one return it from [`Fabric::doorbell`](crate::Fabric::doorbell); the driver of
-//! asynchronous calls sleeps by it.
+//! Relies on nothing. Fabrics that have a doorbell return it from [`Fabric::doorbell`](crate::Fabric::doorbell).
+//! Threads whose waits last long, the polling thread and the driver of asynchronous calls sleep by it.
 
 use std::fmt::Debug;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Registered memory: handles on ranges of bytes and on words, of this node and of its peers. It is a part of the contract
-//! ([`Fabric`](crate::Fabric)), whose order of accesses the [crate's](crate) head and that trait's module describe.
+//! Registered memory: handles on ranges of bytes and on words, of this node and of its peers. It is a part of the
+//! contract ([`Fabric`](crate::Fabric)). The head of `contract.rs` describes the order of accesses.
 
 use crate::{NodeId, Result};
 
@@ -29,7 +29,7 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// Returns [`FabricError::OutOfRange`](crate::FabricError::OutOfRange) or [`FabricError::Misaligned`](crate::FabricError::Misaligned).
     fn cell<W: Word>(&self, offset: usize) -> Result<Self::Cell<W>>;
 
-    /// Loads the word of 8 bytes at `offset` as [`WordCell::load`] does, for places of which one needs no handle.
+    /// Loads the word of 8 bytes at `offset` as [`WordCell::load`] does, for callers that need no handle on the word.
     ///
     /// # Errors
     /// Returns the errors of [`cell`](Memory::cell).

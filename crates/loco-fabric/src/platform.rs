@@ -30,7 +30,7 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// Starts a thread of this node. `kind` tells the model fabric whether the end of the program waits for it.
     ///
     /// # Errors
-    /// [`FabricError::Os`] when the system refuses another thread.
+    /// Returns [`FabricError::Os`] when the system refuses another thread.
     fn spawn(&self, name: &str, kind: ThreadKind, body: impl FnOnce() + Send + 'static)
     -> Result<Self::Task>;
 }
@@ -57,9 +57,8 @@ pub trait Task: Send + Sync + 'static {
     fn is_current(&self) -> bool;
 }
 
-/// An atomic word in ordinary (not registered) memory. Accesses are ordered as in x86-TSO (see
-/// [`contract`](crate::WordCell)), so there is no ordering to choose. Every read-modify-write is a full
-/// fence.
+/// An atomic word in ordinary (not registered) memory. Accesses are ordered as in x86-TSO, like those of a
+/// [`WordCell`](crate::WordCell), so there is no ordering to choose. Every read-modify-write is a full fence.
 pub trait AtomicCell<T>: Send + Sync + 'static {
     /// Returns a new cell.
     fn new(value: T) -> Self;

@@ -3,7 +3,7 @@
 //!
 //! Relies on nothing. Used by the settings of fabrics, of the manager and of objects that have more than two options.
 
-/// Gives settings such methods.
+/// Gives a settings structure such a method for each field that is listed.
 ///
 /// ```
 /// #[derive(Default)]

@@ -6,12 +6,12 @@ use crate::{NodeId, Time};
 /// The description of a wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// The object and the peer that are waited for, for error messages and deadlock reports: "barrier `bar`:
-    /// node 2".
+    /// The description of what is waited for, in error messages and deadlock reports: usually the full name of an
+    /// object.
     pub what: &'a str,
     /// The peers whose loss makes the wait fail.
     pub peers: Peers<'a>,
-    /// The time at which to give up.
+    /// The time at which to give up. `None` means never.
     pub deadline: Option<Time>,
 }
 

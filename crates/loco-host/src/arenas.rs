@@ -13,7 +13,7 @@ use loco_fabric::{FabricError, Result};
 ///
 /// # Safety
 /// [`len`](Arena::len) bytes from [`start`](Arena::start) stay mapped as long as the arena exists. They are
-/// zero at first, and are accessed by the functions of `word` only.
+/// zero at first, and are accessed by the functions of `word` and `bytes` only.
 #[allow(clippy::len_without_is_empty)] // No arena is empty.
 pub unsafe trait Arena {
     /// Returns the address of the first byte.
@@ -41,9 +41,9 @@ pub struct Block<A: Arena> {
 }
 
 impl<A: Arena> Arenas<A> {
-    /// Returns a set without arenas. Each arena will have `arena_bytes` (or more, for a longer allocation).
-    /// All together will have at most `limit_bytes`. The configuration type named `config_name` has fields
-    /// for both.
+    /// Returns a set without arenas. Each arena will have `arena_bytes`, more for a longer allocation, and fewer
+    /// where the limit leaves fewer. All together will have at most `limit_bytes`, apart from what rounding up to
+    /// whole pages adds. The configuration type named `config_name` has fields for both.
     pub fn new(arena_bytes: usize, limit_bytes: usize, config_name: &'static str) -> Arc<Arenas<A>> {
         Arc::new(Arenas {
             arena_bytes,
@@ -55,6 +55,9 @@ impl<A: Arena> Arenas<A> {
 
     /// Allocates at least `len` zeroed bytes. If there is no room, `make(index, bytes)` makes an arena of at least
     /// `bytes` bytes.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::OutOfMemory`] if another arena would exceed the limit, and the errors of `make`.
     pub fn allocate(
         self: &Arc<Self>,
         len: usize,

@@ -29,7 +29,8 @@ const SLEEP_MIN: Duration = Duration::from_micros(5);
 const SLEEP_MAX: Duration = Duration::from_micros(100);
 /// The number of sleeps in that time. Each takes some 60 us longer than asked for.
 const SLEEPS_MAX: u32 = 6000;
-/// The sleep of waits that have lasted longer. They cost less than 1 % of a core, and their answers are as late as this.
+/// The sleep of waits that have lasted longer. Such a wait costs less than 1 % of a core, and notices its answer up to
+/// this much later.
 const SLEEP_LONG: Duration = Duration::from_millis(2);
 /// The number of spins between two looks at the clock. A look costs as much as several spins.
 const SPINS_PER_CLOCK: u32 = 32;
@@ -119,7 +120,7 @@ impl Backoff<'_> {
         }
     }
 
-    /// Returns true if the next pause is the longest sleep of the first second.
+    /// Returns true if the sleeps have grown to the longest of a wait's first second, or beyond.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.sleep >= SLEEP_MAX

@@ -1,13 +1,14 @@
-//! Racy copies to, from and between pieces of shared memory, as the head of [`word`](crate::word) says of its words.
+//! Racy copies to, from and between pieces of shared memory. The head of [`word`](crate::word) says why such races are
+//! defined.
 //!
-//! Copies are loops of atomic accesses, as wide as the alignment permits; that is what
-//! keeps aligned words from tearing. Accesses of 16 bytes are the `vmovdqa` of processors with AVX, which Intel
-//! (Software Developer's Manual 3A, *Guaranteed Atomic Operations*) and AMD (Architecture Programmer's Manual 2,
-//! *Access Atomicity*) document as single. Long copies are a `rep movsq`. It is by definition a sequence of moves of
-//! 8 bytes, each single where it is aligned. Fast strings loosen the order among these moves, and nothing else: all of them
-//! follow the stores before the instruction and precede those after it (Intel 3A, *Fast-String Operation and
-//! Out-of-Order Stores*). Go's runtime moves pointers in the same way while its collector reads them. `rep movsb` and
-//! wider vectors are not used: their 8-byte parts are not single accesses by definition.
+//! Copies are loops of atomic accesses, as wide as the alignment permits, so aligned words do not tear. Accesses of
+//! 16 bytes are the `vmovdqa` of processors with AVX, which Intel (Software Developer's Manual 3A, *Guaranteed Atomic
+//! Operations*) and AMD (Architecture Programmer's Manual 2, *Access Atomicity*) document as single. Long copies are
+//! a `rep movsq`. It is by definition a sequence of moves of 8 bytes, each single where it is aligned. Fast strings
+//! loosen the order among these moves, and nothing else: all of them follow the stores before the instruction and
+//! precede those after it (Intel 3A, *Fast-String Operation and Out-of-Order Stores*). Go's runtime moves pointers in
+//! the same way while its collector reads them. `rep movsb` and wider vectors are not used: their 8-byte parts are
+//! not single accesses by definition.
 
 use std::sync::atomic::{Ordering, fence};
 

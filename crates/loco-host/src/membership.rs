@@ -129,9 +129,10 @@ impl Membership {
     }
 
     /// Waits as [`wait`](Membership::wait) does, for a change for which the node's doorbell rings. Implements
-    /// [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) and
-    /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) if the doorbell does. When the wait
-    /// has lasted some time, a thread sleeps by `bell`, if that is given; a strand's thread sleeps by it in any case.
+    /// [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) where the doorbell rings for arrivals, and
+    /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) where it rings for completions. When
+    /// the wait has lasted some time, a thread sleeps by `bell`, if one is given. In a strand, the driver's thread may
+    /// sleep by the node's doorbell, whether `bell` is given or not.
     #[inline]
     pub fn wait_by_bell<T>(
         &self,

@@ -86,14 +86,14 @@ fn advise_huge(start: *mut u8, len: usize) {
     }
 }
 
-/// Asks the system for huge pages for newly allocated private memory of a few such pages or more.
-/// [`Fabric::prefer_large_pages`](loco_fabric::Fabric::prefer_large_pages) of hosts' fabrics.
+/// Asks the system for huge pages for newly allocated private memory, if the memory is as long as two of them or more.
+/// Implements [`Fabric::prefer_large_pages`](loco_fabric::Fabric::prefer_large_pages) for the fabrics of hosts.
 pub fn prefer_large<T>(memory: &[MaybeUninit<T>]) {
     let (start, len) = (memory.as_ptr().cast::<u8>().cast_mut(), size_of_val(memory));
     if len < 4 * MIB {
         return;
     }
-    // The pages that belong to the memory as a whole.
+    // Only pages that lie wholly within the memory are advised.
     let page = Pages::SmallAdvised.bytes();
     let head = start.addr().wrapping_neg() % page;
     advise_huge(start.wrapping_add(head), (len - head) / page * page);

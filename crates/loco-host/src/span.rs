@@ -66,7 +66,7 @@ impl<K> Span<K> {
     ///
     /// # Safety
     /// The bytes lie within one mapping, which lasts as long as `keep`. This process accesses the mapping
-    /// only by the functions of `word`.
+    /// only by the functions of `word` and `bytes`.
     pub unsafe fn new(start: NonNull<u8>, len: usize, keep: Arc<K>) -> Span<K> {
         Span { start, len, keep }
     }

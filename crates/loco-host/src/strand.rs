@@ -109,7 +109,7 @@ impl Strand {
 
     /// Runs the strand until it waits or ends. A strand that has ended stays ended.
     ///
-    /// If it is called within a strand, it still runs this one to its next pause.
+    /// A call from within another strand also runs this one to its next pause.
     pub fn resume(&mut self, with: Resume) -> Paused {
         let Some(coroutine) = self.coroutine.as_mut() else {
             return Paused::Ended(Ok(()));

@@ -1,5 +1,6 @@
-//! Copies of many words: by accesses of 16 aligned bytes where the processor has them, and by `rep movsq` if there are
-//! very many. Used by [`crate::word`], whose head says why words stay whole and why racing with others is defined.
+//! Copies of many words: by accesses of 16 aligned bytes where the processor has them, and by `rep movsq` if there
+//! are very many. Used by [`crate::bytes`], whose head says why words stay whole. The head of [`crate::word`] says
+//! why racing with others is defined.
 //!
 //! A block is one turn of a loop in assembly: four loads, then four stores. Written as single accesses the loop is three times
 //! slower in the first cache, since the compiler computes each address anew.

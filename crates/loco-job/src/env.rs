@@ -69,7 +69,7 @@ impl Environment {
     }
 }
 
-/// A launcher of somebody else: where it puts rank, size and number of ranks on this host.
+/// A foreign launcher: the variables in which it puts the rank, the size and the number of ranks on this host.
 struct Foreign {
     name: &'static str,
     rank: &'static str,
@@ -103,7 +103,7 @@ impl Job {
     /// Intel), else Slurm. The variables are listed at [`var`].
     ///
     /// # Errors
-    /// [`FabricError::Config`] naming the variable that is missing or malformed and what to set.
+    /// Returns [`FabricError::Config`] naming the variable that is missing or malformed and what to set.
     pub fn from_env() -> Result<Job> {
         job(&Environment::of_process())
     }
@@ -223,7 +223,7 @@ fn builder(env: &Environment, node: NodeId, id: Option<String>) -> Result<JobBui
     Ok(builder)
 }
 
-/// Returns the hosts that the environment lists or names a file of, with the name for errors.
+/// Returns the hosts of the hosts file whose text or path the environment has, with the name of that source for errors.
 fn hosts(env: &Environment) -> Result<Option<(&str, Hosts)>> {
     if let Some(text) = env.var(var::HOSTS_TEXT) {
         return Ok(Some((var::HOSTS_TEXT, Hosts::parse(var::HOSTS_TEXT, text)?)));

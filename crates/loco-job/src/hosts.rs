@@ -35,7 +35,8 @@ impl Address {
     /// Parses `host:port`, `host` (which takes `default_port`), `[v6]:port`, `[v6]` or a bare IPv6 address.
     ///
     /// # Errors
-    /// [`FabricError::Config`] saying what is wrong with `text`; a missing port without a default is.
+    /// Returns [`FabricError::Config`] saying what is wrong with `text`. A missing port is wrong if there is no
+    /// default.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<Address> {
         let wrong = |why: &str| FabricError::Config(format!("`{text}` is not an address: {why}"));
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -98,7 +99,7 @@ impl Address {
     /// Returns the socket addresses behind the name, at least one.
     ///
     /// # Errors
-    /// [`FabricError::Os`] when the name does not resolve.
+    /// Returns [`FabricError::Os`] when the name does not resolve.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>> {
         let failed = |source: Cause| FabricError::Os {
             what: format!("resolving host `{}`", self.host),
@@ -138,7 +139,7 @@ impl Hosts {
     /// Reads a hosts file.
     ///
     /// # Errors
-    /// [`FabricError::Os`] when it cannot be read, otherwise as [`parse`](Hosts::parse).
+    /// Returns [`FabricError::Os`] when it cannot be read, otherwise as [`parse`](Hosts::parse).
     pub fn read(path: &Path) -> Result<Hosts> {
         let text = std::fs::read_to_string(path).map_err(|e| FabricError::Os {
             what: format!("reading hosts file {}", path.display()),
@@ -150,8 +151,8 @@ impl Hosts {
     /// Parses a hosts file; `name` stands for it in errors.
     ///
     /// # Errors
-    /// [`FabricError::Config`] naming the file and the line (both lines for duplicates), or the file when it lists
-    /// no node.
+    /// Returns [`FabricError::Config`] naming the file and the line (both lines for duplicates), or the file when it
+    /// lists no node.
     pub fn parse(name: &str, text: &str) -> Result<Hosts> {
         let mut hosts = Hosts(BTreeMap::new());
         let mut lines = BTreeMap::new();
@@ -199,7 +200,7 @@ impl Hosts {
     /// Makes the list from pairs.
     ///
     /// # Errors
-    /// [`FabricError::Config`] for a duplicate id or address, or no node at all.
+    /// Returns [`FabricError::Config`] for a duplicate id or address, or no node at all.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (NodeId, Address)>) -> Result<Hosts> {
         let mut hosts = Hosts(BTreeMap::new());
         for (node, address) in pairs {

@@ -69,7 +69,7 @@ impl Job {
     }
 }
 
-/// Describes a job step by step; ends with how nodes meet.
+/// A job under construction. The last call says how the nodes meet.
 #[derive(Clone, Debug)]
 pub struct JobBuilder {
     node: NodeId,
@@ -106,7 +106,8 @@ impl JobBuilder {
     /// Ends the description: every node listens at its address of `hosts`.
     ///
     /// # Errors
-    /// [`FabricError::Config`] when this node is not in `hosts`, or something above is missing or wrong.
+    /// Returns [`FabricError::Config`] when this node is not in `hosts`, the secret is missing, or the id or a
+    /// timeout is out of range.
     pub fn hosts(self, hosts: Hosts) -> Result<Job> {
         let nodes = hosts.iter().map(|(node, _)| node).collect();
         self.finish(nodes, Meeting::Hosts(hosts))
@@ -116,7 +117,7 @@ impl JobBuilder {
     /// `address`.
     ///
     /// # Errors
-    /// [`FabricError::Config`] in the cases of [`hosts`](JobBuilder::hosts), and when `count` is zero.
+    /// Returns [`FabricError::Config`] in the cases of [`hosts`](JobBuilder::hosts), and when `count` is zero.
     pub fn rendezvous(self, count: u16, address: Address) -> Result<Job> {
         self.finish((0..count).map(NodeId).collect(), Meeting::Node(address))
     }

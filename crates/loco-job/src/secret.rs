@@ -15,7 +15,7 @@ impl Secret {
     /// Makes a secret of bytes chosen elsewhere.
     ///
     /// # Errors
-    /// [`FabricError::Config`] when it is shorter than 8 bytes.
+    /// Returns [`FabricError::Config`] when it is shorter than 8 bytes.
     pub fn new(bytes: impl Into<Box<[u8]>>) -> Result<Secret> {
         let bytes = bytes.into();
         if bytes.len() < SECRET_BYTES_MIN {
@@ -30,7 +30,7 @@ impl Secret {
     /// Returns a fresh secret, as text that fits into an environment variable.
     ///
     /// # Errors
-    /// [`FabricError::Os`] when the system gives no random bytes.
+    /// Returns [`FabricError::Os`] when the system gives no random bytes.
     pub fn random_text() -> Result<String> {
         let bytes = random::<16>()?;
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -50,7 +50,7 @@ impl fmt::Debug for Secret {
 /// Returns random bytes of the system.
 ///
 /// # Errors
-/// [`FabricError::Os`] when the system gives none.
+/// Returns [`FabricError::Os`] when the system gives none.
 pub fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;

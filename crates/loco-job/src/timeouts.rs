@@ -9,8 +9,8 @@ use loco_fabric::{FabricError, Result};
 pub struct Timeouts {
     /// The time in which all nodes must be connected.
     pub connect: Duration,
-    /// The time between signs of life on a silent connection. With more than 15 nodes it is an eighth of this for each node,
-    /// but at most a tenth of the silence that is allowed.
+    /// The time between signs of life on a silent connection. In a job of more than 15 nodes it is this times an eighth
+    /// of the number of nodes, but at most a tenth of the silence that is allowed.
     pub heartbeat_interval: Duration,
     /// The silence after which a peer on another host is lost: its host may be down or unplugged, which
     /// nothing else would tell.

@@ -10,9 +10,9 @@ use crate::order::Trust;
 /// The configuration of one node's libfabric fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfiConfig {
-    /// The provider by libfabric's name (`tcp`, `shm`, `verbs`, `efa`, `cxi`; `loco fabrics` lists them). Without a name,
-    /// the fabric takes the first of libfabric's list that can be used, except those that the environment variable
-    /// `FI_PROVIDER` leaves out.
+    /// The provider by libfabric's name (`tcp`, `verbs`, `efa`, `cxi`; `loco fabrics` lists them). Without a name, the
+    /// fabric takes the first of libfabric's list that can be used, providers of RDMA devices before others, except
+    /// those that the environment variable `FI_PROVIDER` leaves out.
     pub provider: Option<String>,
     /// Whether, without a name, lists of providers include emulations and test aids (default false). A node takes
     /// these only by name.

@@ -139,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Posts an operation on a queue pair that has room for `depth`.
+    /// Posts an operation on a queue pair that may have `depth` operations under way.
     pub(crate) fn post(&mut self, index: u32, op: Op, depth: usize) -> Result<()> {
         let Some(queue) = &mut self.queues[index as usize] else {
             return Err(FabricError::Unsupported("a queue pair that is gone".to_owned()));

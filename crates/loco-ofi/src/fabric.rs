@@ -303,8 +303,9 @@ impl Fabric for OfiFabric {
 }
 
 impl OfiFabric {
-    /// Returns `ready`, with progress made between two questions. The awaited change may come by it, sooner than by
-    /// the node's own thread. A question that polls for completions makes progress itself.
+    /// Returns a condition that asks `ready`, makes progress, and asks `ready` again. The awaited change may come by
+    /// this progress, sooner than by that of the node's own thread. If `ready` polls for completions, it has made
+    /// progress itself, and is not asked again.
     fn nudging<T>(&self, mut ready: impl FnMut() -> Option<T>) -> impl FnMut() -> Option<T> {
         let shared = &self.0.shared;
         move || {

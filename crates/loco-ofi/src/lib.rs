@@ -1,5 +1,5 @@
-//! The libfabric fabric: every network that libfabric reaches (TCP, AWS EFA, Slingshot, Omni-Path, verbs, shared memory of
-//! a host), through `libfabric.so.1`, opened at run time.
+//! The libfabric fabric: the networks that libfabric reaches (TCP, AWS EFA, Slingshot, Omni-Path, verbs), through
+//! `libfabric.so.1`, opened at run time.
 //!
 //! [`order`](Mapping) says how a provider carries the contract: the orders that its attributes give, and those that
 //! are bought by waiting. A provider that promises less is used correctly, only slower. `docs/networks.md` has the

@@ -26,8 +26,8 @@
 //! **Words.** The contract says that aligned words do not tear. libfabric says so of the elements of an atomic operation
 //! and not of reads and writes, and `tcp` does tear them: a word may lie in two segments of its stream, which are received one
 //! after the other. Words therefore travel as elements of `FI_ATOMIC_WRITE` and `FI_ATOMIC_READ` ([`Words::Atomic`]),
-//! except with
-//! providers whose reads and writes are those of an RDMA card ([`Words::Rma`]), on which `loco-verbs` relies, too.
+//! except with providers whose reads and writes are those of an RDMA card ([`Words::Rma`]), on which `loco-verbs`
+//! relies, too.
 //!
 //! **Known.** `ofi_rxm` carries out an atomic, whole, when it handles the header, and handles headers in their order.
 //! It promises message order and sizes of 0, since its reads and writes go another way and may overtake its atomics.

@@ -122,7 +122,7 @@ impl Port {
         let name = port.offer.name();
         port.open_parts().map_err(|error| {
             let hint = match name.as_str() {
-                // The length of its completion queue is that for as many peers, 256 unless told.
+                // Its completion queue is as long as `FI_UNIVERSE_SIZE` peers need, 256 unless told.
                 "verbs;ofi_rxm" => " (can the device's queues be that long? try `FI_UNIVERSE_SIZE=16`)",
                 _ => "",
             };

@@ -26,8 +26,9 @@ use crate::waker::Waker;
 const SLEEP: Duration = Duration::from_millis(50);
 /// The sleep while there is something to do that the provider does not know of.
 const SHORT: Duration = Duration::from_micros(200);
-/// The first and the longest sleep while operations wait for room, or for a connection. Their change makes the descriptor readable.
-/// Many nodes that meet on few cores would take these from one another if they tried again and again.
+/// The first and the longest sleep while operations wait for room or for a connection, either of which makes the
+/// descriptor readable when it comes. The sleeps grow because many nodes that meet on few cores would take the cores
+/// from one another if they tried again and again.
 const RETRY: (Duration, Duration) = (SHORT, Duration::from_millis(10));
 /// The naps if the provider has no descriptor: while this node's operations are under way, and otherwise.
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(500)];

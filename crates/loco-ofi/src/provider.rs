@@ -131,7 +131,8 @@ fn faulty(provider: &str) -> Option<&'static str> {
     )
 }
 
-/// Returns all offers, those over a loopback or link-local address last.
+/// Returns all offers, those over a loopback address of IPv4 or any address of IPv6 last. Unless a provider is named,
+/// those of RDMA devices come first, and emulations and test aids are left out (see `any_provider` of [`OfiConfig`]).
 fn offers(config: &OfiConfig) -> Result<Vec<Offer>> {
     let api = api()?;
     let list = ask(api, config, 0).map_err(|error| {
@@ -280,7 +281,8 @@ impl Offer {
         RDMA.contains(&name.split(';').next().unwrap_or_default())
     }
 
-    /// Returns true for a loopback or link-local IP address, which other hosts cannot reach.
+    /// Returns true for an address that is taken last: a loopback address of IPv4, which other hosts cannot reach, or
+    /// any address of IPv6.
     fn is_local(&self) -> bool {
         // SAFETY: live; the address has the length given.
         unsafe {

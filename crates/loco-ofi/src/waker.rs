@@ -58,7 +58,7 @@ impl Waker {
     /// Clears the record that the thread was woken.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8][..]);
-        // Who wakes in between is found by the descriptor.
+        // A wake-up in between is found by the descriptor.
         self.woken.store(false, Ordering::Release);
     }
 }

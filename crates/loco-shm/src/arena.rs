@@ -51,7 +51,7 @@ pub struct Arena {
     file: Option<OwnedFd>,
 }
 
-// SAFETY: `start` is only an address here; the bytes are accessed by the atomic operations of `word` alone.
+// SAFETY: `start` is only an address here; the bytes are accessed by the functions of `word` and `bytes` alone.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -125,8 +125,8 @@ impl Arena {
             len,
             file: None,
         });
-        // Another thread may have been quicker. Then there is one mapping too many for a moment, and this one
-        // goes.
+        // Another thread may have been quicker. There is then one mapping too many for a moment, and this thread's
+        // is dropped.
         Ok(remember(&arena))
     }
 
@@ -142,7 +142,7 @@ impl Arena {
     }
 }
 
-// SAFETY: the mapping is unmapped by `drop` alone; memfds begin as zeros, and `word` makes all accesses.
+// SAFETY: the mapping is unmapped by `drop` alone; memfds begin as zeros, and `word` and `bytes` make all accesses.
 unsafe impl arenas::Arena for Arena {
     fn start(&self) -> NonNull<u8> {
         self.start

@@ -1,8 +1,8 @@
 //! The orders that a deferred NIC keeps, so that a test can take one of them away.
 //!
 //! [`Discipline::contract`] keeps the orders of the contract and no others. The others are fabrics that are known to
-//! be weaker or stronger. `loco-litmus` tests whether it recognizes them. Cells are those of RDMA-TSO'24 Fig. 9, the
-//! last of `docs/rmw.md`.
+//! be weaker or stronger. `loco-litmus` tests whether it recognizes them. The cells of the table of orders are those of
+//! RDMA-TSO'24 Fig. 9, and for read-modify-writes those of `docs/rmw.md`.
 
 /// A step of an operation, by its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

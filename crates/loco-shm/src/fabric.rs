@@ -21,7 +21,8 @@ use crate::nic::DeferredNic;
 use crate::node::{BRING_UP_VERSION, Card, Node, Revoker, check_host, stale};
 use crate::queue_pair::ShmQueuePair;
 
-/// The longest inline put of the synchronous NIC, which copies straight to the peer. The fabric needs no limit.
+/// The longest inline put of the synchronous NIC, which copies straight to the peer. The fabric itself would need no
+/// limit.
 const INLINE_BYTES_SYNCHRONOUS: usize = 4 << 20;
 /// The longest inline put of the deferred NIC. It is that of a modest card, so that longer puts take the
 /// other path.

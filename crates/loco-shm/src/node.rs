@@ -16,8 +16,7 @@ use crate::bell::Bell;
 use crate::gate::{Gate, OwnGate, Peer, shut_out};
 use crate::nic::DeferredNic;
 
-/// The version of the set-up data. It changes when [`Card`], the layout of keys or
-/// that of the gate does.
+/// The version of the set-up data. It changes when [`Card`], the layout of keys or the layout of the gate does.
 pub(crate) const BRING_UP_VERSION: u32 = 3;
 
 /// The state that the handles of a node share.

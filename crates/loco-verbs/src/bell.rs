@@ -70,7 +70,7 @@ impl Doorbell for CompletionBell {
             tracing::debug!("{}: asking for a completion event: {error}", device.choice);
             return None;
         }
-        // A poll that began before the request may miss a completion of which there will be no event.
+        // A poll that began before the request may miss a completion for which no event will come.
         drop(poller.lock().unwrap_or_else(PoisonError::into_inner));
         Some(Armed(armed))
     }

@@ -28,8 +28,8 @@ pub struct VerbsConfig {
     pub memory_limit_bytes: usize,
     /// The page size of the arenas.
     pub huge_pages: HugePages,
-    /// The most operations of one queue pair that have not been polled (default 256; rounded up to a power of
-    /// two and limited by the device).
+    /// The number of slots of one queue pair (default 256; rounded up to a power of two and limited by the device). One
+    /// slot is kept for the end, so one operation fewer can be under way and not polled.
     pub queue_depth: usize,
     /// The largest inline put to ask the device for, in bytes (default 512; the device may grant less).
     pub inline_bytes_max: usize,

@@ -41,10 +41,9 @@ pub(super) struct Device {
     /// Set if fenced operations may never start, so that a fence must be a wait. Soft-RoCE (Linux 6.1) with
     /// several processors may miss the completion that a fenced operation waits for.
     pub(super) fences_stall: bool,
-    /// The number of entries of the completion queue. Written under
-    /// the poller's lock.
+    /// The number of entries of the completion queue. Written under the poller's lock.
     cq_entries: AtomicU32,
-    /// The listener that peers connect to. The service thread reads its events. Dropped before them.
+    /// The listener that peers connect to. The service thread reads its events. Dropped before `listener_events`.
     _listener: Id,
     pub(super) listener_events: EventSource,
     pub(super) address: SocketAddr,
@@ -63,9 +62,9 @@ pub(super) struct Limits {
     pub(super) queue_depth: u32,
     pub(super) cq_entries_max: u32,
     pub(super) inline_bytes_max: u32,
-    /// The reads and atomics that this node may have under way in a queue pair, and those that it answers at
-    /// once for a peer.
+    /// The number of reads and atomics that this node may have under way in a queue pair.
     pub(super) reads_started: u8,
+    /// The number of reads and atomics of a peer that this node's device answers at once.
     pub(super) reads_answered: u8,
     pub(super) device_memory_bytes: u64,
 }
@@ -220,7 +219,7 @@ impl Drop for Device {
 }
 
 /// Returns the source of completion events of an opened device and how to ask for one, or `None` if the device has
-/// none. Threads that would sleep then look again and again.
+/// none. Without events, threads that would sleep look again and again.
 fn completion_events(
     api: &'static Api,
     context: *mut Context,

@@ -1,4 +1,4 @@
-//! Hands tasks to a thread that waits on file descriptors.
+//! Hands tasks to a thread that waits on file descriptors. An eventfd wakes it. Used by the service thread.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use loco_fabric::{FabricError, Result};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The end of those who give tasks.
+/// The end by which other threads give tasks.
 pub(crate) struct Mailbox<T> {
     wake: Arc<OwnedFd>,
     tasks: Mutex<Sender<T>>,

@@ -296,7 +296,7 @@ unsafe impl Send for DeviceMemory {}
 unsafe impl Sync for DeviceMemory {}
 
 impl DeviceMemory {
-    /// Allocates `len` bytes (rounded up to the 4 that copies need), zeroed.
+    /// Allocates `len` bytes, rounded up to a multiple of 64, and zeroes them.
     pub(super) fn allocate(device: &Arc<Device>, len: usize) -> Result<DeviceMemory> {
         let rounded = len.next_multiple_of(64).max(64);
         // SAFETY: the device is open.

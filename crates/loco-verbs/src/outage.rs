@@ -1,8 +1,8 @@
 //! An outage: this node's port has been down for so long that nothing can be expected through it.
 //!
 //! The service thread reports the outage, and waits for peers end with its error. Operations under way end as
-//! well, each by itself. A thread that waits for a peer's answer in memory may have none, so it needs this
-//! report.
+//! well, each by itself. A thread that waits for a peer's answer in memory may have no operation under way, so it needs
+//! this report.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

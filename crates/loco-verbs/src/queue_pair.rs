@@ -1,4 +1,4 @@
-//! Posts operations. Nothing here allocates, and only the window's counters are shared with other threads.
+//! Posts operations. Posting allocates nothing, and shares only the window with other threads (`send_queue`).
 
 use std::ptr;
 use std::sync::Arc;

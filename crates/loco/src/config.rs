@@ -10,8 +10,8 @@ pub struct Config {
     pub deadline: Duration,
     /// The thread that polls for completions. The default is [`Polling::CallerDriven`].
     pub polling: Polling,
-    /// The size of one block of a thread's [`MemRef`](crate::MemRef) pool, in bytes. Larger requests get memory of
-    /// their own, which is slower. The default is 4096.
+    /// The size of one block of a thread's [`MemRef`](crate::MemRef) pool, in bytes: a positive multiple of 64. Larger
+    /// requests get memory of their own, which is slower. The default is 4096.
     pub block_bytes: usize,
 }
 

@@ -224,8 +224,8 @@ impl Error {
         }
     }
 
-    /// Returns the full name of the channel or lock that the error is about, where it is about one. For a wait that timed out
-    /// or lost a peer it is what the wait was for.
+    /// Returns the full name of the channel or lock that the error is about, if it is about one. For a wait that timed
+    /// out or lost a peer, returns the description of what the wait was for.
     pub fn object(&self) -> Option<&str> {
         match self {
             Error::Mismatch { channel, .. }

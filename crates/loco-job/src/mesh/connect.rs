@@ -30,9 +30,9 @@ impl Mesh {
     /// Connects to all other nodes of `job` and returns once every node is connected to every other.
     ///
     /// # Errors
-    /// [`FabricError::Timeout`] naming the nodes that are missing and why; [`FabricError::Refused`] when a peer does
-    /// not take us as part of its job (secret, job id, id, version); [`FabricError::Os`] when this node cannot
-    /// listen; [`FabricError::PeerLost`] when a node goes away meanwhile.
+    /// Returns [`FabricError::Timeout`] naming the nodes that are missing and why; [`FabricError::Refused`] when a
+    /// peer does not take us as part of its job (secret, job id, id, version); [`FabricError::Os`] when this node
+    /// cannot listen; [`FabricError::PeerLost`] when a node goes away meanwhile.
     pub fn connect(job: &Job) -> Result<Mesh> {
         let deadline = Std.now().after(job.timeouts.connect);
         let sessions = sessions(job, deadline)?;

@@ -14,9 +14,10 @@ use loco_fabric::{NodeId, Platform, Std, Time};
 use super::noise::Sealer;
 use crate::timeouts::Timeouts;
 
-/// The number of nodes from which on heartbeats become fewer, and the least number of them within the silence after
-/// which a peer is lost. All pairs of nodes of a large job send them.
+/// The interval of heartbeats is multiplied by the number of nodes divided by this, if that is more than 1: all pairs
+/// of nodes of a large job send heartbeats.
 const FEW_NODES: u32 = 8;
+/// The least number of heartbeats within the silence after which a peer is lost.
 const HEARTBEATS: u32 = 10;
 
 /// A connection with `node`.
@@ -28,7 +29,7 @@ pub(super) struct Connection {
     /// The time between signs of life, if nothing else is sent.
     pub(super) heartbeat_interval: Duration,
     outgoing: Mutex<Outgoing>,
-    /// `outgoing` got shorter or was given up.
+    /// Signals that `outgoing` got shorter or was given up.
     pub(super) room: Condvar,
 }
 
@@ -169,8 +170,8 @@ impl Outgoing {
     }
 }
 
-/// Returns the time between signs of life in a job of so many nodes. In a large one it is longer, as far as a peer may be
-/// silent for longer.
+/// Returns the time between signs of life in a job of so many nodes. In a large job it is longer than the configured
+/// time, but at most a tenth of `silence`, unless the configured time is more.
 fn heartbeat_interval(timeouts: &Timeouts, silence: Duration, nodes: usize) -> Duration {
     let shortest = timeouts.heartbeat_interval;
     let slower = u32::try_from(nodes).unwrap_or(u32::MAX) / FEW_NODES;

@@ -25,11 +25,11 @@ use crate::secret::Secret;
 pub(super) const PROTOCOL_VERSION: u16 = 3;
 /// Longest claim or answer, in bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
-/// Longest that a stranger may keep us busy.
+/// The longest time for which a stranger may keep this process busy.
 pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 const MAGIC: [u8; 4] = *b"LOCO";
-/// Tells jobs apart.
+/// The bytes of the digest of a job's id, which tells jobs apart.
 const JOB_BYTES: usize = 16;
 
 /// The things that both sides must share.
@@ -44,7 +44,7 @@ pub(crate) struct Credentials {
 pub(super) enum Purpose {
     /// The connection between two nodes; `to` is the accepting one.
     Peer { to: u16 },
-    /// A word to the rendezvous at which port the node listens.
+    /// The registration at the rendezvous; `port` is the port at which the node listens.
     Register { port: u16 },
 }
 
@@ -183,7 +183,7 @@ fn greet(stream: &TcpStream, credentials: &Credentials, deadline: Time) -> Resul
     Ok(greeting)
 }
 
-/// For logs and errors: the node a claim speaks of.
+/// The node that a claim speaks of.
 impl Claim {
     pub(super) fn from(&self) -> NodeId {
         NodeId(self.node)

@@ -75,7 +75,7 @@ impl Mesh {
     /// Returns the ends of `n` nodes of this process, with ids `0..n`.
     ///
     /// # Errors
-    /// [`FabricError::Config`] when `n` is zero or more than there are ids.
+    /// Returns [`FabricError::Config`] when `n` is zero or more than there are ids.
     pub fn in_process(n: usize) -> Result<Vec<Mesh>> {
         let count = u16::try_from(n).ok().filter(|&count| count > 0);
         let count = count.ok_or_else(|| {
@@ -106,7 +106,7 @@ impl Mesh {
         Ok(Mesh(Arc::new(End { state, link })))
     }
 
-    /// This node.
+    /// Returns this node.
     #[inline]
     pub fn node(&self) -> NodeId {
         self.0.state.node()
@@ -119,12 +119,12 @@ impl Mesh {
     }
 
     /// Gives `bytes` to every node and returns what every node gave, this one included, in the order of
-    /// [`nodes`](Mesh::nodes). A collective call: the n-th call with a label on one node meets the n-th call with
-    /// that label on all others, so one thread a node may be in a call with a given label at a time. Independent of
-    /// the stream of [`Control::send`].
+    /// [`nodes`](Mesh::nodes). This is a collective call: the n-th call with a label on one node meets the n-th call
+    /// with that label on all others. Only one thread of a node may therefore be in a call with a given label at a
+    /// time. The call is independent of the stream of [`Control::send`].
     ///
     /// # Errors
-    /// [`FabricError::PeerLost`] when a node is gone that has not contributed; [`FabricError::Timeout`] at
+    /// Returns [`FabricError::PeerLost`] when a node is gone that has not contributed; [`FabricError::Timeout`] at
     /// `deadline`, naming the nodes that are missing; [`FabricError::Config`] when `bytes` is longer than
     /// [`PAYLOAD_BYTES_MAX`].
     pub fn allgather(&self, label: &str, bytes: &[u8], deadline: Time) -> Result<Vec<(NodeId, Vec<u8>)>> {

@@ -80,7 +80,7 @@ impl Handshake {
     /// Takes the other side's message.
     ///
     /// # Errors
-    /// When the other side has another secret or prologue, or the message was changed on its way.
+    /// Fails when the other side has another secret or prologue, or the message was changed on its way.
     pub(super) fn hear(&mut self, message: &[u8]) -> Result<(), snow::Error> {
         let mut payload = vec![0; message.len()];
         self.0.read_message(message, &mut payload).map(drop)
@@ -114,7 +114,7 @@ impl Sealer {
     /// any later call.
     ///
     /// # Errors
-    /// When there are no numbers left.
+    /// Fails when there are no numbers left.
     pub(super) fn seal(&mut self, bytes: &[u8]) -> Result<Vec<u8>, snow::Error> {
         let records = bytes.len().div_ceil(PLAIN_BYTES_MAX);
         let mut sealed = Vec::with_capacity(bytes.len() + records * (LENGTH_BYTES + TAG_BYTES));
@@ -146,11 +146,11 @@ pub(super) struct Opener {
 pub(super) struct Forged;
 
 impl Opener {
-    /// Takes bytes as they come and appends to `plain` what whole records of them carry. True if there was a whole
-    /// record, which is a sign of life that nobody else can give.
+    /// Takes bytes as they come, and appends to `plain` what the whole records among them carry. Returns true if
+    /// there was a whole record, which is a sign of life that nobody else can give.
     ///
     /// # Errors
-    /// [`Forged`], now and at every later call: nothing that follows can be trusted.
+    /// Returns [`Forged`], now and at every later call: nothing that follows can be trusted.
     pub(super) fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Forged> {
         self.received.extend_from_slice(bytes);
         let mut taken = 0;

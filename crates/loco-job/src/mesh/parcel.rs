@@ -8,7 +8,7 @@ pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 pub(super) enum Parcel<'a> {
     /// A message of [`Control::send`](loco_fabric::Control::send).
     Message(&'a [u8]),
-    /// A contribution to an [`Mesh::allgather`](super::Mesh::allgather).
+    /// A contribution to a [`Mesh::allgather`](super::Mesh::allgather).
     Gather {
         label: &'a str,
         round: u64,

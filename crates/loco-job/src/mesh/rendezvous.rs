@@ -86,7 +86,7 @@ impl Rendezvous {
     /// Listens at a free port of the loopback interface: all nodes are on this host.
     ///
     /// # Errors
-    /// [`FabricError::Os`].
+    /// Returns [`FabricError::Os`].
     pub fn on_loopback() -> Result<Rendezvous> {
         Rendezvous::listen(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))])
     }
@@ -95,7 +95,7 @@ impl Rendezvous {
     /// own name often leads to its loopback interface only).
     ///
     /// # Errors
-    /// [`FabricError::Os`], saying which address is not free or not of this host.
+    /// Returns [`FabricError::Os`], saying which address is not free or not of this host.
     pub fn bind(address: &Address) -> Result<Rendezvous> {
         if let Ok(ip) = address.host().parse::<IpAddr>() {
             return Rendezvous::listen(&[SocketAddr::new(ip, address.port())]);
@@ -136,8 +136,8 @@ impl Rendezvous {
     /// [has ended](Departures) before that, it serves until all others have been told so.
     ///
     /// # Errors
-    /// [`FabricError::PeerLost`] for a node that ended; [`FabricError::Timeout`] naming the nodes that did not come;
-    /// [`FabricError::Os`].
+    /// Returns [`FabricError::PeerLost`] for a node that ended; [`FabricError::Timeout`] naming the nodes that did
+    /// not come; [`FabricError::Os`].
     pub fn serve(self, job: &str, secret: &Secret, nodes: &[NodeId], deadline: Time) -> Result<()> {
         let start = Std.now();
         let credentials = Credentials {

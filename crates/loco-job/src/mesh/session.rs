@@ -48,8 +48,8 @@ impl Session {
     /// Reads a value of at most `bytes_max`.
     ///
     /// # Errors
-    /// [`InvalidData`](io::ErrorKind::InvalidData) when the other side did not send what came, or when it is no such
-    /// value.
+    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) when the other side did not send what came, or when it is
+    /// no such value.
     pub(super) fn read<T: DeserializeOwned>(&mut self, bytes_max: usize, deadline: Time) -> io::Result<T> {
         let no_value = || {
             io::Error::new(

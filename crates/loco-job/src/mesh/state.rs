@@ -27,7 +27,7 @@ pub trait Revoke: Send + Sync + 'static {
     /// Returns once `peer` can no longer change this node's memory, whatever it does. May block for a while.
     fn revoke(&self, peer: NodeId) -> Revoked;
 
-    /// Hears that a node is gone, after that can be seen. Wakes those who wait for it. Must not block.
+    /// Hears that a node is gone, once the mesh says so. Wakes the threads that wait for it. Must not block.
     fn gone(&self) {}
 }
 
@@ -52,13 +52,13 @@ pub(super) struct State {
     peers: Box<[AtomicU8]>,
     departures: AtomicU64,
     arrivals: Mutex<Arrivals>,
-    /// Peers have declared this node lost.
+    /// Set once peers have declared this node lost.
     out: AtomicBool,
-    /// Looks whether they have, where the fabric can tell before a call fails.
+    /// Looks whether peers have declared this node lost, where the fabric can tell before a call fails.
     revocation: OnceLock<Revocation>,
     /// The revokers of the fabrics that were built from this mesh.
     revokers: Mutex<Vec<Arc<dyn Revoke>>>,
-    /// Anything in `arrivals` or `peers` changed.
+    /// Signals that anything in `arrivals` or `peers` changed.
     changed: Condvar,
 }
 
@@ -315,7 +315,7 @@ impl State {
         self.lock().closed
     }
 
-    /// Stores what peer `from` sent, waiting for room until `deadline` (a default patience without one).
+    /// Stores what peer `from` sent, waiting for room until `deadline`, or for a default time if there is none.
     pub(super) fn deliver_when_room(
         &self,
         from: usize,

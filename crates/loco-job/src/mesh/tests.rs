@@ -48,7 +48,7 @@ fn job(timeouts: Timeouts, listener: &TcpListener) -> Job {
 /// Plays node 0 up to the point where the mesh is complete.
 fn join(listener: &TcpListener) -> Session {
     let (stream, _) = listener.accept().unwrap();
-    // Else what is written just before closing may never be sent.
+    // Without this, what is written just before closing may never be sent.
     stream.set_nodelay(true).unwrap();
     let (claim, mut session) = handshake::accept(stream, &credentials(), soon(), |_| Ok(())).unwrap();
     assert_eq!((claim.node, claim.nodes), (1, 2));

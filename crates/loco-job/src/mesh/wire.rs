@@ -59,13 +59,13 @@ pub(super) struct Wire {
     wake: OwnedFd,
     /// `RUNNING`, `LEAVING` or `CUT`; only grows.
     phase: AtomicU8,
-    /// Some peer is not being read from because its parcels are not taken.
+    /// Set while some peer is not being read from because its parcels are not taken.
     paused: AtomicBool,
 }
 
 /// The state that the I/O thread takes over when it starts.
 pub(super) struct Inbox {
-    /// By index of the peer; none at the own index.
+    /// The receiving directions by index of the peer; none at the own index.
     openers: Vec<Option<Opener>>,
     watch: Watch,
 }
@@ -121,7 +121,7 @@ impl Wire {
         Ok((wire, Inbox { openers, watch }))
     }
 
-    /// Sends a frame, waiting for room until `deadline` (a default patience without one).
+    /// Sends a frame, waiting for room until `deadline`, or for a default time if there is none.
     pub(super) fn send(&self, index: usize, frame: &Frame<'_>, deadline: Option<Time>) -> Result<()> {
         let Some(connection) = &self.connections[index] else {
             return Err(FabricError::UnknownPeer(self.state.nodes()[index]));

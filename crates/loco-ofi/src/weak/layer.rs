@@ -44,7 +44,7 @@ pub(crate) struct Weak {
     held: Vec<Held>,
     /// The reports that the fabric has not read.
     ends: Vec<Event>,
-    /// The steps that may come next, for reuse.
+    /// Scratch space for the steps that may come next.
     next: Vec<(usize, Step)>,
 }
 

@@ -3,12 +3,11 @@
 //!
 //! This is a test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes it for
 //! some steps at a time. Each operation and stage rests separately, so that queue pairs progress independently.
-//! independently.
 //!
 //! The races that are seen must not depend on when the host runs the NIC's thread. The NIC therefore also takes turns
-//! within the calls of the node's threads (each poll, and every other post), as a card that is faster than they are.
-//! Rests are counted in such calls besides time ([`Rest`](super::send_queue::Rest)): on every node alike, a put that
-//! rests is still unplaced when its thread has gone on.
+//! within the calls of the node's threads (each poll, and about every other post), like a card that is faster than the
+//! threads. A rest lasts for a number of such calls as well as for a time ([`Rest`](super::send_queue::Rest)). On every
+//! node alike, a put that rests is therefore still unplaced when its thread has gone on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -86,7 +85,7 @@ struct State {
     /// Set while the NIC waits for [`Shared::changed`].
     waits: bool,
     stop: bool,
-    /// The steps that may come next, for reuse.
+    /// Scratch space for the steps that may come next.
     awake: Vec<(QueueId, usize)>,
 }
 

@@ -49,9 +49,9 @@ struct SoftId {
 
 /// The `errno` of a call that does not fit the state of its identifier.
 const INVALID: c_int = libc::EINVAL;
-/// The reason of a rejection for want of a listener, as InfiniBand numbers it. The next constant is that of a
-/// rejection by the listener.
+/// The reason of a rejection for want of a listener, as InfiniBand numbers it.
 const REASON_NO_LISTENER: c_int = 8;
+/// The reason of a rejection by the listener.
 const REASON_CONSUMER: c_int = 28;
 
 fn state() -> MutexGuard<'static, State> {

@@ -9,9 +9,9 @@
 //! The device connects nodes of one process only. A device is found by its address, which is unique in the process.
 //! A device lives as long as the process.
 //!
-//! From the bottom: `shared` (a device's state and its injected faults), `execute` (carries out work
-//! requests), `channel` (completion events), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the functions),
-//! `device` (the handle of tests).
+//! From the bottom: `shared` (a device's state and its injected faults), `execute` (carries out work requests),
+//! `channel` (completion events), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the
+//! functions), `device` (the handle of tests).
 
 mod channel;
 mod cm;

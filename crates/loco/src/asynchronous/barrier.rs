@@ -13,6 +13,7 @@ impl<F: Fabric<Platform = Std>> Async<Barrier<F>> {
     /// # Errors
     /// See [`Barrier::wait`].
     ///
+    /// # After a timeout, or if the future was dropped
     /// See [`Barrier::wait`]: the next call continues the same round.
     pub async fn wait(&self, thread: &AsyncThread<F>) -> Result<()> {
         let barrier = self.share();

@@ -54,8 +54,8 @@ impl<T> Call<T> {
         }
     }
 
-    /// Makes a call under way, whose other half finishes it. The flag is set when the call is given up: when the
-    /// future is dropped, if `gives_up`. The driver, which may sleep, is woken by `bell` then.
+    /// Makes a call under way, the half that finishes it, and the flag that the call is given up. If `gives_up`,
+    /// dropping the future sets the flag and wakes the driver, which may sleep, by `bell`.
     pub(crate) fn under_way(
         gives_up: bool,
         bell: Option<Arc<dyn Doorbell>>,

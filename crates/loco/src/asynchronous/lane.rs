@@ -1,4 +1,5 @@
-//! A thread of the node and the calls that wait for it, and their way to the driver's thread.
+//! Lanes, and the way of calls to the driver's thread. A lane is one thread of the node with the asynchronous calls
+//! that wait for it. One call at a time gets the thread. Used by [`AsyncThread`](super::AsyncThread).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -37,9 +37,9 @@
 //! that a call can continue. While events arrive, it checks the conditions of all calls under way in rounds, without
 //! pauses. Then it sleeps until the node's [doorbell](loco_fabric::Doorbell) rings, where the fabric has one and
 //! rings it for everything that the calls wait for: over shared memory, for operations of other nodes; over verbs,
-//! for completions. Elsewhere it checks with pauses that grow to 100 us, as a single blocked thread does. Completions
-//! of operations (see [`AckKey`](crate::AckKey), which can be awaited without this feature) are polled in the same
-//! rounds.
+//! for completions. Elsewhere it checks with pauses that grow to 100 us, as a single blocked thread does in its first
+//! second. Completions of operations (see [`AckKey`](crate::AckKey), which can be awaited without this feature) are
+//! polled in the same rounds.
 //!
 //! # Deadlines and cancellation
 //!

@@ -124,6 +124,7 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
 
     /// Submits a message to every reader, waiting for room.
     ///
+    /// # Errors
     /// Returns the errors of [`RingWriter::submit`], except that there is no timeout, and the error of an earlier
     /// message that was sent into the sink and not flushed.
     pub async fn submit(&mut self, message: impl Into<Vec<u8>>) -> Result<()> {
@@ -134,6 +135,7 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
 
     /// Waits until every reader has read every message: [`RingWriter::wait_until_read`], without a deadline.
     ///
+    /// # Errors
     /// Returns the errors of [`RingWriter::wait_until_read`], and the error of an earlier message that was not
     /// flushed.
     pub async fn wait_until_read(&mut self) -> Result<()> {

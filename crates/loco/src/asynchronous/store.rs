@@ -18,6 +18,9 @@ where
     ///
     /// # Errors
     /// See [`KvStore::get`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// Nothing has changed. Get again.
     pub async fn get(&self, thread: &AsyncThread<F>, key: K) -> Result<Option<V>> {
         let store = self.share();
         thread.retry(move |thread| store.get(thread, &key)).await

@@ -109,6 +109,9 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     ///
     /// # Errors
     /// Returns the errors of [`Scope::fence`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// See [`Scope::fence`].
     pub async fn fence(&self, scope: Scope) -> Result<()> {
         self.retry(move |thread| scope.fence(thread)).await
     }

@@ -17,8 +17,9 @@ use crate::operations::region::Region;
 use crate::operations::{fence, thread::Thread};
 use crate::{Error, Result};
 
-/// One node's endpoint of a channel. Dropping it takes the endpoint out of service. Operations of this node
-/// are drained, the peers are told, and the memory is kept until none of them can access it any more.
+/// One node's endpoint of a channel. Dropping it takes the endpoint out of service. Operations of this node are
+/// drained, for the configured deadline at most, the peers are told, and the memory is kept until none of them can
+/// access it any more. If the operations do not drain, peers that drop their endpoints keep their memory, too.
 pub struct Channel<F: Fabric = AnyFabric> {
     manager: Manager<F>,
     name: String,
@@ -109,7 +110,7 @@ impl<F: Fabric> Channel<F> {
     /// Returns the errors of [`Manager::wait_for_ready`].
     ///
     /// # After a timeout
-    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on. Wait again.
+    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on in the background. Wait again.
     pub fn wait_for_ready(&self) -> Result<()> {
         self.wait_for_ready_until(self.manager.network().default_deadline())
     }
@@ -308,9 +309,10 @@ impl<F: Fabric> ChannelBuilder<F> {
         self.declare(name, len, None, Some(Expected::Of(vec![peer])))
     }
 
-    /// Runs `callback` on the set-up thread once for every peer, when the peer's endpoint appears and before
-    /// its regions are accessible. This is the place to make sub-channels for each participant. The channel
-    /// counts as ready only when those are.
+    /// Runs `callback` on the set-up thread once for every peer, when the peer's endpoint appears and before its
+    /// regions are accessible. This is the place to make sub-channels for each participant. The channel counts as
+    /// ready only when those are. If `callback` fails, the channel cannot become ready: waiting for it returns the
+    /// callback's error here, and [`Refused`](crate::Error::Refused) at the peer.
     pub fn on_join(
         mut self,
         callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
@@ -319,7 +321,8 @@ impl<F: Fabric> ChannelBuilder<F> {
         self
     }
 
-    /// Runs `callback` on the set-up thread once for every peer, when its regions are accessible.
+    /// Runs `callback` on the set-up thread once for every peer, when its regions are accessible. If `callback` fails,
+    /// the consequences are those of a failure of [`on_join`](ChannelBuilder::on_join).
     pub fn on_connect(
         mut self,
         callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
@@ -438,7 +441,7 @@ impl<F: Fabric> ChannelBuilder<F> {
     }
 }
 
-/// Gives a callback the context that it needs besides the peer. It does not keep the node up in the meantime.
+/// Binds a callback to the context that it needs besides the peer. The bound callback does not keep the node up.
 fn bind<F: Fabric>(
     callback: Callback<F>,
     manager: &Manager<F>,

@@ -111,7 +111,7 @@ impl<F: Fabric> Manager<F> {
     /// missing participants, [`PeerLost`](crate::ErrorKind::PeerLost), or the error of a callback.
     ///
     /// # After a timeout
-    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on. Wait again.
+    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on in the background. Wait again.
     pub fn wait_for_ready(&self) -> Result<()> {
         self.wait_for_ready_until(self.network().default_deadline())
     }

@@ -17,7 +17,7 @@ use crate::operations::operation::{Flags, Operation};
 use crate::{Channel, Error, Parent, Region, Result, Sst, Thread, Value};
 
 const WORD_BYTES: usize = 8;
-/// A row is the round, the operation and its root.
+/// The low bits of a row, which are the root. A row consists of the round, the operation and its root.
 const ROOT_BITS: u32 = 16;
 const OPERATION_BITS: u32 = 2;
 const CALL_BITS: u32 = ROOT_BITS + OPERATION_BITS;

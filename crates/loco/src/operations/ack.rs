@@ -58,7 +58,8 @@ impl<F: Fabric> AckKey<F> {
         })
     }
 
-    /// Returns `None` while an operation is under way, and then the first failure if there was one.
+    /// Returns `None` while an operation is under way. After that, returns `Ok`, or the first failure among the
+    /// operations.
     pub fn outcome(&self) -> Option<Result<()>> {
         let mut outcome = Ok(());
         for group in &self.groups {
@@ -221,8 +222,8 @@ impl<F: Fabric> IntoFuture for AckKey<F> {
 /// The future is woken only when the operation that it waits for has ended, by the thread that polls the completion.
 /// It is polled once for each operation of the key at most, and usually once for all. Where waiters poll for
 /// themselves ([`Polling::CallerDriven`](crate::Polling::CallerDriven)), the first future that has to wait starts a
-/// polling thread of the node. That thread polls while futures wait; otherwise it looks for futures about every 100
-/// us.
+/// polling thread of the node. That thread polls while futures wait. Otherwise it sleeps by the node's doorbell, or,
+/// where there is none, looks for futures with pauses that grow to 2 ms.
 ///
 /// # Errors
 /// Returns the errors of [`AckKey::wait`], and [`Closed`](crate::Error::Closed) when the node has gone down.

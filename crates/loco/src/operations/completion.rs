@@ -265,8 +265,8 @@ impl<F: Fabric> Completions<F> {
 }
 
 thread_local! {
-    /// True while this thread, which polls, calls wakers. If a waker waits for completions, it polls itself: on the
-    /// polling thread no other thread does.
+    /// True while this thread calls the wakers of what it has polled. A waker that waits for completions then polls for
+    /// itself: on the polling thread, no other thread would poll for it.
     static WAKES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -385,7 +385,7 @@ impl<F: Fabric> Window<F> {
         self.sleepers.store_fence(u32::from(!wakers.is_empty()));
     }
 
-    /// Records the end of an operation, and adds to `woken` the wakers of the futures that sleep until it.
+    /// Records the end of an operation, and adds to `woken` the wakers of the futures that sleep until that end.
     fn end(&self, completion: Completion, woken: &mut Vec<Waker>) {
         let seq = completion.id.0 & SEQUENCE_MASK;
         let failed = match completion.status {
@@ -415,7 +415,7 @@ fn slot_in_chunk(seq: u64) -> usize {
     (seq % CHUNK_SLOTS) as usize
 }
 
-/// A future that sleeps until one operation ends. Once it is dropped, the future is not woken any more.
+/// The sleep of a future until one operation ends. Once the `Sleep` is dropped, the future is not woken any more.
 pub(crate) struct Sleep<F: Fabric> {
     completions: Arc<Completions<F>>,
     window: Arc<Window<F>>,
@@ -443,8 +443,8 @@ impl<F: Fabric> Sleep<F> {
         self.seq == seq && Arc::ptr_eq(&self.window, window)
     }
 
-    /// Leaves `waker` in place of an earlier one. The caller looks at the operation again afterwards: one that ended in
-    /// between has either been seen then or wakes it.
+    /// Leaves `waker` in place of an earlier one. The caller must look at the operation again afterwards: if the
+    /// operation has ended in between, either that look sees it or the waker is called.
     pub(crate) fn renew(&self, waker: &Waker) {
         let mut wakers = self.window.wakers.lock();
         match wakers.get_mut(&(self.seq, self.name)) {

@@ -46,7 +46,10 @@ impl Scope {
     /// Executes a fence of this scope.
     ///
     /// # Errors
-    /// Returns the errors of [`thread`].
+    /// Returns the errors of [`pair`].
+    ///
+    /// # After a timeout
+    /// See [`thread`].
     pub fn fence<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
         match self {
             Scope::Nothing => Ok(()),

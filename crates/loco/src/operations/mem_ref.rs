@@ -117,7 +117,10 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Puts the whole buffer at `dst`.
     ///
     /// # Errors
-    /// Returns the errors of [`Thread::put_inline`].
+    /// Returns the errors of [`Thread::put_inline`]. The buffer is dropped.
+    ///
+    /// # After a timeout
+    /// Nothing was posted, and the buffer is dropped. This holds for every method that posts the buffer.
     pub fn put(self, dst: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
         let operation = Operation::Put(self.local(0, self.len)?, dst);
         let key = self.thread.post(&operation, Flags::default())?;

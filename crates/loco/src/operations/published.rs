@@ -111,7 +111,7 @@ impl<F: Fabric> Published<F> {
         self.poster.enter(thread, || &self.peers)
     }
 
-    /// Sends `data`, which is copied within the call, to every peer. Lost peers are skipped.
+    /// Sends `data`, which is copied within the call, to every peer, also when one of them is lost.
     ///
     /// # Errors
     /// Returns the errors of [`enter`](Published::enter), after which nothing was posted, and of

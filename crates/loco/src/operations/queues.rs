@@ -119,7 +119,8 @@ impl<F: Fabric> Queues<F> {
         })
     }
 
-    /// Does an operation that is never under way, if the queue pair can.
+    /// Executes an operation on a word within the call, if the queue pair can. Returns the old value of the word, or
+    /// `None` if the queue pair cannot.
     #[inline(always)] // a few instructions, once it is known what is done
     pub(crate) fn at_once(
         &mut self,

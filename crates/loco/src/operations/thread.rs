@@ -87,7 +87,7 @@ impl<F: Fabric> Thread<F> {
         self.deadline.set(deadline);
     }
 
-    /// Returns the deadline of all waits, if there is one.
+    /// Returns the deadline that [`set_deadline`](Thread::set_deadline) set for all waits, if one is set.
     pub(crate) fn set_deadline_is(&self) -> Option<Time> {
         self.deadline.get()
     }
@@ -491,7 +491,7 @@ impl<F: Fabric> std::fmt::Debug for Thread<F> {
 }
 
 impl<F: Fabric> AckKey<F> {
-    /// Waits until every operation has ended, for the configured deadline at most.
+    /// Waits until every operation has ended, for the thread's deadline at most.
     ///
     /// # Errors
     /// Returns the first failure among the operations (a lost peer's operations fail), or
@@ -522,7 +522,7 @@ impl<F: Fabric> AckKey<F> {
         }
     }
 
-    /// Waits until every operation has ended, or until `deadline`.
+    /// Waits until every operation has ended, or until `deadline`. `None` means no deadline.
     ///
     /// # Errors
     /// Returns the errors of [`wait`](AckKey::wait).

@@ -204,7 +204,7 @@ fn unmet(
         )
 }
 
-/// Participants on their way: runs of adjacent ids, each as its first id and its length.
+/// The encoding of participants in messages: runs of adjacent ids, each as its first id and its length.
 mod runs {
     use loco_fabric::NodeId;
     use serde::de::Error as _;

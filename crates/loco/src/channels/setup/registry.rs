@@ -46,7 +46,8 @@ pub(super) enum News {
         channel: Arc<str>,
         incarnation: u64,
         peers: Vec<NodeId>,
-        /// The peers that have dropped theirs before, with the incarnations that this node will not access any more.
+        /// The peers that dropped their endpoints before this node did, with the incarnations of those endpoints. This
+        /// node will not access their memory any more.
         acknowledged: Vec<(NodeId, u64)>,
     },
 }
@@ -100,8 +101,8 @@ pub(crate) struct Unready {
     pub(super) endpoints: usize,
     /// The participants that one of them misses.
     pub(super) absent: BTreeSet<NodeId>,
-    /// The participants of any of them. One that dies may not have met the others, which then never make the sub-channels
-    /// that its endpoint would have.
+    /// The participants of any of these endpoints. A participant may die before it has met the others. They then never
+    /// make the sub-channels that they would have made when its endpoint appeared.
     pub(super) participants: BTreeSet<NodeId>,
 }
 
@@ -265,8 +266,8 @@ impl<F: Fabric> Registry<F> {
         }
     }
 
-    /// Returns those of `channel` and its sub-channels, or of all channels, that are not ready; `None` if all are. This looks at
-    /// all their links.
+    /// Returns those of `channel` and its sub-channels, or of all channels, that are not ready; `None` if all are
+    /// ready. This call looks at all their links.
     pub(super) fn unready(&self, channel: Option<&str>) -> Option<Unready> {
         let mut unready: Option<Unready> = None;
         for name in within(&self.unready, channel) {

@@ -1,9 +1,9 @@
-//! The set-up service: tells the peers of endpoints that are made and dropped, answers joins and connects, runs callbacks, keeps
-//! the quarantine.
+//! The set-up service: tells the peers of endpoints that are made and dropped, answers joins and connects, runs
+//! callbacks, keeps the quarantine.
 //!
-//! Only this thread sends messages to the peers. It handles a frame and looks for endpoints that were made and
-//! dropped in the meantime. All messages to one peer that result go in one frame. The more there is to do, the more
-//! messages therefore share a frame.
+//! Only the service thread sends messages to the peers. It handles one frame, and then looks for endpoints that were
+//! made or dropped in the meantime. The messages to one peer that result from both go in one frame. The more there is
+//! to do, the more messages therefore share a frame.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -113,8 +113,8 @@ impl<F: Fabric> Outbox<'_, F> {
         }
     }
 
-    /// Sends a message at once, which says why the counterpart's endpoint cannot be ready. It goes before the endpoint here
-    /// fails, as a thread that sees that may end the node.
+    /// Sends at once a message that says why the counterpart's endpoint cannot become ready. The caller sends it before
+    /// the endpoint here fails, because a thread that sees the failure may end the node.
     fn send_now(&mut self, to: NodeId, message: &Message<'_>) {
         self.push(to, message);
         self.flush();

@@ -13,8 +13,9 @@ use crate::operations::network::Network;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
 use crate::{Error, Result};
 
-/// The time that set-up messages of a peer that is gone may still be on their way to the service. The service may have to wait
-/// for a processor: with fifty programs at work on two, 100 ms were not enough.
+/// The time for which a wait goes on after the loss of a peer, because the service may not have handled the peer's last
+/// messages yet. The service may have to wait for a processor: with fifty programs at work on two, 100 ms were not
+/// enough.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The time after which a wait first reports what is missing, and the time until it reports again.
@@ -74,7 +75,7 @@ impl<F: Fabric> Setup<F> {
         let begin = platform.now();
         let mut report = begin.after(REPORT_FIRST);
         let mut grace = None;
-        // The awaited endpoints, at this generation of the registry. In later generations some have become ready.
+        // The awaited endpoints, as found at this generation of the registry. Some may have become ready since then.
         let mut known: Option<(u64, Unready)> = None;
         loop {
             // The count is read before the state, so that a later change is not missed.

@@ -145,7 +145,8 @@ impl<K: Encode + Eq> Index<K> {
         Some(self.buckets[found.bucket].location(found.way))
     }
 
-    /// Loads from the bucket that a lookup of `key` looks at first. Nothing waits for its contents.
+    /// Loads from the bucket that a lookup of `key` looks at first, and returns true if it is full. No later step of
+    /// the program waits for the result, so the CPU can fetch many buckets at a time.
     #[inline]
     pub(super) fn touch(&self, key: &K) -> bool {
         self.buckets[self.first(word(key))].is_full()
@@ -260,7 +261,8 @@ impl<K: Encode + Eq> Index<K> {
         }
     }
 
-    /// Returns the bucket of a key's word, unless that was full.
+    /// Returns the bucket at which a lookup of a key with this word begins. The key is in a later bucket only if this
+    /// one was full.
     #[inline]
     fn first(&self, word: u64) -> usize {
         // The bits from 40 on, which depend on most bits of the word, and which spread keys in a row evenly.

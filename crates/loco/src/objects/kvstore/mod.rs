@@ -199,8 +199,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Makes this node's endpoint of the store called `name`, and starts its monitor.
     ///
     /// # Errors
-    /// Returns [`Config`](crate::Error::Config) for a setting of zero or a tracker too small for a key,
-    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory),
+    /// Returns [`Config`](crate::Error::Config) for zero slots or zero locks and for a tracker that is too small for a
+    /// report of the longest key or no multiple of 8, [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory),
     /// [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics, and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, config: KvConfig) -> Result<Self> {

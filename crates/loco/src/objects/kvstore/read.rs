@@ -343,7 +343,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     /// Looks up a window of keys. The values of other nodes are read by gets that overlap.
-    #[inline(never)] // As above.
+    #[inline(never)] // As `get_window_at_once`.
     fn get_window(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
         let shared = &*self.shared;
         let (here, bytes) = (shared.channel.node(), self.first_bytes);
@@ -546,7 +546,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         remote: impl FnOnce(&F::Remote, usize),
     ) {
         let offset = self.offset(at.slot);
-        // Without a branch that the processor cannot guess, where one hint does for all nodes.
+        // Where the hint for remote memory serves all nodes, there is no branch here that the processor would have to
+        // guess.
         if !thread.reads_at_once() && at.node == self.channel.node() {
             if let Ok(memory) = self.data.local() {
                 local(memory, offset);

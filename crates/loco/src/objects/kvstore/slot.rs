@@ -19,7 +19,7 @@ pub(super) const BODY: usize = WORD_BYTES;
 const LEN: usize = 2 * WORD_BYTES;
 const VALUE: usize = 3 * WORD_BYTES;
 
-/// The bits of a counter. A slot whose counter has run out is not used again: after 2^47 uses.
+/// The bits of a counter. After 2^47 uses the counter of a slot has run out, and the slot is not used again.
 pub(super) const COUNTER_BITS: u32 = 48;
 const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 

@@ -84,7 +84,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Waits until every other live node has applied message `number` of this node.
     ///
     /// # Errors
-    /// Returns `Timeout`.
+    /// Returns `Timeout` if some live node has not applied it by the thread's deadline.
     pub(super) fn wait_applied(&self, thread: &Thread<F>, number: u64) -> Result<()> {
         let acks = self.acks.local()?;
         for &peer in self.channel.peers() {

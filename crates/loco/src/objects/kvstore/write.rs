@@ -108,7 +108,7 @@ pub(super) enum Begun {
     Not(Inserted),
 }
 
-/// The change to make with the key's lock held.
+/// The steps of inserts, updates and deletes, which the caller takes while it holds the key's lock.
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Releases a lock that needs no fence. The loss of the lock's home does not change `outcome`.
     pub(super) fn release<T>(
@@ -133,8 +133,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         }
     }
 
-    /// Begins an insert and stops when all nodes have been told. `begun` lists this thread's inserts that have come
-    /// so far.
+    /// Begins an insert and stops when all nodes have been told. `begun` lists the inserts that this thread has begun
+    /// in the same call and not finished.
     pub(super) fn begin(
         &self,
         thread: &Thread<F>,

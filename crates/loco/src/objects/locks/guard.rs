@@ -22,7 +22,7 @@ pub struct LockConfig {
     /// The policy when the holder is lost.
     pub on_loss: OnLoss,
     /// The number of times in a row that threads of one node may hand the lock to one another before it must
-    /// leave the node, whether others wait for it or not. 0 means never.
+    /// leave the node, whether others wait for it or not. With 0 the lock leaves the node at every release.
     pub local_hand_overs_max: u32,
 }
 

@@ -31,10 +31,11 @@ impl<F: Fabric> Poison<F> {
         }
     }
 
-    /// Poisons the lock called `lock`, whose holder is lost, if its users chose that policy.
+    /// Applies the policy `on_loss` to the lock called `lock`, whose holder is lost: poisons the lock, or logs that it
+    /// is recovered.
     ///
     /// # Errors
-    /// Returns `HolderLost` if it does.
+    /// Returns `HolderLost` if the lock is poisoned.
     pub(super) fn lose(&self, lock: &str, holder: NodeId, on_loss: OnLoss) -> Result<()> {
         match on_loss {
             OnLoss::Poison => {

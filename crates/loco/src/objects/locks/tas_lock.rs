@@ -193,8 +193,8 @@ impl<F: Fabric> TasLock<F> {
     /// `section` uses the thread that it is given, and must not block on this lock.
     ///
     /// # Errors
-    /// Returns the errors of [`lock`](TasLock::lock); the section then has not run, and will not. Returns the
-    /// fence's error at release, in the thread that ran the sections.
+    /// Returns the errors of [`lock`](TasLock::lock); the section then has not run, and will not. The thread that ran
+    /// the sections also returns the fence's error at release; its section then has run.
     ///
     /// # After a timeout
     /// The section has not run, and will not: combine again. Once another thread has begun to run the

@@ -1,5 +1,5 @@
-//! Takes turns among the threads of a node that want one lock. A node takes part in a lock as a single party,
-//! so its threads line up here first. Used by both locks.
+//! The turns of the threads of one node that want one lock. A node takes part in a lock as a single party, so its
+//! threads line up here first. Used by both locks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const AWAITED: u32 = 2;
 pub(crate) struct LocalTurn<F: Fabric> {
     /// One of the constants above. Where no thread waits, the turn consists of this word alone.
     state: AtomicU32Of<F>,
-    /// The waiters. `state` becomes `AWAITED`, and `FREE` from `AWAITED`, under this lock.
+    /// The waiters. Two changes of `state` are made only under this lock: to `AWAITED`, and from `AWAITED` to `FREE`.
     line: MutexOf<F, Line>,
     /// The waiter that was called last. It is told by this word, so that waiting takes no lock.
     called: AtomicU64Of<F>,
@@ -71,7 +71,8 @@ impl<F: Fabric> LocalTurn<F> {
     fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
         let number = {
             let mut line = self.line.lock();
-            // As above. The thread that has the turn now finds us in the line when it leaves.
+            // The effects of the thread before us are visible, as in `try_enter`. The thread that has the turn now
+            // finds us in the line when it leaves.
             if self.state.swap(AWAITED) == FREE {
                 // The turn was left in between, with no thread in the line. The state now says `AWAITED`,
                 // which costs one look at the line.

@@ -11,7 +11,8 @@ pub(super) const fn record_bytes(len: usize) -> usize {
     WORD_BYTES + len.next_multiple_of(WORD_BYTES)
 }
 
-/// Returns the header of the record of a message of `len` bytes: one more, so that no record has [`NO_RECORD`].
+/// Returns the header of the record of a message of `len` bytes: `len` plus one, so that no record has the header
+/// [`NO_RECORD`].
 pub(super) const fn header(len: usize) -> u64 {
     len as u64 + 1
 }
@@ -62,7 +63,8 @@ impl Place {
         bytes.min(self.capacity - self.offset)
     }
 
-    /// Cuts data that lie from here on at the end of the ring. Returns the offset of each part.
+    /// Cuts `data`, which begin at this place, where the ring ends. Returns the two parts, each with its offset. The
+    /// second part is at the start of the ring and may be empty.
     #[inline]
     pub(super) fn cut(self, data: &[u8]) -> [(usize, &[u8]); 2] {
         let (front, rest) = data.split_at(self.before_end(data.len()));

@@ -60,7 +60,7 @@ use layout::WORD_BYTES;
 /// processors prefetch pairs.
 const ACK_STRIDE: usize = 128;
 
-/// The settings on which the endpoints of a ring buffer agree.
+/// The settings of a ring buffer. Capacity and readers must be the same on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingConfig {
     /// The bytes of the ring. It needs room for every message that some reader has not read yet. A message
@@ -77,9 +77,10 @@ pub struct RingConfig {
     /// Sends data inline with the operation where they are small enough. Otherwise every put is read from
     /// registered memory, as in LOCO'26 Fig. 14. Each node may have its own value.
     pub inline: bool,
-    /// The longest message, in bytes, that is copied to gather records of one put (default 1024). A longer one is put from where
-    /// it lies, after its length, if the fabric takes so much inline. Otherwise its record is made in registered memory. Where
-    /// the fabric is [synchronous](loco_fabric::Caps::synchronous), a message that is submitted alone is not copied either.
+    /// The longest message, in bytes, that is copied to gather records of one put (default 1024). A longer message is
+    /// put from where it lies, if the fabric takes so much inline. Otherwise its record is made in registered memory.
+    /// Where the fabric is [synchronous](loco_fabric::Caps::synchronous), a message that is submitted alone is not
+    /// copied either.
     pub gather_bytes_max: usize,
 }
 
@@ -199,9 +200,9 @@ impl<F: Fabric> RingBuffer<F> {
     ///
     /// # Errors
     /// Returns [`Config`](crate::Error::Config) for a capacity that is not a positive multiple of 8,
-    /// [`NotParticipant`](crate::Error::NotParticipant) for a writer or reader outside,
-    /// [`Mismatch`](crate::Error::Mismatch) where capacity or readers differ between nodes, and the errors of
-    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// [`NotParticipant`](crate::Error::NotParticipant) for a writer or reader outside, and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join). If capacity or readers differ between nodes, waiting
+    /// until the ring buffer is ready fails with [`Mismatch`](crate::Error::Mismatch) on each of them.
     pub fn with_config(
         parent: &impl Parent<F>,
         name: &str,

@@ -131,17 +131,20 @@ impl<F: Fabric> RingWriter<F> {
         self.submit_batch(thread, &[message])
     }
 
-    /// Submits the first of `messages`, in order, with one put of them all and one of the first header. Returns how
-    /// many. It submits those that there is room for, up to a quarter of the ring at a time, so that the
-    /// readers are not idle while the next ones are gathered; one that is longer than
+    /// Submits the first of `messages`, in order, with one put of them all and one put of the first header. Returns
+    /// how many messages were submitted: as many as there is room for, up to a quarter of the ring, so that the
+    /// readers are not idle while the next messages are gathered. A message that is longer than
     /// [`gather_bytes_max`](super::RingConfig::gather_bytes_max) goes alone. 0 means that there is no room for the
-    /// first (or that there are no messages).
+    /// first message (or that there are no messages).
     ///
     /// For readers this is the same as so many calls of [`try_submit`](RingWriter::try_submit).
     ///
     /// # Errors
     /// Returns the errors of [`try_submit`](RingWriter::try_submit), for the batch as for one message. A
     /// message that never fits is reported when it is the first.
+    ///
+    /// # After a timeout
+    /// Nothing was submitted. Submit again, these messages or others.
     pub fn try_submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<usize> {
         let Some(next) = messages.first() else {
             return Ok(0);
@@ -321,8 +324,8 @@ impl<F: Fabric> RingWriter<F> {
         message.len() > self.shared.config.gather_bytes_max
     }
 
-    /// Makes the records of the first of `messages`, and returns how many, and their bytes. The very first record has
-    /// `first` bytes, for which there is room. Its message is not long.
+    /// Makes the records of as many of the first `messages` as one batch takes. Returns the number of records and their
+    /// bytes. The very first record has `first` bytes, for which there is room. Its message is not long.
     fn gather(&mut self, messages: &[impl AsRef<[u8]>], first: usize) -> (usize, usize) {
         // For a single message, nothing needs to be computed.
         let batch_max = if messages.len() == 1 {
@@ -389,8 +392,8 @@ impl<F: Fabric> RingWriter<F> {
         self.put_pieces(thread, &[zero, last, rest, front, header], bytes)
     }
 
-    /// Puts `pieces`, each at its offset. The last is the first header, and the others are `bytes` from the word after the head
-    /// on. Returns true if the header was put, too.
+    /// Puts `pieces`, each at its offset. The last piece is the first header. The others together are the `bytes` that
+    /// begin one word after the head. Returns true if the header was put, too.
     #[inline]
     fn put_pieces(&mut self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<bool> {
         let inline = bytes <= self.inline_bytes_max;
@@ -403,8 +406,8 @@ impl<F: Fabric> RingWriter<F> {
         Ok(false)
     }
 
-    /// Puts `pieces` but for the last, which is the first header, to all nodes with readers, and writes them here if readers or puts
-    /// read them here.
+    /// Puts `pieces` except the last, which is the first header, to all other nodes with readers. Also writes them into
+    /// this node's ring if readers or puts read them there.
     #[inline(never)] // A message for a single node is not to pay for it.
     fn put_to_all(
         &mut self,

@@ -25,8 +25,8 @@ pub(super) struct Cell {
     /// The number of times that the ring has gone round.
     pub(super) round: u64,
     pub(super) stage: Stage,
-    /// Set if the queue was closed when this cell was the next to be filled. It stays set: in stage `Empty`
-    /// for this round, in others for the next.
+    /// Set if the queue was closed when this cell was the next to be filled. It stays set. In stage `Empty` it closes
+    /// the present round of the cell, in the other stages the next round.
     pub(super) closed: bool,
 }
 

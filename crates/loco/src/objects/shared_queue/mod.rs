@@ -94,8 +94,9 @@ pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     cells: Vec<Words<F>>,
     values: Region<F>,
     capacity: u64,
-    /// The head as this node last knew it. The tail follows.
+    /// The head as this node last knew it.
     head: AtomicU64Of<F>,
+    /// The tail as this node last knew it.
     tail: AtomicU64Of<F>,
     #[cfg(feature = "mistakes")]
     defect: Option<QueueDefect>,
@@ -116,7 +117,7 @@ pub enum QueueDefect {
 /// The result of one attempt.
 enum Once<T> {
     Done(T),
-    /// The queue is full or empty. The word of the cell of this index shows it.
+    /// The queue is full or empty, as the cell of this index shows by this word.
     Blocked((u64, u64)),
 }
 
@@ -481,7 +482,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         Err(loco_fabric::FabricError::PeerLost(self.channel.node()).into())
     }
 
-    /// Returns whether the push of index `at` has taken place, going by the cell in its round.
+    /// Returns true if `cell`, which index `at` names, is in the round of `at` and shows that the push of that index
+    /// has taken effect.
     fn is_pushed(&self, cell: Cell, at: u64) -> bool {
         cell.round == self.round(at) && cell.stage != Stage::Empty
     }

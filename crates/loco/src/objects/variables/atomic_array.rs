@@ -13,10 +13,10 @@ const WORD_BYTES: usize = 8;
 /// Words with one home each and read-modify-writes from everywhere. Word `i` is on participant `i` modulo
 /// their number.
 ///
-/// Unlike an [`AtomicVar`](crate::AtomicVar), a word has no cached copy and no channel. Millions are possible. Each
-/// word by itself is linearizable. The array orders nothing between
-/// words, and no other operations. Every access uses a queue pair, even to this node's words, so it is atomic
-/// on every fabric that has atomics.
+/// Unlike an [`AtomicVar`](crate::AtomicVar), a word has no cached copy and no channel. Millions of words are possible.
+/// Each word by itself is linearizable. The array orders neither operations on different words nor any other
+/// operations. Every access uses a queue pair, even to this node's words, so it is atomic on every fabric that has
+/// atomics.
 ///
 /// ```
 /// use loco::{AtomicArray, Barrier, Manager, testing};

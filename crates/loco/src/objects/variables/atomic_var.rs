@@ -149,9 +149,9 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
         T::from_word(self.here.load())
     }
 
-    /// Fetches the value into this node's copy. It is there when the key is done. It is fetched by a get,
-    /// which may miss the latest operations: this is cheaper than [`read`](AtomicVar::read), and not ordered
-    /// with them.
+    /// Fetches the value into this node's copy, which has it when the key is done. A get fetches it, which may miss the
+    /// latest operations. A pull is therefore cheaper than a [`read`](AtomicVar::read), and not ordered with the
+    /// operations on the variable. On the home node there is nothing to fetch.
     ///
     /// # Errors
     /// Returns the errors of [`read`](AtomicVar::read).

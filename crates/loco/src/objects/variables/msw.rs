@@ -57,8 +57,8 @@ impl<F: Fabric> Msw<F> {
     /// Makes this node's endpoint of the region called `name`, with one location for each of `sizes`, in bytes.
     ///
     /// # Errors
-    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join), and
-    /// [`Mismatch`](crate::Error::Mismatch) where sizes differ between nodes.
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join). If sizes differ between nodes,
+    /// waiting until the region is ready fails with [`Mismatch`](crate::Error::Mismatch) on each of them.
     pub fn new(parent: &impl Parent<F>, name: &str, sizes: &[usize]) -> Result<Self> {
         let mut places = Vec::with_capacity(sizes.len());
         let mut end = 0;
@@ -112,7 +112,7 @@ impl<F: Fabric> Msw<F> {
     ///
     /// # Errors
     /// Returns [`Config`](crate::Error::Config) if there is no such location, and [`TooLarge`](crate::Error::TooLarge)
-    /// if the value does not have its size.
+    /// if the value does not have the location's size.
     pub fn write(&self, location: usize, value: &[u8]) -> Result<()> {
         let place = self.location(location)?;
         self.check_size(place, value.len())?;
@@ -140,8 +140,8 @@ impl<F: Fabric> Msw<F> {
     /// Repeats [`try_read`](Msw::try_read) until it succeeds, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns [`Torn`](crate::Error::Torn) if nobody completes the value, and [`PeerLost`](crate::ErrorKind::PeerLost)
-    /// if a participant is gone meanwhile.
+    /// Returns [`Torn`](crate::Error::Torn) if nobody completes the value, [`PeerLost`](crate::ErrorKind::PeerLost)
+    /// if a participant is gone meanwhile, and the errors of [`try_read`](Msw::try_read).
     ///
     /// # After a timeout
     /// (The error is [`Torn`](crate::Error::Torn) here.) Nothing has changed. Read again.

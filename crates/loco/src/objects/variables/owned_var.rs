@@ -122,10 +122,10 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         T::from_word(self.cell.load())
     }
 
-    /// Sends the owner's value, as of now, to every other participant. Lost participants are skipped. A
-    /// participant that sees the value sees every put that this thread posted to it before. Participants see
-    /// values in the order in which they were stored, whichever threads push them. The call therefore waits
-    /// while another thread pushes, and when another thread pushed last.
+    /// Sends the owner's value, as of now, to every other participant, also when one of them is lost. A participant
+    /// that sees the value sees every put that this thread posted to it before. Participants see values in the order
+    /// in which they were stored, whichever threads push them. The call therefore waits while another thread pushes,
+    /// and, if another thread pushed last, until those pushes are placed.
     ///
     /// # Errors
     /// Returns [`NotOwner`](crate::Error::NotOwner), [`NotConnected`](crate::Error::NotConnected),

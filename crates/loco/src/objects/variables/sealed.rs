@@ -16,10 +16,10 @@ use crate::Result;
 /// The bytes of a word, and of the checksum.
 pub(crate) const WORD_BYTES: usize = 8;
 
-/// A sealed value on its way. It is usually small.
+/// The bytes of a sealed value, usually few.
 pub(crate) type Buffer = SmallVec<[u8; 128]>;
 
-/// The seal of values of one length: checksum, data, zeros up to a whole word.
+/// Seals and opens values of one length. A sealed value is the checksum, the data, and zeros up to a whole word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal {
     len: usize,

@@ -168,8 +168,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         self.wait_for_all(thread, false, condition)
     }
 
-    /// Waits as [`wait_for_each`](Sst::wait_for_each) does. `by_puts` says that this node's row satisfies the condition already,
-    /// and that the condition depends on nothing else than the row.
+    /// Waits as [`wait_for_each`](Sst::wait_for_each) does. `by_puts` says that this node's row satisfies the condition
+    /// already, and that the condition depends on the row alone.
     pub(crate) fn wait_for_all(
         &self,
         thread: &Thread<F>,

@@ -122,9 +122,9 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         Ok(())
     }
 
-    /// Sends the owner's value, as of now, to every other participant. Lost participants are skipped. A
-    /// participant that sees the value sees every put that this thread posted to it before. Participants see
-    /// values in the order in which they were stored, whichever threads push them.
+    /// Sends the owner's value, as of now, to every other participant, also when one of them is lost. A participant
+    /// that sees the value sees every put that this thread posted to it before. Participants see values in the order
+    /// in which they were stored, whichever threads push them.
     ///
     /// # Errors
     /// Returns [`NotOwner`](crate::Error::NotOwner), [`NotConnected`](crate::Error::NotConnected),
@@ -181,11 +181,12 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// Repeats [`try_pull`](WideOwnedVar::try_pull) until it succeeds, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns [`Torn`](crate::Error::Torn) if the writer is stuck half-way, and
-    /// [`PeerLost`](crate::ErrorKind::PeerLost) if it is gone.
+    /// Returns [`Torn`](crate::Error::Torn) if the writer is stuck half-way, and the errors of
+    /// [`try_pull`](WideOwnedVar::try_pull).
     ///
     /// # After a timeout
-    /// Nothing has changed. Pull again.
+    /// (The error is [`Torn`](crate::Error::Torn) or [`Timeout`](crate::ErrorKind::Timeout) here.) Nothing has changed.
+    /// Pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
         if self.channel.node() == self.owner {
             return self.load(thread);
