@@ -106,8 +106,9 @@ impl Closure {
         has(&self.best, agent)
     }
 
-    /// Closes the set of `seed`. Returns its number of enabled moves if that number is below `most`. It is not if the set
-    /// has a seed that was tried before: the closed set of that seed is a part of this one, and has `most` moves or more.
+    /// Closes the set of `seed`. Returns its number of enabled moves if that number is below `most`. It is not if
+    /// the set has a seed that was tried before: the closed set of that seed is a part of this one, and has `most`
+    /// moves or more.
     fn close(
         &mut self,
         seed: usize,
