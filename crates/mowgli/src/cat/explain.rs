@@ -67,7 +67,8 @@ pub struct Reason {
     pub cases: Vec<Case>,
 }
 
-/// Says why no execution that satisfies `wanted` satisfies the axioms. The result is meaningful only if that is so.
+/// Says why no execution that satisfies `wanted` satisfies the axioms. The result is meaningful only if there is no
+/// such execution.
 pub fn forbidden(
     program: &Program,
     model: &ModelFile,

@@ -24,7 +24,7 @@ pub struct Answer {
 pub enum Verdict {
     /// Robust, because the conditions hold.
     Robust(Theorem),
-    /// Robust: every consistent execution was accounted for. The conditions miss it.
+    /// Robust: every consistent execution was accounted for. The conditions alone do not show it.
     Exhaustively,
     /// Not robust.
     NotRobust,
