@@ -69,11 +69,11 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is possible.
+    /// The model allows the state.
     Allowed,
-    /// It is not.
+    /// The model forbids the state.
     Forbidden,
-    /// The search was not complete.
+    /// The model's search was not complete and did not find the state.
     Unknown,
 }
 
