@@ -38,7 +38,7 @@ pub struct Record {
     pub judged: bool,
     /// The stress: `none`, `default`, `auto`, or the switches.
     pub stress: String,
-    /// Runs that were requested.
+    /// Runs that were made, discarded ones included.
     pub runs: u64,
     /// Runs without a state: an `assume` failed or a loop met its bound.
     pub discarded: u64,

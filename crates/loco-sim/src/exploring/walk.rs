@@ -4,7 +4,8 @@
 //! The reduction takes a move at once and alone (a persistent set of one move) if the move commutes with
 //! everything else that can happen, now or later. Such moves are
 //! * thread moves that nobody else sees: a store or a post (into the thread's own store buffer), a fence, a load of a
-//!   word that nobody else writes any more, notes, a call where nobody else returns any more;
+//!   word that nobody else writes any more, a read-modify-write or a lock that nobody else uses any more, notes, a call
+//!   where nobody else returns any more, a return where nobody else calls any more;
 //! * a poll in vain by which a thread finds that what it waits for has not come, and parks;
 //! * machine steps on words that nobody else touches any more ([`crate::state::sharing`]) if they commute within their queue pair
 //!   ([`Machine::commutes`](mowgli::machine::Machine::commutes)) and tell no poller anything.

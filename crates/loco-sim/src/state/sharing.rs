@@ -15,7 +15,7 @@
 use mowgli::machine::{Addr, QpId, Rule};
 use smallvec::SmallVec;
 
-/// Something whose accesses are in a fixed order: the CPU of a thread, or one side of a queue pair.
+/// Something whose accesses are in a fixed order: the CPU of a thread, or one part of a queue pair ([`Part`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Agent(u32);
 
