@@ -404,7 +404,8 @@ impl Recorder {
         self.queues.insert((qp.thread, qp.peer), queues);
     }
 
-    /// Notes the first half of an operation. With the guarantee of PCIe, an atomic operation also writes memory here.
+    /// Notes the first half of an operation. With the guarantee of PCIe it reads memory itself, not a write-back
+    /// buffer.
     fn read(&mut self, state: &State, op: Op) {
         let glob = state.machine.config().atomicity == RmwAtomicity::Glob;
         let word = self.events[op.first].word;

@@ -168,8 +168,8 @@ impl<const W: usize> Walk<'_, '_, W> {
         Ok(None)
     }
 
-    /// Looks for a cycle through several threads. Every such cycle has pairs in program order that the model does not
-    /// order. The walk starts with such a pair in the first thread that has one.
+    /// Looks for a cycle through several threads. Every such cycle has at least one pair in program order that the
+    /// model does not order. The walk starts with such a pair in the first thread that has one.
     fn across_threads(&mut self) -> Result<Option<Solution>, Limit> {
         for earlier in 0..self.problem.len() {
             self.anchor = earlier;

@@ -192,7 +192,8 @@ impl Bench {
         applied
     }
 
-    /// Returns whether every way through the base program is still one through `program`: no added poll finds nothing.
+    /// Returns whether every way through the base program is still one through `program`: each added poll finds an
+    /// operation.
     pub(super) fn lives(&self, program: &Program, question: &Question, budget: &Budget<'_>) -> bool {
         let spec = question.spec();
         (0..program.threads.len()).all(|thread| {
