@@ -15,9 +15,9 @@ use crate::value::{UNDEFINED, Value};
 pub enum Branch {
     /// The values were equal (CAS-T).
     Succeeds,
-    /// They were not (CAS-F).
+    /// The values were different (CAS-F).
     Fails,
-    /// One of them is undefined.
+    /// One of the values is undefined.
     Unknown,
 }
 

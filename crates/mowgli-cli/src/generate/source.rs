@@ -1,8 +1,8 @@
 //! The makers of tests behind `mowgli generate`, as the writer sees them.
 //!
-//! A source divides its work into units, each of which yields its tests in a fixed order. The writer runs units on several
-//! threads, skips those that are already on disk and those of other shards. A model family adds a file beside this one that
-//! implements [`Source`], and a line in [`plans`](super::plans).
+//! A source divides its work into units. Each unit yields its tests in a fixed order. The writer runs units on several
+//! threads, and skips those that are already on disk and those of other shards. A model family adds a file beside this
+//! one that implements [`Source`], and a line in [`plans`](super::plans).
 
 use std::sync::atomic::AtomicBool;
 

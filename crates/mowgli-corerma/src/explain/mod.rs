@@ -85,7 +85,7 @@ pub struct Reason {
     /// Candidates that only order writes against program order, whatever the outcome. They explain nothing, and are left out unless there
     /// are no others.
     pub contrary: u64,
-    /// The limit because of which some candidates were not examined.
+    /// The limit that kept some candidates from being examined, if one did.
     pub limit: Option<Limit>,
     /// The rules that the candidates break; the one that teaches most comes first.
     pub cases: Vec<Case>,

@@ -19,9 +19,9 @@ use super::search::{self, Detail, Goal};
 /// The cycles that are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Those of one thread.
+    /// The cycles that stay in one thread.
     OneThread,
-    /// All.
+    /// All cycles.
     Everywhere,
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// The costs of additions, in units of which only the ratios matter.
+/// The costs of additions. Only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Costs {
     /// A remote fence.
