@@ -37,7 +37,7 @@ fn has(set: &[u64], agent: usize) -> bool {
 pub struct Closure {
     /// The number of words of a set.
     words: usize,
-    /// The needs of each agent, where `known` says so.
+    /// The needs of the agents in `known`, a row for each.
     needs: Vec<u64>,
     known: Vec<u64>,
     /// The seeds whose sets have been closed, or found too large.
@@ -54,8 +54,9 @@ impl Closure {
     /// Finds a closed set with as few enabled moves as possible, but at least one. `movers` names the agent
     /// of each enabled move, with numbers below `agents`. `seeds` are those of them that the set may be built
     /// around: agents with a move that must happen sooner or later. `needs` adds to a set what an agent
-    /// needs; it is called at most once for each agent. Afterwards [`contains`](Closure::contains) answers: for movers, if no closed set
-    /// leaves any of their moves out. Without seeds the set is empty.
+    /// needs; it is called at most once for each agent. Afterwards, [`contains`](Closure::contains) tells which
+    /// agents are in the set. If no closed set leaves any move out, the set is that of all movers. Without seeds the
+    /// set is empty.
     pub fn find(
         &mut self,
         agents: usize,
@@ -78,7 +79,8 @@ impl Closure {
             self.moves[mover] += 1;
             Agents(&mut self.moving).insert(mover);
         }
-        // Where no set has fewer moves, it is all movers, and no set needs to be closed to the end for that.
+        // If no closed set has fewer moves, the result is the set of all movers. No set needs to be closed to
+        // the end to find that out.
         let mut least = movers.len() as u32;
         if !seeds.is_empty() {
             self.best.copy_from_slice(&self.moving);
@@ -104,8 +106,9 @@ impl Closure {
         has(&self.best, agent)
     }
 
-    /// Closes the set of `seed`. Returns its number of enabled moves, if that is below `most`. It is not if the set has a seed that was
-    /// tried before: the set of that seed is a part of this one, and was not smaller.
+    /// Closes the set of `seed`. Returns its number of enabled moves if that number is below `most`. It is not if
+    /// the set has a seed that was tried before: the closed set of that seed is a part of this one, and has `most`
+    /// moves or more.
     fn close(
         &mut self,
         seed: usize,

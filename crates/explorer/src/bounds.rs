@@ -56,7 +56,7 @@ pub(crate) struct Spent {
 impl Spent {
     /// Appends the moves that the bounds allow, each with the amount spent after it. Returns true if some
     /// were left out. The most costly moves come first, so that a search that takes them from the end begins
-    /// with the fixed schedule. Before them come the moves for which `mover` returns nothing: they cost
+    /// with the fixed schedule. Before them come the moves for which `mover` returns `None`: they cost
     /// nothing and are not part of a schedule.
     pub(crate) fn within<M: Copy>(
         self,

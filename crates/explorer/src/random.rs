@@ -39,7 +39,7 @@ pub struct Samples<'a> {
     pub executions: u64,
     /// The seed of the generator.
     pub seed: u64,
-    /// The most optional moves of an execution. They are taken at random steps, some of which may be beyond
+    /// The most optional moves of an execution. They are taken at random steps. Some of these steps may be beyond
     /// its end.
     pub optional_max: u32,
     /// The number of threads that run them.
@@ -157,7 +157,8 @@ impl<W: System> Job<'_, W> {
             stats: Stats::default(),
             cut_off: 0,
         };
-        // The length of executions, for choosing where priorities change and optional moves are taken.
+        // The length of a first, uniform execution. Priorities change and optional moves are taken at steps
+        // chosen within about this length.
         let mut length = 1;
         if samples.optional_max > 0 || samples.choice != Choice::Uniform {
             let mut rng = SmallRng::seed_from_u64(samples.seed);
@@ -326,7 +327,7 @@ impl Priorities {
     fn choose<M: Copy>(&mut self, step: usize, moves: &[M], mover: impl Fn(M) -> Mover) -> usize {
         for &what in moves {
             let rng = &mut self.rng;
-            // The priority is above all that ever fall.
+            // A first priority is above every priority that has fallen.
             self.of
                 .entry(mover(what))
                 .or_insert_with(|| rng.random_range(1 << 32..u64::MAX));

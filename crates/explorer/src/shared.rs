@@ -25,7 +25,7 @@ pub struct Options<'a> {
     pub bounds: Option<Bounds>,
     /// The limits of the search.
     pub limits: Limits<'a>,
-    /// Counts states that are passed through. Such a state has one move that suffices.
+    /// Counts also the states that are passed through by an eager move ([`System::eager`]).
     pub count_passed: bool,
     /// The most moves of an execution. A longer one ends the search with [`Limit::Depth`].
     pub depth_max: u64,
@@ -54,7 +54,8 @@ pub struct Stats {
     pub states: u64,
     /// The moves made.
     pub moves: u64,
-    /// The states without moves, which are different ends of executions.
+    /// The distinct states in which executions may end: those without moves that must happen. For random
+    /// executions, the number of executions.
     pub ends: u64,
     /// The moves of the longest execution.
     pub depth: u64,

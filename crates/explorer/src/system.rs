@@ -14,7 +14,7 @@ use crate::bounds::Mover;
 pub trait System {
     /// A state. `clone_from` should reuse storage: states are copied all the time.
     type State: Clone + Send;
-    /// A move. It has a meaning in states that enable it.
+    /// A move. It has a meaning only in states that enable it.
     type Move: Copy + PartialEq + Send;
     /// A finding that an exploration may look for, such as a failing execution. It ends the exploration.
     type Finding: Send;
@@ -34,8 +34,8 @@ pub trait System {
     fn enabled(&mut self, state: &mut Self::State, moves: &mut Vec<Self::Move>);
 
     /// Returns a move that suffices alone: every execution from this state is equivalent to one that begins with it.
-    /// The search takes it at once and does not remember the state. Without such a move, appends the enabled
-    /// moves, or any sufficient subset of these, to `moves`; appends nothing only if no move is enabled.
+    /// The search takes this move at once and does not remember the state. If there is no such move, appends the
+    /// enabled moves, or any sufficient subset of them, to `moves`. It then appends at least one if any is enabled.
     fn eager(&mut self, state: &mut Self::State, moves: &mut Vec<Self::Move>) -> Option<Self::Move> {
         self.enabled(state, moves);
         None
@@ -67,12 +67,12 @@ pub trait System {
     /// Appends an encoding of the state. States with equal encodings must have equal futures.
     fn encode(&self, state: &Self::State, out: &mut Vec<u8>);
 
-    /// Appends the encoding of the state that this one, which has these moves, *stutters* from. That state
-    /// differs only in that threads have yet to find that they cannot go on. Returns false if there is no
-    /// such state.
+    /// Appends the encoding of the earlier state from which this state, with these moves, *stutters*. The earlier
+    /// state differs only in that some threads have yet to find that they cannot go on. Returns false if there is
+    /// no such state.
     ///
-    /// A search leaves a stuttering state out if the state that it stutters from has been visited. If every
-    /// move of that state only stutters, the search follows one of them all the same.
+    /// A search leaves a stuttering state out if the earlier state has been visited. If every move of the earlier
+    /// state only stutters, the search follows one of them all the same.
     fn encode_before_stutter(&self, state: &Self::State, moves: &[Self::Move], out: &mut Vec<u8>) -> bool {
         let _ = (state, moves, out);
         false

@@ -12,7 +12,7 @@ use crate::shared::{Ended, Shared, Stats};
 use crate::system::{Flow, System};
 use crate::visited::fingerprint;
 
-/// The number of moves between two looks at limits and at idle workers.
+/// The number of moves between two reports, which look at the limits.
 const BATCH: u64 = 512;
 /// The most states kept for their storage.
 const SPARE_MAX: usize = 64;
@@ -53,7 +53,7 @@ pub(crate) struct Worker<'a, W: System> {
     /// The part of `stats` that has been reported.
     reported: Stats,
     closed: f64,
-    /// The number of moves between two reports.
+    /// The number of moves between two reports: [`BATCH`], or fewer where few states are allowed.
     batch: u64,
     /// Set when a limit of executions was met, or the system said to stop.
     stopped: bool,

@@ -87,6 +87,6 @@ impl Rung {
 pub enum Expected {
     /// The clients see only what a strong memory shows.
     Robust,
-    /// They can see more, on purpose.
+    /// The clients can see more than a strong memory shows, on purpose.
     Weak,
 }

@@ -94,7 +94,8 @@ pub(crate) fn nodes<T: Send + Sync + 'static>(
     prepared(world, count, threads, make, |_, _| {})
 }
 
-/// Sets a stage on which each node prepares its objects, with all nodes there, before anything is explored.
+/// Adds nodes as [`nodes`] does. Each node also runs `prepare` on its objects once all nodes are there, before anything
+/// is explored.
 pub(crate) fn prepared<T: Send + Sync + 'static>(
     world: &mut World,
     count: u16,

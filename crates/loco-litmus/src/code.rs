@@ -66,8 +66,8 @@ impl Code {
     /// Prepares a program for a job of `nodes` nodes.
     ///
     /// # Errors
-    /// Returns an error if the program chooses (`choose`), which threads on a fabric do not, or if it has more
-    /// threads, nodes or locations than a job supports.
+    /// Returns an error if the program chooses (`choose`), which threads on a fabric do not; if it has both `poll` and
+    /// `wait`; or if it has more threads, nodes or locations than a job supports.
     pub fn new(program: &Program, nodes: usize) -> Result<Code, NotRunnable> {
         let refuse = |text: String| Err(NotRunnable(text));
         if program.threads.len() > THREADS_MAX {

@@ -38,7 +38,7 @@ pub struct Record {
     pub judged: bool,
     /// The stress: `none`, `default`, `auto`, or the switches.
     pub stress: String,
-    /// Runs that were requested.
+    /// Runs that were made, discarded ones included.
     pub runs: u64,
     /// Runs without a state: an `assume` failed or a loop met its bound.
     pub discarded: u64,
@@ -69,11 +69,11 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It is possible.
+    /// The model allows the state.
     Allowed,
-    /// It is not.
+    /// The model forbids the state.
     Forbidden,
-    /// The search was not complete.
+    /// The model's search was not complete and did not find the state.
     Unknown,
 }
 

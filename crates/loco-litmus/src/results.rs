@@ -1,5 +1,5 @@
-//! A file of results: one [`Record`] a line, appended when a test ends. An interrupted run therefore loses nothing
-//! and can be continued.
+//! A file of results: one [`Record`] on each line, appended when a test ends. An interrupted run therefore loses
+//! nothing and can be continued.
 //!
 //! Used by the command.
 

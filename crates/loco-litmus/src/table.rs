@@ -31,7 +31,7 @@ pub struct Row {
     pub unjudged: usize,
     /// States that the model allows.
     pub allowed: usize,
-    /// Those of them that were seen.
+    /// The allowed states that were seen.
     pub seen: usize,
     /// Time of the runs.
     pub seconds: f64,

@@ -54,24 +54,24 @@ pub struct Config {
     pub strategy: Strategy,
     /// The memory on which the world runs.
     pub memory: Memory,
-    /// Makes remote read-modify-writes atomic against the CPU as well.
+    /// Makes remote read-modify-writes atomic against the CPU as well ([`RmwAtomicity::Glob`]).
     pub glob: bool,
     /// The faults that may happen in an execution besides its schedule, in every strategy.
     pub faults: Faults,
-    /// The number of explorers that work in parallel (exhaustive strategy).
+    /// The number of explorers that work in parallel, in every strategy.
     pub workers: usize,
     /// Leaves out moves whose order cannot matter. When off, the states of every interleaving are visited,
     /// which checks the reduction. Random strategies leave nothing out either way.
     pub reduction: bool,
-    /// Gives up after so many states.
+    /// Gives up after so many states. Random strategies ignore this limit.
     pub states_max: Option<u64>,
     /// Gives up after so long.
     pub time_max: Option<Duration>,
     /// The number of moves of the longest execution to explore. A longer execution makes the result
     /// incomplete.
     pub steps_max: usize,
-    /// Takes a longer execution for a failure ([`FailureKind::Endless`]): its threads go on without end. For worlds in
-    /// which whoever waits uses the waiting primitive, so that every execution ends.
+    /// Reports a longer execution as a failure ([`FailureKind::Endless`]): some thread goes on without end. Meant for
+    /// worlds whose threads wait only by the waiting primitive, so that every execution ends.
     pub longer_fails: bool,
     /// Called now and then, by any of the workers.
     pub progress: Option<fn(&Progress)>,
@@ -99,8 +99,8 @@ pub enum Memory {
     /// The RDMA model: stores and posted operations take effect some time after the thread has moved on.
     #[default]
     Model,
-    /// A strong memory: whatever a thread issues takes effect, and is completed, before any thread takes another move. Schedules
-    /// then have moves of threads only.
+    /// A strong memory: whatever a thread issues takes effect, and is completed, before any thread takes another
+    /// move. Schedules then have no moves of the machine.
     Strong,
 }
 
@@ -156,7 +156,8 @@ impl Config {
         machine::Config::new(Model::RdmaTso, self.atomicity())
     }
 
-    /// Returns whether moves are left out. Under a strong memory a post is an access at once, which the reduction does not know.
+    /// Returns whether moves are left out. On a strong memory none are: there a post accesses memory at once, which the
+    /// reduction does not know.
     pub(crate) fn reduces(&self) -> bool {
         self.reduction && self.memory == Memory::Model
     }
@@ -212,9 +213,9 @@ impl SimError {
 
 /// Explores the world that `builder` builds.
 ///
+/// # Errors
 /// Returns [`SimError`] when the world cannot be explored. A failing execution is not an error but part of
 /// the report.
-/// [`SimError`] when the world cannot be explored; a failing execution is not an error but part of the report.
 pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
     let mut report = match config.strategy {
         Strategy::Exhaustive => search::exhaustive(config, &builder, None)?,
@@ -235,7 +236,7 @@ pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<R
     Ok(report)
 }
 
-/// Repeats one execution.
+/// Repeats the execution that `schedule` leads to, and reports on it as [`explore`] does.
 ///
 /// # Errors
 /// Returns [`SimError::Replay`] when the schedule does not fit the world, and otherwise the errors of
@@ -266,8 +267,8 @@ pub fn execution_graph(
     graphs::of(config, &builder, schedule)
 }
 
-/// Returns the execution that `schedule` leads to as a film: the machine after each step, the calls of objects, and what was
-/// outstanding. The world is the one that was explored.
+/// Returns the execution that `schedule` leads to as a film: the machine after each step, the calls of objects, and
+/// the operations that were outstanding. The world is the one that was explored.
 ///
 /// # Errors
 /// Returns the errors of [`replay`].

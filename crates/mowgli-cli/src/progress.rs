@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Makes a progress bar on standard error. It is hidden unless that is a terminal.
+/// Makes a progress bar on standard error. It is hidden unless standard error is a terminal.
 pub(crate) fn bar(jobs: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -20,8 +20,8 @@ pub(crate) fn bar(jobs: usize) -> ProgressBar {
     bar
 }
 
-/// Makes a progress bar on standard error for work of which `units` are counted, with an estimate of the time left. It is
-/// hidden unless that is a terminal.
+/// Makes a progress bar on standard error for work that is counted in `units`, with an estimate of the time left. It is
+/// hidden unless standard error is a terminal.
 pub(crate) fn work(units: &str) -> ProgressBar {
     let bar = bar(0);
     let template = format!("{{bar:30}} {{pos}}/{{len}} {units} {{elapsed}}, {{eta}} left, {{msg}}");
@@ -32,7 +32,7 @@ pub(crate) fn work(units: &str) -> ProgressBar {
     bar
 }
 
-/// Makes a clock with a message on standard error. It is hidden unless that is a terminal.
+/// Makes a clock with a message on standard error. It is hidden unless standard error is a terminal.
 pub(crate) fn clock(message: String) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -26,7 +26,8 @@ pub(crate) struct Named {
     pub(crate) theory: Box<dyn Theory>,
     /// The setting of a built-in model.
     pub(crate) setting: Option<Setting>,
-    /// Name, atomicity and, of a file, its contents and what it includes as a fingerprint: two models with one identity are the same.
+    /// Name and atomicity, and for a file also a fingerprint of its text and of the texts that it includes. Two
+    /// models with one identity are the same.
     pub(crate) identity: String,
 }
 

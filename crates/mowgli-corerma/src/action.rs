@@ -1,4 +1,4 @@
-//! Actions, of which statements consist (coreRMA'16 section 4, Table 3).
+//! Actions, the parts of statements (coreRMA'16 section 4, Table 3).
 
 use mowgli::program::{Expr, Loc, Node, Reg};
 

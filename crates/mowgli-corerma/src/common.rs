@@ -11,7 +11,8 @@
 //! hold; coreRMA has no fence of the CPU or of the network, no work identifiers and no branches, and waits for all operations towards a
 //! node at once; RDMA has no accesses that are not atomic, since its words are. Every node has one thread.
 //!
-//! That programs correspond does not mean that the models agree on them: that is what is to be found out.
+//! Programs that correspond need not have the same outcomes under the models: the translation serves to find out
+//! whether they do.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +26,8 @@ use crate::switches::Switches;
 /// Operations that each node has been sent and that no poll has waited for.
 type Unpolled = Vec<usize>;
 
-/// Translates a program of RDMA. Returns nothing if it has an instruction that coreRMA lacks, two threads on one node, or a poll
-/// after which another operation towards its node is unpolled.
+/// Translates a program of RDMA. Returns `None` if it has an instruction that coreRMA lacks, two threads on one node,
+/// or a poll after which another operation towards its node is unpolled.
 pub fn from_rdma(program: &rdma::Program) -> Option<Program> {
     let mut taken = BTreeSet::new();
     let mut processes = Vec::new();
@@ -94,8 +95,8 @@ pub fn from_rdma(program: &rdma::Program) -> Option<Program> {
     })
 }
 
-/// Translates a program of coreRMA. Returns nothing if it has a statement that RDMA lacks. A flush with nothing to wait for is left
-/// out: it orders what precedes it locally, which is ordered without it.
+/// Translates a program of coreRMA. Returns `None` if it has a statement that RDMA lacks. A flush with nothing to wait
+/// for is left out: it orders only what precedes it locally, which is ordered without it.
 pub fn to_rdma(program: &Program) -> Option<rdma::Program> {
     let home = |access: &Access| program.location(access.loc).node;
     let mut threads = Vec::new();
@@ -150,8 +151,8 @@ pub fn to_rdma(program: &Program) -> Option<rdma::Program> {
     })
 }
 
-/// Finds the outcomes of a program of the common language, as the models of RDMA state theirs. Returns nothing if a value is
-/// undefined, which happens with accesses that are not atomic only, or if the program is too large.
+/// Finds the outcomes of a program of the common language, in the form of the outcomes of RDMA's models. Returns
+/// `None` if a value is undefined, which only accesses that are not atomic can cause, or if the program is too large.
 pub fn outcomes(program: &Program, switches: &Switches) -> Option<BTreeSet<Outcome>> {
     let search = outcome::outcomes(program, switches, &Budget::default());
     if !search.is_complete() {

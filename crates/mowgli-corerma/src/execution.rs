@@ -68,13 +68,13 @@ impl LeftOut {
     }
 }
 
-/// Tells which local reads of a process may read its own writes before they are sent, in the execution of a pivot.
+/// Tells which of the writes that a process sends itself its local reads may read, in the execution of a pivot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reading {
-    /// All.
+    /// All such writes.
     #[default]
     Any,
-    /// Those after a flush of the statement's target.
+    /// Those after which the process flushes their statement's target before the read.
     Flushed,
 }
 
@@ -165,7 +165,8 @@ impl<'a> Problem<'a> {
         problem
     }
 
-    /// Asks only for executions in which each local read of a location reads from another write, and from no initial one.
+    /// Asks only for executions in which each local read of a location reads from a different write, and from no
+    /// initial one.
     pub fn each_write_read_once(mut self, reading: Reading) -> Problem<'a> {
         self.reading = Some(reading);
         self
@@ -186,7 +187,8 @@ impl<'a> Problem<'a> {
         self.node[usize::from(action)]
     }
 
-    /// Adds a pair, unless it closes a cycle; returns whether it did not. Inside one node of happens-before only program order remains.
+    /// Adds a pair, unless it closes a cycle. Returns whether the relation is still acyclic with the pair. Inside one
+    /// node of happens-before only program order remains.
     #[inline]
     pub fn add(&self, closure: &mut Closure, a: u8, b: u8) -> bool {
         let (x, y) = (self.node[usize::from(a)], self.node[usize::from(b)]);
@@ -206,7 +208,7 @@ impl<'a> Problem<'a> {
         closure.has(usize::from(x), usize::from(y))
     }
 
-    /// Visits every execution until `visit` says to stop. Returns whether it did.
+    /// Visits every execution until `visit` says to stop. Returns whether `visit` said so.
     pub fn visit(&self, visit: &mut dyn FnMut(Execution<'_>) -> Next) -> bool {
         let Some(base) = &self.base else { return false };
         let mut choice = Choice {
@@ -219,7 +221,8 @@ impl<'a> Problem<'a> {
         choice.order(0, base) == Next::Stop
     }
 
-    /// Returns whether a write that the reading process itself sent off was flushed before the read.
+    /// Returns whether the write was flushed before the read, if this is demanded: with [`Reading::Flushed`], of
+    /// writes that the reading process sent itself.
     fn is_flushed(&self, write: u8, read: u8) -> bool {
         if self.reading != Some(Reading::Flushed) {
             return true;
@@ -239,7 +242,7 @@ impl<'a> Problem<'a> {
             .any(|a| a.kind == Kind::Flush && a.target == target)
     }
 
-    /// Returns the writes of a location in the order of the execution's choice.
+    /// Returns the index of a location in `writes`, if it has atomic writes.
     fn place(&self, loc: Loc) -> Option<usize> {
         self.writes.iter().position(|(of, _)| *of == loc)
     }

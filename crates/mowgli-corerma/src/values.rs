@@ -1,7 +1,7 @@
 //! The values of an execution: rules no-C, C and those parts of PG, GA, CAS-F and CAS-T that speak of values.
 //!
-//! [`Origins`] says where each read takes its value from: for an [`Execution`] the rules no-C and C do, for a candidate of
-//! [`crate::explain`] the candidate does.
+//! [`Origins`] says where each read takes its value from. For an [`Execution`] the rules no-C and C decide this, for a
+//! candidate of [`crate::explain`] the candidate does.
 
 use mowgli::program::{BinaryOp, Expr, Loc, Location};
 use smallvec::SmallVec;
@@ -15,9 +15,9 @@ use crate::value::{UNDEFINED, Value};
 pub enum Branch {
     /// The values were equal (CAS-T).
     Succeeds,
-    /// They were not (CAS-F).
+    /// The values were different (CAS-F).
     Fails,
-    /// One of them is undefined.
+    /// One of the values is undefined.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Origins<'a> for Execution<'a> {
 }
 
 impl Execution<'_> {
-    /// Returns what a read finds of a write: nothing defined if the write has a conflict with another write.
+    /// Returns the origin that a read of a write has: undefined if the write conflicts with another write.
     fn seen(&self, write: u8) -> Origin {
         match self.conflicts(usize::from(write)) {
             true => Origin::Undefined,
@@ -145,7 +145,7 @@ impl<'a, O: Origins<'a>> Values<'a, O> {
         }
     }
 
-    /// Returns the value that comes from there.
+    /// Returns the value that an origin gives at a location.
     fn of(&mut self, origin: Origin, loc: Loc) -> Value {
         match origin {
             Origin::Init => Value::Known(self.locations[usize::from(loc.0)].init),

@@ -1,8 +1,8 @@
 //! Tests that separate two models, the smallest first.
 //!
-//! A test separates two models if one forbids its condition and the other allows it. Kept are the tests whose condition is least and
-//! in which every instruction is needed: no variant ([`crate::minimal`]) separates the two in the same way. Used by `mowgli
-//! distinguish`.
+//! A test separates two models if one forbids its condition and the other allows it. The list keeps the tests whose
+//! condition is least and in which every instruction is needed: no variant ([`crate::minimal`]) separates the two
+//! models in the same way. Used by `mowgli distinguish`.
 
 use mowgli::outcome::{Budget, Limit};
 use mowgli::program::Program;
@@ -22,7 +22,7 @@ pub struct Separator {
     pub size: usize,
     /// The condition.
     pub condition: Condition,
-    /// Whether the first model forbids it and the second allows it, and not the other way round.
+    /// Whether the first model forbids the condition and the second allows it, and not the other way round.
     pub first_forbids: bool,
 }
 

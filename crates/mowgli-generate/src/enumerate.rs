@@ -166,7 +166,7 @@ fn waits_and_fences_have_reasons(sketch: &Sketch, column: &Column) -> bool {
     ops.iter().enumerate().all(waited) && !ops.iter().any(fenced)
 }
 
-/// Returns whether the threads do not fall into groups without a common location.
+/// Returns whether the threads form one group, in which common locations link all of them.
 fn is_connected(sketch: &Sketch) -> bool {
     let sets: Vec<u64> = sketch
         .threads

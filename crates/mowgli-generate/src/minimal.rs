@@ -5,10 +5,11 @@
 //! if the store of 1 is dropped, no register can be 1, and asking for it would forbid the test for a reason that is not
 //! the model's.
 //!
-//! An instruction is dropped together with the poll or wait that has nothing else to wait for. These are weakened: a compare-and-swap to
-//! its load and to its store; a put of a location to a put of a constant; a remote read-modify-write to a get and to a put;
-//! a work identifier that several operations share, to one that one of them no longer has. Relies on the declarative engine for what
-//! is possible at all. Used by [`crate::suite`] and [`crate::distinguish`]; programs are straight lines.
+//! An instruction is dropped together with the poll or wait that then has nothing to wait for. Each of the following is
+//! weakened: a compare-and-swap to its load and to its store; a put of a location to a put of a constant; a remote
+//! read-modify-write to a get and to a put; a work identifier that several operations share, by taking it from one of
+//! them. Relies on the declarative engine for what is possible at all. Used by [`crate::suite`] and
+//! [`crate::distinguish`]. Programs are straight lines.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;

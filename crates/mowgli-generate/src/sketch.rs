@@ -127,7 +127,7 @@ impl Op {
         }
     }
 
-    /// Returns the location of which the instruction writes a copy elsewhere, if it does.
+    /// Returns the location whose copy the instruction writes elsewhere, if it writes one.
     pub fn copies_from(self) -> Option<u8> {
         match self {
             Op::Put { src, .. } | Op::Get { src, .. } => Some(src),

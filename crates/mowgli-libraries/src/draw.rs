@@ -1,4 +1,4 @@
-//! Executions of clients as drawings: a column a thread, a box a subevent, arrows for program order and `so`.
+//! Draws executions of clients: a column for each thread, a box for each subevent, arrows for program order and `so`.
 //!
 //! Relies on the drawings of `mowgli`. [`crate::explain`] and [`crate::refine`] have executions to draw, for
 //! `mowgli explain --svg` and `mowgli refine --svg`.

@@ -146,7 +146,7 @@ pub struct State<'a> {
     pub edges: Vec<Edge>,
     /// The last values of the client's observed words, once chosen.
     pub words: Vec<Value>,
-    /// The refused edges with the most to collect, if they are asked for.
+    /// The refused edges, and the most of them to collect, if they are asked for.
     pub conflicts: Option<(Vec<Conflict>, usize)>,
     /// The only pairs that `so` may have, if set, as rows of bits.
     pub within: Option<Vec<u128>>,

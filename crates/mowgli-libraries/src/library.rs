@@ -30,7 +30,8 @@ pub trait Specification: Sync {
     /// `next` with each. Ends when `next` stops.
     fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow;
 
-    /// Returns whether the library's predicate holds for a complete `hb`. For predicates that depend on it.
+    /// Returns whether the library's predicate holds for a complete `hb`. Only predicates that depend on `hb` need
+    /// this.
     fn accepts(&self, _g: &Graph<'_>, _hb: &Order) -> bool {
         true
     }

@@ -3,7 +3,7 @@
 /// The most subevents of an execution.
 pub const SUBEVENTS_MAX: usize = 128;
 
-/// A transitively closed relation on fewer than [`SUBEVENTS_MAX`] elements.
+/// A transitively closed relation on at most [`SUBEVENTS_MAX`] elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// `after[a]`: the elements after `a`.

@@ -44,7 +44,7 @@ pub struct ThreadRun {
 pub struct Plain {
     /// The runs of each thread.
     pub runs: Vec<Vec<ThreadRun>>,
-    /// The limit because of which some runs were left out, if any were.
+    /// The limit at which runs were left out, if any were.
     pub limit: Option<Limit>,
 }
 

@@ -1,4 +1,5 @@
-//! Runs searches: so many at once, each within limits, and cancelled when nobody waits for the answer any more.
+//! Runs searches: a limited number at once, each within limits, and cancelled when nobody waits for the answer any
+//! more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -276,7 +276,7 @@ pub struct Judgement {
     pub positive: usize,
     /// States that violate it.
     pub negative: usize,
-    /// The limit because of which there may be further states.
+    /// The limit that stopped the search, if one did. There may then be further states.
     pub limit: Option<Limit>,
 }
 

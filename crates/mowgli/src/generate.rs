@@ -113,8 +113,8 @@ pub fn program(seed: u64, shape: &Shape) -> Program {
             });
         }
     }
-    // Most programs have two threads and at least half of the instructions: programs that separate models need a few accesses in each
-    // thread.
+    // Most programs have two threads, and every program has at least half of the instructions: programs that separate
+    // models need a few accesses in each thread.
     let most = shape.threads.min(shape.instructions).max(1).into();
     let count = match random.below(8) {
         0 => 1,

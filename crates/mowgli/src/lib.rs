@@ -1,11 +1,11 @@
 //! Executable memory models for RDMA, and the litmus tests that separate them.
 //!
-//! A test is parsed by [`litmus`] into a [`program`]. Two engines find its outcomes: [`declarative`] filters candidate executions by the
-//! axioms of a model in [`models`], and [`explore`] visits the states of the model's [`machine`]. [`check`] asks them and [`report`]
-//! writes the answer; [`explain`] says why an outcome is allowed or forbidden, and
-//! [`robust`] whether a program can behave as no sequentially consistent memory would. [`star`] makes RDMA programs of shared-memory
-//! ones. The crate is pure: no I/O, no operating system, no
-//! unsafe code. Used by the command `mowgli` and by `loco-sim`.
+//! [`litmus`] parses a test into a [`program`]. Two engines find its outcomes: [`declarative`] filters candidate
+//! executions by the axioms of a model in [`models`], and [`explore`] visits the states of the model's [`machine`].
+//! [`check`] asks the engines, and [`report`] writes the answer. [`explain`] says why an outcome is allowed or
+//! forbidden, and [`robust`] whether a program can behave as no sequentially consistent memory would. [`star`] turns
+//! shared-memory programs into RDMA programs. The crate is pure: no I/O, no operating system, no unsafe code. Used by
+//! the command `mowgli` and by `loco-sim`.
 #![forbid(unsafe_code)]
 
 pub mod cat;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A memory model. The strings of [`Model::name`] are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Model {
-    /// Sequential consistency; programs without remote operations only.
+    /// Sequential consistency, remote operations included (Robust'25 Def. 5).
     #[serde(rename = "sc")]
     Sc,
     /// x86-TSO; programs without remote operations only.
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Returns whether the model has remote operations.
+    /// Returns whether the model is a model of RDMA: neither `sc` nor `tso`.
     pub const fn is_remote(self) -> bool {
         !matches!(self, Model::Sc | Model::Tso)
     }

@@ -1,7 +1,8 @@
 //! A share of a long run, for the array jobs of a batch engine.
 //!
-//! The work is a list of units in a fixed order. Shard I of N takes the units I, I+N, I+2N, so that the shards of a run are
-//! disjoint and together make up the whole. Pure: who asks looks up the environment. Used by the commands `mowgli` and `loco`.
+//! The work is a list of units in a fixed order. Shard I of N takes the units I, I+N, I+2N, so that the shards of a
+//! run are disjoint and together make up the whole. Pure: the caller looks up the environment. Used by the commands
+//! `mowgli` and `loco`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Many clients, in parallel: the number that were run, the number run completely, and the first that shows more than
-//! is promised.
+//! Runs many clients in parallel. Reports how many were run, how many of them completely, and the first that shows more
+//! than is promised.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -105,6 +105,7 @@ struct One {
 impl Campaign {
     /// Runs the clients until one fails, all are run or the time is over.
     ///
+    /// # Errors
     /// Returns [`SimError`] when a client cannot be explored.
     pub fn run(&self) -> Result<Summary, SimError> {
         let begun = Instant::now();

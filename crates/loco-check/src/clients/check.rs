@@ -53,7 +53,7 @@ impl Default for Effort {
 /// The findings of a client's run.
 #[derive(Debug)]
 pub struct Checked {
-    /// The outcomes that some execution has.
+    /// The outcomes that the explored executions have.
     pub outcomes: BTreeSet<Outcome>,
     /// Set if some execution has no outcome: a thread makes a call that never returns by its specification, such as
     /// the release of a lock that it does not hold, or it needs more iterations of a loop than are considered.
@@ -94,6 +94,7 @@ pub fn promised(client: &Client, budget: Budget<'_>) -> Outcomes {
 
 /// Runs a client on shipped objects. With `allowed`, an execution with another outcome is a failure.
 ///
+/// # Errors
 /// Returns [`SimError`] when the client cannot be explored.
 pub fn check(
     client: &Client,

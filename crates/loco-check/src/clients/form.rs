@@ -36,11 +36,11 @@ pub enum RingForm {
 /// The shipped objects that a client runs on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
-    /// For owned variables.
+    /// The form of owned variables.
     pub owned: OwnedForm,
-    /// For locks.
+    /// The form of locks.
     pub lock: LockForm,
-    /// For ring buffers.
+    /// The form of ring buffers.
     pub ring: RingForm,
     /// A channel of the caller's own that replaces a library's object.
     pub own: Option<Own>,

@@ -145,7 +145,7 @@ impl Clients {
             calls_each_max: size.calls,
             nodes_max: size.nodes,
             objects_max: size.objects,
-            // It is also examined whether every execution ends without an error.
+            // Clients without results are kept, because every execution must also end without an error.
             results: false,
             ..Bounds::of(&libraries, size.total.min(size.threads * size.calls))
         };

@@ -70,7 +70,7 @@ struct Interpreter<'a> {
     registers: Vec<Value>,
     /// The operations that a wait of the library waits for.
     keys: BTreeMap<(Library, WorkId), AckKey<Fabric>>,
-    /// The identifiers that some wait names. Operations with others are posted without a key where possible.
+    /// The identifiers that some wait names. Operations with other identifiers are posted without a key where possible.
     awaited: BTreeSet<(Library, WorkId)>,
     /// The nodes towards which the next operation is fenced.
     fenced: BTreeSet<Node>,

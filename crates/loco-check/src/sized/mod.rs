@@ -136,8 +136,8 @@ fn made<T, S: ToString>(
     ended(thread, call(name, || in_time(thread, attempt), text(shown))).map(drop)
 }
 
-/// Makes a call of the history that may have taken effect although it is late, or that finds a value torn whose
-/// writer is late or lost. Returns `None` if a node is lost.
+/// Makes a call of the history once. The call may have taken effect although it is late, and it may find a value torn
+/// because the value's writer is late or lost. Returns `None` if a node is lost.
 fn made_once<T, S: ToString>(
     thread: &Thread<Fabric>,
     name: impl Display,
@@ -150,7 +150,8 @@ fn made_once<T, S: ToString>(
     }
 }
 
-/// Calls again until the result is no timeout or a loss is known, since a wait for an ended thread would not return.
+/// Calls again until the call does not time out, or until a loss is known: waiting for a thread that has ended would
+/// not return.
 fn in_time<T>(thread: &Thread<Fabric>, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     until_in_time(|| match attempt() {
         Err(error) if error.is_timeout() && knows_of_a_loss(thread) => Ok(Err(error)),

@@ -1,5 +1,5 @@
-//! The worlds, a file an object (or family of objects). Each file opens with the promises of the object that its
-//! worlds check.
+//! The worlds, with a file for each object (or family of objects). Each file opens with the promises of the object that
+//! its worlds check.
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;

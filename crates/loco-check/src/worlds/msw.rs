@@ -57,7 +57,7 @@ fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
                 must(objects.region.write(0, &value(size, number)));
                 did("Msw::put");
                 let key = must(objects.region.put(thread, 0, NodeId(1), 0));
-                // The NIC reads the location until then.
+                // The NIC may read the location until the put is done.
                 must(key.wait(thread));
             }
             must(objects.region.write(2, &[1; 8]));

@@ -1,5 +1,6 @@
-//! The shared state table (LOCO'25 5.1.2): one owned variable a participant. Each row is a register of its own. A
-//! pushed row is seen with the puts that the pushing thread posted before. Waiting for each row sees every row.
+//! The shared state table (LOCO'25 5.1.2): one owned variable for each participant. Each row is a register of its
+//! own. A pushed row is seen with the puts that the pushing thread posted before. Waiting for each row sees every
+//! row.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Result, SharedVar, Sst};

@@ -339,8 +339,8 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
     })
 }
 
-/// Measures round trips between the two lowest nodes, on either: first without a clock between them, then each of them. The lower node
-/// returns the time one way.
+/// Measures round trips between the two lowest nodes, which both call this: first in pieces of many round trips, then
+/// one by one. Returns the time of a message one way on the lower node, and `None` on the other.
 fn in_turn<F: Fabric, E>(
     bench: &Bench<'_, F>,
     found: &mut Histogram<u64>,

@@ -169,8 +169,9 @@ pub(super) fn latencies<E>(
     Ok(())
 }
 
-/// Runs `round_trip` `count` times and returns half the time of one, in nanoseconds. A look at the clock takes about as long as
-/// a message, so it is taken once for many. The result is the median of these pieces, as one that other work interrupts says nothing.
+/// Runs `round_trip` `count` times and returns half the time of one, in nanoseconds. A look at the clock takes about as
+/// long as a message, so the clock times pieces of many round trips. The result is the median of the pieces, because a
+/// piece that other work interrupts says nothing.
 pub(super) fn one_way_ns<E>(count: u64, mut round_trip: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     let mut pieces = Vec::new();
     let mut left = count;

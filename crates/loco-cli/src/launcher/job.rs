@@ -87,7 +87,7 @@ enum Ending {
     No,
     /// The nodes were asked to end, and are killed at this time.
     Asked(Instant),
-    /// They were killed. Connections that are left are killed at this time.
+    /// The nodes were killed. Connections that are left are killed at this time.
     Killed(Instant),
 }
 

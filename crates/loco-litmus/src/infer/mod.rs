@@ -8,6 +8,7 @@
 //!
 //! A rule that was never contradicted is not proven: [`Evidence`] has the number of runs that could have contradicted
 //! it.
+//!
 //! Relies on results and on `mowgli`'s model files. Used by the command.
 
 use std::collections::BTreeSet;
@@ -68,9 +69,9 @@ impl Evidence {
 pub struct Inferred {
     /// The fabrics in the results.
     pub fabrics: BTreeSet<String>,
-    /// Tests that were used, and their runs.
+    /// The tests that were used.
     pub tests: usize,
-    /// Runs of these.
+    /// The runs of these tests.
     pub runs: u64,
     /// Tests that were not used: those that wait, and those that a model did not judge in time.
     pub left_out: usize,

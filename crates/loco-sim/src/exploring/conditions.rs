@@ -1,11 +1,12 @@
 //! Finds conditions of waits that keep more than their progress.
 //!
-//! An exploration takes an evaluation of a condition that only read and failed for none at all ([`Waits`]). That is right for a condition
-//! that keeps nothing but its progress, and wrong for one that remembers what it saw. Code cannot be asked what it keeps. The first
-//! time that a thread is parked after such an evaluation, a few random executions are therefore followed from there with a run,
-//! whose threads have really made all evaluations, until the thread has left the wait and begins another. If a thread ever
-//! asks for something else than it has asked for in the same past, the condition remembers, and the exploration is made again with
-//! [`Waits::Apart`].
+//! An exploration leaves a failed evaluation of a wait's condition out of the thread's past if the evaluation
+//! only read ([`Waits`]). That is right for a condition that keeps nothing but its progress, and wrong for one
+//! that remembers what it saw. Code cannot be asked what it keeps. The first time that a thread is parked after
+//! such an evaluation, the walker therefore follows a few random executions from there. It follows them with a
+//! run, whose threads have really made all evaluations, until the thread has left the wait and begins another.
+//! If a thread ever asks for something other than what it asked for in the same past, the condition remembers.
+//! The exploration is then made again with [`Waits::Apart`].
 //!
 //! Relies on [`crate::exploring::walk`]. Used where moves are taken ([`take`]).
 
@@ -22,7 +23,7 @@ use crate::state::waits::Waits;
 
 /// The number of executions followed from each point where a thread is parked.
 const EXECUTIONS: u64 = 3;
-/// The most moves of each.
+/// The most moves of each such execution.
 const MOVES_MAX: usize = 400;
 
 /// Takes a move that is enabled, and checks the condition of a thread that is parked by it.
@@ -38,7 +39,8 @@ pub(crate) fn take(walker: &mut Walker<'_>, at: &mut Position, what: Move) -> Re
     Ok(taken)
 }
 
-/// Follows a random execution, and compares every request with those known.
+/// Follows a random execution from `at`, and compares every request with those known, until `thread` begins
+/// another wait or ends.
 fn follow(walker: &mut Walker<'_>, mut at: Position, thread: u16, execution: u64) -> Result<(), SimError> {
     let past = at.state.threads[usize::from(thread)].past;
     let mut random = SmallRng::seed_from_u64(u64::from(past.0) << 8 | execution);

@@ -2,7 +2,8 @@
 //! later states.
 //!
 //! The world is cut into *agents* whose own moves come in a fixed order: a thread's program, a store buffer, and the
-//! parts of a queue pair (local reads, remote writes, remote reads, local writes, the rest). A set of agents is closed if
+//! parts of a queue pair (local reads, remote writes, remote reads, atomics, local writes, the rest). A set of agents
+//! is closed if
 //! * for the next move of each agent in it, every agent that may yet make a dependent move is in it (accesses to words and
 //!   locks as learned in [`crate::state::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.

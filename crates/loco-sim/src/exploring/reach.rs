@@ -1,5 +1,5 @@
-//! Searches for an execution with a given end. It shows that a weak outcome is possible, not only that a
-//! wrong one is not.
+//! Searches for an execution with a given end. Such a search can show that a weak outcome is possible; an
+//! exploration alone shows only that no wrong outcome is.
 
 use std::sync::Arc;
 

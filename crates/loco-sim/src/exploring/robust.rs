@@ -1,9 +1,9 @@
-//! Asks whether a world is *robust*: whether under the model it has only the histories that it has on a strong memory, where every
-//! operation takes effect at once (Robust'25 Def. 5, for outcomes instead of executions).
+//! Asks whether a world is *robust*: whether under the model it has only the histories that it has on a strong
+//! memory, where every operation takes effect at once (Robust'25 Def. 5, for outcomes instead of executions).
 //!
-//! The world is explored twice. On a strong memory the exploration collects what the threads recorded; under the model it looks for an
-//! execution with another record. Records are compared thread by thread, without the times at which calls began and ended: a strong
-//! memory is sequentially consistent, not linearizable.
+//! The world is explored twice. On a strong memory, the exploration collects what the threads recorded. Under the
+//! model, it looks for an execution with another record. Records are compared thread by thread, without the times
+//! at which calls began and ended: a strong memory is sequentially consistent, not linearizable.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::state::lock;
 use crate::world::history::ThreadHistory;
 use crate::{Config, End, Memory, SimError, Strategy, World, explore};
 
-/// Most delays of an execution that are tried one after the other before every execution is explored.
+/// The most delays that are allowed, one more in each search, before every execution is explored.
 const DELAYS_MAX: u32 = 3;
 
-/// Most delays that are tried once a weak history is known, to find one with the fewest.
+/// The most delays that are allowed once a weak history is known, to find one with the fewest.
 const DELAYS_LATER: u32 = 12;
 
 /// The answer about a world.
@@ -35,9 +35,10 @@ pub struct Robustness {
     pub strong: Report,
     /// The last exploration under the model.
     pub model: Report,
-    /// The delays of the execution of a weak world: deviations from the schedule in which each thread, store buffer and queue pair
-    /// in turn goes on as long as it can. Every execution with fewer was explored, and none has a weak history. `None` if time did
-    /// not allow to prove that.
+    /// The number of delays in the execution that shows a weak history. A delay is a deviation from the schedule in
+    /// which each thread, store buffer and queue pair in turn goes on as long as it can. Every execution with fewer
+    /// delays was explored, and none has a weak history. `None` for other worlds, or if time did not allow to prove
+    /// that.
     pub fewest_delays: Option<u32>,
 }
 
@@ -46,10 +47,10 @@ pub struct Robustness {
 pub enum Strength {
     /// Every execution under the model has a history of the strong memory. Both explorations were complete.
     Robust,
-    /// This execution has a history that no strong memory has. [`Robustness::fewest_delays`] says whether it is the shortest in delays;
-    /// the text of its schedule has been shortened. [`replay`](crate::replay) repeats it.
+    /// This execution has a history that no strong memory has. [`Robustness::fewest_delays`] says whether it has the
+    /// fewest delays. The text of its schedule has been shortened. [`replay`](crate::replay) repeats it.
     Weak(Box<Failure>),
-    /// Neither was found. The text says how far the explorations came.
+    /// The explorations found no weak history, and were not complete. The text says how far they came.
     Unknown(String),
     /// The threads record nothing ([`call`](crate::call), [`note`](crate::note)), so there is nothing to compare.
     NothingRecorded,
@@ -58,7 +59,7 @@ pub enum Strength {
 }
 
 impl Strength {
-    /// Returns the word for it in reports.
+    /// Returns the word for this verdict in reports.
     pub const fn name(&self) -> &'static str {
         match self {
             Strength::Robust => "robust",
@@ -69,7 +70,7 @@ impl Strength {
         }
     }
 
-    /// Returns the execution that shows it, of a weak or failed world.
+    /// Returns the execution that shows a weak or failed world; `None` for other verdicts.
     pub fn witness(&self) -> Option<&Failure> {
         match self {
             Strength::Weak(failure) | Strength::Failed(failure) => Some(failure),
@@ -100,8 +101,9 @@ fn record(histories: &[ThreadHistory]) -> String {
     histories.iter().map(ThreadHistory::to_string).collect()
 }
 
-/// Explores the world on a strong memory and under the model, and compares. `config.time_max` bounds both together. The strategy of
-/// `config` is not used: the strong memory is explored exhaustively, the model with few delays first, then exhaustively.
+/// Explores the world on a strong memory and under the model, and compares the histories. `config.time_max` bounds
+/// both explorations together. The strategy of `config` is not used: the strong memory is explored exhaustively,
+/// and the model first with few delays, then exhaustively.
 ///
 /// # Errors
 /// Returns the errors of [`explore`].
@@ -220,7 +222,7 @@ pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Ro
     Ok(answer(strength, searched))
 }
 
-/// Returns whether an exploration came to the end that it was given.
+/// Returns whether an exploration was complete, or complete within its bounds.
 fn explores(completeness: &Completeness) -> bool {
     matches!(completeness, Completeness::Complete | Completeness::UpTo(_))
 }

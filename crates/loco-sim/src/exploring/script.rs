@@ -21,8 +21,8 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Returns the next move: that of the schedule, and when it has ended the first that is possible. Optional moves are
-    /// made only by the schedule. Returns `None` at the end of the execution.
+    /// Returns the next move: that of the schedule, or, once the schedule has ended, the first enabled move. Only the
+    /// schedule makes optional moves. Returns `None` at the end of the execution.
     pub(crate) fn next(
         &mut self,
         walker: &mut Walker<'_>,

@@ -36,7 +36,8 @@ pub(crate) fn exhaustive(
     };
     let mut total = Stats::default();
     match passes(config, builder, bounds, begun, waits, &mut total) {
-        // A condition keeps more than its progress, or the world is not deterministic, which this will tell.
+        // Either a condition keeps more than its progress, or the world is not deterministic. An exploration
+        // that keeps failed evaluations apart tells which.
         Err(SimError::NotDeterministic { .. }) if waits != Waits::Apart => {
             passes(config, builder, bounds, begun, Waits::Apart, &mut total)
         }
@@ -181,7 +182,8 @@ pub(crate) fn limits(config: &Config, begun: Instant) -> Limits<'_> {
     }
 }
 
-/// Returns random executions of an exploration that began at this instant, which tell nobody of their progress.
+/// Returns the options for random executions of an exploration that began at this instant. The executions report
+/// no progress.
 pub(crate) fn samples(
     config: &Config,
     begun: Instant,

@@ -4,7 +4,8 @@
 //! The reduction takes a move at once and alone (a persistent set of one move) if the move commutes with
 //! everything else that can happen, now or later. Such moves are
 //! * thread moves that nobody else sees: a store or a post (into the thread's own store buffer), a fence, a load of a
-//!   word that nobody else writes any more, notes, a call where nobody else returns any more;
+//!   word that nobody else writes any more, a read-modify-write or a lock that nobody else uses any more, notes, a call
+//!   where nobody else returns any more, a return where nobody else calls any more;
 //! * a poll in vain by which a thread finds that what it waits for has not come, and parks;
 //! * machine steps on words that nobody else touches any more ([`crate::state::sharing`]) if they commute within their queue pair
 //!   ([`Machine::commutes`](mowgli::machine::Machine::commutes)) and tell no poller anything.
@@ -27,8 +28,9 @@ use crate::{Config, Memory, SimError};
 /// Builds a world.
 pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
 
-/// A granted request: the thread, and the past that its reply led to. Nothing stands for the reply that wakes a thread, whose past may
-/// be merged with others. Paths are copied all the time, and replies are large.
+/// A granted request: the thread, and the past that its reply led to. `None` stands for the unit reply that wakes a
+/// thread, whose past may be merged with others. The path names pasts and not replies, because paths are copied all
+/// the time and replies are large.
 pub(crate) type Answered = (u16, Option<Past>);
 
 /// A position: a state and how it was reached.
@@ -65,7 +67,7 @@ pub(crate) struct Walker<'a> {
     pub(crate) seen: SeenAccesses,
     pub(crate) runs: u64,
     scratch: Vec<Step>,
-    /// Points where threads are parked after a failed evaluation, which have yet to be checked.
+    /// Points where a thread is parked after a failed evaluation, and whose condition has yet to be checked.
     pub(crate) unchecked: Vec<(Position, u16)>,
 }
 
@@ -133,7 +135,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Takes a move that is enabled. The caller checks the conditions that are then [`unchecked`](Walker::unchecked).
+    /// Takes a move that is enabled. Returns false if the move cannot be taken. The caller checks the conditions that
+    /// are then [`unchecked`](Walker::unchecked).
     pub(crate) fn take(&mut self, at: &mut Position, what: Move) -> Result<bool, SimError> {
         let mut wakes = self.config.memory == Memory::Strong || may_wake(what);
         let taken = match what {
@@ -187,8 +190,8 @@ impl<'a> Walker<'a> {
         Ok(taken)
     }
 
-    /// Lets everything that has been issued take effect, if the memory is strong. One thread has issued all of it, in order, so the order
-    /// of the steps does not matter.
+    /// Lets everything that has been issued take effect, if the memory is strong. One thread has issued all of it, in
+    /// order, so the order of the steps does not matter.
     fn take_effect(&mut self, state: &mut State) {
         while self.config.memory == Memory::Strong {
             self.scratch.clear();
@@ -235,8 +238,8 @@ impl<'a> Walker<'a> {
     pub(crate) fn commuting(&mut self, at: &mut Position, moves: &mut Vec<Move>) -> Option<Move> {
         let state = &mut at.state;
         moves.clear();
-        // The thread or the machine that made the last move can often make the next one alone, too. It is asked first, so that
-        // nobody else need be asked until it stops.
+        // The thread or the machine that made the last move can often make the next one alone, too. It is
+        // tried first, so that nothing else need be tried until it stops.
         let last = at.schedule.last().copied();
         if let Some(Move::Thread(thread)) = last
             && self.goes_alone(state, thread) == Some(true)
@@ -262,7 +265,8 @@ impl<'a> Walker<'a> {
         None
     }
 
-    /// Lists the steps of the machine in `scratch`. Returns the first that need not be interleaved with others, if there is one.
+    /// Lists the steps of the machine in `scratch`. Returns the first step that need not be interleaved with others, if
+    /// there is one.
     fn lists_steps(&mut self, state: &State) -> Option<Step> {
         self.scratch.clear();
         state.machine.steps(&mut self.scratch);
@@ -270,7 +274,8 @@ impl<'a> Walker<'a> {
         steps.find(|&&step| self.step_commutes(state, step)).copied()
     }
 
-    /// Returns whether the thread's move need not be interleaved with others; nothing if it has none.
+    /// Returns whether the thread's move need not be interleaved with others, or `None` if no move of the thread is
+    /// enabled.
     fn goes_alone(&self, state: &mut State, thread: u16) -> Option<bool> {
         let request = state.request(self.common, thread)?;
         state
@@ -278,8 +283,8 @@ impl<'a> Walker<'a> {
             .then(|| self.thread_commutes(state, thread, request) || self.only_parks(state, thread, request))
     }
 
-    /// Returns whether the thread evaluates the condition of a wait, would poll in vain, and park. Nothing else changes
-    /// by that, and a completion wakes the thread where it is now.
+    /// Returns whether the thread, which evaluates the condition of a wait, would only poll in vain and park. Such an
+    /// evaluation changes nothing else, and a completion wakes the thread at the point where it is now.
     fn only_parks(&self, state: &mut State, thread: u16, request: &Request) -> bool {
         let polls = *request == Request::Poll && self.common.waits == Waits::Merged;
         if !polls || !state.only_reads(thread) || !state.polls_in_vain(thread) {
@@ -290,7 +295,8 @@ impl<'a> Walker<'a> {
         let mut at = polls;
         while let Some(next) = self.common.behaviour.known(at, &reply) {
             at = next;
-            // Nobody else touches what the evaluation reads after the poll, so that it finds there what is there now.
+            // Nobody else touches what the evaluation reads after the poll, so the evaluation will find the
+            // value that is there now.
             reply = match self.common.behaviour.request(at) {
                 Some(read @ &Request::Load { word }) if self.thread_commutes(state, thread, read) => {
                     let addr = state.addr(self.common, word);
@@ -395,8 +401,8 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Returns whether the move may wake a parked thread, or tell a new thread what to do. What a thread's move does depends on its request:
-/// [`is_quiet`].
+/// Returns whether a move of the machine or a fault may wake a parked thread. What a thread's move does depends on
+/// its request: see [`is_quiet`].
 fn may_wake(what: Move) -> bool {
     match what {
         Move::Thread(_) => false,
@@ -414,8 +420,8 @@ fn may_wake(what: Move) -> bool {
     }
 }
 
-/// Returns whether a granted request changes nothing that a parked thread looks at. What goes into a store buffer is seen by its own
-/// thread only, and that one is not parked.
+/// Returns whether a granted request changes nothing that a parked thread looks at. A store in a store buffer is
+/// seen only by the thread that made it, which is not parked.
 fn is_quiet(request: &Request) -> bool {
     matches!(
         request,

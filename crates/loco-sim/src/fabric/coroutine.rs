@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 256 * 1024;
 /// The body of a model thread.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
-/// The facts that the running code must know of its thread.
+/// The facts that the running code must know about its thread.
 #[derive(Clone, Copy)]
 struct Current {
     yielder: NonNull<Yielder<Reply, Request>>,
@@ -118,8 +118,8 @@ impl Task {
     }
 }
 
-/// The time in which a thread runs. When it ends, also by unwinding, nobody runs: [`CURRENT`] would otherwise lead to a stack
-/// that may be gone.
+/// A scope in which a thread runs. When the scope ends, also by unwinding, [`CURRENT`] is cleared. It would
+/// otherwise lead to a stack that may be gone.
 struct Running<'a> {
     current: &'a mut Option<Current>,
 }
@@ -185,8 +185,9 @@ pub(crate) fn current() -> Option<(u16, u16)> {
 }
 
 /// Returns the first of `count` names that nobody else has. Names depend on the thread and its past, not on
-/// the schedule. Outside a model thread, and while an execution is dismantled, nobody looks at what has the name. It is
-/// beyond those of all threads, and as far from the largest number, since the words of a memory are counted from there.
+/// the schedule. Outside a model thread, and while an execution is dismantled, the name is always 2^63, and
+/// nobody looks at what it names. It lies beyond the names of all threads and far below the largest number,
+/// since the words of a memory are counted up from its name.
 pub(crate) fn fresh_names(count: u64) -> u64 {
     let Some((thread, _)) = current() else {
         return 1 << 63;
@@ -215,7 +216,7 @@ pub(crate) fn lets_go(thread: Option<u16>) {
     });
 }
 
-/// Notes that a thread is gone, and holds nothing.
+/// Notes that a thread is gone and holds no lock any more.
 pub(crate) fn lets_go_of_all(thread: u16) {
     HOLDERS.with_borrow_mut(|holders| holders.retain(|&h| h != thread));
 }
@@ -245,13 +246,13 @@ pub(crate) fn forget_handed_over() {
     drop(SPAWNED.take());
 }
 
-/// Runs `f` while requests get no answer. For dropping the remains of an execution.
+/// Runs `f` while requests get no answer: to drop the remains of an execution, or to run a check outside threads.
 pub(crate) fn dismantle<T>(f: impl FnOnce() -> T) -> T {
     let _dismantling = Dismantling::begin();
     f()
 }
 
-/// The time in which requests get no answer. It ends also when what it is for unwinds.
+/// A scope in which requests get no answer. It also ends when the code inside it unwinds.
 struct Dismantling {
     before: bool,
 }

@@ -30,7 +30,7 @@ pub use queue_pair::ModelQueuePair;
 /// Bytes of a model word.
 const WORD: usize = 8;
 
-/// The events that nodes may meet, as far as they change how a fabric behaves.
+/// The settings of an exploration that change how a fabric behaves.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
     /// Remote read-modify-writes are atomic against the CPU, too.
@@ -284,7 +284,7 @@ impl ModelFabric {
 }
 
 /// Set-up messages of the model. They are delivered in the order in which they were sent, and none is lost.
-/// The lost nodes are those that this node has learned of.
+/// A peer counts as lost here once this node has learned of the loss.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelControl {
     node: u16,

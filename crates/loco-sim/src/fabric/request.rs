@@ -278,7 +278,8 @@ pub(crate) enum Reply {
     Completions(SmallVec<[Completed; 2]>),
     /// The deadline of the wait has passed.
     Expired,
-    /// This node is lost and the call fails for that reason. It is the own node if that has been cut off.
+    /// The call fails because the node with this number is lost. The number is that of the caller's own node if
+    /// the caller's node has been cut off.
     Lost(u16),
     /// A set-up message; `None` once the control plane is closed.
     Message(Option<(u16, Arc<[u8]>)>),

@@ -32,9 +32,9 @@ pub struct Film {
     pub frames: Vec<Frame>,
     /// The calls of objects.
     pub calls: Vec<FilmCall>,
-    /// The other records of threads, oldest first: of [`note`](crate::note()).
+    /// The other records of threads, made with [`note`](crate::note()), oldest first.
     pub notes: Vec<FilmNote>,
-    /// The thread that panicked, with its message. Other failures belong to no thread.
+    /// The thread that panicked, with its message; `None` for other failures, which belong to no thread.
     pub failure: Option<(u16, String)>,
 }
 
@@ -61,15 +61,17 @@ pub struct FilmWord {
 pub struct Frame {
     /// The step that led here; `None` for the first state.
     pub step: Option<TraceStep>,
-    /// The thread that took the step, or whose store buffer or queue pair did; `None` for faults.
+    /// The thread that took the step, or whose store buffer or queue pair did; `None` for faults and for the first
+    /// state.
     pub thread: Option<u16>,
     /// Set if the thread itself took the step.
     pub cpu: bool,
     /// The threads, by number. A thread that starts later has no entry yet.
     pub threads: Vec<ThreadFrame>,
-    /// The buffers. The view has no memory: [`Frame::memory`] has.
+    /// The buffers. The memory in this view is empty: [`Frame::memory`] has the values.
     pub machine: View,
-    /// The values of [`Film::words`], in decimal and without sign, since some readers of JSON know no integers above 2^53.
+    /// The values of [`Film::words`], in decimal and without sign. They are text, since some readers of JSON know no
+    /// integers above 2^53.
     pub memory: Vec<String>,
     /// The operations that have been issued and have not taken effect.
     pub outstanding: Vec<String>,
@@ -134,7 +136,7 @@ pub(crate) fn of(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> 
     Ok(camera.finish(&at.state, failure))
 }
 
-/// Takes the frames. Keeps of memory what changes, since most of it does not.
+/// Takes the frames. Keeps only the changes of memory, since most words do not change.
 struct Camera<'a> {
     common: &'a Common,
     frames: Vec<Frame>,
@@ -213,7 +215,7 @@ impl<'a> Camera<'a> {
         }
     }
 
-    /// Sees a move that is about to be taken: whether it begins or ends a call, or makes a record.
+    /// Notes a move that is about to be taken, if it begins or ends a call or makes a record.
     fn note(&mut self, state: &State, what: Move) {
         let Move::Thread(thread) = what else { return };
         let frame = self.frames.len();
@@ -244,7 +246,7 @@ impl<'a> Camera<'a> {
     fn finish(mut self, state: &State, failure: Option<(u16, String)>) -> Film {
         let changed = self.changes.iter().flatten().map(|&(at, _)| at);
         let shown: BTreeSet<usize> = changed.chain(self.named.take()).collect();
-        // In the order of allocation, which is that of the names.
+        // The words are shown in the order of allocation, which is that of their names.
         let mut shown: Vec<usize> = shown.into_iter().collect();
         shown.sort_by_key(|&at| self.common.words.name(at as u32));
         let mut memory = self.first;

@@ -108,7 +108,7 @@ struct Graph<'a> {
     common: &'a Common,
     state: &'a State,
     atomicity: RmwAtomicity,
-    /// The recorded events by thread, and within one in program order.
+    /// The recorded events by thread, and within a thread in program order.
     recorded: Vec<Recorded>,
     /// The values of words before the first event; 0 for words without an entry.
     initial: Vec<i64>,
@@ -123,7 +123,7 @@ impl Graph<'_> {
         let initial = |w: Addr| self.initial.get(w.0 as usize).copied().unwrap_or(0);
         let location = |word: &Option<Addr>| word.and_then(|w| words.get(&w.0)).map(|&l| Loc(l));
         let events = &self.recorded;
-        // The new index of each event, now that some were left out of the recording.
+        // The index of each event in the graph. Events left out of the recording have none.
         let place: BTreeMap<usize, usize> =
             events.iter().enumerate().map(|(i, e)| (e.id, base + i)).collect();
 

@@ -76,7 +76,7 @@ pub(super) struct Recorder {
     memory: FxHashMap<Addr, usize>,
     buffers: FxHashMap<u16, VecDeque<Buffered>>,
     queues: FxHashMap<(u16, u16), Queues>,
-    /// The number of events at which the evaluation of a thread's wait began.
+    /// The number of events recorded when the evaluation of a thread's wait began.
     evaluations: FxHashMap<u16, usize>,
     instances: FxHashMap<u16, u32>,
     initial: Vec<i64>,
@@ -133,8 +133,8 @@ impl Recorder {
         }
     }
 
-    /// Discards what a loss discards. Operations that had not read or written by then are left out. The write of a read-modify-write
-    /// that has executed is placed.
+    /// Discards the events that a loss discards. Operations that had not read or written by then are left out. The
+    /// write of a read-modify-write that has executed is placed.
     fn see_fault(&mut self, state: &State, fault: Fault) {
         let (of, towards, buffers) = match fault {
             Fault::Expire(_) | Fault::Idle(_) => return,
@@ -238,7 +238,7 @@ impl Recorder {
                 self.evaluations.insert(thread, self.events.len());
             }
             Request::Park => {
-                // The condition did not hold, and its reads say nothing else.
+                // The reads say only that the condition did not hold.
                 let from = self.evaluations.insert(thread, self.events.len()).unwrap_or(0);
                 let reads = self.events[from..]
                     .iter()
@@ -404,7 +404,8 @@ impl Recorder {
         self.queues.insert((qp.thread, qp.peer), queues);
     }
 
-    /// Notes the first half of an operation. With the guarantee of PCIe it reads memory itself.
+    /// Notes the first half of an operation. With the guarantee of PCIe it reads memory itself, not a write-back
+    /// buffer.
     fn read(&mut self, state: &State, op: Op) {
         let glob = state.machine.config().atomicity == RmwAtomicity::Glob;
         let word = self.events[op.first].word;

@@ -61,7 +61,7 @@ pub struct Stats {
 /// The result of an exploration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The part that was seen of the executions that have at most these faults.
+    /// The part that was seen of the executions that have at most the faults of [`Report::faults`].
     pub completeness: Completeness,
     /// The faults that each execution could have.
     pub faults: Faults,
@@ -112,7 +112,7 @@ pub enum FailureKind {
 pub struct Failure {
     /// The way in which the execution failed.
     pub kind: FailureKind,
-    /// The threads that had not finished, with the conditions that they waited for.
+    /// The workers that had not finished, with the conditions that they waited for.
     pub waiting: Vec<String>,
     /// The histories that the threads had recorded.
     #[serde(skip)]
@@ -120,7 +120,7 @@ pub struct Failure {
     /// The shortened schedule, for [`replay`](crate::replay). After its moves, the first enabled move is
     /// taken every time.
     pub schedule: Schedule,
-    /// The moves of the execution in words, step by step.
+    /// The steps of the execution in words.
     pub trace: Vec<TraceStep>,
     /// The operations that were issued and had not taken effect when the execution failed.
     pub outstanding: Vec<String>,
@@ -168,7 +168,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// Says in what way the execution failed, without its histories and its trace.
+    /// Returns the way in which the execution failed, in words, without its histories and its trace.
     pub fn summary(&self) -> String {
         Summary(self).to_string()
     }

@@ -1,7 +1,7 @@
 //! Describes the steps of an execution: what each move did, and where memory was weak.
 //!
-//! Relies on `mowgli::machine`'s descriptions for the machine's steps. Used by [`crate::exploring::shorten`] for the trace of a
-//! failure.
+//! Relies on `mowgli::machine`'s descriptions for the machine's steps. Used by [`crate::exploring::shorten`] for
+//! the trace of a failure, and by [`crate::graphs::film`].
 
 use std::fmt;
 
@@ -196,8 +196,8 @@ impl Tracer {
     }
 }
 
-/// Returns the name of a word, made of its allocator: `n0[3]` is the fourth word that node 0's set-up
-/// allocated.
+/// Returns the name of a word, made of the number of the thread that allocated it and of its place there: `n0[3]` has
+/// the fourth name that thread 0, the set-up of node 0, gave out. Locks have names of their own in this order.
 pub(crate) fn name_of(common: &Common, addr: Addr) -> String {
     match common.words.name(addr.0) {
         Some(name) => {

@@ -2,7 +2,7 @@
 //! history for `loco-history`, whose specifications describe the sequential objects.
 //!
 //! As in the other specifications, calls and results are texts, and calls that an object does not have are
-//! ignored. A call or a result of the object that cannot be read is a mistake in the world, and panics.
+//! ignored. A call or a result of the object that cannot be read is a mistake in the world: the check panics.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -116,7 +116,7 @@ pub fn shared_queue(operations: &[Operation], capacity: usize) -> Result<(), Vio
 /// `none`.
 ///
 /// # Errors
-/// Returns the calls, for keys whose calls no order explains.
+/// Returns the calls of those keys whose calls no order explains.
 pub fn key_value_store(operations: &[Operation]) -> Result<(), Violation> {
     let call = |o: &Operation| {
         Some(match o.name.as_str() {
@@ -145,7 +145,7 @@ pub fn key_value_store(operations: &[Operation]) -> Result<(), Violation> {
 }
 
 /// Checks whether some order of the calls explains their results in the sequential object `spec`. `what`
-/// names the promise. `call` and `result` read the texts; calls for which `call` returns nothing are left
+/// names the promise. `call` and `result` read the texts; calls for which `call` returns `None` are left
 /// out.
 ///
 /// # Errors

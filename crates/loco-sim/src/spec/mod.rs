@@ -2,8 +2,8 @@
 //!
 //! Threads record object calls with [`call`](crate::call). [`operations`] turns the record of an execution
 //! into calls with times. One call precedes another exactly if it had returned before the other began. Each
-//! function here states the promise of one object of LOCO. For linearizable objects, the times fit
-//! `loco-history`.
+//! function here states the promise of one object of LOCO. Linearizable objects are checked by `loco-history`,
+//! which takes the same times.
 
 mod linearizable;
 mod objects;

@@ -20,10 +20,10 @@ fn by_thread(
 }
 
 /// Checks a barrier (LOCO'26 4.1): no thread's `n`-th `wait` returns before every participant's `n`-th has
-/// begun.
+/// begun. The participants are the threads that called `wait`.
 ///
 /// # Errors
-/// Returns the two calls.
+/// Returns the `wait` that returned too early, and the other thread's `wait` if it has begun.
 pub fn barrier(operations: &[Operation]) -> Result<(), Violation> {
     const WHAT: &str = "nobody leaves a barrier before everybody has arrived";
     let threads = by_thread(operations, |o| o.name == "wait");
@@ -48,7 +48,7 @@ pub fn barrier(operations: &[Operation]) -> Result<(), Violation> {
 /// No message is received before it was submitted.
 ///
 /// # Errors
-/// Returns the receive and the submit that it should have met.
+/// Returns the receive, and the submit that it should have met if there is one.
 pub fn ring_buffer(operations: &[Operation]) -> Result<(), Violation> {
     const WHAT: &str = "every reader receives the messages in the order in which they were submitted";
     let submitted: Vec<&Operation> = operations
@@ -69,8 +69,8 @@ pub fn ring_buffer(operations: &[Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks the exclusion of a lock: no two `hold`s overlap. ([`lock`](super::lock) checks what acquiring and
-/// releasing promise. This check needs half as many calls.)
+/// Checks the exclusion of a lock: no two `hold`s overlap. This check needs half as many calls as
+/// [`lock`](super::lock), which checks the promises of acquiring and releasing.
 ///
 /// # Errors
 /// Returns the two holds.
@@ -93,11 +93,11 @@ pub fn mutual_exclusion(operations: &[Operation]) -> Result<(), Violation> {
 /// must be distinct.
 ///
 /// # Errors
-/// Returns the read and the earlier call that it contradicts.
+/// Returns the read, and the call that it contradicts if there is one.
 pub fn single_writer(operations: &[Operation], initial: &str) -> Result<(), Violation> {
     let writes: Vec<&Operation> = operations.iter().filter(|o| o.name == "write").collect();
     for calls in by_thread(operations, |o| o.name == "read" || o.name == "write").values() {
-        // Position of the newest value that this thread knows of: 0 is the initial one.
+        // The position of the newest value that this thread knows. The initial value has position 0.
         let mut newest = 0;
         let mut before: Option<&Operation> = None;
         for &call in calls {

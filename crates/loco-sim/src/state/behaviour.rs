@@ -4,8 +4,9 @@
 //! A thread's past is the list of its replies, which is a node of this tree. Two states of the world are
 //! therefore equal if their machines and their threads' nodes are equal. A past that any run has seen need
 //! not be run again: its next request is stored here. A failed evaluation of a wait's condition that only
-//! read is not part of the past. The thread goes back to where the wait began, or, if the condition keeps its
-//! progress, to a node for what it looks at next.
+//! read is not part of the past, unless the exploration keeps evaluations apart
+//! ([`Waits::Apart`](crate::state::waits::Waits)). The thread goes back to the past where the wait began, or, if the
+//! condition keeps its progress, to a node for the request that it makes next.
 //!
 //! The tree only grows, so reading it takes no lock: nodes sit in chunks that never move.
 
@@ -36,7 +37,7 @@ struct Children {
 
 #[derive(Default)]
 struct Node {
-    /// The past before the last reply, and that reply; empty for a root.
+    /// The past before the last reply, and the last reply; empty for a root.
     parent: OnceLock<(u32, Reply)>,
     request: OnceLock<Request>,
     /// The past in which a wait's condition is evaluated again. Set for a failed evaluation that only read.
@@ -125,11 +126,12 @@ impl Behaviour {
     /// Records that a failed evaluation which only read has ended at `past`. Returns true the first time.
     pub(crate) fn fails_first(&self, past: Past) -> bool {
         let flag = &self.nodes.get(past.0).has_failed;
-        // Looks first, so that explorers who come again only share the line. Relaxed: the flag publishes no other data.
+        // Looks first, so that explorers that come again only read the cache line. Relaxed: the flag publishes no
+        // other data.
         !flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)
     }
 
-    /// Records [`resumption`](Behaviour::resumption).
+    /// Records what [`resumption`](Behaviour::resumption) returns for `failed`.
     pub(crate) fn resumes(&self, failed: Past, at: Past) {
         let _ = self.nodes.get(failed.0).resumption.set(at);
     }
@@ -170,7 +172,7 @@ impl Behaviour {
     /// Returns the reply that led to `past`.
     ///
     /// # Panics
-    /// Panics at the beginning of a thread, where no reply has led to.
+    /// Panics at the beginning of a thread, to which no reply has led.
     pub(crate) fn reply(&self, past: Past) -> Reply {
         match self.nodes.get(past.0).parent.get() {
             Some((_, reply)) => reply.clone(),

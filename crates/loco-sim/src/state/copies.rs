@@ -1,9 +1,9 @@
-//! Copies of states that have most of their parts in common.
+//! Copies parts of states. States have most of their parts in common.
 
 use std::sync::Arc;
 
-/// Makes `mine` the same as `theirs`. Explorers on several processors would otherwise quarrel over the count of what nearly all states
-/// have in common.
+/// Makes `mine` the same as `theirs`, and leaves the reference count alone if they are the same already. Explorers on
+/// several processors would otherwise contend for the counts of the parts that nearly all states have in common.
 pub(crate) fn share<T: ?Sized>(mine: &mut Arc<T>, theirs: &Arc<T>) {
     if !Arc::ptr_eq(mine, theirs) {
         mine.clone_from(theirs);

@@ -10,7 +10,7 @@ impl State {
             .any(|t| t.status == Status::Parked && t.wait.as_ref().is_some_and(|w| w.failed.is_some()))
     }
 
-    /// Appends an exact encoding: equal states have equal ones. With `awake`, threads that are parked after an
+    /// Appends an exact encoding: equal states have equal encodings. With `awake`, threads that are parked after an
     /// evaluation that only read are encoded as being about to evaluate.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, awake: bool) {
         self.machine.encode(out);
@@ -24,8 +24,8 @@ impl State {
             };
             out.push(status as u8);
             out.extend_from_slice(&t.finished.to_le_bytes());
-            // A wait's evaluation under way is part of the past, and so is its deadline. A parked evaluation
-            // is what it looked at.
+            // An evaluation under way is part of the past, and so is the deadline of its wait. A parked
+            // evaluation is described by what it looked at.
             if let (Status::Parked, Some(wait)) = (status, &t.wait) {
                 out.push(u8::from(wait.polled));
                 if let Some((clock, lost)) = wait.looked {

@@ -16,9 +16,9 @@ use crate::fabric::request::{ModelThreadKind, NodeSet};
 /// The faults that may happen in an execution, and how often. By default no deadline passes and no node is
 /// lost.
 ///
-/// The reduction explores one of two executions that differ only in notes ([`note`](crate::note)) that a node
-/// made just before it stopped, or in whether a lost node's last write to a word that nobody reads has
-/// arrived.
+/// Some executions differ only in notes ([`note`](crate::note)) that a node made just before it stopped, or in
+/// whether a lost node's last write to a word that nobody reads has arrived. The reduction explores only one of
+/// such executions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
     /// The largest number of waits that end by their deadline while something else could still happen.
@@ -135,7 +135,7 @@ struct Site {
     standing: Standing,
     /// The nodes that this node knows to be lost.
     knows: NodeSet,
-    /// Operations whose failure with a lost peer has not been polled: tag and peer.
+    /// The operations that failed since their peer is lost and that nobody has polled: tag and peer.
     failed: SmallVec<[(u64, u16); 2]>,
 }
 
@@ -350,7 +350,7 @@ impl State {
                     out.push(Move::Fault(Fault::Idle(thread)));
                 }
             }
-            // Time has passed by these moves, and counting it gains nothing.
+            // These moves let time pass without being counted, so counted expiries would add nothing.
             if out.len() > begin {
                 self.losable(out);
                 return;
@@ -407,7 +407,7 @@ impl State {
                 let node = usize::from(self.info(thread).node);
                 let passes = deadline.saturating_sub(self.losses.sites[node].clock);
                 if matches!(fault, Fault::Idle(_)) {
-                    // Nodes that do nothing all wait equally long.
+                    // Nothing else happens, so the same time passes on every node.
                     for site in &mut self.losses.sites {
                         site.clock = site.clock.saturating_add(passes);
                     }

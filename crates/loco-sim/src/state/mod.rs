@@ -136,7 +136,7 @@ pub(crate) struct Thread {
     pub(crate) wait: Option<Arc<Waiting>>,
     /// The number of calls of its history that have returned.
     finished: u16,
-    /// The number of requests granted that are not part of a failed evaluation. It follows from the past.
+    /// The number of requests granted, without those that only read. It follows from the past.
     phase: u32,
 }
 
@@ -220,7 +220,7 @@ impl State {
         addr
     }
 
-    /// Returns the thread's request, if it can be granted one.
+    /// Returns the next request of a thread that is ready, if a run has seen it.
     pub(crate) fn request<'a>(&self, common: &'a Common, thread: u16) -> Option<&'a Request> {
         let t = &self.threads[thread as usize];
         match t.status {
@@ -238,7 +238,7 @@ impl State {
         index
     }
 
-    /// Returns whether the thread's store buffer is empty, as locked instructions need it.
+    /// Returns whether the thread's store buffer is empty, as locked instructions require.
     fn drained(&self, thread: u16) -> bool {
         self.machine.is_drained(thread)
     }
@@ -331,7 +331,7 @@ impl State {
                 let op = self.remote_op(common, op);
                 let qp = QpId { thread: owner, peer };
                 seen.touch_shared(Shared::QueuePair(qp), thread, phase);
-                // Counts for ever if it is the queue pair of another thread, whose phase says nothing of this one.
+                // An access through another thread's queue pair counts for ever: its phase says nothing of this one.
                 let phase = if owner == thread { phase } else { u32::MAX };
                 op.accesses(|access| {
                     seen.touch(access.word, Agent::nic(qp, access.rule), access.writes, phase);
@@ -552,8 +552,8 @@ impl State {
         self.machine.apply(step).is_ok()
     }
 
-    /// Returns whether the thread may yet make requests of this sort. While nodes may be lost the answer is yes: how far a node has come
-    /// shows once it is lost.
+    /// Returns whether the thread may yet make requests of this sort. While nodes may be lost the answer is always yes,
+    /// since how far a node has come shows once it is lost.
     pub(crate) fn may_ask(&self, other: Other) -> bool {
         if self.losses.is_settling() {
             return true;
@@ -568,8 +568,8 @@ impl State {
         others.any(|other| self.may_ask(other))
     }
 
-    /// Returns whether the agent may yet access the word so: because of a request that is to come, or of one that was granted and has
-    /// not taken effect.
+    /// Returns whether the agent may yet access the word in this way: by a request that is to come, or by one that was
+    /// granted and has not taken effect.
     pub(crate) fn may_access(&self, word: Addr, other: Other) -> bool {
         if self.may_ask(other) {
             return true;

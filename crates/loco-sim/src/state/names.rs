@@ -58,7 +58,7 @@ impl Names {
         }
     }
 
-    /// Returns the name at `index`. It looks at every name, and is for reports.
+    /// Returns the name at `index`. This looks at every name, which is fast enough for reports.
     pub(crate) fn name(&self, index: u32) -> Option<u64> {
         let threads = self.threads.iter().enumerate();
         let pages = threads.filter_map(|(thread, pages)| Some((thread, pages.get()?)));

@@ -1,10 +1,10 @@
 //! The knowledge of conflicts that the reduction uses: which agents touch which word, and until when.
 //!
-//! A step on a word that no other agent touches from now on in a conflicting way commutes with all that is to come, so it need not
-//! be interleaved with it. An agent touches a word from now on if an operation under way does, or if a request that is to come
-//! will lead to that. The *phase* of a thread, which only grows, tells how far it has come, and the last phase in which
-//! a thread asked for an access tells until when it does so. Calls and returns of histories, and uses of locks, are
-//! known in the same way.
+//! If no other agent touches a word from now on in a conflicting way, a step on that word commutes with every later
+//! step, so it need not be interleaved with them. An agent touches a word from now on if an operation under way
+//! touches it, or if a later request leads to such an operation. The *phase* of a thread, which only grows, tells how
+//! far the thread has come. The last phase in which a thread asked for an access tells until when it makes such
+//! accesses. Calls and returns of histories, and uses of locks, are known in the same way.
 //!
 //! These facts are learned. An exploration starts from what earlier ones saw, and is repeated when it meets an access
 //! that it had not counted on. When it ends without one, it has missed no reachable access. Suppose that some execution
@@ -15,7 +15,7 @@
 use mowgli::machine::{Addr, QpId, Rule};
 use smallvec::SmallVec;
 
-/// Something whose accesses are in a fixed order: the CPU of a thread, or one side of a queue pair.
+/// Something whose accesses are in a fixed order: the CPU of a thread, or one part of a queue pair ([`Part`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Agent(u32);
 
@@ -77,11 +77,11 @@ impl Part {
     }
 }
 
-/// The end of a thread's accesses of some sort: no such access comes from a request at this phase ([`super::Thread::phase`]) or a later
-/// one. It is 0 if there are none.
+/// The end of a thread's accesses of some sort: no such access comes from a request at this phase
+/// ([`super::Thread::phase`]) or a later one. It is 0 if there are no such accesses.
 type Until = u32;
 
-/// The accesses of an agent to a word, by when the requests behind them end.
+/// The accesses of an agent to a word: until when requests lead to reads, and until when to writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Accesses {
     agent: Agent,
@@ -149,7 +149,7 @@ impl Sharing {
         self.grow(word, agent, write, until) && self.others(word, agent, write).next().is_some()
     }
 
-    /// Counts an access. Returns true if that was not known.
+    /// Counts an access. Returns true if an access at this phase was not known.
     fn grow(&mut self, word: Addr, agent: Agent, write: bool, until: Until) -> bool {
         let index = word.0 as usize;
         if self.words.len() <= index {
@@ -192,14 +192,14 @@ pub(crate) struct SeenAccesses {
     pub(crate) words: Sharing,
     /// Uses of locks: an attempt counts as a write, locking and unlocking as a read.
     pub(crate) locks: Sharing,
-    /// The history: a return counts as a write, a call as a read. There is one.
+    /// Calls and returns in the one history of the world: a return counts as a write, a call as a read.
     history: Sharing,
-    /// Uses of what is [`Shared`], for each sort of it.
+    /// Uses of things that are [`Shared`], for each sort of them.
     uses: [Sharing; 3],
     /// Set when a conflict was met that was not known before.
     pub(crate) fresh: bool,
-    /// Set if accesses count as if they could always come again. Within bounds a move that is taken early costs less than
-    /// in its turn, so that only moves which nobody ever sees may be.
+    /// Set if accesses count as if they could always come again. Within bounds, a move that is taken early costs less
+    /// than in its turn, so only moves that nobody ever sees may be taken early.
     for_ever: bool,
 }
 
@@ -271,8 +271,8 @@ impl SeenAccesses {
             && self.history_of_others(agent.parts().0, returns).next().is_some();
     }
 
-    /// Counts a use by a thread. It is news even if no other thread has made one: queue pairs complete operations without a request, and
-    /// a thread may already wait for a message that it has not received.
+    /// Counts a use by a thread. The first use is news even if no other thread has made one: queue pairs complete
+    /// operations without a request, and a thread may already wait for a message that it has not received.
     pub(crate) fn touch_shared(&mut self, shared: Shared, thread: u16, phase: u32) {
         let ((sort, word), until) = (shared.place(), self.until(phase));
         self.fresh |= self.uses[sort].grow(word, Agent::cpu(thread), true, until);
@@ -284,13 +284,14 @@ impl SeenAccesses {
         self.uses[sort].writes(word)
     }
 
-    /// Returns the uses of the lock by threads other than this one: all, or those that notice when it is released.
+    /// Returns the uses of the lock by threads other than this one: all of them, or only the attempts, which notice
+    /// whether the lock has been released.
     pub(crate) fn lock_users(&self, lock: usize, thread: u16, all: bool) -> impl Iterator<Item = Other> + '_ {
         self.locks.others(Addr(lock as u32), Agent::cpu(thread), all)
     }
 
-    /// Returns the calls and returns of other threads whose order with a return or a call of this one matters: returns with
-    /// calls, but not calls with calls.
+    /// Returns the calls of other threads, whose order with a return of this thread matters, or with `returns` false
+    /// their returns, whose order with a call of this thread matters.
     pub(crate) fn history_of_others(&self, thread: u16, returns: bool) -> impl Iterator<Item = Other> + '_ {
         let others = self.history.others(HISTORY, Agent::cpu(thread), returns);
         others.filter(move |other| other.write != returns)

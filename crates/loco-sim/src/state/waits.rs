@@ -14,14 +14,14 @@ use crate::state::behaviour::Past;
 /// Says how the past of a thread records an evaluation of a wait's condition that only read and did not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// It is part of the past like everything else.
+    /// The evaluation is part of the past like everything else.
     #[default]
     Apart,
-    /// It is no part of the past. The condition may keep its progress, which shows in the first request of its next evaluation.
-    /// [`crate::exploring::conditions`] finds conditions that keep more.
+    /// The evaluation is no part of the past. The condition may keep its progress, which shows in the first request of
+    /// its next evaluation. [`crate::exploring::conditions`] finds conditions that keep more.
     Passing,
-    /// It is no part of the past, and the thread goes on where it made the same request before. That it parks is not
-    /// interleaved with what others do.
+    /// The evaluation is no part of the past, and the thread goes on where it made the same request before. The step
+    /// that parks it is not interleaved with the moves of others.
     Merged,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Waits {
 pub(crate) struct Waiting {
     /// The past in which the wait was asked for. The request there describes the wait.
     pub(super) begin: Past,
-    /// The past in which its evaluation began.
+    /// The past in which the evaluation of its condition began.
     pub(crate) entry: Past,
     /// The past in which an evaluation that only read has failed.
     pub(super) failed: Option<Past>,
@@ -196,7 +196,8 @@ impl State {
         }
     }
 
-    /// Returns the past of the failed evaluation after which the thread is parked, if that is no part of its past.
+    /// Returns the past at the end of the failed evaluation after which the thread is parked. Returns `None` if the
+    /// evaluation is part of the thread's past.
     pub(crate) fn failed_evaluation(&self, thread: u16) -> Option<Past> {
         let wait = self.threads[usize::from(thread)].wait.as_ref();
         wait.and_then(|wait| wait.failed)

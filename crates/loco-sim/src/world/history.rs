@@ -8,7 +8,8 @@ use crate::fabric::ModelMemory;
 use crate::fabric::request::{Note, Reply};
 use crate::state::{Common, State};
 
-/// The end of a complete execution: every thread has returned and nothing is buffered any more.
+/// The end of a complete execution: every worker has returned or has stopped with its node, and nothing is buffered
+/// any more.
 pub struct End<'a> {
     pub(crate) common: &'a Common,
     pub(crate) state: &'a State,

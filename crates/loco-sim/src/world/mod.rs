@@ -150,8 +150,8 @@ pub fn note(text: impl Display) {
     ask(Request::Note(Note::Mark(text.to_string().into())));
 }
 
-/// Runs an object call and records it in the history: `call` before it, and the text of `result` for its
-/// value after it. For linearizability, the history records which calls had returned when another began.
+/// Runs an object call and records it in the history: the text `call` before the call, and the text that `result`
+/// makes of its value after it. For linearizability, the history records which calls had returned when another began.
 pub fn call<T, D: Display>(call: impl Display, run: impl FnOnce() -> T, result: impl FnOnce(&T) -> D) -> T {
     if ask(Request::Note(Note::Call(call.to_string().into()))) == Reply::Dismantled {
         return run();

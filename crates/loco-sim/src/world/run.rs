@@ -1,7 +1,7 @@
 //! A run: the threads of the world as coroutines, brought to the end of a path by giving them its replies.
 //!
-//! Relies on [`crate::fabric::coroutine`]. Each explorer keeps one run, and consults it only for pasts that
-//! nobody has seen.
+//! Relies on [`crate::fabric::coroutine`]. Each explorer keeps one run, and consults it for pasts that no explorer
+//! has seen.
 
 use std::sync::Arc;
 
@@ -171,8 +171,8 @@ impl Run {
             Request::Spawn { node, .. } => Some(*node),
             _ => None,
         };
-        // The body was handed over just before the thread asked. Nothing else has run since then, because it
-        // is taken at once.
+        // The body was handed over just before the thread asked, and is kept under the thread's number until
+        // the request is granted.
         if let (Some(node), Reply::Value(number)) = (spawn, &reply) {
             let body = self.take_body(thread)?;
             debug_assert_eq!(

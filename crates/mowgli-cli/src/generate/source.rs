@@ -1,8 +1,8 @@
 //! The makers of tests behind `mowgli generate`, as the writer sees them.
 //!
-//! A source divides its work into units, each of which yields its tests in a fixed order. The writer runs units on several
-//! threads, skips those that are already on disk and those of other shards. A model family adds a file beside this one that
-//! implements [`Source`], and a line in [`plans`](super::plans).
+//! A source divides its work into units. Each unit yields its tests in a fixed order. The writer runs units on several
+//! threads, and skips those that are already on disk and those of other shards. A model family adds a file beside this
+//! one that implements [`Source`], and a line in [`plans`](super::plans).
 
 use std::sync::atomic::AtomicBool;
 
@@ -19,14 +19,14 @@ pub(crate) struct Made {
 
 /// Makes tests, unit by unit.
 pub(crate) trait Source: Sync {
-    /// Says in one line what is made: model, pivot and bounds. Two sources that make different tests differ in it. A folder
-    /// that was begun by another source is not gone on with.
+    /// Says in one line what is made: model, pivot and bounds. Two sources that make different tests have different
+    /// lines. A run does not continue in a folder that was begun by another source.
     fn describe(&self) -> String;
 
     /// Returns the number of units, which does not depend on the number of workers or on the shard.
     fn units(&self) -> usize;
 
-    /// Makes the tests of one unit, and nothing when `cancel` was set meanwhile.
+    /// Makes the tests of one unit. Returns `None` when `cancel` was set meanwhile.
     fn unit(&self, unit: usize, cancel: &AtomicBool) -> Option<Vec<Made>>;
 }
 

@@ -73,7 +73,7 @@ fn shown(
     mended: &Mended,
     budget: &Budget<'_>,
 ) -> (Fix, String) {
-    // Asked again of the program that is shown, whatever led to it.
+    // The question is asked again about the program that is shown, however it was found.
     let verified = mended.verify(question, budget);
     let robust = verified.is_robust();
     let theorem = verified.conditions.theorem();

@@ -21,7 +21,7 @@ pub(super) struct Job<'t> {
     pub(super) under: Under,
     /// The file that is asked in place of the conditions.
     pub(super) file: Option<Arc<ModelFile>>,
-    /// Whether the model, which is built in, has a meaning for the test. A file is found out about by asking.
+    /// Whether a built-in model has a meaning for the test. For a model file, only the search tells.
     pub(super) applies: bool,
     /// Whether nothing else is asked, so that a file that does not apply is an error.
     pub(super) is_alone: bool,
@@ -41,7 +41,7 @@ pub(super) fn models(args: &Args) -> Result<Vec<Asked>, Error> {
             let name = choice::load(model)?;
             let file = match &name {
                 Loaded::BuiltIn(model) if MODELS.contains(model) => None,
-                // Built-in models without theorems have files that say what they say.
+                // A built-in model without theorems is asked by the model file that defines it.
                 Loaded::BuiltIn(model) => Some(Arc::new(ModelFile::of(*model))),
                 Loaded::File(file) => Some(file.clone()),
                 Loaded::CoreRma(model) => {

@@ -58,8 +58,8 @@ pub(super) fn pairs(
     out
 }
 
-/// Finds a shortest cycle: pairs of which each leads to the next, where the actions of an atomic get accumulate are one. Among the
-/// shortest it is the first in the order of `pairs`.
+/// Finds a shortest cycle: each of its pairs leads to the next, and the actions of an atomic get accumulate count as
+/// one action. Among the shortest cycles it is the first in the order of `pairs`.
 pub(super) fn shortest(problem: &Problem<'_>, pairs: &[Order]) -> Option<Vec<Order>> {
     let node = |action: u8| problem.node(action);
     // Inside one node only program order remains: a pair along it says nothing, a pair against it is a cycle by itself.

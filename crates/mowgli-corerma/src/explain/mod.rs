@@ -85,7 +85,7 @@ pub struct Reason {
     /// Candidates that only order writes against program order, whatever the outcome. They explain nothing, and are left out unless there
     /// are no others.
     pub contrary: u64,
-    /// The limit because of which some candidates were not examined.
+    /// The limit that kept some candidates from being examined, if one did.
     pub limit: Option<Limit>,
     /// The rules that the candidates break; the one that teaches most comes first.
     pub cases: Vec<Case>,
@@ -109,7 +109,7 @@ impl Violation {
     }
 }
 
-/// Returns an execution with an outcome that satisfies `wanted`; nothing if there is none.
+/// Returns an execution with an outcome that satisfies `wanted`; `None` if there is none.
 ///
 /// # Errors
 ///
@@ -247,7 +247,7 @@ pub fn forbidden(program: &Program, model: Model, wanted: &Formula, budget: &Bud
     reason
 }
 
-/// Returns what a candidate breaks; nothing if the rules allow it.
+/// Returns what a candidate breaks; `None` if the rules allow it.
 fn violation(problem: &Problem<'_>, pairs: &[Order], candidate: &Candidate) -> Option<Violation> {
     if let Some(cycle) = cycle::shortest(problem, pairs) {
         return Some(Violation::Cycle(cycle));
@@ -309,7 +309,8 @@ fn is_contrary(cycle: &[Order]) -> bool {
 }
 
 impl Case {
-    /// Cycles of one location teach least, and short ones most.
+    /// Returns a rank that is smaller for cases that teach more: cycles of one location teach least, and short ones
+    /// most.
     fn rank(&self, actions: &[Action]) -> (bool, usize, Reverse<u64>) {
         let (one_place, length) = match &self.violation {
             Violation::Cycle(pairs) => {

@@ -147,7 +147,7 @@ impl Generator {
         self.units.len()
     }
 
-    /// Makes the tests of a unit, in a fixed order. Returns nothing if `cancel` was set meanwhile.
+    /// Makes the tests of a unit, in a fixed order. Returns `None` if `cancel` was set meanwhile.
     pub fn unit(&self, unit: usize, cancel: &AtomicBool) -> Option<Vec<Test>> {
         let mut tests = Vec::new();
         let complete = self.space.visit(&self.units[unit], &mut |sketch| {

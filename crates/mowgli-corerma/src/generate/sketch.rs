@@ -1,9 +1,9 @@
 //! Programs under enumeration: which operations stand where, without names and values.
 //!
-//! All accesses are atomic. One process has the locations X and Y; several have one each, and address one another only. A
-//! location is read by as many local reads as write it, initial writes apart: so are all tests that coreRMA'16 prints
-//! (`docs/generation.md`). Sketches that differ in the numbering of processes and locations are one, and [`Sketch::is_canonical`]
-//! picks it.
+//! All accesses are atomic. A single process has the locations X and Y. Several processes have one location each, and
+//! address one another only. A location has as many local reads as writes, initial writes apart, as in all tests that
+//! coreRMA'16 prints (`docs/generation.md`). Sketches that differ only in the numbering of processes and locations
+//! count as one, and [`Sketch::is_canonical`] picks the representative.
 
 use smallvec::SmallVec;
 

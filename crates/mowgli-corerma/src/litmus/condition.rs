@@ -25,7 +25,8 @@ pub type Formula = litmus::Formula<Operand, Value>;
 impl State<Operand> for Outcome {
     type Value = Value;
 
-    /// Returns the value of an operand. One that the outcome does not have reads 0; the parser builds none.
+    /// Returns the value of an operand. An operand that the outcome does not have reads 0; the parser builds no such
+    /// operand.
     fn value(&self, operand: Operand) -> Value {
         let found = operand.find(&self.registers, &self.memory);
         found.unwrap_or(Value::Known(0))

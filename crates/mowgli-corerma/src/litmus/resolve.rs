@@ -12,7 +12,7 @@ use crate::program::{Access, Process, Program, Statement};
 use crate::switches::Model;
 use crate::value::Value;
 
-/// Resolves a file. Without an error among the diagnostics the test is complete.
+/// Resolves a file. The test is complete if no diagnostic is an error.
 pub(super) fn resolve(file: &File) -> (Option<Litmus>, Vec<Diagnostic>) {
     let mut r = Resolver::default();
     r.locations(file);

@@ -22,7 +22,7 @@ pub struct Notice {
     pub size: usize,
     /// A least condition on which the two models differ.
     pub condition: Condition,
-    /// Whether the model forbids it and the changed model allows it, and not the other way round.
+    /// Whether the model forbids the condition and the changed model allows it, and not the other way round.
     pub forbidden: bool,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! A *shape* is a set of threads on nodes and of objects with their roles. The clients of a shape are all
 //! ways to give each thread a sequence of calls. Two clients are equal up to symmetry if a renaming of
-//! threads, nodes and objects that keeps the shape turns one into the other. The one whose calls come first
-//! in the order of the alphabet stands for both. Values are not enumerated: the k-th write of a client writes
-//! the k-th value, so that a reader can tell writes apart.
+//! threads, nodes and objects that keeps the shape turns one into the other. Of such clients, the one whose
+//! calls come first in the order of the alphabet stands for all. Values are not enumerated: the k-th write of a
+//! client writes the k-th value, so that a reader can tell writes apart.
 
 mod symmetry;
 

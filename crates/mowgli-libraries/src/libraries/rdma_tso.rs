@@ -8,13 +8,13 @@
 //! so = iso ∪ rf_e ∪ [aNLW]; pf ∪ nfo ∪ rb ∪ mo ∪ ([Inst]; ib)
 //! ```
 //!
-//! It is no library in the sense of Def. 3.5, as it is not decomposable: a poll depends on every operation before it (LOCO'26
-//! 3.3). So it stands in the place of RDMA^WAIT in a set of libraries, and only I_W calls it.
+//! RDMA^TSO is no library in the sense of Def. 3.5, as it is not decomposable: a poll depends on every operation before
+//! it (LOCO'26 3.3). So it stands in the place of RDMA^WAIT in a set of libraries, and only I_W calls it.
 //!
-//! A put or get carries the identifier of the client's call. The papers' operations return an identifier that is arbitrary and
-//! unique, and I_W keeps sets of them; the identifier at hand tells which set that is. The papers stamp operations on sets with
-//! `aMF`. Here only the check that a set is empty is an event, and it is stamped `aWT`, which is less: a thread may keep its
-//! sets in registers.
+//! A put or get carries the identifier of the client's call. The papers' operations return an arbitrary unique
+//! identifier instead, and I_W keeps sets of these; the client's identifier tells the set that an operation is in.
+//! The papers stamp operations on sets with `aMF`. Here only the check that a set is empty is an event. It is stamped
+//! `aWT`, which orders less than `aMF`, since a thread may keep its sets in registers.
 
 use super::RdmaWait;
 use super::rdma_wait::{accesses, is_rmw, issued_before, ordered};

@@ -29,10 +29,10 @@ pub(crate) struct Request {
     /// The numbers of the steps to take from the beginning.
     #[serde(default)]
     schedule: Vec<usize>,
-    /// So many steps more, at random.
+    /// The number of further steps to take at random.
     #[serde(default)]
     random: usize,
-    /// The seed of these.
+    /// The seed of the random steps.
     #[serde(default)]
     seed: u64,
 }

@@ -1,4 +1,5 @@
-//! The answers to the page's requests, a file a question. Each is JSON; the page and the tests of this crate are its only readers.
+//! The answers to the page's requests, with a file for each kind of request. Each answer is JSON; the page and the
+//! tests of this crate are its only readers.
 
 pub(crate) mod catalogue;
 pub(crate) mod check;

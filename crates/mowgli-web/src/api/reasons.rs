@@ -34,7 +34,7 @@ pub(crate) struct Answer {
     /// The numbers of the machine's steps to the outcome.
     pub(super) schedule: Option<Vec<usize>>,
     pub(super) cycles: Vec<CycleEntry>,
-    /// The number of cycles, of which at most `CYCLES_MAX` are sent.
+    /// The number of cycles. At most `CYCLES_MAX` of them are sent.
     pub(super) cycles_total: usize,
     /// Executions that would have the outcome.
     pub(super) candidates: u64,

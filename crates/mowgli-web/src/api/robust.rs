@@ -113,7 +113,7 @@ fn answer(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Ans
     }
     match fix::mend(program, &question, &Costs::default(), budget) {
         Err(error) => answer.not_mended = Some(error.to_string()),
-        // Asked again of the program that is offered, whatever led to it.
+        // The question is asked again about the program that is offered, however it was found.
         Ok(mended) if !mended.verify(&question, budget).is_robust() => {
             answer.not_mended = Some("no additions were shown to make it robust".to_owned());
         }

@@ -18,7 +18,7 @@ pub(crate) struct Answer {
     pub(super) columns: Vec<String>,
     /// The outcomes: a value for each operand.
     pub(super) rows: Vec<Vec<String>>,
-    /// The number of outcomes, of which at most `ROWS_MAX` are sent.
+    /// The number of outcomes. At most `ROWS_MAX` of them are sent.
     pub(super) total: usize,
     pub(super) limit: Option<String>,
     /// The kind of thing that was searched: `candidate executions` or `executions`.

@@ -36,7 +36,7 @@ pub fn find(name: &str) -> Option<&'static str> {
 /// The text of an included file, and the name under which diagnostics show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Included {
-    /// The path or name. Two names are two files: a circle of includes is found by them.
+    /// The path or name. It identifies the file: a file that includes itself is found by its name.
     pub name: String,
     /// The text.
     pub text: String,
@@ -47,7 +47,7 @@ pub trait Includes {
     /// Reads the file that `includer` names as `path`.
     ///
     /// # Errors
-    /// The reason why there is no such text, for the message.
+    /// Returns the reason why there is no such text, in words for the message.
     fn read(&self, includer: &str, path: &str) -> Result<Included, String>;
 }
 

@@ -61,13 +61,14 @@ pub struct Reason {
     pub candidates: u64,
     /// Candidates that only order memory against program order of one thread, whatever the outcome. They explain nothing.
     pub contrary: u64,
-    /// The limit because of which some candidates were not examined.
+    /// The limit that kept some candidates from being examined, if one did.
     pub limit: Option<Limit>,
     /// The reasons; those that teach most come first, as in [`crate::explain::Reason::cases`].
     pub cases: Vec<Case>,
 }
 
-/// Says why no execution that satisfies `wanted` satisfies the axioms. The result is meaningful only if that is so.
+/// Says why no execution that satisfies `wanted` satisfies the axioms. The result is meaningful only if there is no
+/// such execution.
 pub fn forbidden(
     program: &Program,
     model: &ModelFile,

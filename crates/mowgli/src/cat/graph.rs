@@ -214,8 +214,8 @@ impl Graph {
         self.known.get(&op).copied()
     }
 
-    /// Returns the relations whose common pairs `a \\ b` leaves out. These are `c` and `d` if `b` is `a & c & d`, since `a \\ (a & c)` is
-    /// `a \\ c`; otherwise `b` alone.
+    /// Returns the relations whose common pairs `a \ b` leaves out. These are `c` and `d` if `b` is `a & c & d`, since
+    /// `a \ (a & c)` is `a \ c`; otherwise `b` alone.
     pub(super) fn subtrahends(&self, a: NodeId, b: NodeId) -> Vec<NodeId> {
         let (mut rest, mut open, mut found) = (Vec::new(), vec![b], false);
         while let Some(id) = open.pop() {
@@ -239,7 +239,8 @@ impl Graph {
             monotone: vec![true; n],
             inner: vec![false; n],
         };
-        // A group is fixed unless a body is not, given that its names are. The second round knows which groups are.
+        // A group is fixed if its bodies are, on the assumption that its names are. The first round finds the groups
+        // that are not fixed, and the second uses this to compute the flags of all nodes.
         let mut open = vec![false; self.groups.len()];
         for _ in 0..2 {
             for (i, &op) in self.ops.iter().enumerate() {

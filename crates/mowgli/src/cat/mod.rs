@@ -195,7 +195,8 @@ pub struct NotApplicable {
 
 /// Finds every outcome of a program that has an execution which satisfies the axioms of a model.
 ///
-/// A program that does not meet a `requires` of the file is refused with [`Limit::TooLarge`]; [`decide`] tells this from a limit.
+/// A program that does not meet a `requires` of the file is refused with [`Limit::TooLarge`]; [`decide`] tells such a
+/// program apart from one that is too large.
 pub fn outcomes(
     program: &Program,
     model: &ModelFile,
@@ -238,7 +239,8 @@ pub fn decide(
 /// Finds an execution that satisfies the axioms and whose outcome satisfies `wanted`; `Ok(Ok(None))` if there is none.
 ///
 /// # Errors
-/// Fails if the program does not meet a requirement of the model; inside, the limit at which the search stopped without an answer.
+/// Fails if the program does not meet a requirement of the model. The inner error is the limit at which the search
+/// stopped without an answer.
 pub fn witness(
     program: &Program,
     model: &ModelFile,
@@ -282,8 +284,8 @@ pub fn is_vacuous(
     Ok(found.map(|execution| execution.is_none()))
 }
 
-/// Finds the outcomes by plain enumeration of all executions and [`ModelFile::is_consistent`]: slow, and the yardstick of [`outcomes`].
-/// Does not look at requirements.
+/// Finds the outcomes by plain enumeration of all executions and [`ModelFile::is_consistent`]. This is slow; tests
+/// compare [`outcomes`] with it. Does not look at requirements.
 pub fn outcomes_by_enumeration(
     program: &Program,
     model: &ModelFile,

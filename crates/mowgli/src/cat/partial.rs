@@ -10,7 +10,7 @@ use crate::program::{Loc, Reg, ThreadId, Value};
 /// Stands for a source that has not been decided.
 pub(super) const UNDECIDED: u16 = u16::MAX - 1;
 
-/// Two events of which one comes first in a relation.
+/// Two events that the relation has yet to order, one way or the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     pub(super) rel: Rel,
@@ -18,7 +18,8 @@ pub(super) struct Choice {
     pub(super) b: usize,
 }
 
-/// A partial execution. Events are numbered as in [`Execution`], initial writes first; `source` and `value` without those.
+/// A partial execution. Events are numbered as in [`Execution`], initial writes first. `source` and `value` have no
+/// entries for the initial writes.
 #[derive(Clone)]
 pub(super) struct Partial<const W: usize> {
     pub(super) source: Vec<u16>,

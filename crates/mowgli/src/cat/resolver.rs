@@ -19,7 +19,7 @@ pub struct Axiom {
     pub test: Test,
     /// Whether the property must fail.
     pub negated: bool,
-    /// The expression of which it is stated.
+    /// The expression that the property is about.
     pub(super) expr: NodeId,
     /// The name after `as`, or the text of the axiom.
     pub name: String,

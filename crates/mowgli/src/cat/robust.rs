@@ -25,7 +25,8 @@ use crate::program::Program;
 /// Finds an execution that satisfies the axioms and has a cycle of [`strong`]; `Ok(Ok(None))` if there is none.
 ///
 /// # Errors
-/// Fails if the program does not meet a requirement of the model; inside, the limit at which the search stopped without an answer.
+/// Fails if the program does not meet a requirement of the model. The inner error is the limit at which the search
+/// stopped without an answer.
 pub fn weak_execution(
     program: &Program,
     model: &ModelFile,
@@ -54,8 +55,9 @@ pub fn weak_execution(
     }
 }
 
-/// Returns sequential consistency for executions of a model: Robust'25 Def. 5 with `rao`, the order of remote read-modify-writes at a node,
-/// if the file mentions it. A file that does not leaves that order open, which no program can see.
+/// Returns sequential consistency for executions of a model: Robust'25 Def. 5, with `rao`, the order of remote
+/// read-modify-writes at a node, if the file mentions `rao`. A file that does not mention `rao` leaves that order
+/// open, which no program can see.
 pub fn strong(model: &ModelFile, atomicity: RmwAtomicity) -> Spec {
     let mut spec = Spec::of(Model::Sc, atomicity);
     let stated = model.axioms.iter().map(|a| a.expr);
@@ -86,7 +88,7 @@ struct Walk {
 }
 
 impl<const W: usize> Search<'_, '_, W> {
-    /// Walks along every cycle until an execution is found that has one.
+    /// Walks along every possible cycle until an execution with such a cycle is found.
     pub(super) fn walk(&mut self, atomics: bool) -> Result<(), Stop> {
         if !self.settle(0)? {
             return Ok(());

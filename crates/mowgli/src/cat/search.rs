@@ -31,7 +31,8 @@ pub(super) enum Goal<'g> {
     Execution(&'g dyn Fn(&Outcome) -> bool),
     /// Any execution.
     Any,
-    /// An execution that is not sequentially consistent; if so told, the order of atomics counts ([`super::robust`]).
+    /// An execution that is not sequentially consistent. With `true`, cycles may use the order of atomics
+    /// ([`super::robust`]).
     Weak(bool),
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Known {
     pub(super) outcomes: BTreeSet<Outcome>,
 }
 
-/// Runs the search. Returns an execution if the goal is one and there is one.
+/// Runs the search. Returns an execution if the goal is an execution and there is one.
 pub(super) fn solve<const W: usize>(
     model: &ModelFile,
     problem: &Problem<'_>,
@@ -312,7 +313,7 @@ impl<const W: usize> Search<'_, '_, W> {
         insert(&mut node.rf[from], self.base + read);
         if source != INIT {
             let write = usize::from(source);
-            // A read that nobody asks for stays so, whatever it reads.
+            // A read whose value does not matter makes no other read matter, whatever it reads.
             if let (Some(sym), true) = (problem.sym(write), has(&node.needed, read)) {
                 let first = problem.first[problem.thread[write]];
                 sym.each_read(&mut |i| insert(&mut node.needed, first + i));

@@ -19,9 +19,9 @@ use super::search::{self, Detail, Goal};
 /// The cycles that are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Those of one thread.
+    /// The cycles that stay in one thread.
     OneThread,
-    /// All.
+    /// All cycles.
     Everywhere,
 }
 
@@ -91,7 +91,7 @@ fn conflict(problem: &Problem<'_>, a: usize, b: usize) -> Option<Vec<(u16, u16)>
     }
     let mut edges = vec![(problem.observe[a], problem.observe[b])];
     if memory && !first.is_write() {
-        // A read sees at least what its own thread has in the buffer, so it is before `b` only if that is.
+        // A read sees its own thread's buffered writes or newer ones, so it comes before `b` only if those writes do.
         let t = problem.thread[a];
         let own = (problem.first[t]..a).filter(|&w| {
             let event = problem.event(w);
@@ -168,8 +168,8 @@ impl<const W: usize> Walk<'_, '_, W> {
         Ok(None)
     }
 
-    /// Looks for a cycle through several threads. Every such cycle has a pair that the model does not order; the walk starts with the one
-    /// in the first thread that has one.
+    /// Looks for a cycle through several threads. Every such cycle has at least one pair in program order that the
+    /// model does not order. The walk starts with such a pair in the first thread that has one.
     fn across_threads(&mut self) -> Result<Option<Solution>, Limit> {
         for earlier in 0..self.problem.len() {
             self.anchor = earlier;

@@ -81,7 +81,7 @@ impl Known {
 /// The reads and writes that are decided by enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Those that matter to the outcome.
+    /// The reads and writes that matter to the outcome.
     Relevant,
     /// Every read and all of modification order.
     Everything,

@@ -54,7 +54,7 @@ pub struct Reason {
     /// program order within a thread, whatever the outcome. They explain nothing, so they are counted
     /// separately.
     pub contrary: u64,
-    /// The limit because of which some candidates were not examined. The cycles are real either way.
+    /// The limit that kept some candidates from being examined, if one did. The cycles are real either way.
     pub limit: Option<Limit>,
     /// Cycles such that every candidate has one of them. The cycles that teach most come first: cycles of the
     /// coherence of one location come last, and cycles of the CPU alone before them; otherwise, shorter

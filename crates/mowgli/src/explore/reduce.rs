@@ -27,7 +27,7 @@ use crate::machine::{
 };
 use crate::model::RmwAtomicity;
 
-/// An agent, when no single move is persistent.
+/// An agent in a state in which no single move is persistent.
 #[derive(Debug)]
 struct Agent {
     kind: AgentKind,

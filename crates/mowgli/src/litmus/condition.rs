@@ -146,7 +146,8 @@ impl Operand {
 impl State<Operand> for Outcome {
     type Value = Value;
 
-    /// Returns the value of an operand. One that the outcome does not have reads 0; the parser builds none.
+    /// Returns the value of an operand. An operand that the outcome does not have reads 0; the parser builds no such
+    /// operand.
     fn value(&self, operand: Operand) -> Value {
         operand.find(&self.registers, &self.memory).unwrap_or(0)
     }
@@ -177,8 +178,8 @@ impl<O, V> Formula<O, V> {
         }
     }
 
-    /// Replaces each operand, `None` if some operand has nothing to replace it. Every operand is visited even then, so that every
-    /// mistake is reported.
+    /// Replaces each operand. Returns `None` if some operand has no replacement. Every operand is visited even then, so
+    /// that every mistake is reported.
     pub fn resolve<P>(&self, operand: &mut dyn FnMut(&O) -> Option<P>) -> Option<Formula<P, V>>
     where
         V: Clone,

@@ -68,7 +68,7 @@ pub fn parse_dialect<T>(
     file: impl FnOnce(&mut Parser, String) -> Step<T>,
 ) -> Result<T, Vec<Diagnostic>> {
     if source.len() > SOURCE_BYTES_MAX {
-        // How long it is nobody knows: who reads a file stops at the limit.
+        // The message does not say how long the text is: whoever reads a file stops at the limit.
         let message = format!("the text is longer than SOURCE_BYTES_MAX, which is {SOURCE_BYTES_MAX} bytes");
         return Err(vec![Diagnostic::new(Kind::LimitExceeded, 0..0, message)]);
     }

@@ -45,7 +45,7 @@ impl<'a> ThreadScope<'a> {
         (self.registers, self.work_ids)
     }
 
-    /// Resolves a statement. Returns nothing if it was refused.
+    /// Resolves a statement. Returns `None` if it was refused.
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Option<Instr> {
         Some(match &stmt.kind {
             StmtKind::Mfence => Instr::Mfence,

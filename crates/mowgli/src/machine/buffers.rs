@@ -72,7 +72,7 @@ pub(crate) enum Rmw {
 }
 
 impl Rmw {
-    /// Returns the value written when `old` is read, or nothing if the operation does not write.
+    /// Returns the value written when `old` is read, or `None` if the operation does not write.
     pub(crate) fn write(self, old: Value) -> Option<Value> {
         match self {
             Rmw::Add(add) => Some(old.wrapping_add(add)),

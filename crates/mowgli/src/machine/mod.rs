@@ -159,8 +159,8 @@ impl Machine {
         &self.memory
     }
 
-    /// Returns the value that a load by this thread would read now, from its store buffer or else from memory. Returns nothing if there
-    /// is no such thread or word.
+    /// Returns the value that a load by this thread would read now, from its store buffer or else from memory. Returns
+    /// `None` if there is no such thread or word.
     pub fn load(&self, thread: u16, loc: Addr) -> Option<Value> {
         let buffer = &self.threads.get(thread as usize)?.store_buffer;
         let newest = buffer.iter().rev().find_map(|entry| match *entry {

@@ -1,7 +1,7 @@
 //! Finds the accesses to memory that operations under way have yet to make.
 //!
-//! A partial-order reduction asks this to know that a word is no longer touched by a queue pair or a store buffer. Relies on the rules of
-//! [`super::simplified`] and [`super::concrete`]. Used by explorers of object code.
+//! From these accesses, a partial-order reduction learns that a queue pair or a store buffer no longer touches a word.
+//! Relies on the rules of [`super::simplified`] and [`super::concrete`]. Used by explorers of object code.
 
 use super::buffers::{Delayed, Entry, LocalBack, Source, Stage};
 use super::{Addr, Machine, QpId, RemoteOp, Rule};
@@ -20,11 +20,11 @@ pub struct Access {
 /// The place of the next operation that a rule of some sort applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is in the queue pair.
+    /// The operation is in the queue pair.
     Queued,
-    /// It was posted and is in the store buffer.
+    /// The operation was posted and is in the store buffer.
     Delayed,
-    /// It has yet to be posted.
+    /// The operation has yet to be posted.
     Unposted,
 }
 
@@ -53,7 +53,7 @@ impl Stage {
             Stage::Value { dst, .. } => access(Rule::PlaceLocal, dst, true),
             Stage::Rmw { dst, target, .. } | Stage::Executing { dst, target, .. } => {
                 access(Rule::AtomicRead, target, false);
-                // An atomic operation that is atomic against everything writes where it reads.
+                // An operation that is atomic against every access (`glob`) writes in the step in which it reads.
                 access(Rule::AtomicRead, target, true);
                 access(Rule::PlaceRemote, target, true);
                 access(Rule::PlaceLocal, dst, true);

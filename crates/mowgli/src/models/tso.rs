@@ -71,7 +71,8 @@ fn extend(execution: &Execution, writes: &[usize], tso: Relation) -> bool {
     })
 }
 
-/// Decides condition (4). A write that `tso` does not order against a read does not constrain it.
+/// Decides whether no write to the same location comes between a write and its reader. A write that neither `tso` nor
+/// program order places before a read does not constrain that read.
 fn readers_see_latest(execution: &Execution, tso: &Relation) -> bool {
     let before = tso.union(&execution.po);
     let event = |e: usize| &execution.events[e];

@@ -24,7 +24,7 @@ pub struct Answer {
 pub enum Verdict {
     /// Robust, because the conditions hold.
     Robust(Theorem),
-    /// Robust: every consistent execution was accounted for. The conditions miss it.
+    /// Robust: every consistent execution was accounted for. The conditions alone do not show it.
     Exhaustively,
     /// Not robust.
     NotRobust,
@@ -92,8 +92,8 @@ impl Answer {
         }
     }
 
-    /// Returns whether the program has a property; `None` if that was not found out. A program without a pre-execution has no property,
-    /// so a statement about it is never right.
+    /// Returns whether the program has a property. Returns `None` if that was not found out, or if the program has no
+    /// pre-execution: then no statement about it is right.
     pub fn has(&self, property: Property) -> Option<bool> {
         if self.conditions.is_vacuous() {
             return None;

@@ -52,7 +52,7 @@ pub fn by_file(
         }
         Ok(None) => match cat::witness(program, model, rmw, &|_| true, budget)? {
             Ok(witness) => (Exact::Robust, witness.is_none()),
-            // What was searched was searched to the end, so a limit leaves open only whether there is any execution.
+            // The search for a weak execution was complete, so a limit leaves open only whether there is any execution.
             Err(limit) => (Exact::Unknown(limit), false),
         },
     };

@@ -1,4 +1,5 @@
-//! Exact robustness (Robust'25 Defs. 5 and 11): every consistent execution is sequentially consistent, or here is one that is not.
+//! Decides robustness exactly (Robust'25 Defs. 5 and 11): whether every consistent execution is sequentially
+//! consistent. If not, it gives one that is not.
 //!
 //! The search is [`crate::declarative::weak_execution`], which looks for cycles and not for outcomes. Executions are compared, not
 //! outcomes: about half of the programs that are not robust have exactly the outcomes of sequential consistency.

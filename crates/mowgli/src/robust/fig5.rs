@@ -132,7 +132,7 @@ pub fn need(spec: &Spec, earlier: &Event, later: &Event) -> Option<Need> {
     match cpu && !spec.oppo.orders(earlier, later) {
         true => Some(Need::MemoryFence),
         false if Spec::returns_unplaced(earlier, later) => Some(Need::Impossible),
-        // E7 holds of a put, whose local read comes first. A read-modify-write has none.
+        // E7 holds of a put, whose local read comes first. A read-modify-write has no local read.
         false if later.rmw && (earlier.kind, later.kind) == (Kind::NicLocalWrite, Kind::NicRemoteWrite) => {
             Some(Need::Poll)
         }

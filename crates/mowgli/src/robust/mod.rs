@@ -1,10 +1,12 @@
 //! Robustness: whether a program can behave under an RDMA model as no sequentially consistent memory would (Robust'25).
 //!
-//! Two answers. The *conditions* are read off the program: local data-race freedom ([`ldrf`], Def. 7) with *fenced* ([`fenced`], Def. 8) or
-//! with *tree-fenced* ([`tree`], Def. 9) imply robustness (Theorem 5, Corollary 1); they take polynomial time for each pre-execution and
-//! may miss a robust program. [`exact`] looks for a consistent execution with a cycle in `po ∪ rf ∪ rb ∪ mo` (Def. 5) and misses none.
-//! Both rest on guaranteed-before ([`gb`], Def. 6), which is data, as are the figure that reasons quote ([`fig5`]) and the clauses of the
-//! conditions ([`clauses`]). Under a model file only the exact question has an answer ([`by_file`]). `docs/robustness.md` is the introduction. Used by `mowgli robust` and by tests.
+//! There are two ways to an answer. The *conditions* are read off the program: local data-race freedom ([`ldrf`],
+//! Def. 7) with *fenced* ([`fenced`], Def. 8) or with *tree-fenced* ([`tree`], Def. 9) implies robustness (Theorem 5,
+//! Corollary 1). They take polynomial time for each pre-execution, and may miss a robust program. The search
+//! [`exact`] looks for a consistent execution with a cycle in `po ∪ rf ∪ rb ∪ mo` (Def. 5), and misses none. The
+//! conditions rest on guaranteed-before ([`gb`], Def. 6), which is data, as are the figure that reasons quote
+//! ([`fig5`]) and the clauses of the conditions ([`clauses`]). Under a model file only the exact question has an
+//! answer ([`by_file`]). `docs/robustness.md` is the introduction. Used by `mowgli robust` and by tests.
 //!
 //! Remote read-modify-writes and `wait` are not in the paper. The extension to them is ours: new rows and columns of the tables
 //! (`docs/rmw.md`), and the atomic unit of a node as a location that all its read-modify-writes write.
@@ -140,7 +142,7 @@ pub struct Conditions {
     pub fenced: Finding,
     /// Tree-fenced.
     pub tree_fenced: Finding,
-    /// The number of pre-executions, at most `u64::MAX`. With 0, every condition holds of all of them and says nothing: every way
+    /// The number of pre-executions, at most `u64::MAX`. If it is 0, every condition holds and says nothing: every way
     /// through the program polls what is not there or fails an assumption.
     pub pre_executions: u64,
 }

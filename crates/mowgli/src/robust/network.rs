@@ -159,7 +159,8 @@ impl<'p> Network<'p> {
         network
     }
 
-    /// Returns whether an event of a thread is public (`E^pub`): another thread accesses its location, refined: and one of them writes.
+    /// Returns whether an event of a thread is public (`E^pub`): another thread accesses its location. In a refined
+    /// network, one of the two must also write.
     pub fn is_public(&self, thread: usize, event: &Event) -> bool {
         let access = access(self.program, self.spec, event);
         self.sees(thread, &access.cells, access.writes)
@@ -174,7 +175,8 @@ impl<'p> Network<'p> {
         })
     }
 
-    /// Returns the other threads that access the location of an event, refined: those that conflict with it.
+    /// Returns the other threads that access the location of an event; in a refined network, only those that conflict
+    /// with the event.
     pub fn observers(&self, thread: usize, event: &Event) -> Vec<usize> {
         let access = access(self.program, self.spec, event);
         (0..self.links.len())

@@ -101,7 +101,8 @@ pub fn shape(network: &Network<'_>) -> Vec<Reason> {
     reasons
 }
 
-/// Checks (3b): no two threads have queue pairs towards each other's node. A thread with a queue pair towards its own node is one of them.
+/// Checks (3b): no two threads have queue pairs towards each other's node. A thread with a queue pair towards its own
+/// node counts as such a pair with itself.
 fn both_ways(network: &Network<'_>) -> Option<Reason> {
     let threads = &network.program().threads;
     let towards = |from: usize, to: usize| network.peers(from) >> threads[to].node.0 & 1 == 1;

@@ -152,9 +152,9 @@ pub(super) fn late_alone<L: Lock>(world: &mut World) {
     }
 }
 
-/// Builds a world in which two threads of node 1 lock, and node 1 may be declared lost. From then on neither gets the
-/// lock, not from the other thread either, and a release reports the loss. Their fence has nothing to do that would
-/// fail.
+/// Builds a world in which two threads of node 1 lock, and node 1 may be declared lost. From then on neither thread
+/// gets the lock, not even from the other thread, and a release reports the loss. The releases fence nothing, so no
+/// fence fails in their place.
 pub(super) fn lost_alone<L: Lock>(world: &mut World) {
     let at = nodes(world, 2, 2, make::<L>(1, LockConfig::default()));
     for own in 0..2 {

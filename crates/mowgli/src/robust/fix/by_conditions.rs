@@ -1,11 +1,12 @@
 //! The cheapest additions after which the conditions hold, thread by thread.
 //!
-//! The pairs that Defs. 7 and 8 want in order depend on who accesses what and on who is connected with whom. Additions change neither,
-//! because an added get is between locations of its thread alone; so each thread can be mended for itself. A search in order of cost
-//! mends the pair whose later event comes first, by an addition right before that event: an addition further up would be in fewer pairs
-//! that are still open. What lies ahead depends only on the polls and the last fences so far, so of two sets that agree in these the
-//! cheaper one is kept, which makes the search polynomial for a thread without branches and few peers. After [`SETS_MAX`] sets it takes
-//! the cheapest next addition each time.
+//! The pairs that Defs. 7 and 8 want in order depend on which threads access which locations and on which nodes the
+//! threads connect. Additions change neither, because an added get is between locations of its thread alone. So each
+//! thread can be mended for itself. A search in order of cost mends the pair whose later event comes first, by an
+//! addition right before that event: an addition further up would be between the events of fewer pairs that are still
+//! open. The rest of the search depends only on the polls and the last fences so far. Of two sets that agree in these,
+//! only the cheaper one is therefore kept. This makes the search polynomial for a thread without branches and with few
+//! peers. After [`SETS_MAX`] sets, the search takes the cheapest next addition each time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
@@ -68,7 +69,7 @@ pub(super) fn mend(
     Ok(Mended::new(bench, costs, all, minimal))
 }
 
-/// Footprint of a thread: the part of its trace that other threads see. Traces with one footprint are one group.
+/// The traces of each thread in groups. Traces with one footprint, the part that other threads see, are one group.
 struct Groups {
     footprints: Vec<Vec<Footprint>>,
     /// `of_trace[t][k]`: the group of trace `k` of thread `t`.
@@ -276,8 +277,8 @@ impl Judge<'_> {
         Ok(edits)
     }
 
-    /// Returns what the rest of the search depends on: for each peer how much is polled before the first open pair's later event, and
-    /// the last fences and added gets there. With branches that is the whole set.
+    /// Returns the facts on which the rest of the search depends: for each peer, the number of polls before the first
+    /// open pair's later event, and the last fences and added gets there. With branches it depends on the whole set.
     fn prospect(&self, set: &Set, first: &Open) -> (Place, Vec<u64>, Option<Edits>) {
         if set.applied.code.iter().any(is_control) {
             return (first.later.clone(), Vec::new(), Some(set.edits.clone()));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// The costs of additions, in units of which only the ratios matter.
+/// The costs of additions. Only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Costs {
     /// A remote fence.
@@ -17,14 +17,15 @@ pub struct Costs {
     /// A poll that is made earlier than before. At most `poll`.
     #[serde(rename = "move")]
     pub moved: u64,
-    /// A get of which only the completion is wanted. The poll that waits for it is counted besides.
+    /// A get that is added for its completion alone. The poll that waits for it is counted besides.
     pub get: u64,
 }
 
 impl Default for Costs {
-    /// Ranks additions by how long they keep the CPU waiting. A remote fence does not (1), an `mfence` empties the store buffer (2), a
-    /// get is one more message (4) that the network carries meanwhile, a poll waits for a round trip (20), of which a moved poll had
-    /// already waited for a part (10).
+    /// Ranks additions by how long they keep the CPU waiting. A remote fence does not (1). An `mfence` empties the
+    /// store buffer (2). A get is one more message (4) that the network carries meanwhile. A poll waits for a round
+    /// trip (20). A moved poll costs less (10), because the poll that it replaces already waited for a part of the
+    /// round trip.
     fn default() -> Costs {
         Costs {
             rfence: 1,

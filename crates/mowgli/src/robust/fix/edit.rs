@@ -30,7 +30,7 @@ pub enum Addition {
     Wait(WorkId),
 }
 
-/// Additions to a program: for each thread and place what to add, in the order of [`Addition`], with its number.
+/// Additions to a program: for each thread and place the additions, in the order of [`Addition`], each with its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edits(pub(super) BTreeMap<(usize, Place, Addition), u32>);
 
@@ -55,7 +55,7 @@ impl Edits {
 pub struct Change {
     /// The thread.
     pub thread: usize,
-    /// Its place in the mended program, or, of a poll that went, in the program before.
+    /// The place in the mended program; for a poll that was taken out, the place in the program before mending.
     pub place: Vec<u16>,
     /// Kind of the edit.
     pub kind: ChangeKind,
@@ -96,7 +96,7 @@ pub(super) struct Applied {
     pub(super) code: Vec<Instr>,
     /// For each instruction at the top what it is, or `None` for one that was there.
     pub(super) marks: Vec<Option<ChangeKind>>,
-    /// Polls that went: the place that each had, and the place in the new code where it would stand.
+    /// Polls that were taken out: the place that each had, and the place in the new code where it would stand.
     pub(super) gone: Vec<(Place, Place)>,
     /// Operations that have got a work identifier, by their places in the new code.
     pub(super) named: Vec<Place>,
@@ -192,7 +192,8 @@ impl Bench {
         applied
     }
 
-    /// Returns whether every way through the base program is still one through `program`: additions poll nothing that is not there.
+    /// Returns whether every way through the base program is still one through `program`: each added poll finds an
+    /// operation.
     pub(super) fn lives(&self, program: &Program, question: &Question, budget: &Budget<'_>) -> bool {
         let spec = question.spec();
         (0..program.threads.len()).all(|thread| {
@@ -294,7 +295,8 @@ impl Bench {
 }
 
 impl Applied {
-    /// Marks one added poll for each poll of the queue pair that went: the nearest before it. Outside branches only.
+    /// For each poll that was taken out, marks the nearest added poll of its queue pair before it. Outside branches
+    /// only.
     fn mark_moves(&mut self) {
         for (_, now) in self.gone.iter().rev().filter(|(_, now)| now.len() == 1) {
             let nearest = (0..usize::from(now[0])).rev().find(|&i| {
@@ -464,8 +466,8 @@ impl Work<'_> {
     }
 }
 
-/// Finds the most operations towards each node that can be without a poll after some code. Blocks are looked into only with `deep`.
-/// Returns whether no poll at the top finds nothing on every way.
+/// Finds the most operations towards each node that can be without a poll after some code. Looks into blocks only with
+/// `deep`. Returns whether every poll at the top finds an operation on at least one way.
 fn flow(program: &Program, code: &[Instr], pending: &mut BTreeMap<Node, u32>, deep: bool) -> bool {
     let mut finds = true;
     for instr in code {

@@ -1,9 +1,10 @@
 //! The cheapest additions after which the program is robust by the exact search.
 //!
-//! Additions only add order, so what a set cannot do no part of it can. (With branches a set may poll what is not there, and counts as
-//! one that cannot; the minimum is then among the sets of which no such part was left out.) A depth-first search decides on one addition after the other,
-//! the expensive ones first, and turns back where all that is left to decide would not be enough, or where the set costs as much as the
-//! best known one. Additions that alone cost as much are never considered.
+//! Additions only add order, so if a set does not make the program robust, no subset does. A depth-first search
+//! decides on one addition after the other, the expensive ones first. It turns back where even all additions that are
+//! left would not be enough, or where the set costs as much as the best known one. Additions that alone cost as much
+//! are never considered. (With branches, a set may have polls that find nothing. Such a set counts as not enough, and
+//! the search leaves out its subsets too; the minimum is then one among the sets that are not left out.)
 
 use std::collections::BTreeMap;
 
@@ -86,7 +87,7 @@ impl Search<'_> {
         answer
     }
 
-    /// Leaves out what is not needed of the best known set, the most expensive first.
+    /// Removes the parts of the best known set that are not needed, trying the most expensive ones first.
     fn reduce(&mut self) {
         let mut parts: Vec<(u64, Edits)> = split(self.bench, &self.best)
             .into_iter()
@@ -107,7 +108,7 @@ impl Search<'_> {
         }
     }
 
-    /// Decides on the first of `items`, with `taken` taken already.
+    /// Decides whether to take the first of `items`, once `taken` has been taken, and then decides on the rest.
     fn decide(&mut self, taken: &Edits, items: &[Edits]) {
         let cost = self.bench.program(taken, self.costs).1;
         if cost >= self.cost {

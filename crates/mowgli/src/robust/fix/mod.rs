@@ -65,8 +65,8 @@ impl Mended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Minimal {
-    /// No cheaper set of additions meets the conditions (or, of [`mend_exactly`], is robust). The sets considered are those that put
-    /// fences and polls before instructions.
+    /// No cheaper set of additions meets the conditions (for [`mend_exactly`]: makes the program robust). The sets
+    /// considered are those that put fences and polls before instructions.
     Proved,
     /// A limit ended the search, so a cheaper set may exist.
     NotProved,

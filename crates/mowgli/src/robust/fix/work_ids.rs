@@ -13,8 +13,8 @@ pub(super) fn fresh(thread: &mut Thread, names: &BTreeSet<String>) -> WorkId {
     WorkId((thread.work_ids.len() - 1) as u16)
 }
 
-/// Numbers the work identifiers of a thread in the order in which its text names them, as the parser does, without those that it does not
-/// name.
+/// Numbers the work identifiers of a thread in the order in which its text names them, as the parser does. Drops those
+/// that the text does not name.
 pub(super) fn in_order_of_use(thread: &mut Thread) {
     let mut used: Vec<WorkId> = Vec::new();
     each_work(&mut thread.code, &mut |work| {
