@@ -507,6 +507,71 @@ fn faults_can_be_repeated_by_their_schedule() {
 }
 
 #[test]
+fn a_trace_names_the_put_that_an_unenforced_loss_leaves_under_way() {
+    let world = |world: &mut World| {
+        let nodes = [world.node(node), world.node(node)];
+        world.thread(&nodes[0], "puts", |n| drop(n.put(1, &[0])));
+        world.thread(&nodes[1], "waits", |n| {
+            let lost = Err(FabricError::PeerLost(NodeId(0)));
+            if n.wait(0, Peers::One(NodeId(0)), Some(10)) == lost {
+                let (first, second) = (n.load(0), n.load(0));
+                assert!((first, second) != (0, 1), "the put arrives after the loss");
+            }
+        });
+    };
+    let report = explore(&config(suspicion(true)), world).unwrap();
+    let failure = report.failure.expect("a put that arrives late");
+    let loss = failure
+        .trace
+        .iter()
+        .position(|step| step.what.contains("thought lost"));
+    let after = &failure.trace[loss.expect("the loss is in the trace")..];
+    let weak = |step: &loco_sim::TraceStep| step.what.contains("loads") && step.weak.is_some();
+    assert!(after.iter().any(weak), "{failure}");
+}
+
+#[test]
+fn the_last_write_of_each_word_in_a_graph_is_its_value() {
+    // A loss discards writes at every stage of a put: before it has read, after that, and on their way into memory.
+    let mut discarded = 0;
+    for seed in 0..40 {
+        let config = Config {
+            strategy: Strategy::Random {
+                executions: 1_000,
+                seed,
+            },
+            ..config(suspicion(false))
+        };
+        let lost = |notes: &[String]| notes.iter().any(|note| note.contains("lost 0"));
+        let reach = reaches(&config, two_puts, move |end| lost(&end.notes())).unwrap();
+        let Some(witness) = reach.witness else { continue };
+        let graph = loco_sim::execution_graph(&config, &witness.schedule, two_puts).unwrap();
+        let execution = graph.execution();
+        for (word, &value) in execution.outcome.memory.iter().enumerate() {
+            let of_word = |&event: &usize| {
+                let loc = execution.events[event].loc;
+                execution.writes[event].is_some() && loc.is_some_and(|loc| usize::from(loc.0) == word)
+            };
+            let writes: Vec<usize> = (0..execution.len()).filter(of_word).collect();
+            let is_last = |&&event: &&usize| writes.iter().all(|&other| !execution.mo.contains(event, other));
+            let last = writes.iter().find(is_last).copied().unwrap();
+            assert_eq!(
+                execution.writes[last],
+                Some(value),
+                "seed {seed}:\n{}",
+                graph.text()
+            );
+        }
+        let kinds = execution.events.iter().map(|event| event.kind);
+        let writes = kinds
+            .filter(|&kind| kind == mowgli::event::Kind::NicRemoteWrite)
+            .count();
+        discarded += usize::from(writes < 2);
+    }
+    assert!(discarded > 0, "no loss has discarded a write");
+}
+
+#[test]
 fn reports_name_their_faults() {
     let report = explore(&config(crash()), two_puts).unwrap();
     assert_eq!(report.seen(), "complete for at most 1 crash");

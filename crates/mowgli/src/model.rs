@@ -60,7 +60,7 @@ impl Model {
     /// Says in one line what the model is and where it is defined.
     pub const fn summary(self) -> &'static str {
         match self {
-            Model::Sc => "sequential consistency, CPU operations only",
+            Model::Sc => "sequential consistency; remote operations take effect in program order, too",
             Model::Tso => "x86-TSO, CPU operations only",
             Model::RdmaSc => "RDMA over a sequentially consistent CPU (Robust'25 3.2)",
             Model::RdmaTso => "RDMA over x86-TSO (RDMA-TSO'24 Def. 4.4)",

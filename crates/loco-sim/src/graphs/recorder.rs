@@ -33,6 +33,8 @@ pub(super) struct Recorded {
     pub(super) source: Option<usize>,
     /// The time at which the event took effect. A buffered write takes effect when it reaches memory.
     pub(super) time: u64,
+    /// Whether an event of a remote operation has taken effect.
+    done: bool,
 }
 
 /// A remote operation under way, as its events.
@@ -174,16 +176,15 @@ impl Recorder {
                 let Some(queues) = self.queues.get_mut(&(thread, peer)) else {
                     continue;
                 };
-                for op in queues.pipe.drain(..) {
-                    let done = |event: usize| self.events[event].time != 0;
-                    self.left_out
-                        .extend([op.first, op.middle, op.last].into_iter().filter(|&e| !done(e)));
-                }
                 let mut remote = std::mem::take(&mut queues.remote);
+                let pipe = std::mem::take(&mut queues.pipe);
                 if let Some(&(event, word)) = remote.front().filter(|(event, _)| self.events[*event].rmw) {
                     remote.pop_front();
                     self.place(event, word);
                 }
+                let of_pipe = pipe.iter().flat_map(|op| [op.first, op.middle, op.last]);
+                self.left_out
+                    .extend(of_pipe.filter(|&event| !self.events[event].done));
                 self.left_out.extend(remote.into_iter().map(|(event, _)| event));
             }
         }
@@ -423,6 +424,7 @@ impl Recorder {
         let source = word.and_then(|word| self.memory.get(&word).copied());
         let first = &mut self.events[op.first];
         (first.read, first.source, first.time) = (Some(value), source, clock);
+        first.done = true;
         self.events[op.last].written = Some(value);
         if op.middle == op.first {
             return;
@@ -448,6 +450,7 @@ impl Recorder {
     /// Notes that a write reaches memory.
     fn place(&mut self, event: usize, word: Addr) {
         self.events[event].time = self.clock;
+        self.events[event].done = true;
         self.memory.insert(word, event);
     }
 
@@ -465,6 +468,7 @@ impl Recorder {
             written: None,
             source: None,
             time: self.clock,
+            done: false,
         });
         id
     }

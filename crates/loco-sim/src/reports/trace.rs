@@ -80,15 +80,7 @@ impl Tracer {
                 }
             }
             Move::Fault(fault) => {
-                if let Fault::Crash(node) | Fault::Revoke(node) | Fault::Suspect(node) = fault {
-                    // The operations that the node has under way are discarded, now or later.
-                    self.delayed.retain(|d| match d.writer {
-                        Writer::Buffer(thread) => state.info(thread).node != node,
-                        Writer::Nic(qp) => {
-                            state.info(qp.thread).node != node || matches!(fault, Fault::Crash(_))
-                        }
-                    });
-                }
+                self.discard(state, fault);
                 self.push(fault.describe(state), None);
             }
             Move::Thread(thread) => {
@@ -97,6 +89,27 @@ impl Tracer {
                 }
             }
         }
+    }
+
+    /// Forgets the stores and the writes of cards that a fault discards.
+    fn discard(&mut self, state: &State, fault: Fault) {
+        let (of, towards) = match fault {
+            Fault::Crash(node) => {
+                let of_node = |writer| matches!(writer, Writer::Buffer(t) if state.info(t).node == node);
+                return self.delayed.retain(|delayed| !of_node(delayed.writer));
+            }
+            Fault::Suspect(node) if state.losses.is_enforced() => (node, None),
+            Fault::Revoke(node) => (node, None),
+            Fault::Learn { node, lost } => (node, Some(lost)),
+            Fault::Suspect(_) | Fault::Expire(_) | Fault::Idle(_) => return,
+        };
+        self.delayed.retain(|delayed| match delayed.writer {
+            Writer::Buffer(_) => true,
+            Writer::Nic(qp) => {
+                let is_cut = towards.map_or(qp.peer != of, |lost| qp.peer == lost);
+                state.info(qp.thread).node != of || !is_cut
+            }
+        });
     }
 
     fn see_request(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {

@@ -172,8 +172,8 @@ impl Conditions {
         self.pre_executions == 0 && self.ldrf.holds()
     }
 
-    /// Returns the theorem by which the program is robust: the corollary where it applies, because it asks for less. `None` if the
-    /// conditions do not imply robustness.
+    /// Returns the theorem by which the program is robust: the corollary where it applies, because its conditions are the stricter
+    /// ones. `None` if the conditions do not imply robustness.
     pub fn theorem(&self) -> Option<Theorem> {
         match (self.ldrf.holds(), self.tree_fenced.holds(), self.fenced.holds()) {
             (true, true, _) => Some(Theorem::Corollary1),
