@@ -76,12 +76,12 @@ pub fn states(litmus: &Litmus, index: usize, search: &Search) -> Vec<String> {
         .map(|outcome| shown.iter().map(|o| o.value(outcome)).collect())
         .collect();
     let line = |values: &Vec<i64>| {
-        let parts: Vec<String> = names
-            .iter()
-            .zip(values)
-            .map(|(n, v)| format!("{n}={v};"))
-            .collect();
-        parts.join(" ")
+        let mut text = String::new();
+        for (name, value) in names.iter().zip(values) {
+            let space = if text.is_empty() { "" } else { " " };
+            text.extend([space, name.as_str(), "=", &value.to_string(), ";"]);
+        }
+        text
     };
     values.iter().map(line).collect()
 }

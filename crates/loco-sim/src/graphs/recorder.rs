@@ -223,6 +223,7 @@ impl Recorder {
             Request::Fence => {
                 self.add(thread, Kind::Fence, None, None);
             }
+            Request::Post { peer, .. } if state.post_refusal(thread, peer).is_some() => {}
             Request::Post {
                 owner,
                 peer,

@@ -181,6 +181,13 @@ impl Tracer {
                     }
                     NicOp::Fence => ("remote fence".to_owned(), None),
                 };
+                if let Some(lost) = state.post_refusal(thread, peer) {
+                    let why = format!("node {lost} is lost");
+                    return self.push(
+                        format!("{who}: is refused to post {text} to node {peer}: {why}"),
+                        None,
+                    );
+                }
                 if let Some(addr) = written {
                     self.delay(writer, addr, format!("P{owner}'s {text} is not yet placed"));
                 }

@@ -390,6 +390,11 @@ impl State {
         }
     }
 
+    /// Returns the node to blame if a post of the thread towards `peer` fails.
+    pub(crate) fn post_refusal(&self, thread: u16, peer: u16) -> Option<u16> {
+        self.losses.refusal(self.info(thread).node, NodeSet::of([peer]))
+    }
+
     /// Returns whether another node is carrying out a read-modify-write of this node. The other node's card
     /// finishes it in any case.
     fn holds_unit(&self, node: u16) -> bool {

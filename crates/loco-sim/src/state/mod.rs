@@ -325,7 +325,7 @@ impl State {
                 tag,
                 signaled,
             } => {
-                if let Some(lost) = self.losses.refusal(self.node_of(thread), NodeSet::of([peer])) {
+                if let Some(lost) = self.post_refusal(thread, peer) {
                     return Some(Reply::Lost(lost));
                 }
                 let op = self.remote_op(common, op);

@@ -146,10 +146,19 @@ impl Parser {
     ///
     /// When something else stands here.
     pub fn expect(&mut self, symbol: &str, help: &str) -> Step<()> {
+        self.expect_or(symbol, || help.to_owned())
+    }
+
+    /// Does what [`expect`](Self::expect) does, with a help that is only made if the symbol is missing.
+    ///
+    /// # Errors
+    ///
+    /// Another token.
+    pub fn expect_or(&mut self, symbol: &str, help: impl FnOnce() -> String) -> Step<()> {
         if self.eat(symbol) {
             return Ok(());
         }
-        Err(self.unexpected(&format!("`{symbol}`")).help(help))
+        Err(self.unexpected(&format!("`{symbol}`")).help(help()))
     }
 
     /// Returns the diagnostic for a token that is not what was `wanted`.

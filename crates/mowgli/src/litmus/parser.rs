@@ -180,8 +180,8 @@ impl Parser {
                 init.push(Init::Register { thread, name });
             } else {
                 let name = self.new_name("a location")?;
-                let placed = format!("say on which node `{0}` lives: `{0}@1=0;`", name.text);
-                self.expect("@", &placed)?;
+                let placed = || format!("say on which node `{0}` lives: `{0}@1=0;`", name.text);
+                self.expect_or("@", placed)?;
                 let node = self.number()?;
                 let value = if self.eat("=") {
                     Some(self.signed()?.value)
@@ -207,13 +207,14 @@ impl Parser {
         loop {
             let name = self.name("a thread, as in `P0@1`")?;
             let index = columns.len();
-            if name.text != format!("P{index}") {
+            if name.text.strip_prefix('P') != Some(index.to_string().as_str()) {
                 let message = format!("expected thread `P{index}`, found `{}`", name.text);
                 return Err(Diagnostic::new(Kind::Syntax, name.span, message)
                     .help("threads are named P0, P1, .. from left to right"));
             }
-            let placed = format!("say on which node `{0}` runs: `{0}@1`", name.text);
-            self.expect("@", &placed)?;
+            self.expect_or("@", || {
+                format!("say on which node `{0}` runs: `{0}@1`", name.text)
+            })?;
             let node = self.number()?;
             if columns.len() == THREADS_MAX {
                 let message = format!("more threads than THREADS_MAX ({THREADS_MAX})");
