@@ -303,11 +303,11 @@ fn write_hosts(dir: &Path, text: &str) -> String {
 #[test]
 fn nodes_of_a_hosts_file_that_live_here_are_started() {
     let dir = tempfile::tempdir().unwrap();
-    // The nodes use loopback addresses of their own, so that the default ports are free.
-    let hosts = write_hosts(
-        dir.path(),
-        "5 127.81.5.1\n9 127.81.5.2 # two hosts of one machine\n",
-    );
+    // The nodes use loopback addresses of their own, so that the default ports are free, in other runs of this test too.
+    let [_, b, c, d] = std::process::id().to_be_bytes(); // at most 22 bits
+    let (first, second) = (64 + b, 128 + b);
+    let text = format!("5 127.{first}.{c}.{d}\n9 127.{second}.{c}.{d} # two hosts of one machine\n");
+    let hosts = write_hosts(dir.path(), &text);
     let (code, out, err) = finish(loco(&["run", "--hosts", &hosts, "--", LOCO, "demo-node"]));
     assert_eq!(code, 0, "{err}");
     assert!(
