@@ -41,6 +41,16 @@ const ARMED: u32 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Bell(SpanCell<u32, Arena>);
 
+/// Rings a bell when it is dropped.
+pub(crate) struct Ring<'a>(&'a Bell);
+
+impl Drop for Ring<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.ring_if_awaited();
+    }
+}
+
 impl Bell {
     pub(crate) fn new(word: SpanCell<u32, Arena>) -> Bell {
         Bell(word)
@@ -55,6 +65,12 @@ impl Bell {
         if word & ARMED != 0 {
             self.wake(word);
         }
+    }
+
+    /// Returns a guard that [rings](Bell::ring_if_awaited) when it is dropped.
+    #[inline(always)]
+    pub(crate) fn ring_when_dropped(&self) -> Ring<'_> {
+        Ring(self)
     }
 
     #[cold]

@@ -164,7 +164,7 @@ impl<F: Fabric> Queues<F> {
     }
 
     /// Puts pieces of bytes in `remote`, each at its offset, in order, where a put is done when it is posted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_each_at_once(
         &mut self,
         fabric: &F,

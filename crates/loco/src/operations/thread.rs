@@ -212,7 +212,7 @@ impl<F: Fabric> Thread<F> {
 
     /// Posts puts of those of `pieces` that are not empty in `remote`, each at its offset, in order and like
     /// [`put_inline_untracked`](Thread::put_inline_untracked). `more` says that more operations to the same peer follow at once.
-    #[inline]
+    #[inline(always)] // Of a few pieces whose lengths the caller knows, little is left.
     pub(crate) fn put_each_untracked(
         &self,
         pieces: &[(usize, &[u8])],
@@ -228,6 +228,12 @@ impl<F: Fabric> Thread<F> {
                 Err(error) => Err(error.into()),
             };
         }
+        self.post_each_untracked(pieces, remote, more)
+    }
+
+    /// Does what [`put_each_untracked`](Thread::put_each_untracked) does, one post after the other.
+    #[inline(never)]
+    fn post_each_untracked(&self, pieces: &[(usize, &[u8])], remote: &F::Remote, more: bool) -> Result<()> {
         let mut left = pieces.iter().filter(|(_, data)| !data.is_empty()).peekable();
         while let Some(&(offset, data)) = left.next() {
             let flags = Flags {

@@ -360,7 +360,7 @@ impl<F: Fabric> RingWriter<F> {
 
     /// Puts the record of the message `whole`, or the records that were gathered, at the head, and a zero after them. Returns
     /// true if that includes the first header. Without it the readers do not look there yet.
-    #[inline]
+    #[inline(always)] // Short messages, one by one, are instructions and little else.
     fn put_records(
         &mut self,
         thread: &Thread<F>,
@@ -368,33 +368,59 @@ impl<F: Fabric> RingWriter<F> {
         bytes: usize,
         header: u64,
     ) -> Result<bool> {
-        let begin = self.head.plus(WORD_BYTES);
-        let header = (self.head.offset, &header.to_ne_bytes()[..]);
+        let header = header.to_ne_bytes();
         let Some(message) = whole else {
-            let records = std::mem::take(&mut self.records);
-            let [front, rest] = begin.cut(&records[WORD_BYTES..][..bytes]);
-            let put = self.put_pieces(thread, &[rest, front, header], bytes);
-            self.records = records;
-            return put;
+            return self.put_gathered(thread, bytes, &header);
         };
+        let begin = self.head.plus(WORD_BYTES);
+        if !message.len().is_multiple_of(WORD_BYTES) || begin.before_end(message.len()) < message.len() {
+            return self.put_parts(thread, message, bytes, &header);
+        }
+        let zero = self.zero_after(bytes);
+        let (front, header) = ((begin.offset, message), (self.head.offset, &header[..]));
+        // The front comes last but for the header: see the module head.
+        self.put_pieces(thread, &[zero, front, header], bytes)
+    }
+
+    /// Returns the piece after the `bytes` of a record: the zero that says that no record is there yet.
+    #[inline(always)]
+    fn zero_after(&self, bytes: usize) -> (usize, &'static [u8]) {
+        let zero = const { &NO_RECORD.to_ne_bytes() };
+        (self.head.plus(bytes).offset, zero)
+    }
+
+    /// Puts the records that were gathered, as [`put_records`](RingWriter::put_records) does.
+    #[inline(never)]
+    fn put_gathered(&mut self, thread: &Thread<F>, bytes: usize, header: &[u8]) -> Result<bool> {
+        let records = std::mem::take(&mut self.records);
+        let [front, rest] = self.head.plus(WORD_BYTES).cut(&records[WORD_BYTES..][..bytes]);
+        let header = (self.head.offset, header);
+        let put = self.put_pieces(thread, &[rest, front, header], bytes);
+        self.records = records;
+        put
+    }
+
+    /// Puts a message that ends within a word, or goes past the end of the ring, as
+    /// [`put_records`](RingWriter::put_records) does.
+    #[inline(never)]
+    fn put_parts(&mut self, thread: &Thread<F>, message: &[u8], bytes: usize, header: &[u8]) -> Result<bool> {
+        let begin = self.head.plus(WORD_BYTES);
         let (words, odd) = message.split_at(message.len() / WORD_BYTES * WORD_BYTES);
         // A record has whole words, and so has the ring: only the message goes past its end.
         let [front, rest] = begin.cut(words);
-        let zero = (self.head.plus(bytes).offset, &NO_RECORD.to_ne_bytes()[..]);
-        // The front comes last but for the header: see the module head.
-        if odd.is_empty() && rest.1.is_empty() {
-            return self.put_pieces(thread, &[zero, front, header], bytes);
-        }
+        let zero = self.zero_after(bytes);
         let mut last = [0; WORD_BYTES];
         last[..odd.len()].copy_from_slice(odd);
         let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
         let last = (begin.plus(words.len()).offset, last);
+        let header = (self.head.offset, header);
+        // The front comes last but for the header: see the module head.
         self.put_pieces(thread, &[zero, last, rest, front, header], bytes)
     }
 
     /// Puts `pieces`, each at its offset. The last piece is the first header. The others together are the `bytes` that
     /// begin one word after the head. Returns true if the header was put, too.
-    #[inline]
+    #[inline(always)]
     fn put_pieces(&mut self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<bool> {
         let inline = bytes <= self.inline_bytes_max;
         if let ([target], true, false) = (&self.targets[..], inline, self.local_readers) {
