@@ -63,8 +63,8 @@ fn failure(completion: &Completion) -> &FabricError {
     }
 }
 
-/// What two nodes have that do nothing: each a memory region, a listener and a completion channel. The queue pairs that a
-/// node tries at bring-up are gone soon after it.
+/// Counts the device's objects of two idle nodes. Each has a memory region, a listener and a completion channel. The queue
+/// pairs that a node tries at bring-up are destroyed soon after it.
 const PAIR: SoftCounts = SoftCounts {
     queue_pairs: 0,
     memory_regions: 2,

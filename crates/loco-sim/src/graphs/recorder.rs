@@ -138,20 +138,9 @@ impl Recorder {
     /// Discards the events that a loss discards. Operations that had not read or written by then are left out. The
     /// write of a read-modify-write that has executed is placed.
     fn see_fault(&mut self, state: &State, fault: Fault) {
-        let (of, towards, buffers) = match fault {
-            Fault::Expire(_) | Fault::Idle(_) => return,
-            Fault::Crash(node) => (node, None, true),
-            Fault::Revoke(node) | Fault::Suspect(node) => (node, None, false),
-            Fault::Learn { node, lost } => (node, Some(lost), false),
-        };
-        if let Fault::Suspect(_) = fault
-            && !state.losses.is_enforced()
-        {
-            return;
-        }
-        let threads = (0..state.threads.len() as u16).filter(|&t| state.info(t).node == of);
-        for thread in threads {
-            let concerned = |peer: u16| towards.map_or(peer != of, |lost| peer == lost);
+        for thread in 0..state.threads.len() as u16 {
+            let buffers = fault.empties_buffer(state, thread);
+            let cut = |peer: u16| fault.cuts(state, QpId { thread, peer });
             if let Some(buffer) = self.buffers.get_mut(&thread) {
                 buffer.retain(|entry| match entry {
                     Buffered::Store(event, _) => {
@@ -161,7 +150,7 @@ impl Recorder {
                         !buffers
                     }
                     Buffered::Remote(peer, op) => {
-                        let gone = buffers || concerned(*peer);
+                        let gone = buffers || cut(*peer);
                         if gone {
                             self.left_out.extend([op.first, op.middle, op.last]);
                         }
@@ -169,10 +158,7 @@ impl Recorder {
                     }
                 });
             }
-            if buffers {
-                continue;
-            }
-            for peer in (0..state.node_count() as u16).filter(|&peer| concerned(peer)) {
+            for peer in (0..state.node_count() as u16).filter(|&peer| cut(peer)) {
                 let Some(queues) = self.queues.get_mut(&(thread, peer)) else {
                     continue;
                 };

@@ -9,7 +9,6 @@ use mowgli::machine::{Addr, QpId, Step};
 use serde::Serialize;
 
 use crate::fabric::request::{NicOp, Note, Request, VirtualWord};
-use crate::state::faults::Fault;
 use crate::state::{Common, Move, State};
 
 /// A step of an execution in words.
@@ -80,7 +79,10 @@ impl Tracer {
                 }
             }
             Move::Fault(fault) => {
-                self.discard(state, fault);
+                self.delayed.retain(|delayed| match delayed.writer {
+                    Writer::Buffer(thread) => !fault.empties_buffer(state, thread),
+                    Writer::Nic(qp) => !fault.cuts(state, qp),
+                });
                 self.push(fault.describe(state), None);
             }
             Move::Thread(thread) => {
@@ -89,27 +91,6 @@ impl Tracer {
                 }
             }
         }
-    }
-
-    /// Forgets the stores and the writes of cards that a fault discards.
-    fn discard(&mut self, state: &State, fault: Fault) {
-        let (of, towards) = match fault {
-            Fault::Crash(node) => {
-                let of_node = |writer| matches!(writer, Writer::Buffer(t) if state.info(t).node == node);
-                return self.delayed.retain(|delayed| !of_node(delayed.writer));
-            }
-            Fault::Suspect(node) if state.losses.is_enforced() => (node, None),
-            Fault::Revoke(node) => (node, None),
-            Fault::Learn { node, lost } => (node, Some(lost)),
-            Fault::Suspect(_) | Fault::Expire(_) | Fault::Idle(_) => return,
-        };
-        self.delayed.retain(|delayed| match delayed.writer {
-            Writer::Buffer(_) => true,
-            Writer::Nic(qp) => {
-                let is_cut = towards.map_or(qp.peer != of, |lost| qp.peer == lost);
-                state.info(qp.thread).node != of || !is_cut
-            }
-        });
     }
 
     fn see_request(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {

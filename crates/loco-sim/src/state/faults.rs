@@ -114,6 +114,24 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Returns whether the fault cuts the queue pair: discards what it has under way.
+    pub(crate) fn cuts(self, state: &State, qp: QpId) -> bool {
+        let (of, to_peer) = match self {
+            Fault::Suspect(node) => (node, state.losses.is_enforced() && qp.peer != node),
+            Fault::Revoke(node) => (node, qp.peer != node),
+            Fault::Learn { node, lost } => (node, qp.peer == lost),
+            Fault::Crash(_) | Fault::Expire(_) | Fault::Idle(_) => return false,
+        };
+        state.info(qp.thread).node == of && to_peer
+    }
+
+    /// Returns whether the fault empties the store buffer of the thread.
+    pub(crate) fn empties_buffer(self, state: &State, thread: u16) -> bool {
+        matches!(self, Fault::Crash(node) if node == state.info(thread).node)
+    }
+}
+
 /// The standing of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
