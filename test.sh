@@ -3,6 +3,7 @@
 #
 #   ./test.sh            everything: format, lints, tests, the verbs suite in a virtual machine, and jobs between two of them
 #   ./test.sh --no-vm    the same without the virtual machines
+#   ./test.sh HALL...    only the tests of a hall: loco, mowgli, checkers, apps or tools
 #
 # The build needs cargo and a linker, which are installed where they are missing, and nothing else. The verbs suite boots a kernel with Soft-RoCE in QEMU; its packages,
 # libfabric, and mpirun and sshd, under which our programs are tested too, are installed with apt when this runs as root on Debian, else they
@@ -11,14 +12,29 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 vm=1
+halls=()
 for argument in "$@"; do
     case $argument in
     --no-vm) vm=0 ;;
-    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    loco | mowgli | checkers | apps | tools) halls+=("$argument") ;;
+    *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 
 . ci/install-rust
+
+# Nothing is built twice, and what is built here is not debugged: less to compile, write and link. RUSTFLAGS stay as they
+# are, as other flags would build all dependencies again.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
+
+if [ ${#halls[@]} -gt 0 ]; then
+    packages=()
+    for hall in "${halls[@]}"; do
+        # The first name in a manifest is the package's.
+        while read -r name; do packages+=(--package "$name"); done < <(awk -F'"' 'FNR == 1 { named = 0 } /^name = / && !named++ { print $2 }' "$hall"/*/Cargo.toml)
+    done
+    exec cargo test "${packages[@]}"
+fi
 
 # Says what comes, and how many seconds after the start.
 step() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
@@ -41,10 +57,6 @@ echo '#include <stdio.h>' | cc -E -x c - >/dev/null 2>&1 && export LOCO_REQUIRE_
 command -v script >/dev/null && export LOCO_REQUIRE_SCRIPT=1
 [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 && export LOCO_REQUIRE_IPV6=1
 getent hosts "$(cat /proc/sys/kernel/hostname)" >/dev/null && export LOCO_REQUIRE_HOSTNAME=1
-# Nothing is built twice, and what is built here is not debugged: less to compile, write and link. RUSTFLAGS stay as they
-# are, as other flags would build all dependencies again.
-export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
-
 # Newer tools know lints and layouts that this code has not met: there, what they say is shown and nothing more.
 strict=1
 rustc --version | grep -q '^rustc 1\.95\.' || strict=0

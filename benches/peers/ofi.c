@@ -11,7 +11,7 @@
  * sleeps all the time. The kernel and the C library do less for a process with one.
  *
  * Two processes, provider `tcp` at 127.0.0.1. The endpoint, the modes of registration and the flags are those that loco asks
- * for (crates/loco-ofi): FI_EP_RDM, FI_THREAD_DOMAIN, a completion for every operation, none that waits for delivery. Results are
+ * for (loco/ofi): FI_EP_RDM, FI_THREAD_DOMAIN, a completion for every operation, none that waits for delivery. Results are
  * checked.
  * Built with: cc -O2 ofi.c -lfabric -lpthread */
 #include <pthread.h>

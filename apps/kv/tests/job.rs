@@ -1,7 +1,7 @@
 //! Tests the `kv` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../crates/loco-cli/tests/support/launched.rs"]
+#[path = "../../../apps/loco/tests/support/launched.rs"]
 mod launched;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,7 @@
 //! Tests the `power` command: as nodes of a job in real time, and its messages on mistakes.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../crates/loco-cli/tests/support/launched.rs"]
+#[path = "../../../apps/loco/tests/support/launched.rs"]
 mod launched;
 
 use std::process::Command;

@@ -1,0 +1,369 @@
+//! The mapping of the contract to libfabric (`loco-ofi`), on providers that are as weak as their attributes allow, before `tcp`.
+//!
+//! Where they are honest, nothing forbidden is seen: the mapping buys what they do not keep. Where a provider says more
+//! than it keeps, or the mapping fails to buy something, the test of each order that is missing shows its forbidden
+//! outcome, and the other tests do not.
+//!
+//! `LOCO_LITMUS_RUNS` sets the runs of each test of the catalogue (default 50); with `--nocapture` the figures of
+//! `docs/networks.md` are printed. Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure,
+//! as `test.sh` does.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../apps/loco/tests/support/skip.rs"]
+mod skip;
+mod support;
+
+use loco_host::HugePages;
+use loco_litmus::{Plan, Record, Strategy, Test, test};
+use loco_ofi::{Bought, OfiConfig, Order, Orders, Trust, WeakProvider, usable};
+use mowgli::litmus;
+use support::{job, ofi};
+
+/// A test for each order of two operations that the contract demands, and of fenced operations.
+const DEMANDED: [(&str, &str); 9] = [
+    (
+        "put-put",
+        "{ x@2=0; }\n P0@1 ;\n x^2 := 1 ;\n x^2 := 2 ;\n\nexists (x=1)",
+    ),
+    (
+        "put-get",
+        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 1 ;\n a := x^2 ;\n\nexists (a=0)",
+    ),
+    (
+        "put-rmw",
+        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 5 ;\n a := rfaa(x^2, 1) ;\n\nexists (a=0)",
+    ),
+    (
+        "rmw-put",
+        "{ x@2=0; a@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n x^2 := 5 ;\n\nexists (a=5)",
+    ),
+    (
+        "rmw-get",
+        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n b := x^2 ;\n\nexists (b=0)",
+    ),
+    (
+        "rmw-rmw",
+        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n b := rfaa(x^2, 2) ;\n\nexists (a=2)",
+    ),
+    (
+        "get-fenced",
+        "{ x@2=0; a@1=7; }\n P0@1 ;\n a := x^2 ;\n rfence(2) ;\n x^2 := 1 ;\n\nexists (a=1)",
+    ),
+    (
+        "gets-fenced",
+        "{ y@2=0; z@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := y^2 ;\n b := y^2 ;\n rfence(2) ;\n z^2 := b ;\n\nexists (z=7)",
+    ),
+    (
+        "put-get-fenced",
+        "{ x@2=0; y@2=0; z@2=0; a@1=7; }\n P0@1 ;\n x^2 := 1 ;\n a := y^2 ;\n rfence(2) ;\n z^2 := a ;\n\nexists (z=7)",
+    ),
+];
+
+/// The most times that a test is run again until it shows what it must show.
+const ROUNDS: u64 = 100;
+
+fn demanded() -> Vec<Test> {
+    let test = |(name, text): (&str, &str)| {
+        let litmus = litmus::parse(&format!("RDMA {name}\n{text}\n")).unwrap().litmus;
+        Test::new(litmus, "demanded")
+    };
+    DEMANDED.map(test).into()
+}
+
+fn config(provider: &WeakProvider, trust: Trust) -> OfiConfig {
+    OfiConfig {
+        provider: Some("tcp".to_owned()),
+        trust,
+        memory_limit_bytes: 16 << 20,
+        huge_pages: HugePages::Never,
+        weak: Some(provider.clone()),
+        ..OfiConfig::default()
+    }
+}
+
+fn has_libfabric() -> bool {
+    match usable(&config(&WeakProvider::honest(0, Orders::NONE), Trust::Known)) {
+        Ok(_) => true,
+        Err(error) => {
+            skip::skipped("OFI", error);
+            false
+        }
+    }
+}
+
+fn plan(runs: u64, seed: u64) -> Plan {
+    Plan {
+        runs,
+        batch: 50,
+        stress: Strategy::None,
+        seed,
+        ..Plan::default()
+    }
+}
+
+/// The orders that `tcp;ofi_rxm` of libfabric 1.17 says it keeps.
+fn of_rxm() -> Orders {
+    let of_one_kind = Order {
+        all: false,
+        bytes_max: 0,
+        ..Order::ALL
+    };
+    Orders {
+        war: Order::NONE,
+        ..Orders::of(of_one_kind)
+    }
+}
+
+/// Each order among operations of one kind, and none between an atomic operation and a read or write.
+fn of_one_kind() -> Orders {
+    Orders::of(Order {
+        all: false,
+        ..Order::ALL
+    })
+}
+
+fn named(name: &str, provider: WeakProvider) -> WeakProvider {
+    WeakProvider {
+        name: name.to_owned(),
+        ..provider
+    }
+}
+
+fn nothing_forbidden(records: &[Record], least: usize) {
+    assert!(records.len() >= least, "{} tests", records.len());
+    for record in records {
+        assert!(!record.is_violated(), "{}", record.histogram().unwrap());
+        assert_eq!(record.hung, None, "{}", record.test);
+    }
+}
+
+#[test]
+fn the_catalogue_on_a_provider_without_orders_shows_nothing_forbidden() {
+    if !has_libfabric() {
+        return;
+    }
+    let tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
+    let runs = std::env::var("LOCO_LITMUS_RUNS").map_or(50, |runs| runs.parse().unwrap());
+    let weak = WeakProvider::honest(1, Orders::NONE);
+    for (nodes, stress) in [(1, Strategy::None), (2, Strategy::Default)] {
+        let plan = Plan {
+            stress,
+            ..plan(runs, 1)
+        };
+        let records = job(ofi(nodes, &config(&weak, Trust::Known)), &tests, &plan).records;
+        nothing_forbidden(&records, 60);
+        let sum = |of: fn(&Record) -> u64| records.iter().map(of).sum::<u64>();
+        let (seen, allowed) = (sum(|r| r.allowed().1 as u64), sum(|r| r.allowed().0 as u64));
+        let (tests, runs) = (records.len(), sum(|r| r.runs));
+        println!("{nodes} nodes: {tests} tests, {runs} runs, {seen} of {allowed} allowed states seen");
+    }
+}
+
+/// Whatever a provider promises, the mapping buys the rest, with words by atomics and by reads and writes.
+#[test]
+fn what_an_honest_provider_does_not_keep_is_bought() {
+    if !has_libfabric() {
+        return;
+    }
+    let tests = demanded();
+    for bits in 0..16 {
+        let order = |bit: u32| match bits >> bit & 1 {
+            0 => Order::NONE,
+            _ => Order::ALL,
+        };
+        let keeps = Orders {
+            raw: order(0),
+            war: order(1),
+            waw: order(2),
+            rar: order(3),
+        };
+        let weak = WeakProvider::honest(bits, keeps);
+        let weak = named(if bits % 2 == 0 { "weak" } else { "verbs" }, weak);
+        let kept = job(ofi(1, &config(&weak, Trust::Known)), &tests, &plan(50, 1));
+        nothing_forbidden(&kept.records, tests.len());
+    }
+    // This provider keeps all orders among atomics and does not say so. The mapping relies on it because of the provider's name.
+    let whole_in_order = WeakProvider {
+        says: of_rxm(),
+        ..WeakProvider::honest(16, of_one_kind())
+    };
+    for (name, provider) in [
+        ("verbs", WeakProvider::honest(16, of_one_kind())),
+        ("verbs", WeakProvider::honest(16, Orders::NONE)),
+        ("weak", WeakProvider::honest(16, of_rxm())),
+        ("tcp;ofi_rxm", whole_in_order),
+    ] {
+        let weak = named(name, provider);
+        let kept = job(ofi(1, &config(&weak, Trust::Known)), &tests, &plan(50, 1));
+        nothing_forbidden(&kept.records, tests.len());
+    }
+}
+
+/// A provider that lies, or a mapping with a hole, and the tests that must find it.
+struct Fault {
+    what: &'static str,
+    provider: WeakProvider,
+    found_by: &'static [&'static str],
+}
+
+/// The tests that see the loss of an order: those of the operations that it orders.
+const WITHOUT_RAW: &[&str] = &["put-get", "put-rmw", "rmw-get", "rmw-rmw"];
+const WITHOUT_WAR: &[&str] = &["rmw-put", "rmw-rmw"];
+const WITHOUT_WAW: &[&str] = &["put-put", "put-rmw", "rmw-put", "rmw-rmw"];
+const WITHOUT_RAR: &[&str] = &["rmw-get", "rmw-rmw"];
+
+/// Returns a provider that says it keeps every order and keeps these.
+fn liar(keeps: Orders) -> WeakProvider {
+    WeakProvider {
+        says: Orders::ALL,
+        ..WeakProvider::honest(5, keeps)
+    }
+}
+
+/// Returns a provider whose words travel by reads and writes. It says that it keeps each order among operations of one
+/// kind, and keeps these without some.
+fn among_rma(drop: fn(&mut Orders)) -> WeakProvider {
+    let mut keeps = of_one_kind();
+    drop(&mut keeps);
+    let liar = WeakProvider {
+        says: of_one_kind(),
+        ..WeakProvider::honest(5, keeps)
+    };
+    named("verbs", liar)
+}
+
+fn faults() -> Vec<Fault> {
+    let short = Order {
+        bytes_max: 7,
+        ..Order::ALL
+    };
+    let fault = |what, provider, found_by| Fault {
+        what,
+        provider,
+        found_by,
+    };
+    let (all, raw) = (Orders::ALL, Order::NONE);
+    let (war, waw, rar) = (raw, raw, raw);
+    let without = |bought| WeakProvider {
+        without: Some(bought),
+        ..WeakProvider::honest(6, Orders::NONE)
+    };
+    vec![
+        fault(
+            "read after write is said",
+            liar(Orders { raw, ..all }),
+            WITHOUT_RAW,
+        ),
+        fault(
+            "write after read is said",
+            liar(Orders { war, ..all }),
+            WITHOUT_WAR,
+        ),
+        fault(
+            "write after write is said",
+            liar(Orders { waw, ..all }),
+            WITHOUT_WAW,
+        ),
+        fault(
+            "read after read is said",
+            liar(Orders { rar, ..all }),
+            WITHOUT_RAR,
+        ),
+        fault(
+            "the size of read after write is said",
+            liar(Orders { raw: short, ..all }),
+            WITHOUT_RAW,
+        ),
+        fault(
+            "the size of write after read is said",
+            liar(Orders { war: short, ..all }),
+            WITHOUT_WAR,
+        ),
+        fault(
+            "the size of write after write is said",
+            liar(Orders { waw: short, ..all }),
+            WITHOUT_WAW,
+        ),
+        fault(
+            "orders between atomics and others are said",
+            named("verbs", liar(of_one_kind())),
+            &["put-rmw", "rmw-put", "rmw-get"],
+        ),
+        fault(
+            "read after write is said among reads and writes",
+            among_rma(|said| said.raw.rma = false),
+            &["put-get"],
+        ),
+        fault(
+            "write after write is said among reads and writes",
+            among_rma(|said| said.waw.rma = false),
+            &["put-put"],
+        ),
+        // The contract demands no order after a get, so nothing rests on these.
+        fault(
+            "orders after reads are said among reads and writes",
+            among_rma(|said| (said.war.rma, said.rar.rma) = (false, false)),
+            &[],
+        ),
+        fault(
+            "more is taken for known of a provider called `ofi_rxm`, which does not do what that one does",
+            named("tcp;ofi_rxm", WeakProvider::honest(5, of_rxm())),
+            &["put-put", "put-get", "put-rmw", "rmw-put", "rmw-get", "rmw-rmw"],
+        ),
+        fault(
+            "FI_DELIVERY_COMPLETE is dropped",
+            without(Bought::Delivery),
+            &["put-put", "put-get", "put-rmw"],
+        ),
+        fault(
+            "the wait of fenced operations is dropped",
+            without(Bought::Fences),
+            &["get-fenced", "gets-fenced", "put-get-fenced"],
+        ),
+    ]
+}
+
+/// Returns whether the forbidden outcome that a test asks for was seen.
+fn is_seen(record: &Record) -> bool {
+    assert_eq!(record.hung, None, "{}", record.test);
+    record.witnesses(&record.litmus().unwrap())[0].0 > 0
+}
+
+#[test]
+fn each_fault_of_the_mapping_is_found_by_the_tests_of_its_orders() {
+    if !has_libfabric() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for fault in faults() {
+        let config = config(&fault.provider, Trust::Known);
+        for test in demanded() {
+            // Where a flush overtakes puts, they would be placed in words of a later batch, or of the next test.
+            let plan = |seed| Plan {
+                batch: 100,
+                ..plan(100, seed)
+            };
+            let sees = |seed| {
+                let kept = job(ofi(1, &config), std::slice::from_ref(&test), &plan(seed));
+                is_seen(&kept.records[0])
+            };
+            let finds = |name: &str| fault.found_by.contains(&name);
+            let must_see = finds(&test.name);
+            // It looks at what is left at the peer after a flush, which is a get: where gets overtake puts, it says nothing.
+            if test.name == "put-put" && !must_see && finds("put-get") {
+                continue;
+            }
+            let rounds = if must_see { ROUNDS } else { 1 };
+            let seen = (0..rounds).position(sees);
+            if let Some(before) = seen {
+                println!("{}: {} in {} runs", fault.what, test.name, 100 * (before + 1));
+            }
+            if seen.is_some() != must_see {
+                let verb = if must_see { "not found by" } else { "found by" };
+                wrong.push(format!("{}: {verb} {}", fault.what, test.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

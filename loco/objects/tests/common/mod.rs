@@ -1,0 +1,203 @@
+//! The fabrics that every test of this crate runs over.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use loco::fabric::ofi::{self, OfiConfig};
+use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
+use loco::fabric::verbs::{Provider, VerbsConfig};
+use loco::fabric::{
+    AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, Nic, NodeId, PeerState,
+    ShmConfig,
+};
+use loco::{Config, Manager, Polling, Result};
+
+#[path = "../../../../apps/loco/tests/support/skip.rs"]
+mod skip;
+
+/// A way to bring up a cluster: the network card, and who polls.
+#[allow(dead_code)] // Each test file uses its part.
+#[derive(Clone, Copy, Debug)]
+pub enum Cluster {
+    /// Operations are done when posted.
+    Synchronous,
+    /// A simulated card executes operations late, as the contract allows; whoever waits polls.
+    Deferred(u64),
+    /// The card of `Deferred`, with a polling thread.
+    DeferredPolled(u64),
+    /// The verbs fabric over a device played in software; whoever waits polls.
+    Verbs,
+    /// The libfabric fabric over TCP; whoever waits polls.
+    Ofi,
+}
+
+/// One of each kind; that over libfabric only where the host has it. With `LOCO_TEST_VERBS=device` every cluster is the
+/// verbs fabric on this host's RDMA device (see `ci/verbs-suite`), and there is one kind.
+#[allow(dead_code)]
+pub struct All;
+
+/// See [`All`].
+#[allow(dead_code)]
+pub const ALL: All = All;
+
+impl IntoIterator for All {
+    type Item = Cluster;
+    type IntoIter = std::vec::IntoIter<Cluster>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let all = [
+            Cluster::Synchronous,
+            Cluster::Deferred(1),
+            Cluster::DeferredPolled(2),
+            Cluster::Verbs,
+            Cluster::Ofi,
+        ];
+        let on_device = on_device();
+        let some: Vec<_> = all
+            .into_iter()
+            .filter(|c| !on_device || matches!(c, Cluster::Verbs))
+            .filter(|c| !matches!(c, Cluster::Ofi) || has_libfabric())
+            .collect();
+        some.into_iter()
+    }
+}
+
+/// True where every cluster is on this host's RDMA device.
+pub fn on_device() -> bool {
+    std::env::var("LOCO_TEST_VERBS").is_ok_and(|value| value == "device")
+}
+
+/// Returns true if this host can use libfabric over TCP. Reports otherwise that a part of the test is skipped.
+fn has_libfabric() -> bool {
+    match ofi::usable(&tcp()) {
+        Ok(_) => true,
+        Err(error) => {
+            skip::skipped("OFI", error);
+            false
+        }
+    }
+}
+
+/// Returns the configuration of libfabric over TCP.
+fn tcp() -> OfiConfig {
+    OfiConfig {
+        provider: Some("tcp".to_owned()),
+        memory_limit_bytes: 64 << 20,
+        huge_pages: HugePages::Never,
+        ..OfiConfig::default()
+    }
+}
+
+/// Returns a deadline that a test sets itself, on this host. A device may be an emulated one, on which what
+/// takes a second elsewhere takes half a minute.
+#[allow(dead_code)]
+pub fn ample(usual: Duration) -> Duration {
+    usual * if on_device() { 6 } else { 1 }
+}
+
+/// The time for which tests wait for what must come. Only a hang reaches it: a host that is busy with other
+/// work may starve a node for seconds.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until `is_so`. Fails after [`PATIENCE`], naming what did not come.
+#[allow(dead_code)] // Each test file uses its part.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "still waiting: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits like [`wait_until`] without sleeping, to act while what `is_so` goes on.
+#[allow(dead_code)]
+pub fn spin_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "still waiting: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Returns true if this node has heard that `peer` is lost.
+#[allow(dead_code)]
+pub fn is_lost(manager: &Manager<AnyFabric>, peer: NodeId) -> bool {
+    manager.fabric().control().peer_state(peer) != PeerState::Alive
+}
+
+/// Waits until this node has heard that `peer` is lost.
+#[allow(dead_code)]
+pub fn until_lost(manager: &Manager<AnyFabric>, peer: NodeId) {
+    wait_until(&format!("{peer} is lost"), || is_lost(manager, peer));
+}
+
+/// Waits for both survivors of three nodes, by the test's own means: a barrier would report the lost node. `meetings`
+/// counts the meetings so far, this one included.
+#[allow(dead_code)]
+pub fn survivors_meet(arrived: &AtomicUsize, meetings: usize) {
+    arrived.fetch_add(1, Ordering::SeqCst);
+    wait_until("the other survivor", || {
+        arrived.load(Ordering::SeqCst) >= 2 * meetings
+    });
+}
+
+impl Cluster {
+    /// Runs `node` on each of `n` nodes; their results in order.
+    pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync) -> Vec<T> {
+        let config = Config {
+            deadline: PATIENCE,
+            ..Config::default()
+        };
+        self.run_config(n, &config, node)
+    }
+
+    /// Runs a cluster as `run` does, with these settings.
+    pub fn run_config<T: Send>(
+        self,
+        n: usize,
+        config: &Config,
+        node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync,
+    ) -> Vec<T> {
+        let config = Config {
+            polling: match self {
+                Cluster::DeferredPolled(_) => Polling::Thread,
+                _ => Polling::CallerDriven,
+            },
+            ..config.clone()
+        };
+        let fabric = self.fabric();
+        loco::testing::run_on(
+            n,
+            |mesh| AnyFabric::new(mesh, fabric.clone()),
+            |fabric| node(Manager::with_config(fabric, config.clone())?),
+        )
+    }
+
+    fn fabric(self) -> AnyConfig {
+        let (choice, shm) = match self {
+            _ if on_device() => (FabricChoice::Verbs, ShmConfig::default()),
+            Cluster::Synchronous => (FabricChoice::Shm, ShmConfig::default()),
+            Cluster::Deferred(seed) | Cluster::DeferredPolled(seed) => {
+                (FabricChoice::Shm, ShmConfig::with_nic(Nic::deferred(seed)))
+            }
+            Cluster::Verbs => (FabricChoice::Verbs, ShmConfig::default()),
+            Cluster::Ofi => (FabricChoice::Ofi(None), ShmConfig::default()),
+        };
+        let provider = if on_device() {
+            Provider::System
+        } else {
+            Provider::Soft(SoftDevice::new(SoftLimits::default()))
+        };
+        AnyConfig {
+            choice,
+            shm,
+            verbs: VerbsConfig {
+                provider,
+                arena_bytes: 4 << 20,
+                huge_pages: HugePages::Never,
+                ..VerbsConfig::default()
+            },
+            ofi: tcp(),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Compares every structure and constant of [`types`](super::types) with the real headers (libibverbs-dev,
+//! librdmacm-dev). Without them, the test says *skipped*, or fails where `LOCO_REQUIRE_RDMA_HEADERS` is set, as CI does.
+
+use super::types::{constants, layouts};
+
+#[path = "../../../../apps/loco/tests/support/layout.rs"]
+mod compared;
+#[path = "../../../../apps/loco/tests/support/skip.rs"]
+mod skip;
+
+#[test]
+fn structures_are_those_of_the_headers() {
+    let dir = tempfile::tempdir().unwrap();
+    compared::Bindings {
+        headers: &["infiniband/verbs.h", "rdma/rdma_cma.h"],
+        need: "RDMA_HEADERS",
+        structures: layouts(),
+        constants: constants(),
+        same_offset: &[
+            (
+                "struct ibv_send_wr",
+                "wr.rdma.remote_addr",
+                "wr.atomic.remote_addr",
+            ),
+            ("struct ibv_send_wr", "wr.rdma.rkey", "wr.atomic.compare_add"),
+        ],
+    }
+    .check(dir.path());
+}
