@@ -1,12 +1,12 @@
-//! `mowgli serve` in a browser, and films: Chromium, driven by Playwright (`tests/page/page.test.mjs`), does what a user would do.
+//! `mowgli serve` in a browser: Chromium, driven by Playwright (`tests/page/page.test.mjs`), does what a user would do.
 //!
 //! Needs Chromium, Node.js and the packages that `ci/install-browser` installs; without them it is skipped, and says so, unless
 //! `LOCO_REQUIRE_BROWSER` is set. `MOWGLI_BLESS=1` takes the screenshots anew.
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "page/films.rs"]
-mod films;
+#[path = "page/browser.rs"]
+mod browser;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -125,24 +125,7 @@ fn searches_that_reach_the_limit_of_memory_end_and_the_page_stays_usable() {
 fn the_page_does_what_it_says() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
-    let has = |program: &str| {
-        let found = Command::new(program)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        found.is_ok_and(|status| status.success())
-    };
-    let lacking = [
-        (!has("chromium")).then_some("chromium"),
-        (!has("node")).then_some("node"),
-        (!folder.join("node_modules/playwright-core").exists()).then_some("playwright-core"),
-    ];
-    let lacking: Vec<&str> = lacking.into_iter().flatten().collect();
-    if !lacking.is_empty() {
-        let message = format!("no {}: run ci/install-browser", lacking.join(", no "));
-        assert!(std::env::var_os("LOCO_REQUIRE_BROWSER").is_none(), "{message}");
-        eprintln!("SKIPPED: the page is not tested in a browser: {message}");
+    if browser::is_missing(&folder) {
         return;
     }
     let (_served, url) = serve(&["--limit", "time=120s,memory=1G"]);
@@ -151,16 +134,12 @@ fn the_page_does_what_it_says() {
     // Node.js finds packages above the file that asks for them.
     let script = folder.join("page.test.mjs");
     std::fs::copy(here.join("page.test.mjs"), &script).unwrap();
-    let documents = ["film.html", "history.html"].map(|name| folder.join(name));
-    films::write_film(&documents[0]);
-    films::write_history(&documents[1]);
+    std::fs::copy(here.join("browser.mjs"), folder.join("browser.mjs")).unwrap();
     let status = Command::new("node")
         .args(["--test", "--test-reporter=spec"])
         .arg(&script)
         .env("MOWGLI_PAGE", &url)
         .env("MOWGLI_HURRIED_PAGE", &hurried)
-        .env("MOWGLI_FILM", &documents[0])
-        .env("MOWGLI_HISTORY", &documents[1])
         .env("MOWGLI_SCREENSHOTS", here.join("screenshots"))
         .status()
         .unwrap();

@@ -20,12 +20,7 @@ pub const HALLS: [(&str, &[&str]); 5] = [
 ];
 
 /// The packages of other halls that tests use against the arrows, as `(hall, package of another hall)`.
-pub const USED_BY_TESTS: [(&str, &str); 4] = [
-    ("loco", "checkers/history"),
-    ("mowgli", "checkers/history"),
-    ("mowgli", "checkers/sim"),
-    ("mowgli", "loco/objects"),
-];
+pub const USED_BY_TESTS: [(&str, &str); 1] = [("loco", "checkers/history")];
 
 /// A package of the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]

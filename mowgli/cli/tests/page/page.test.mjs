@@ -1,28 +1,18 @@
 // What a user does with the page, in Chromium. mowgli/cli/tests/page.rs starts the server and this.
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import path from "node:path";
-import { pathToFileURL } from "node:url";
 import { after, before, test } from "node:test";
-import { chromium } from "playwright-core";
-import pixelmatch from "pixelmatch";
 import { PNG } from "pngjs";
+import { close, launch, looks, size } from "./browser.mjs";
 
 const url = process.env.MOWGLI_PAGE;
 // Of a server whose searches have little time.
 const hurried = process.env.MOWGLI_HURRIED_PAGE;
-const screenshots = process.env.MOWGLI_SCREENSHOTS;
-const seen = path.dirname(new URL(import.meta.url).pathname);
-const size = { width: 1120, height: 680 };
 let browser;
 let context;
 
 before(async () => {
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync", "--font-render-hinting=none"],
-  }).catch(async () => chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] }));
+  browser = await launch();
   context = await browser.newContext({ viewport: size, reducedMotion: "reduce", acceptDownloads: true });
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: new URL(url).origin });
   // On a machine with other work too.
@@ -40,36 +30,6 @@ async function open(address = url) {
   await page.goto(address);
   await page.waitForSelector("body[data-ready]");
   return page;
-}
-
-/** Opens a document from the disk, and fails if it loads anything at all. */
-async function openDocument(file, more = {}) {
-  const page = await browser.newPage({ viewport: size, reducedMotion: "reduce", ...more });
-  page.wrong = [];
-  const address = pathToFileURL(file).href;
-  page.on("pageerror", (error) => page.wrong.push(error.message));
-  page.on("console", (message) => message.type() === "error" && page.wrong.push(message.text()));
-  page.on("request", (request) => request.url() === address || page.wrong.push(request.url()));
-  await page.goto(address);
-  await page.waitForSelector("#timeline svg");
-  return page;
-}
-
-/** Counts texts of a timeline that lie on one another, and words that are wider than their bars. */
-const collisions = (page) => page.evaluate(() => {
-  const boxes = (selector) => [...document.querySelectorAll(selector)].map((e) => e.getBoundingClientRect());
-  const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2;
-  const words = boxes("#timeline .bar text, #timeline text.wall");
-  const wide = [...document.querySelectorAll("#timeline .bar")].filter((bar) => {
-    const [box, text] = [bar.querySelector("rect"), bar.querySelector("text")].map((e) => e?.getBoundingClientRect());
-    return text && text.right > box.right + 1;
-  });
-  return words.filter((one, i) => words.slice(0, i).some((other) => meet(one, other))).length + wide.length;
-});
-
-async function close(page) {
-  assert.deepEqual(page.wrong, []);
-  await page.close();
 }
 
 /** Takes something from the catalogue. */
@@ -90,26 +50,6 @@ async function write(page, text) {
 const verdict = (page, setting, condition = 0) =>
   page.locator(`button.verdict[data-setting="${setting}"][data-condition="${condition}"]`);
 const word = (page, ...which) => verdict(page, ...which).innerText();
-
-/** Compares what is on the screen with a kept picture: most of it must be as it was. */
-async function looks(page, name) {
-  await page.mouse.move(0, 0);
-  await page.evaluate(() => document.activeElement?.blur());
-  const shot = await page.screenshot({ animations: "disabled", caret: "hide" });
-  const kept = path.join(screenshots, `${name}.png`);
-  if (process.env.MOWGLI_BLESS || !fs.existsSync(kept)) {
-    assert.ok(process.env.MOWGLI_BLESS, `there is no ${kept}: run with MOWGLI_BLESS=1, and look at it`);
-    fs.mkdirSync(screenshots, { recursive: true });
-    fs.writeFileSync(kept, shot);
-  }
-  fs.writeFileSync(path.join(seen, `${name}.png`), shot);
-  assert.ok(fs.statSync(kept).size < 100_000, `${kept} is kept small`);
-  const [now, then] = [PNG.sync.read(shot), PNG.sync.read(fs.readFileSync(kept))];
-  assert.deepEqual([now.width, now.height], [then.width, then.height]);
-  const different = pixelmatch(now.data, then.data, null, now.width, now.height, { threshold: 0.2 });
-  const share = different / (now.width * now.height);
-  assert.ok(share < 0.02, `${name}: ${(100 * share).toFixed(1)} % of the picture differs`);
-}
 
 async function download(page, click) {
   const [file] = await Promise.all([page.waitForEvent("download"), click()]);
@@ -434,88 +374,5 @@ test("dark, narrow, and by keyboard", async () => {
     [...document.querySelectorAll("button, select, input, [role=tab]")].filter((e) =>
       !e.textContent.trim() && !e.getAttribute("aria-label") && !e.labels?.length).map((e) => e.outerHTML));
   assert.deepEqual(unnamed, []);
-  await close(page);
-});
-
-test("the film of a ring buffer that fails: calls above, the machine below, what is outstanding", async () => {
-  const page = await openDocument(process.env.MOWGLI_FILM);
-  assert.match(await page.locator("#note").innerText(), /messages arrive in order[^]*replay: '/);
-  const names = await page.locator("#timeline .bar").evaluateAll((bars) => bars.map((bar) => bar.getAttribute("aria-label")));
-  assert.ok(names.some((name) => name.includes("submit(10)")) && names.some((name) => name.includes("receive()")), names.join());
-  assert.equal(await collisions(page), 0);
-  const at = async (step) => page.waitForFunction((n) => Number(document.body.dataset.step) === n, step);
-  const last = Number(await page.locator("#step").getAttribute("max"));
-  // The end comes first: the assertion failed here.
-  await at(last);
-  assert.match(await page.locator("#what").innerText(), /messages arrive in order/);
-  assert.equal(await page.locator("#forward").isDisabled(), true);
-  await page.click("#first");
-  await at(0);
-  assert.equal(await page.locator("#outstanding").innerText(), "nothing");
-  assert.equal(await page.locator(".node").count(), 2);
-  const headings = await page.locator(".node h3").allInnerTexts();
-  assert.deepEqual(headings, ["Node 0", "Node 1"]);
-  // A put waits in its queue pair and is outstanding there.
-  await page.locator("#steps button").filter({ hasText: "posts put" }).first().click();
-  const posted = Number(await page.locator("body").getAttribute("data-step"));
-  assert.ok(posted > 0);
-  assert.match(await page.locator("#outstanding").innerText(), /is not yet placed/);
-  assert.match(await page.locator(".instruction").first().innerText(), /submit/);
-  await page.click("#forward");
-  await at(posted + 1);
-  await page.keyboard.press("ArrowLeft");
-  await at(posted);
-  await page.click("#weak");
-  await page.waitForSelector("#what .weak");
-  const weak = Number(await page.locator("body").getAttribute("data-step"));
-  assert.ok(weak > posted);
-  await page.setViewportSize({ width: 860, height: 740 });
-  await page.evaluate(() => scrollTo(0, 0));
-  await looks(page, "film");
-  await page.setViewportSize(size);
-  // A call leads to its beginning, by mouse and by keyboard.
-  await page.locator("#timeline .bar").first().click();
-  await page.waitForFunction((n) => Number(document.body.dataset.step) < n, weak);
-  const begin = Number(await page.locator("body").getAttribute("data-step"));
-  await page.keyboard.press("End");
-  await at(last);
-  await page.locator('#timeline .bar[tabindex="0"]').press("Enter");
-  await at(begin);
-  await page.locator("#step").fill("3");
-  await at(3);
-  await page.selectOption("#scale", "time");
-  assert.ok((await page.locator("#timeline .bar").count()) === names.length);
-  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  const light = await ground();
-  await page.click("#theme");
-  assert.notEqual(await ground(), light);
-  await page.setViewportSize({ width: 400, height: 800 });
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  assert.ok(wide <= 400, `${wide} wide`);
-  await close(page);
-});
-
-test("a history in the look of films: the order, the bad response, other partitions", async () => {
-  const page = await openDocument(process.env.MOWGLI_HISTORY, { colorScheme: "dark" });
-  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
-  assert.match(await page.locator("#note.forbidden").innerText(), /not linearizable|VIOLATION/i);
-  assert.match(await page.locator("#about").innerText(), /No order explains/);
-  assert.equal(await page.locator("#timeline .bar.blocked").count(), 1);
-  assert.match(await page.locator("#timeline text.wall").innerHTML(), /no order gets past this response/);
-  assert.equal(await collisions(page), 0);
-  const placed = await page.locator("#timeline .bar.placed").count();
-  assert.equal(await page.locator("#timeline text.number").count(), placed);
-  assert.equal(await page.locator("#timeline .bar.pending").count(), 1);
-  await page.locator("#timeline .bar.placed").first().click();
-  await page.waitForSelector("#timeline .bar.chosen");
-  assert.match(await page.locator("#about").innerText(), /number \d+ of \d+ in the order/);
-  await page.keyboard.press("ArrowRight");
-  assert.match(await page.locator("#about").innerText(), /\d+ in the order|not in the order/);
-  const width = () => page.locator("#timeline svg").getAttribute("width");
-  const before = Number(await width());
-  await page.locator("#zoom").fill("2");
-  assert.ok(Number(await width()) > 2 * before);
-  await page.selectOption("#scale", "time");
-  assert.ok((await page.locator("#timeline .bar").count()) > placed);
   await close(page);
 });
