@@ -12,6 +12,7 @@ use loco_fabric::{Fabric, Local, Memory, NodeId, Peers, Target};
 use smallvec::SmallVec;
 
 use crate::channels::channel::region_bytes;
+use crate::error::have;
 use crate::fabric::AnyFabric;
 use crate::operations::operation::{Flags, Operation};
 use crate::{Channel, Error, Parent, Region, Result, Sst, Thread, Value};
@@ -231,8 +232,10 @@ impl<T: Value, F: Fabric> Collective<T, F> {
             Some(_) => {}
             None => {
                 let before = self.round;
-                self.rows
-                    .wait_for_all(thread, true, |row| round_of(row) >= before)?;
+                let begun = self
+                    .rows
+                    .wait_for_all(thread, true, |row| round_of(row) >= before);
+                begun.map_err(|error| self.name_missing(&error.awaited().to_vec(), error))?;
                 self.round += 1;
                 self.region
                     .local()?
@@ -302,19 +305,30 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         let row = self.rows.row(node)?;
         let round = self.round;
         let begun = || Some(row.load()).filter(|&row| round_of(row) >= round);
-        let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun)?;
+        let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun);
+        let seen = seen.map_err(|error| self.name_missing(&[node], error))?;
         self.check(node, seen, call)
     }
 
     /// Waits until all have begun this round.
     fn wait_for_all(&self, thread: &Thread<F>, call: Call) -> Result<()> {
         let round = self.round;
-        self.rows
-            .wait_for_all(thread, true, |row| round_of(row) >= round)?;
+        let begun = self.rows.wait_for_all(thread, true, |row| round_of(row) >= round);
+        begun.map_err(|error| self.name_missing(&error.awaited().to_vec(), error))?;
         for (&node, row) in self.nodes.iter().zip(self.rows.rows()?) {
             self.check(node, row.load(), call)?;
         }
         Ok(())
+    }
+
+    /// Names the nodes that have not made their call, if `error` is a timeout.
+    #[cold]
+    fn name_missing(&self, missing: &[NodeId], error: Error) -> Error {
+        let name = self.channel.name();
+        error.because(
+            missing,
+            format!("{} not made the call on collective {name}", have(missing)),
+        )
     }
 
     /// Fails if the row of `node` is of this round and of another call. A row of a later round says nothing.
