@@ -92,6 +92,7 @@ struct Done {
     pushed_long: u64,
     added: u64,
     submitted: u64,
+    gathered: bool,
     arrived: bool,
     inserted: bool,
 }
@@ -167,7 +168,7 @@ fn attempt(kit: &mut Kit, writer: &mut loco::RingWriter<Fabric>, thread: &Thread
         assert_eq!(deleted, done.inserted);
         done.inserted = false;
     }
-    may_lack_memory("gather", kit.collective.gather(thread, NodeId(1), [4; 200]));
+    done.gathered = may_lack_memory("gather", kit.collective.gather(thread, NodeId(1), [4; 200])).is_some();
     done.arrived = may_lack_memory("barrier", kit.barrier.wait(thread)).is_some();
     done
 }
@@ -242,8 +243,8 @@ fn lacks_memory(free: usize, left: i64) -> u64 {
         let failed = faults.without_memory(left, || done = attempt(&mut kit, &mut writer, &thread));
         drop(hogs);
         // A call of all nodes that failed has not ended for this node.
-        if failed > 0 {
-            kit.collective.gather(&thread, NodeId(1), [4; 200]).ok();
+        if !done.gathered {
+            kit.collective.gather(&thread, NodeId(1), [4; 200])?;
         }
         if !done.arrived {
             kit.barrier.wait(&thread)?;
