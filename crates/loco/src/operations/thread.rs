@@ -36,6 +36,8 @@ pub struct Thread<F: Fabric = AnyFabric> {
     pool: RefCell<Pool<F>>,
     /// The deadline of this thread's waits, in place of the configured one.
     deadline: Cell<Option<Time>>,
+    /// The first 64 nodes to which the thread is known to have queue pairs, one bit for each.
+    opened: Cell<u64>,
 }
 
 impl<F: Fabric> Thread<F> {
@@ -59,6 +61,7 @@ impl<F: Fabric> Thread<F> {
             scratch: RefCell::new(Vec::new()),
             pool: RefCell::new(idle.pool),
             deadline: Cell::new(None),
+            opened: Cell::new(0),
         }
     }
 
@@ -120,9 +123,14 @@ impl<F: Fabric> Thread<F> {
     /// Returns `OutOfMemory` and the errors of making a queue pair. A lost peer is not an error yet.
     #[inline]
     pub(crate) fn prepare(&self, peers: &[NodeId]) -> Result<()> {
-        match self.with_queues(|queues| queues.open_all(self.fabric(), peers)) {
-            Ok(()) => {}
-            Err(error) => return Err(error.into()),
+        let mask = peers
+            .iter()
+            .try_fold(0, |mask, peer| Some(mask | 1_u64.checked_shl(peer.0.into())?));
+        if mask.is_none_or(|mask| self.opened.get() & mask != mask) {
+            match self.with_queues(|queues| queues.open_all(self.fabric(), peers)) {
+                Ok(()) => self.opened.set(self.opened.get() | mask.unwrap_or(0)),
+                Err(error) => return Err(error.into()),
+            }
         }
         // Operations on words that are done at once need no memory.
         match self.lane {

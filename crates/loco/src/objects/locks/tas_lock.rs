@@ -282,7 +282,7 @@ impl<F: Fabric> TasLock<F> {
         let begin = since.unwrap_or_else(|| thread.now());
         let mut back_off = BACK_OFF_MIN;
         // Its release, on which others wait, needs the same.
-        thread.prepare(&[self.words.home()])?;
+        self.words.prepare(thread)?;
         loop {
             // The hint is read before the attempt, so that no release after a failed attempt is missed.
             let hint = self.hint.load();
@@ -314,7 +314,7 @@ impl<F: Fabric> TasLock<F> {
 
     /// Tries to take the lock, in a call that has not prepared yet.
     fn first_attempt(&self, thread: &Thread<F>) -> Result<Attempt> {
-        thread.prepare(&[self.words.home()])?;
+        self.words.prepare(thread)?;
         self.attempt(thread)
     }
 

@@ -44,6 +44,8 @@ use crate::{Channel, Error, MemRef, Parent, Region, Result, Thread, fence};
 
 use cell::{Cell, Stage};
 
+use outcome::{Once, Push};
+
 pub use outcome::{Popped, Pushed};
 
 const WORD_BYTES: usize = 8;
@@ -120,28 +122,6 @@ pub enum QueueDefect {
     FullBeforeValue,
     /// A pop frees the cell before it reads the value.
     FreeBeforeRead,
-}
-
-/// The result of one attempt.
-enum Once<T> {
-    Done(T),
-    /// The queue is full or empty, as the cell of this index shows by this word.
-    Blocked((u64, u64)),
-}
-
-impl<T> Once<T> {
-    fn unwrap_or(self, blocked: T) -> T {
-        match self {
-            Once::Done(outcome) => outcome,
-            Once::Blocked(_) => blocked,
-        }
-    }
-}
-
-/// The outcome of an attempt to push.
-enum Push {
-    Done,
-    Closed,
 }
 
 impl<F: Fabric, T: Value> SharedQueue<T, F> {
@@ -449,7 +429,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// Gets what the steps after the claim of a cell need, apart from memory for its value.
     fn prepare(&self, thread: &Thread<F>, at: u64) -> Result<()> {
         self.value_at(at)?;
-        thread.prepare(&[self.node_of(at), self.indices.home()])
+        self.indices.prepare(thread)?;
+        thread.prepare(&[self.node_of(at)])
     }
 
     /// Returns memory for a value.

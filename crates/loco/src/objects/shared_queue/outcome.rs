@@ -49,3 +49,25 @@ impl<T> Popped<T> {
         }
     }
 }
+
+/// The result of one attempt.
+pub(super) enum Once<T> {
+    Done(T),
+    /// The queue is full or empty, as the cell of this index shows by this word.
+    Blocked((u64, u64)),
+}
+
+impl<T> Once<T> {
+    pub(super) fn unwrap_or(self, blocked: T) -> T {
+        match self {
+            Once::Done(outcome) => outcome,
+            Once::Blocked(_) => blocked,
+        }
+    }
+}
+
+/// The outcome of an attempt to push.
+pub(super) enum Push {
+    Done,
+    Closed,
+}

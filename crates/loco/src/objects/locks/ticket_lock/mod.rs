@@ -314,7 +314,7 @@ impl<F: Fabric> TicketLock<F> {
         if self.connected.get().is_none() {
             self.look_for_connections(thread)?;
         }
-        thread.prepare(&[self.words.home()])?;
+        self.words.prepare(thread)?;
         thread.prepare(peers)
     }
 
