@@ -24,7 +24,10 @@ fn mistakes_are_refused_and_handles_are_freed_in_any_order() {
 #[test]
 fn a_queue_that_found_no_memory_works_when_there_is_some() {
     let Some(program) = program("memory") else { return };
-    assert_eq!(job("memory", 1, &program), ["memory lacked, and was there again\n"]);
+    assert_eq!(
+        job("memory", 1, &program),
+        ["memory lacked, and was there again\n"]
+    );
 }
 
 #[test]

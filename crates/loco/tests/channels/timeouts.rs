@@ -13,29 +13,31 @@ use loco::{
 const LIMIT: Duration = Duration::from_millis(150);
 
 /// Makes a call that runs into its deadline. Checks the time that its error tells, the nodes, and the words.
-fn late<T>(thread: &Thread<AnyFabric>, nodes: &[u16], words: &str, call: impl FnOnce() -> Result<T>) {
-    let begin = thread.now();
-    thread.set_deadline(Some(begin.after(LIMIT)));
-    let error = call().map(drop).expect_err("it must run into its deadline");
-    thread.set_deadline(None);
-    let took = thread.now().since(begin);
-    let message = error.to_string();
-    let Error::Timeout { after, limit, .. } = &error else {
-        panic!("{message}");
-    };
-    // The call may begin a little after the deadline was set.
-    let slack = took.saturating_sub(LIMIT) + LIMIT / 10;
-    assert!(
-        *after <= took && *after + slack >= LIMIT,
-        "{message}: took {took:?}"
-    );
-    assert!(
-        *limit <= LIMIT && *limit + slack >= LIMIT,
-        "{message}: took {took:?}"
-    );
-    let ids: Vec<u16> = error.awaited().iter().map(|node| node.0).collect();
-    assert_eq!(ids, nodes, "{message}");
-    assert!(message.contains(words), "{message}");
+fn late<T>(thread: &Thread<AnyFabric>, nodes: &[u16], words: &str, mut call: impl FnMut() -> Result<T>) {
+    let mut told = String::new();
+    // On a host that is busy the call may begin long after its deadline was set, but not every time.
+    for _ in 0..20 {
+        let begin = thread.now();
+        thread.set_deadline(Some(begin.after(LIMIT)));
+        let error = call().map(drop).expect_err("it must run into its deadline");
+        thread.set_deadline(None);
+        let took = thread.now().since(begin);
+        told = error.to_string();
+        let Error::Timeout { after, limit, .. } = &error else {
+            panic!("{told}");
+        };
+        assert!(
+            *limit <= *after && *after <= took && *limit <= LIMIT,
+            "{told}: took {took:?}"
+        );
+        let ids: Vec<u16> = error.awaited().iter().map(|node| node.0).collect();
+        assert_eq!(ids, nodes, "{told}");
+        assert!(told.contains(words), "{told}");
+        if *limit >= LIMIT / 10 * 9 {
+            return;
+        }
+    }
+    panic!("the limit is {LIMIT:?}: {told}");
 }
 
 fn on_node_0(
