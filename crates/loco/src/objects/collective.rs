@@ -237,7 +237,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
                 let begun = self
                     .rows
                     .wait_for_all(thread, true, |row| round_of(row) >= before);
-                begun.map_err(|error| self.name_missing(&error.awaited().to_vec(), error))?;
+                begun.map_err(|error| self.name_missing(error))?;
                 self.round += 1;
                 self.region
                     .local()?
@@ -308,7 +308,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         let round = self.round;
         let begun = || Some(row.load()).filter(|&row| round_of(row) >= round);
         let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun);
-        let seen = seen.map_err(|error| self.name_missing(&[node], timing.late(thread, error)))?;
+        let seen = seen.map_err(|error| self.name_missing(timing.late(thread, error)))?;
         self.check(node, seen, call)
     }
 
@@ -316,21 +316,19 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     fn wait_for_all(&self, thread: &Thread<F>, mut timing: Timing, call: Call) -> Result<()> {
         let round = self.round;
         let begun = self.rows.wait_for_all(thread, true, |row| round_of(row) >= round);
-        begun.map_err(|error| self.name_missing(&error.awaited().to_vec(), timing.late(thread, error)))?;
+        begun.map_err(|error| self.name_missing(timing.late(thread, error)))?;
         for (&node, row) in self.nodes.iter().zip(self.rows.rows()?) {
             self.check(node, row.load(), call)?;
         }
         Ok(())
     }
 
-    /// Names the nodes that have not made their call, if `error` is a timeout.
+    /// Says of the nodes that were waited for that they have not made their call, if `error` is a timeout.
     #[cold]
-    fn name_missing(&self, missing: &[NodeId], error: Error) -> Error {
-        let name = self.channel.name();
-        error.because(
-            missing,
-            format!("{} not made the call on collective {name}", have(missing)),
-        )
+    fn name_missing(&self, error: Error) -> Error {
+        let (missing, name) = (error.awaited().to_vec(), self.channel.name());
+        let what = format!("{} not made the call on collective {name}", have(&missing));
+        error.because(&missing, what)
     }
 
     /// Fails if the row of `node` is of this round and of another call. A row of a later round says nothing.
