@@ -56,14 +56,14 @@ pub extern "C" fn loco_queue_try_push(queue: Option<&Queue>, thread: Option<&Thr
 fn push(
     queue: Option<&Queue>,
     thread: Option<&Thread>,
-    push: impl FnOnce(&SharedQueue<u64>, &loco::Thread) -> loco::Result<Pushed>,
+    push: impl FnOnce(&SharedQueue<u64>, &loco::Thread) -> loco::Result<Pushed<u64>>,
 ) -> Status {
     call(|| {
         let (queue, access) = (queue.need("queue")?, thread.need("thread")?.enter()?);
         Ok(match push(&queue.0, access.thread())? {
             Pushed::Done => OK,
-            Pushed::Full => AGAIN,
-            Pushed::Closed => ENDED,
+            Pushed::Full(_) => AGAIN,
+            Pushed::Closed(_) => ENDED,
         })
     })
 }

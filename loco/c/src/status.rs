@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use loco::{Error, ErrorKind};
@@ -86,20 +85,10 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        let mut message = error.to_string();
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            let text = inner.to_string();
-            // Most messages end with that of their cause already.
-            if !message.contains(&text) {
-                message.push_str(": ");
-                message.push_str(&text);
-            }
-            cause = inner.source();
-        }
         Failure {
             status: status_of(error.kind()),
-            message,
+            // With its causes.
+            message: format!("{error:?}"),
             lost: error.lost_peer().map(|node| node.0),
             os: error.os_error().and_then(std::io::Error::raw_os_error),
         }
@@ -118,6 +107,7 @@ fn status_of(kind: ErrorKind) -> Status {
         ErrorKind::Refused => REFUSED,
         ErrorKind::Poisoned => POISONED,
         ErrorKind::Closed => CLOSED,
+        ErrorKind::Panicked => PANIC,
         // `ErrorKind` grows. A kind that is not named here is a failure of a lower layer.
         _ => SYSTEM,
     }

@@ -76,8 +76,9 @@ impl From<&str> for Cause {
     }
 }
 
-/// A failure below the objects.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// A failure below the objects. [`Debug`](fmt::Debug) prints it as [`Display`](fmt::Display) does, with its causes: a
+/// `main` that returns it prints it so.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
     /// The peer's process died, left, or its control connection broke.
@@ -165,6 +166,31 @@ pub enum FabricError {
     },
 }
 
+impl fmt::Debug for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_with_causes(f, self)
+    }
+}
+
+/// Writes an error and its causes. Leaves out a cause whose text the error's own ends with already.
+///
+/// # Errors
+/// Returns the errors of `f`.
+pub fn write_with_causes(f: &mut impl fmt::Write, error: &dyn std::error::Error) -> fmt::Result {
+    let mut written = error.to_string();
+    f.write_str(&written)?;
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !written.contains(&text) {
+            write!(f, ": {text}")?;
+            written = text;
+        }
+        cause = error.source();
+    }
+    Ok(())
+}
+
 impl FabricError {
     /// Makes an [`Os`](FabricError::Os) error from the attempted action and the system's error.
     pub fn os(what: impl Into<String>, error: &io::Error) -> FabricError {
@@ -180,6 +206,19 @@ mod tests {
     use std::error::Error as _;
 
     use super::*;
+
+    #[test]
+    fn debug_is_display_with_the_causes() {
+        let error = FabricError::os("opening the door", &io::Error::from_raw_os_error(2));
+        assert_eq!(format!("{error:?}"), error.to_string());
+
+        #[derive(Debug, thiserror::Error)]
+        #[error("no dinner")]
+        struct Outer(#[source] FabricError);
+        let mut text = String::new();
+        assert_eq!(write_with_causes(&mut text, &Outer(error.clone())), Ok(()));
+        assert_eq!(text, format!("no dinner: {error}"));
+    }
 
     #[test]
     fn the_cause_of_a_system_error_is_reached() {

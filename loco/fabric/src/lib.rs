@@ -26,7 +26,7 @@ pub use contract::{
 };
 pub use control::{Control, PeerState};
 pub use doorbell::{Armed, Doorbell};
-pub use error::{Cause, FabricError, Result};
+pub use error::{Cause, FabricError, Result, write_with_causes};
 pub use ids::{NodeId, Time, WorkRequestId};
 pub use membership::Membership;
 pub use memory::{Memory, RemoteMemory, Word, WordCell};

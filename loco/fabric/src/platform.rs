@@ -33,6 +33,12 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// Returns [`FabricError::Os`] when the system refuses another thread.
     fn spawn(&self, name: &str, kind: ThreadKind, body: impl FnOnce() + Send + 'static)
     -> Result<Self::Task>;
+
+    /// Returns true while the platform ends the calling thread by unwinding its stack. Code that catches a panic then
+    /// passes it on.
+    fn unwinds(&self) -> bool {
+        false
+    }
 }
 
 /// The purpose of a thread.

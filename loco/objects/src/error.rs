@@ -1,20 +1,44 @@
 //! The error of this crate. Each variant names the object of the failure and the remedy.
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use loco_fabric::{FabricError, NodeId};
+use loco_fabric::{FabricError, NodeId, Time};
 
 /// A result with [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure in the manager, a channel or an object.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// A failure in the manager, a channel or an object. [`Debug`](fmt::Debug) prints it as [`Display`](fmt::Display) does,
+/// with its causes: a `main` that returns it prints it so. `{:#?}` prints its parts.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The fabric refused or failed: a lost peer, a deadline, an access out of range.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// A call reached its deadline. The documentation of each call says what it leaves behind.
+    #[error("{}: {reason}", how_late(*after, *limit))]
+    Timeout {
+        /// The full name of the object, or a description of what was waited for.
+        what: String,
+        /// What was missing, in words.
+        reason: String,
+        /// The nodes that were waited for, as far as they are known.
+        nodes: Vec<NodeId>,
+        /// The time from the beginning of the call to its end.
+        after: Duration,
+        /// The time that the call had, from its beginning to its deadline.
+        limit: Duration,
+    },
+    /// A closure that the program gave to this crate panicked.
+    #[error("{whose} panicked: {message}")]
+    Panicked {
+        /// A description of the closure.
+        whose: String,
+        /// The message of the panic.
+        message: String,
+    },
     /// Two endpoints of one name do not fit together. Both nodes report it.
     #[error(
         "channel `{channel}` differs between nodes in {what}: {here} has {ours}, {peer} has {theirs}; \
@@ -46,8 +70,9 @@ pub enum Error {
     },
     /// Peers did not make their endpoint in time.
     #[error(
-        "channel `{channel}` is not ready after {after:?}: no matching endpoint yet at {}; \
+        "channel `{channel}` is not ready after {}: no matching endpoint yet at {}; \
          every participant must make a channel of that name",
+        rounded(*after),
         NodeId::list(missing.iter().copied())
     )]
     NotReady {
@@ -187,18 +212,103 @@ pub enum ErrorKind {
     Poisoned,
     /// The manager of this node is shut down.
     Closed,
+    /// A closure that the program gave to this crate panicked.
+    Panicked,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return loco_fabric::write_with_causes(f, self);
+        }
+        f.debug_struct("Error")
+            .field("kind", &self.kind())
+            .field("object", &self.object())
+            .field("lost_peer", &self.lost_peer())
+            .field("awaited", &self.awaited())
+            .field("os_error", &self.os_error())
+            .field("message", &self.to_string())
+            .finish()
+    }
+}
+
+/// Returns the beginning of the message of a call that had `limit` and failed after `after`.
+fn how_late(after: Duration, limit: Duration) -> String {
+    if limit.is_zero() {
+        return "timed out at once, as its deadline had passed already".to_owned();
+    }
+    // Nobody waits for a century: such a call has no deadline, and was given up.
+    if limit.as_secs() > 100 * 365 * 24 * 3600 {
+        return format!("was given up after {}", rounded(after));
+    }
+    format!("timed out after {} (limit {})", rounded(after), rounded(limit))
+}
+
+/// Returns a duration as people say it.
+fn rounded(duration: Duration) -> String {
+    let nanos = match duration.as_nanos() {
+        nanos if nanos >= 10_000_000 => (nanos + 500_000) / 1_000_000 * 1_000_000,
+        nanos if nanos >= 10_000 => (nanos + 500) / 1000 * 1000,
+        nanos => nanos,
+    };
+    format!(
+        "{:?}",
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    )
+}
+
+/// Returns "node 2 has" or "nodes 1, 2 have".
+pub(crate) fn have(nodes: &[NodeId]) -> String {
+    let verb = if nodes.len() == 1 { "has" } else { "have" };
+    format!("{} {verb}", NodeId::list(nodes.iter().copied()))
 }
 
 impl Error {
-    /// Returns the error of a wait for `what` that failed in the fabric.
+    /// Returns the error of a call that began at `begin`, waited for `what`, and found at `now` that its `deadline` had
+    /// passed.
     #[cold]
-    pub(crate) fn of_wait(what: &str, error: FabricError) -> Error {
-        match error {
-            FabricError::PeerLost(node) => Error::LostPeer {
-                object: what.to_owned(),
-                node,
+    pub(crate) fn timeout(what: &str, begin: Time, deadline: Time, now: Time) -> Error {
+        Error::Timeout {
+            what: what.to_owned(),
+            reason: format!("waiting for {what}"),
+            nodes: Vec::new(),
+            after: now.since(begin),
+            limit: deadline.since(begin),
+        }
+    }
+
+    /// Returns this error with the nodes that were waited for and what they have not done, if it is a timeout.
+    #[cold]
+    pub(crate) fn because(self, awaited: &[NodeId], because: impl Into<String>) -> Error {
+        match self {
+            Error::Timeout {
+                what, after, limit, ..
+            } => Error::Timeout {
+                what,
+                reason: because.into(),
+                nodes: awaited.to_vec(),
+                after,
+                limit,
             },
-            error => error.into(),
+            error => error,
+        }
+    }
+
+    /// Returns this error with the time since `begin`, if it is a timeout of a step of a call that began then.
+    #[cold]
+    pub(crate) fn since(self, begin: Time, deadline: Time, now: Time) -> Error {
+        match self {
+            Error::Timeout {
+                what, reason, nodes, ..
+            } => Error::Timeout {
+                what,
+                reason,
+                nodes,
+                after: now.since(begin),
+                limit: deadline.since(begin),
+            },
+            Error::Fabric(FabricError::Timeout { what, .. }) => Error::timeout(&what, begin, deadline, now),
+            error => error,
         }
     }
 
@@ -209,7 +319,8 @@ impl Error {
             Error::LostPeer { .. } => ErrorKind::PeerLost,
             Error::Mismatch { .. } => ErrorKind::Mismatch,
             Error::Refused { .. } => ErrorKind::Refused,
-            Error::NotReady { .. } => ErrorKind::Timeout,
+            Error::NotReady { .. } | Error::Timeout { .. } => ErrorKind::Timeout,
+            Error::Panicked { .. } => ErrorKind::Panicked,
             Error::NotConnected { .. }
             | Error::UnknownRegion { .. }
             | Error::DuplicateChannel { .. }
@@ -239,8 +350,9 @@ impl Error {
             Error::NotConnected { region, .. } => Some(region.split('.').next().unwrap_or(region)),
             Error::HolderLost { lock, .. } => Some(lock),
             Error::LostPeer { object, .. } => Some(object),
-            Error::Fabric(FabricError::Timeout { what, .. }) => Some(what),
+            Error::Fabric(FabricError::Timeout { what, .. }) | Error::Timeout { what, .. } => Some(what),
             Error::Fabric(_)
+            | Error::Panicked { .. }
             | Error::BadName { .. }
             | Error::TooLarge { .. }
             | Error::TooManyThreads { .. }
@@ -272,6 +384,14 @@ impl Error {
         match self {
             Error::Fabric(FabricError::PeerLost(node)) | Error::LostPeer { node, .. } => Some(*node),
             _ => None,
+        }
+    }
+
+    /// Returns the nodes for which a call waited until its deadline, as far as they are known.
+    pub fn awaited(&self) -> &[NodeId] {
+        match self {
+            Error::Timeout { nodes, .. } | Error::NotReady { missing: nodes, .. } => nodes,
+            _ => &[],
         }
     }
 
@@ -322,6 +442,53 @@ mod tests {
     }
 
     #[test]
+    fn a_timeout_says_how_long_the_call_took_and_who_was_missing() {
+        let ms = |ms: u64| Time(ms * 1_000_000);
+        let late = Error::timeout("bar", ms(5), ms(1005), ms(1006));
+        assert_eq!(
+            late.to_string(),
+            "timed out after 1.001s (limit 1s): waiting for bar"
+        );
+        let nodes = [NodeId(1), NodeId(2)];
+        let named = late.because(&nodes, format!("{} not arrived at bar", have(&nodes)));
+        assert_eq!(
+            named.to_string(),
+            "timed out after 1.001s (limit 1s): nodes 1, 2 have not arrived at bar"
+        );
+        assert_eq!((named.awaited(), named.object()), (&nodes[..], Some("bar")));
+        assert!(named.is_timeout());
+        let step = Error::from(FabricError::Timeout {
+            what: "bar".to_owned(),
+            after: Duration::from_nanos(30_335),
+        });
+        let whole = step.since(ms(0), ms(1000), ms(1000));
+        assert_eq!(
+            whole.to_string(),
+            "timed out after 1s (limit 1s): waiting for bar"
+        );
+        assert_eq!(
+            Error::timeout("bar", ms(1), ms(0), ms(2)).to_string(),
+            "timed out at once, as its deadline had passed already: waiting for bar"
+        );
+    }
+
+    #[test]
+    fn debug_is_what_a_main_should_print() {
+        let error = Error::DuplicateChannel {
+            channel: "bar".to_owned(),
+            node: NodeId(1),
+        };
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let system = Error::from(FabricError::os(
+            "mapping memory",
+            &io::Error::from_raw_os_error(13),
+        ));
+        assert_eq!(format!("{system:?}"), system.to_string());
+        let parts = format!("{error:#?}");
+        assert!(parts.contains("kind: Usage") && parts.contains("bar"), "{parts}");
+    }
+
+    #[test]
     fn what_may_stay_half_done_is_no_timeout() {
         let torn = Error::Torn {
             channel: "var".to_owned(),
@@ -343,7 +510,10 @@ mod tests {
         assert!(lost.is_peer_lost() && !lost.is_timeout());
         assert_eq!(lost.lost_peer(), Some(NodeId(3)));
 
-        let waited = Error::of_wait("bar", FabricError::PeerLost(NodeId(3)));
+        let waited = Error::LostPeer {
+            object: "bar".to_owned(),
+            node: NodeId(3),
+        };
         assert!(
             waited.is_peer_lost() && waited.to_string().contains("node 3, for which `bar` waited"),
             "{waited}"

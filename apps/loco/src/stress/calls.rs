@@ -220,8 +220,8 @@ pub(super) fn queue(site: &Site) -> Result<(), CliError> {
             let result = if pushes {
                 queue.try_push(&worker.thread, value).map(|pushed| match pushed {
                     Pushed::Done => QueueRet::Pushed,
-                    Pushed::Full => QueueRet::Full,
-                    Pushed::Closed => QueueRet::Closed,
+                    Pushed::Full(_) => QueueRet::Full,
+                    Pushed::Closed(_) => QueueRet::Closed,
                 })
             } else {
                 queue.try_pop(&worker.thread).map(|popped| match popped {

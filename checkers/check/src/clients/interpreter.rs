@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loco::fabric::{Fabric as _, Local, Memory as _, NodeId, Target, WordCell as _};
 use loco::fence::{self, Scope};
 use loco::raw::{Flags, Operation};
-use loco::{AckKey, Inserted, LockGuard, Popped, Pushed, Result, TasLock, Thread, TicketLock};
+use loco::{AckKey, Inserted, LockGuard, Popped, Result, TasLock, Thread, TicketLock};
 use loco_sim::note;
 use mowgli_libraries::client::{
     Arg, Call, Client, Library, Method, Node, NodeSet, ObjectId, ObjectKind, Stmt, WorkId,
@@ -497,7 +497,7 @@ impl<'a> Interpreter<'a> {
                 _ => word(variable.fetch_add(thread, number(1))?),
             },
             Bound::Queue(queue) => match call.method {
-                Method::PushQueue => Value::Bool(queue.try_push(thread, number(1))? == Pushed::Done),
+                Method::PushQueue => Value::Bool(queue.try_push(thread, number(1))?.is_done()),
                 Method::PopQueue => match queue.try_pop(thread)? {
                     Popped::Value(value) => word(value),
                     Popped::Empty | Popped::Closed => BOTTOM,

@@ -24,11 +24,11 @@ enum Call {
 }
 
 /// Returns how the history shows the result of a push.
-pub(crate) fn pushed(outcome: &Pushed) -> &'static str {
+pub(crate) fn pushed<T>(outcome: &Pushed<T>) -> &'static str {
     match outcome {
         Pushed::Done => "done",
-        Pushed::Full => "full",
-        Pushed::Closed => "closed",
+        Pushed::Full(_) => "full",
+        Pushed::Closed(_) => "closed",
     }
 }
 
@@ -160,7 +160,7 @@ fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
 
 /// Makes a call. Returns `None` if it times out.
 fn attempt_once(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<bool> {
-    let pushed = |outcome: Pushed| pushed(&outcome).to_owned();
+    let pushed = |outcome: Pushed<u64>| pushed(&outcome).to_owned();
     let popped = |outcome: Popped<u64>| popped(&outcome);
     let outcome = match what {
         Call::TryPush(value) => call(

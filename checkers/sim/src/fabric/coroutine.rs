@@ -246,6 +246,11 @@ pub(crate) fn forget_handed_over() {
     drop(SPAWNED.take());
 }
 
+/// Returns true while the remains of an execution are dropped.
+pub(crate) fn dismantling() -> bool {
+    DISMANTLING.get()
+}
+
 /// Runs `f` while requests get no answer: to drop the remains of an execution, or to run a check outside threads.
 pub(crate) fn dismantle<T>(f: impl FnOnce() -> T) -> T {
     let _dismantling = Dismantling::begin();

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, 
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
 
-use crate::fabric::coroutine::{ask, current, fresh_names, hand_over, holds, lets_go};
+use crate::fabric::coroutine::{ask, current, dismantling, fresh_names, hand_over, holds, lets_go};
 use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
 /// The platform of the model fabric. Its clock moves when the deadline of a wait passes
@@ -46,6 +46,10 @@ impl Platform for ModelPlatform {
             }),
             _ => Err(outside("spawn")),
         }
+    }
+
+    fn unwinds(&self) -> bool {
+        dismantling()
     }
 }
 

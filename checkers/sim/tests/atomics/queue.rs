@@ -8,11 +8,11 @@ use crate::{Body, Fabric, Plan, complete, found, search};
 
 type Queue = SharedQueue<u64, Fabric>;
 
-fn shown_push(pushed: &Pushed) -> &'static str {
+fn shown_push<T>(pushed: &Pushed<T>) -> &'static str {
     match pushed {
         Pushed::Done => "done",
-        Pushed::Full => "full",
-        Pushed::Closed => "closed",
+        Pushed::Full(_) => "full",
+        Pushed::Closed(_) => "closed",
     }
 }
 

@@ -36,8 +36,8 @@ fn push_and_pop(home: u16, times: u64) -> impl Fn(&mut World) + Sync {
         let pushes: Body<Queue> = Box::new(move |queue, thread| {
             for value in 1..=times {
                 let push = || patiently(|| queue.push(thread, value));
-                let shown = |pushed: &loco::Result<Pushed>| if pushed.is_ok() { "" } else { "lost" };
-                let _: Pushed = call(format!("push {value}"), push, shown)?;
+                let shown = |pushed: &loco::Result<Pushed<u64>>| if pushed.is_ok() { "" } else { "lost" };
+                let _: Pushed<u64> = call(format!("push {value}"), push, shown)?;
             }
             Ok(())
         });

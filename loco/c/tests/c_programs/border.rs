@@ -22,6 +22,15 @@ fn mistakes_are_refused_and_handles_are_freed_in_any_order() {
 }
 
 #[test]
+fn a_queue_that_found_no_memory_works_when_there_is_some() {
+    let Some(program) = program("memory") else { return };
+    assert_eq!(
+        job("memory", 1, &program),
+        ["memory lacked, and was there again\n"]
+    );
+}
+
+#[test]
 fn threads_of_two_nodes() {
     let Some(program) = program("threads") else { return };
     assert_eq!(job("threads", 2, &program), ["nothing was lost\n"; 2]);

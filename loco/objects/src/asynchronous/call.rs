@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use loco_fabric::Doorbell;
+use loco_fabric::{Doorbell, Std};
 
+use crate::operations::panics;
 use crate::{Error, Result};
 
 /// The outcome of a call: its result, or the panic of its code.
@@ -92,7 +93,8 @@ impl<T> Finish<T> {
         let Some(left) = self.0.take() else { return };
         let before = std::mem::replace(&mut *left.lock(), Progress::Over(outcome));
         if let Progress::Awaited(Some(waker)) = before {
-            waker.wake();
+            // On the driver's thread, which serves other calls too.
+            panics::wake(&Std, waker);
         }
     }
 }

@@ -15,7 +15,7 @@ impl<T: Value, F: Fabric<Platform = Std>> Async<SharedQueue<T, F>> {
     /// # After a timeout, or if the future was dropped
     /// After a timeout the value is not in the queue. If the future was dropped while its push was under way, the
     /// value may be in the queue.
-    pub async fn push(&self, thread: &AsyncThread<F>, value: T) -> Result<Pushed> {
+    pub async fn push(&self, thread: &AsyncThread<F>, value: T) -> Result<Pushed<T>> {
         let queue = self.share();
         thread.retry(move |thread| queue.push(thread, value)).await
     }

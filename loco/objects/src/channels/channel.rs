@@ -14,7 +14,8 @@ use crate::channels::participants::Participants;
 use crate::channels::setup::{self, Endpoint, Expected, OnPeer, Spec, SpecRegion};
 use crate::fabric::AnyFabric;
 use crate::operations::region::Region;
-use crate::operations::{fence, thread::Thread};
+use crate::operations::timing::late_since;
+use crate::operations::{fence, panics, thread::Thread};
 use crate::{Error, Result};
 
 /// One node's endpoint of a channel. Dropping it takes the endpoint out of service. Operations of this node are
@@ -173,16 +174,23 @@ impl<F: Fabric> Channel<F> {
             Some(())
         };
         let mut wait = |peers: Peers<'_>| thread.wait_for(by_puts, &self.name, peers, &mut ready);
-        match wait(Peers::These(&self.peers)) {
-            Ok(()) => return Ok(()),
-            // The peer arrived, and left while others were still awaited.
-            Err(error) if error.lost_peer().is_some_and(&arrived) => {}
-            Err(error) => return Err(error),
-        }
+        let missing =
+            || -> SmallVec<[NodeId; 16]> { nodes.iter().copied().filter(|&n| !arrived(n)).collect() };
+        let mut waited = wait(Peers::These(&self.peers));
+        let mut timing = None;
         loop {
-            let missing: SmallVec<[NodeId; 16]> = nodes.iter().copied().filter(|&n| !arrived(n)).collect();
-            match wait(Peers::These(&missing)) {
-                Err(error) if error.lost_peer().is_some_and(&arrived) => {}
+            match waited {
+                // The peer arrived, and left while others were still awaited.
+                Err(error) if error.lost_peer().is_some_and(&arrived) => {
+                    timing.get_or_insert_with(|| thread.timing());
+                    waited = wait(Peers::These(&missing()));
+                }
+                Err(error) if error.is_timeout() => {
+                    let error = late_since(timing, thread, error);
+                    let missing = missing();
+                    let list = NodeId::list(missing.iter().copied());
+                    return Err(error.because(&missing, format!("{} waits for {list}", self.name)));
+                }
                 outcome => return outcome,
             }
         }
@@ -311,8 +319,8 @@ impl<F: Fabric> ChannelBuilder<F> {
 
     /// Runs `callback` on the set-up thread once for every peer, when the peer's endpoint appears and before its
     /// regions are accessible. This is the place to make sub-channels for each participant. The channel counts as
-    /// ready only when those are. If `callback` fails, the channel cannot become ready: waiting for it returns the
-    /// callback's error here, and [`Refused`](crate::Error::Refused) at the peer.
+    /// ready only when those are. If `callback` fails or panics, the channel cannot become ready: waiting for it returns the
+    /// callback's error here ([`Panicked`](crate::Error::Panicked) for a panic), and [`Refused`](crate::Error::Refused) at the peer.
     pub fn on_join(
         mut self,
         callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
@@ -400,12 +408,12 @@ impl<F: Fabric> ChannelBuilder<F> {
             .copied()
             .filter(|&n| n != here)
             .collect();
-        let bind = |callback: Option<Callback<F>>| -> Option<OnPeer> {
-            callback.map(|callback| bind(callback, &self.manager, &name, &self.participants))
+        let bind = |callback: Option<Callback<F>>, which: &'static str| -> Option<OnPeer> {
+            callback.map(|callback| bind(callback, which, &self.manager, &name, &self.participants))
         };
         let mut endpoint = Endpoint::new(spec, keys, regions.clone(), &peers);
-        endpoint.on_join = bind(self.on_join);
-        endpoint.on_connect = bind(self.on_connect);
+        endpoint.on_join = bind(self.on_join, "on_join");
+        endpoint.on_connect = bind(self.on_connect, "on_connect");
         setup::enter(self.manager.setup(), &name, endpoint)?;
         Ok(Channel {
             name,
@@ -441,9 +449,11 @@ impl<F: Fabric> ChannelBuilder<F> {
     }
 }
 
-/// Binds a callback to the context that it needs besides the peer. The bound callback does not keep the node up.
+/// Binds a callback to the context that it needs besides the peer. The bound callback does not keep the node up. A panic of
+/// the callback becomes its error, because it must not end the set-up service of the node.
 fn bind<F: Fabric>(
     callback: Callback<F>,
+    which: &'static str,
     manager: &Manager<F>,
     name: &str,
     participants: &Participants,
@@ -457,10 +467,30 @@ fn bind<F: Fabric>(
             name: &name,
             participants: &participants,
         };
-        let outcome = callback(&reference, peer);
+        let outcome = panics::catch(manager.fabric().platform(), || callback(&reference, peer));
         manager.drop_on_service();
-        outcome
+        outcome.unwrap_or_else(|payload| {
+            let whose = format!("the callback `{which}` of channel `{name}` for {peer}");
+            Err(panics::error(whose, &*payload))
+        })
     })
+}
+
+/// Fails if no region can have `bytes`, which `what` says about the object that is to be called `name`.
+///
+/// # Errors
+/// Returns `TooLarge`.
+pub(crate) fn check_bytes(name: &str, what: &str, bytes: usize) -> Result<usize> {
+    // The limit is that of Rust's own allocations.
+    let max = isize::MAX as usize;
+    if bytes > max {
+        return Err(Error::TooLarge {
+            what: format!("{what} for `{name}`"),
+            len: bytes,
+            max,
+        });
+    }
+    Ok(bytes)
 }
 
 /// Returns the size of a region for `count` items of `each` bytes, for the object that is to be called `name`.
@@ -468,17 +498,8 @@ fn bind<F: Fabric>(
 /// # Errors
 /// Returns `TooLarge` if no region can have that size.
 pub(crate) fn region_bytes(name: &str, count: usize, each: usize) -> Result<usize> {
-    // The limit is that of Rust's own allocations.
-    let max = isize::MAX as usize;
-    let bytes = count.saturating_mul(each);
-    if bytes > max {
-        return Err(Error::TooLarge {
-            what: format!("{count} items of {each} bytes on each node for `{name}`"),
-            len: bytes,
-            max,
-        });
-    }
-    Ok(bytes)
+    let what = format!("{count} items of {each} bytes on each node");
+    check_bytes(name, &what, count.saturating_mul(each))
 }
 
 fn check_name(name: &str) -> Result<()> {

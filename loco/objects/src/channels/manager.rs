@@ -10,6 +10,7 @@ use crate::fabric::AnyFabric;
 use crate::operations::fence;
 use crate::operations::network::Network;
 use crate::operations::platform::{MutexOf, TaskOf};
+use crate::operations::pool::SLAB_BLOCKS;
 use crate::operations::thread::Thread;
 use crate::{Config, Error, Result};
 
@@ -53,13 +54,21 @@ impl<F: Fabric> Manager<F> {
     ///
     /// # Errors
     /// Returns the errors of [`new`](Manager::new), and [`Config`](crate::Error::Config) for a block size that is no
-    /// multiple of 64.
+    /// multiple of 64, and [`TooLarge`](crate::Error::TooLarge) for one beyond all addresses.
     pub fn with_config(fabric: F, config: Config) -> Result<Manager<F>> {
         if config.block_bytes == 0 || !config.block_bytes.is_multiple_of(64) {
             return Err(Error::Config(format!(
                 "block_bytes is {}: take a positive multiple of 64",
                 config.block_bytes
             )));
+        }
+        let slab = config.block_bytes.saturating_mul(SLAB_BLOCKS);
+        if slab > isize::MAX as usize {
+            return Err(Error::TooLarge {
+                what: format!("{SLAB_BLOCKS} blocks of `block_bytes`, which threads take at a time"),
+                len: slab,
+                max: isize::MAX as usize,
+            });
         }
         let network = Network::new(fabric, config);
         let setup = Arc::new(Setup::new(network.clone()));

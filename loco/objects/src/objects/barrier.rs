@@ -2,8 +2,10 @@
 
 use loco_fabric::{AtomicCell, Fabric, Lock};
 
+use crate::error::have;
 use crate::fabric::AnyFabric;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
+use crate::operations::timing::late_since;
 use crate::{Channel, Error, Parent, Result, Sst, Thread, fence};
 
 /// A barrier among threads of any number of nodes.
@@ -125,8 +127,11 @@ impl<F: Fabric> Barrier<F> {
     /// cannot be completed: every further call fails. The others may have passed, if they saw the lost node arrive. The
     /// survivors must make another barrier among themselves.
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
+        // Where operations are done when they are posted, the fence takes no time.
+        let timing = (!thread.reads_at_once()).then(|| thread.timing_from_now());
         fence::thread(thread)?;
         self.wait_unfenced(thread)
+            .map_err(|error| late_since(timing, thread, error))
     }
 
     /// Arrives and waits for everybody, without completing outstanding operations. Others see this thread's
@@ -184,8 +189,20 @@ impl<F: Fabric> Barrier<F> {
             }
         }
         // The call that tells has changed this node's own row. Others may wait for that.
-        self.sst
-            .wait_for_all(thread, arrival.tells, |count| count >= arrival.round)
+        let met = self
+            .sst
+            .wait_for_all(thread, arrival.tells, |count| count >= arrival.round);
+        met.map_err(|error| {
+            let missing = error.awaited().to_vec();
+            let who = match missing[..] == [thread.node_id()] {
+                true => format!("other threads of {} have", thread.node_id()),
+                false => have(&missing),
+            };
+            error.because(
+                &missing,
+                format!("{who} not arrived at {}", self.channel().name()),
+            )
+        })
     }
 
     /// Returns the call that this call continues, if an earlier call of the thread failed after it had

@@ -12,8 +12,10 @@ use loco_fabric::{Fabric, Local, Memory, NodeId, Peers, Target};
 use smallvec::SmallVec;
 
 use crate::channels::channel::region_bytes;
+use crate::error::have;
 use crate::fabric::AnyFabric;
 use crate::operations::operation::{Flags, Operation};
+use crate::operations::timing::Timing;
 use crate::{Channel, Error, Parent, Region, Result, Sst, Thread, Value};
 
 const WORD_BYTES: usize = 8;
@@ -148,9 +150,9 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         } else {
             Targets::Nobody
         };
-        self.begin(thread, call, value, to)?;
+        let timing = self.begin(thread, call, value, to)?;
         if from != self.here {
-            self.wait_for(thread, root, call)?;
+            self.wait_for(thread, timing, root, call)?;
         }
         self.end();
         self.read(from)
@@ -164,12 +166,12 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     pub fn gather(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<Option<Vec<T>>> {
         let to = self.position(root)?;
         let call = Call::Gather(root);
-        self.begin(thread, call, value, Targets::One(to))?;
+        let timing = self.begin(thread, call, value, Targets::One(to))?;
         if to != self.here {
             self.end();
             return Ok(None);
         }
-        self.wait_for_all(thread, call)?;
+        self.wait_for_all(thread, timing, call)?;
         self.end();
         self.read_all().map(Some)
     }
@@ -180,8 +182,8 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn all_gather(&mut self, thread: &Thread<F>, value: T) -> Result<Vec<T>> {
         let call = Call::AllGather;
-        self.begin(thread, call, value, Targets::All)?;
-        self.wait_for_all(thread, call)?;
+        let timing = self.begin(thread, call, value, Targets::All)?;
+        self.wait_for_all(thread, timing, call)?;
         self.end();
         self.read_all()
     }
@@ -218,8 +220,9 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         &self.channel
     }
 
-    /// Begins a round, or continues one whose call timed out.
-    fn begin(&mut self, thread: &Thread<F>, call: Call, value: T, to: Targets) -> Result<()> {
+    /// Begins a round, or continues one whose call timed out. Returns the time of the call.
+    fn begin(&mut self, thread: &Thread<F>, call: Call, value: T, to: Targets) -> Result<Timing> {
+        let timing = thread.timing_from_now();
         match self.open {
             Some(open) if open.call != call => {
                 return Err(Error::Config(format!(
@@ -231,8 +234,10 @@ impl<T: Value, F: Fabric> Collective<T, F> {
             Some(_) => {}
             None => {
                 let before = self.round;
-                self.rows
-                    .wait_for_all(thread, true, |row| round_of(row) >= before)?;
+                let begun = self
+                    .rows
+                    .wait_for_all(thread, true, |row| round_of(row) >= before);
+                begun.map_err(|error| self.name_missing(error))?;
                 self.round += 1;
                 self.region
                     .local()?
@@ -247,7 +252,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
             self.rows.push(thread)?.forget();
             self.open = Some(Open { call, posted: true });
         }
-        Ok(())
+        Ok(timing)
     }
 
     fn end(&mut self) {
@@ -298,23 +303,32 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     }
 
     /// Waits until `node` has begun this round.
-    fn wait_for(&self, thread: &Thread<F>, node: NodeId, call: Call) -> Result<()> {
+    fn wait_for(&self, thread: &Thread<F>, mut timing: Timing, node: NodeId, call: Call) -> Result<()> {
         let row = self.rows.row(node)?;
         let round = self.round;
         let begun = || Some(row.load()).filter(|&row| round_of(row) >= round);
-        let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun)?;
+        let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun);
+        let seen = seen.map_err(|error| self.name_missing(timing.late(thread, error)))?;
         self.check(node, seen, call)
     }
 
     /// Waits until all have begun this round.
-    fn wait_for_all(&self, thread: &Thread<F>, call: Call) -> Result<()> {
+    fn wait_for_all(&self, thread: &Thread<F>, mut timing: Timing, call: Call) -> Result<()> {
         let round = self.round;
-        self.rows
-            .wait_for_all(thread, true, |row| round_of(row) >= round)?;
+        let begun = self.rows.wait_for_all(thread, true, |row| round_of(row) >= round);
+        begun.map_err(|error| self.name_missing(timing.late(thread, error)))?;
         for (&node, row) in self.nodes.iter().zip(self.rows.rows()?) {
             self.check(node, row.load(), call)?;
         }
         Ok(())
+    }
+
+    /// Says of the nodes that were waited for that they have not made their call, if `error` is a timeout.
+    #[cold]
+    fn name_missing(&self, error: Error) -> Error {
+        let (missing, name) = (error.awaited().to_vec(), self.channel.name());
+        let what = format!("{} not made the call on collective {name}", have(&missing));
+        error.because(&missing, what)
     }
 
     /// Fails if the row of `node` is of this round and of another call. A row of a later round says nothing.

@@ -25,6 +25,7 @@ use loco_fabric::{
     Task, ThreadKind, Wait, WorkRequestId,
 };
 
+use crate::operations::panics;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf, TaskOf};
 use crate::{Error, Result};
 
@@ -204,7 +205,7 @@ impl<F: Fabric> Completions<F> {
         for window in self.windows.read().iter() {
             window.take_wakers(0..=u64::MAX, &mut woken);
         }
-        woken.into_iter().for_each(Waker::wake);
+        self.wake(woken);
     }
 
     /// Returns a window for a new thread.
@@ -258,9 +259,17 @@ impl<F: Fabric> Completions<F> {
         // No lock is held here: a waker may do anything, even poll its future again or drop the last handle on the node.
         if !woken.is_empty() {
             let _outer = Waking(WAKES.replace(true));
-            woken.into_iter().for_each(Waker::wake);
+            self.wake(woken);
         }
         Ok(count)
+    }
+
+    /// Calls wakers. They are code of the program's executor: the panic of one must reach neither the others nor whoever
+    /// polls.
+    fn wake(&self, woken: Vec<Waker>) {
+        for waker in woken {
+            panics::wake(self.fabric.platform(), waker);
+        }
     }
 }
 

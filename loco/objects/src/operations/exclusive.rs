@@ -44,8 +44,17 @@ impl<F: Fabric, T: Send + 'static> Exclusive<F, T> {
     /// Returns `Timeout`. Nothing has changed then.
     pub(crate) fn enter<'a>(&'a self, thread: &Thread<F>, what: &str) -> Result<InUse<'a, F, T>> {
         let taken = || self.state.compare_exchange(FREE, TAKEN).is_ok();
+        let mut timing = None;
         while !taken() {
-            thread.wait_until(what, Peers::None, || (self.state.load() == FREE).then_some(()))?;
+            let timing = timing.get_or_insert_with(|| thread.timing());
+            let freed = thread.wait_until(what, Peers::None, || (self.state.load() == FREE).then_some(()));
+            timing.of_call(thread, freed).map_err(|error| {
+                let here = thread.node_id();
+                error.because(
+                    &[here],
+                    format!("another thread of {here} is in a call on {what}"),
+                )
+            })?;
         }
         Ok(InUse {
             value: Some(self.value.lock()),

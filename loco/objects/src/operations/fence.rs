@@ -226,6 +226,8 @@ impl<'t, F: Fabric> Fence<'t, F> {
                 for &peer in self.key.peers() {
                     self.thread.quiet(self.thread.network().position(peer)?);
                 }
+                // Abandoned operations have ended, too.
+                self.thread.pool().borrow_mut().free_ended();
             }
         }
         waited.map(|()| self.cpu || !self.key.is_empty())

@@ -3,7 +3,7 @@
 //! A [`MemRef`] is moved into the operation that uses it, and comes back when the operation has completed.
 //! Nothing can read or write it meanwhile: a local data race (Robust'25 Def. 7) on it does not compile.
 
-use loco_fabric::{Fabric, Local, Memory, MemoryKind, Target, Time};
+use loco_fabric::{Fabric, Local, Memory, Target, Time};
 
 use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
@@ -39,8 +39,18 @@ pub struct MemRef<'t, F: Fabric = AnyFabric> {
     /// The memory; `None` once it is dropped or kept aside.
     memory: Option<F::Memory>,
     len: usize,
-    /// Set if the memory goes back to the pool when dropped.
-    recycled: bool,
+    origin: Origin,
+}
+
+/// Where the memory of a [`MemRef`] goes when it is dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// It goes back to the pool's free blocks.
+    Block,
+    /// It is the pool's block for operations on words.
+    Word,
+    /// It is freed.
+    Own,
 }
 
 impl<F: Fabric> Thread<F> {
@@ -52,17 +62,33 @@ impl<F: Fabric> Thread<F> {
     /// Returns [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory).
     pub fn mem_ref(&self, len: usize) -> Result<MemRef<'_, F>> {
         let block_bytes = self.network().block_bytes();
-        let pooled = len <= block_bytes;
-        let memory = if pooled {
-            self.pool().borrow_mut().block(self.fabric(), block_bytes)?
+        let (mut pool, fabric) = (self.pool().borrow_mut(), self.fabric());
+        let (memory, origin) = if len <= block_bytes {
+            (pool.block(fabric, block_bytes)?, Origin::Block)
         } else {
-            self.fabric().allocate(len, MemoryKind::Host)?
+            (pool.large(fabric, len)?, Origin::Own)
         };
         Ok(MemRef {
             thread: self,
             memory: Some(memory),
             len,
-            recycled: pooled,
+            origin,
+        })
+    }
+
+    /// Returns memory for the result of an operation on a word that this thread waits for. If the thread has
+    /// [prepared](Thread::prepare), there is some.
+    ///
+    /// # Errors
+    /// Returns `OutOfMemory`.
+    pub(crate) fn word_ref(&self) -> Result<MemRef<'_, F>> {
+        let mut pool = self.pool().borrow_mut();
+        let memory = pool.word_block(self.fabric(), self.network().block_bytes())?;
+        Ok(MemRef {
+            thread: self,
+            memory: Some(memory),
+            len: size_of::<u64>(),
+            origin: Origin::Word,
         })
     }
 }
@@ -179,16 +205,20 @@ impl<'t, F: Fabric> MemRef<'t, F> {
 
 impl<F: Fabric> Drop for MemRef<'_, F> {
     fn drop(&mut self) {
-        if self.recycled
-            && let Some(memory) = self.memory.take()
-        {
-            self.thread.pool().borrow_mut().give_back(memory);
+        let Some(memory) = self.memory.take() else {
+            return;
+        };
+        match self.origin {
+            Origin::Block => self.thread.pool().borrow_mut().give_back(memory),
+            Origin::Word => self.thread.pool().borrow_mut().give_word_back(memory),
+            Origin::Own => {}
         }
     }
 }
 
 /// A buffer in use by an operation. [`wait`](Pending::wait) returns it. If it is dropped before that, the
-/// buffer is kept aside until the operation has ended.
+/// buffer is kept aside until the operation has ended. Its memory is then of use again once the thread fences, takes or
+/// abandons another buffer, or is dropped.
 #[must_use = "the operation is under way: wait to get the buffer back"]
 pub struct Pending<'t, F: Fabric = AnyFabric> {
     key: AckKey<F>,
@@ -261,7 +291,7 @@ impl<F: Fabric> Drop for Pending<'_, F> {
         {
             let key = std::mem::take(&mut self.key);
             let mut pool = buffer.thread.pool().borrow_mut();
-            pool.keep_until_done(key, memory, buffer.recycled);
+            pool.keep_until_done(key, memory, buffer.origin != Origin::Own);
         }
     }
 }

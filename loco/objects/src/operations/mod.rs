@@ -6,7 +6,7 @@
 //! threads of a node share, a [`thread`](mod@thread) posts and waits, a [`fence`] orders. By [`raw`] a thread posts
 //! on memory that callers vouch for. [`mem_ref`], [`put_op`], [`region`] and [`words`] are tools for objects.
 //! [`published`] orders the writes of a place that has one writing node. [`exclusive`] guards a value that one thread
-//! at a time uses while it waits for the network.
+//! at a time uses while it waits for the network. [`timing`] is the time of a call. [`panics`] keeps the panics of the program's closures with their owners.
 
 pub(crate) mod ack;
 pub(crate) mod completion;
@@ -15,6 +15,7 @@ pub mod fence;
 pub(crate) mod mem_ref;
 pub(crate) mod network;
 pub(crate) mod operation;
+pub(crate) mod panics;
 pub(crate) mod peers;
 pub(crate) mod platform;
 pub(crate) mod pool;
@@ -24,5 +25,6 @@ pub(crate) mod queues;
 pub mod raw;
 pub(crate) mod region;
 pub(crate) mod thread;
+pub(crate) mod timing;
 pub(crate) mod word_ops;
 pub(crate) mod words;

@@ -74,6 +74,17 @@ impl<F: Fabric> Queues<F> {
         }
     }
 
+    /// Makes the queue pairs towards `peers` that are not there yet. Passes over peers that are lost.
+    pub(crate) fn open_all(&mut self, fabric: &F, peers: &[NodeId]) -> Result<(), FabricError> {
+        for &peer in peers {
+            match pair_of(&mut self.pairs, fabric, peer) {
+                Ok(_) | Err(FabricError::PeerLost(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the completion window of these queues.
     pub(crate) fn window(&self) -> &Arc<Window<F>> {
         &self.window

@@ -9,6 +9,7 @@ use loco_fabric::{
     Time, Wait, WordOp, Work, WorkRequestId,
 };
 
+use crate::Result;
 use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::completion::Window;
@@ -16,7 +17,6 @@ use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
 use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
-use crate::{Error, Result};
 
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
@@ -36,6 +36,8 @@ pub struct Thread<F: Fabric = AnyFabric> {
     pool: RefCell<Pool<F>>,
     /// The deadline of this thread's waits, in place of the configured one.
     deadline: Cell<Option<Time>>,
+    /// The first 64 nodes to which the thread is known to have queue pairs, one bit for each.
+    opened: Cell<u64>,
 }
 
 impl<F: Fabric> Thread<F> {
@@ -59,6 +61,7 @@ impl<F: Fabric> Thread<F> {
             scratch: RefCell::new(Vec::new()),
             pool: RefCell::new(idle.pool),
             deadline: Cell::new(None),
+            opened: Cell::new(0),
         }
     }
 
@@ -100,10 +103,43 @@ impl<F: Fabric> Thread<F> {
 
     /// Runs `steps` with this deadline of the thread's waits.
     pub(crate) fn until<T>(&self, deadline: Time, steps: impl FnOnce() -> T) -> T {
-        let before = self.deadline.replace(Some(deadline));
-        let outcome = steps();
-        self.deadline.set(before);
-        outcome
+        /// Restores the deadline, also when the steps panic.
+        struct Restore<'a>(&'a Cell<Option<Time>>, Option<Time>);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let _restore = Restore(&self.deadline, self.deadline.replace(Some(deadline)));
+        steps()
+    }
+
+    /// Gets in advance what the steps after a claim need: a queue pair towards each of `peers`, and memory for the results
+    /// of operations on words. A caller that claims something of which others wait for the end (a ticket, a lock, a
+    /// cell) prepares first. Its next steps on words of `peers` then fail only if a peer is lost, unless this thread
+    /// gives one of them up.
+    ///
+    /// # Errors
+    /// Returns `OutOfMemory` and the errors of making a queue pair. A lost peer is not an error yet.
+    #[inline]
+    pub(crate) fn prepare(&self, peers: &[NodeId]) -> Result<()> {
+        let mask = peers
+            .iter()
+            .try_fold(0, |mask, peer| Some(mask | 1_u64.checked_shl(peer.0.into())?));
+        if mask.is_none_or(|mask| self.opened.get() & mask != mask) {
+            match self.with_queues(|queues| queues.open_all(self.fabric(), peers)) {
+                Ok(()) => self.opened.set(self.opened.get() | mask.unwrap_or(0)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Operations on words that are done at once need no memory.
+        match self.lane {
+            Lane::Private(_) => Ok(()),
+            Lane::Shared(_) => {
+                let block_bytes = self.network.block_bytes();
+                self.pool.borrow_mut().set_aside(self.fabric(), block_bytes)
+            }
+        }
     }
 
     /// Returns true if the call's future was dropped. Waits then end at once; loops of short waits must ask, and end
@@ -269,7 +305,7 @@ impl<F: Fabric> Thread<F> {
         };
         match outcome {
             Ok(value) => Ok(value),
-            Err(error) => Err(Error::of_wait(what, error)),
+            Err(error) => Err(self.wait_failed(wait, error)),
         }
     }
 
@@ -307,7 +343,7 @@ impl<F: Fabric> Thread<F> {
         };
         match outcome {
             Ok(value) => Ok(value),
-            Err(error) => Err(Error::of_wait(what, error)),
+            Err(error) => Err(self.wait_failed(wait, error)),
         }
     }
 
@@ -345,12 +381,17 @@ impl<F: Fabric> Thread<F> {
             deadline,
         };
         let mut scratch = self.scratch.borrow_mut();
-        self.fabric().wait_for_completion(wait, || {
+        let waited = self.fabric().wait_for_completion(wait, || {
             if let Err(error) = completions.poll_waiting(&mut scratch) {
                 return Some(Err(error.into()));
             }
             ready()
-        })?
+        });
+        match waited {
+            Ok(outcome) => outcome,
+            Err(error @ FabricError::Timeout { .. }) => Err(self.of_wait(wait.what, deadline, error)),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Does `op` without posting it, where the fabric can, and returns its old value.
@@ -483,7 +524,8 @@ impl<F: Fabric> Drop for Thread<F> {
             }
             Lane::Shared(queues) => Lane::Shared(queues.clone()),
         };
-        let pool = self.pool.take();
+        let mut pool = self.pool.take();
+        pool.free_ended();
         self.network.keep_idle(Idle { lane, pool });
     }
 }
@@ -541,6 +583,11 @@ impl<F: Fabric> AckKey<F> {
         }
         // The wait names no peer. The fabric reports operations towards a lost peer as failed. A peer whose
         // operations have ended may leave while others' operations are awaited.
-        thread.wait_completion(Peers::None, deadline, || self.outcome())
+        let waited = thread.wait_completion(Peers::None, deadline, || self.outcome());
+        waited.map_err(|error| {
+            let peers = self.peers();
+            let nodes = NodeId::list(peers.iter().copied());
+            error.because(peers, format!("operations towards {nodes} have not completed"))
+        })
     }
 }

@@ -59,7 +59,7 @@ impl<F: Fabric> Thread<F> {
         if let Some(old) = self.word_at_once(&word, op)? {
             return Ok(old);
         }
-        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, word.remote.node());
+        let (buffer, peer) = (self.word_ref()?, word.remote.node());
         let local = buffer.local(0, WORD_BYTES)?;
         let operation = match op {
             WordOp::Get => Operation::Get(local, word),

@@ -73,6 +73,15 @@ impl<F: Fabric> Words<F> {
         self.home
     }
 
+    /// [Prepares](Thread::prepare) the thread for operations on these words.
+    #[inline]
+    pub(crate) fn prepare(&self, thread: &Thread<F>) -> Result<()> {
+        match self.direct {
+            Some(_) => Ok(()),
+            None => thread.prepare(&[self.home]),
+        }
+    }
+
     /// Hints that word `index` will be changed soon.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {

@@ -9,6 +9,8 @@ mod alarm;
 mod common;
 #[path = "../common/counting.rs"]
 mod counting;
+#[path = "../common/failing.rs"]
+mod failing;
 
 mod after_timeout;
 mod asynchronous;
@@ -16,6 +18,7 @@ mod atomic_var;
 mod awaiting;
 mod collective;
 mod completion;
+mod faults;
 mod fence;
 mod interface;
 mod kvstore;
@@ -25,8 +28,11 @@ mod litmus_ring;
 mod locks;
 mod loss;
 mod mixed_size;
+mod panics;
 mod ring_buffer;
 mod setup;
 mod setup_many;
 mod shared_queue;
+mod sizes;
 mod star;
+mod timeouts;

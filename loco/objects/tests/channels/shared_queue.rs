@@ -36,8 +36,8 @@ fn mixed_calls(
             let call = recorder.invoke(QueueCall::Push(value));
             let result = match queue.try_push(&thread, value)? {
                 Pushed::Done => QueueRet::Pushed,
-                Pushed::Full => QueueRet::Full,
-                Pushed::Closed => QueueRet::Closed,
+                Pushed::Full(_) => QueueRet::Full,
+                Pushed::Closed(_) => QueueRet::Closed,
             };
             recorder.respond(call, result);
         } else {
@@ -129,7 +129,7 @@ fn fifo(cluster: Cluster, nodes: usize, threads: u64, each: u64) {
             let thread = manager.thread()?;
             bar.wait(&thread)?;
             queue.close(&thread)?;
-            assert_eq!(queue.push(&thread, [0; 3])?, Pushed::Closed);
+            assert_eq!(queue.push(&thread, [0; 3])?, Pushed::Closed([0; 3]));
             consumers
                 .into_iter()
                 .map(|consumer| consumer.join().expect("no panic"))
@@ -175,13 +175,17 @@ fn waiting_ends() {
             assert!(queue.pop(&thread).expect_err("it is empty").is_timeout());
             thread.set_deadline(None);
             assert_eq!(queue.push(&thread, 1)?, Pushed::Done);
-            assert_eq!(queue.try_push(&thread, 2)?, Pushed::Full);
+            assert_eq!(queue.try_push(&thread, 2)?, Pushed::Full(2));
             thread.set_deadline(soon());
             assert!(queue.push(&thread, 2).expect_err("it is full").is_timeout());
             thread.set_deadline(None);
             queue.close(&thread)?;
             queue.close(&thread)?;
-            assert_eq!(queue.try_push(&thread, 2)?, Pushed::Closed, "though it is full");
+            assert_eq!(
+                queue.try_push(&thread, 2)?,
+                Pushed::Closed(2),
+                "though it is full"
+            );
             assert_eq!(queue.pop(&thread)?, Popped::Value(1));
             assert_eq!(queue.pop(&thread)?, Popped::Closed);
             Ok(())

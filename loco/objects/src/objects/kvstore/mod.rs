@@ -31,6 +31,7 @@ mod index;
 #[cfg(test)]
 mod loss;
 mod mistakes;
+mod monitor;
 mod places;
 mod read;
 mod slot;
@@ -40,11 +41,12 @@ mod write;
 
 use std::hash::Hash;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId, Platform, RwLock, Task, ThreadKind};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::channels::channel::{check_bytes, region_bytes};
 use crate::fabric::AnyFabric;
 use crate::operations::exclusive::Exclusive;
 use crate::operations::platform::{AtomicU64Of, MutexOf, RwLockOf, TaskOf};
@@ -62,6 +64,9 @@ use index::Index;
 use slot::{Location, Slots, WORD_BYTES, slot_bytes};
 use tracker::Tracker;
 
+/// The most locks of a store. Each is a channel, for which nodes take time and memory.
+const LOCKS_MAX: u32 = 1 << 16;
+
 /// Settings of a store, which must be the same on all nodes.
 ///
 /// ```
@@ -78,7 +83,7 @@ pub struct KvConfig {
     pub value_bytes_max: usize,
     /// The longest key, in bytes.
     pub key_bytes_max: usize,
-    /// The number of ticket locks that writers of different keys share, spread over the nodes.
+    /// The number of ticket locks that writers of different keys share, spread over the nodes. 65,536 at most.
     pub locks: u32,
     /// The bytes of each node's tracker, a multiple of 8. A tracker is the ring in which the node reports its inserts
     /// and deletes to the others. One report takes [`RingConfig::record_bytes`](crate::RingConfig::record_bytes) of
@@ -175,7 +180,7 @@ struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     /// The bytes of a slot.
     slot_bytes: usize,
     #[cfg(feature = "mistakes")]
-    defect: std::sync::OnceLock<Defect>,
+    defect: OnceLock<Defect>,
     participants: Participants,
     data: Region<F>,
     acks: Region<F>,
@@ -186,6 +191,8 @@ struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     index: RwLockOf<F, Index<K>>,
     slots: MutexOf<F, Slots>,
     stop: AtomicU64Of<F>,
+    /// The reason that the monitor has failed for good, once it has.
+    failure: OnceLock<Error>,
     counts: Counts<F>,
 }
 
@@ -199,8 +206,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Makes this node's endpoint of the store called `name`, and starts its monitor.
     ///
     /// # Errors
-    /// Returns [`Config`](crate::Error::Config) for zero slots or zero locks and for a tracker that is too small for a
-    /// report of the longest key or no multiple of 8, [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory),
+    /// Returns [`Config`](crate::Error::Config) for zero slots, for zero or too many locks and for a tracker that is too small for a
+    /// report of the longest key or no multiple of 8, [`TooLarge`](crate::Error::TooLarge) for sizes beyond all addresses,
+    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory),
     /// [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics, and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, config: KvConfig) -> Result<Self> {
@@ -209,12 +217,13 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let nodes = participants.nodes();
         let value_bytes_max = config.value_bytes_max;
         let bytes = slot_bytes(value_bytes_max);
+        let data_bytes = region_bytes(name, config.slots_per_node as usize, bytes)?;
         let channel = Channel::builder(parent, name)
             .kind(format!(
                 "kv_store of {} slots, {} locks, keys up to {} bytes",
                 config.slots_per_node, config.locks, config.key_bytes_max
             ))
-            .region("data", bytes * config.slots_per_node as usize)
+            .region("data", data_bytes)
             .published("acks", nodes.len() * WORD_BYTES)
             .join()?;
         let on_loss = LockConfig {
@@ -244,6 +253,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             index: RwLock::new(Index::new(F::prefer_large_pages)),
             slots: Lock::new(Slots::new(config.slots_per_node)),
             stop: AtomicCell::new(0),
+            failure: OnceLock::new(),
             counts: Counts {
                 writes: AtomicCell::new(0),
                 torn: AtomicCell::new(0),
@@ -253,14 +263,14 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             slot_bytes: bytes,
             config,
             #[cfg(feature = "mistakes")]
-            defect: std::sync::OnceLock::new(),
+            defect: OnceLock::new(),
         });
         let watched = shared.clone();
         let fabric = parent.manager().fabric();
         let task = format!("loco-kv-{}", fabric.node().0);
         let monitor = fabric
             .platform()
-            .spawn(&task, ThreadKind::Service, move || tracker::monitor(&watched))?;
+            .spawn(&task, ThreadKind::Service, move || monitor::monitor(&watched))?;
         Ok(KvStore {
             shared,
             monitor: Some(monitor),
@@ -335,6 +345,15 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         slot as usize * self.slot_bytes
     }
 
+    /// Fails if this node's monitor has failed for good, with its error: the index is out of date then, and others' changes
+    /// wait for this node in vain.
+    fn check_monitor(&self) -> Result<()> {
+        match self.failure.get() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
     #[inline(always)] // See `Places`.
     fn find(&self, key: &K) -> Option<Location> {
         self.index.read().get(key)
@@ -343,8 +362,17 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
 
 impl KvConfig {
     fn check(&self, name: &str) -> Result<()> {
-        let message = tracker::MESSAGE_BYTES + self.key_bytes_max;
+        let message = tracker::MESSAGE_BYTES.saturating_add(self.key_bytes_max);
         let needed = crate::RingConfig::record_bytes(message);
+        check_bytes(name, "keys up to `key_bytes_max`", self.key_bytes_max)?;
+        check_bytes(name, "values up to `value_bytes_max`", self.value_bytes_max)?;
+        check_bytes(name, "a tracker of `tracker_bytes`", self.tracker_bytes)?;
+        if self.locks > LOCKS_MAX {
+            return Err(Error::Config(format!(
+                "key-value store `{name}`: {} locks; take {LOCKS_MAX} at most",
+                self.locks
+            )));
+        }
         if self.slots_per_node == 0 || self.locks == 0 {
             return Err(Error::Config(format!(
                 "key-value store `{name}`: {} slots and {} locks; it needs one of each at least",

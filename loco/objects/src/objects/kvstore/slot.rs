@@ -25,7 +25,7 @@ const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
 /// Returns the bytes of a slot for values of up to `value_bytes_max`.
 pub(super) const fn slot_bytes(value_bytes_max: usize) -> usize {
-    VALUE + padded(value_bytes_max)
+    VALUE.saturating_add(padded(value_bytes_max))
 }
 
 /// Returns the first word of a slot.

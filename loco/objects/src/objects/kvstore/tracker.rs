@@ -6,21 +6,20 @@
 //! other node.
 
 use std::hash::Hash;
-use std::sync::Arc;
 
-use loco_fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Peers, RwLock, Wait, WordCell};
+use loco_fabric::{Fabric, Lock, Memory, NodeId, Peers, RwLock, Wait, WordCell};
 
-use crate::objects::ring_buffer::{RingReader, RingWriter};
+use crate::objects::ring_buffer::RingWriter;
 use crate::operations::peers::is_gone;
 use crate::operations::published::Published;
-use crate::{Error, Parent, Result, Thread};
+use crate::{Error, Result, Thread};
 
 use super::Shared;
 use super::slot::{Location, WORD_BYTES};
 use super::value::Encode;
 
-/// During set-up, the time between two checks whether the store is ready or being dropped.
-const SET_UP_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+/// The number by which a node says that its monitor has failed for good: it will apply nothing any more.
+pub(super) const FAILED: u64 = u64::MAX;
 /// The time for which a monitor looks for the reason when a key is reported in two places. It is longer than the time
 /// to hear of a loss.
 const LOSS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
@@ -60,6 +59,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// is told nothing.
     pub(super) fn tell(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
         // This is exclusive use, not a lock, because submitting may wait for a node that does not read.
+        self.check_monitor()?;
         let mut tracker = self.tracker.enter(thread, self.channel.name())?;
         if tracker.is_none() {
             *tracker = Some(Tracker::new(self.ring_of(self.channel.node())?.writer()?));
@@ -84,7 +84,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Waits until every other live node has applied message `number` of this node.
     ///
     /// # Errors
-    /// Returns `Timeout` if some live node has not applied it by the thread's deadline.
+    /// Returns `Timeout` if some live node has not applied it by the thread's deadline, and `Refused` if some node's
+    /// monitor has failed for good.
     pub(super) fn wait_applied(&self, thread: &Thread<F>, number: u64) -> Result<()> {
         let acks = self.acks.local()?;
         for &peer in self.channel.peers() {
@@ -94,10 +95,27 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             match waited {
                 // The lost node reads no more, so nothing that it knows can be out of date.
                 Err(error) if error.lost_peer() == Some(peer) => {}
+                Err(error) if error.is_timeout() => {
+                    let what = format!("{peer} has not applied a change of store {}", self.channel.name());
+                    return Err(error.because(&[peer], what));
+                }
                 outcome => outcome?,
+            }
+            if cell.load() == FAILED {
+                return Err(self.refused_by(peer));
             }
         }
         Ok(())
+    }
+
+    /// Returns the error of a change that `peer` will never apply.
+    #[cold]
+    fn refused_by(&self, peer: NodeId) -> Error {
+        Error::Refused {
+            channel: self.channel.name().to_owned(),
+            peer,
+            reason: "its monitor has failed for good, and it applies no changes; its own calls on the store tell why".to_owned(),
+        }
     }
 
     /// Applies a change to this node's index.
@@ -121,7 +139,14 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// An insert is reported under the key's lock, so it normally finds the key in no other node's slots. If
     /// it does, one of the two writers gave up before all nodes had heard. If `writer` is that one (it was
     /// lost and its lock has passed on since), its message is late and the other's counts.
-    fn apply_told(&self, thread: &Thread<F>, writer: NodeId, change: Change, key: K, at: Location) {
+    pub(super) fn apply_told(
+        &self,
+        thread: &Thread<F>,
+        writer: NodeId,
+        change: Change,
+        key: K,
+        at: Location,
+    ) {
         if change == Change::Delete {
             return self.apply(change, key, at);
         }
@@ -155,110 +180,10 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     }
 
     /// Returns the place where this node tells `writer` how many of its messages it has applied.
-    fn acknowledgement(&self, writer: NodeId) -> Published<F> {
+    pub(super) fn acknowledgement(&self, writer: NodeId) -> Published<F> {
         let offset = self.position(self.channel.node()) * WORD_BYTES;
         Published::new(&self.acks, offset, WORD_BYTES, vec![writer])
     }
-}
-
-/// Runs the monitor until the store is dropped.
-pub(super) fn monitor<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) {
-    if let Err(error) = watch(shared) {
-        tracing::error!(store = shared.channel.name(), %error, "the monitor ends: this node's index goes stale");
-    }
-}
-
-/// Another node's tracker.
-struct Source<F: Fabric> {
-    writer: NodeId,
-    reader: RingReader<F>,
-    acknowledgement: Published<F>,
-    applied: u64,
-    done: bool,
-}
-
-fn watch<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) -> Result<()> {
-    let manager = shared.channel.manager();
-    let thread = manager.thread()?;
-    let stopped = || shared.stop.load() != 0;
-    loop {
-        let deadline = thread.now().after(SET_UP_PAUSE);
-        match manager
-            .setup()
-            .wait_until_ready(Some(shared.channel.name()), deadline)
-        {
-            Ok(()) => break,
-            Err(_) if stopped() => return Ok(()),
-            Err(error) if error.is_timeout() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let mut sources = Vec::new();
-    for &writer in shared.channel.peers() {
-        sources.push(Source {
-            writer,
-            reader: shared.ring_of(writer)?.reader()?,
-            acknowledgement: shared.acknowledgement(writer),
-            applied: 0,
-            done: false,
-        });
-    }
-    let mut message = Vec::new();
-    loop {
-        let wait = Wait {
-            what: shared.channel.name(),
-            peers: Peers::None,
-            deadline: None,
-        };
-        thread.fabric().wait(wait, || {
-            let any = sources
-                .iter_mut()
-                .any(|source| !source.done && source.reader.has_next());
-            (any || stopped()).then_some(())
-        })?;
-        if stopped() {
-            return Ok(());
-        }
-        for source in sources.iter_mut().filter(|source| !source.done) {
-            match drain(shared, &thread, source, &mut message) {
-                Ok(()) => {}
-                // Its messages from before the loss have been applied, as far as they arrived.
-                Err(error) if is_gone(thread.fabric(), source.writer) => {
-                    tracing::warn!(store = shared.channel.name(), %error, "a tracker ends");
-                    source.done = true;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-/// Applies everything that a node has reported, then acknowledges once.
-fn drain<F: Fabric, K: Encode + Eq + Hash>(
-    shared: &Arc<Shared<F, K>>,
-    thread: &Thread<F>,
-    source: &mut Source<F>,
-    message: &mut Vec<u8>,
-) -> Result<()> {
-    let before = source.applied;
-    while source.reader.try_receive(thread, message)? {
-        match decode(message) {
-            Some((change, key, at)) => shared.apply_told(thread, source.writer, change, key, at),
-            None => {
-                return Err(Error::Config(format!(
-                    "`{}`: {} told what cannot be a change: are keys the same type on all nodes?",
-                    shared.channel.name(),
-                    source.writer
-                )));
-            }
-        }
-        source.applied += 1;
-    }
-    if source.applied != before {
-        let applied = source.applied.to_ne_bytes();
-        source.acknowledgement.post_inline_untracked(thread, &applied)?;
-    }
-    Ok(())
 }
 
 /// Encodes a message. The first word has change, node and slot. The counter follows, then the length of the
@@ -274,7 +199,7 @@ fn encode<K: Encode>(change: Change, key: &K, at: Location, message: &mut Vec<u8
     message.extend(key);
 }
 
-fn decode<K: Encode>(message: &[u8]) -> Option<(Change, K, Location)> {
+pub(super) fn decode<K: Encode>(message: &[u8]) -> Option<(Change, K, Location)> {
     let word = |i: usize| {
         let bytes = message.get(i * WORD_BYTES..(i + 1) * WORD_BYTES)?;
         Some(u64::from_ne_bytes(bytes.try_into().ok()?))

@@ -32,7 +32,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     ///
     /// # Errors
     /// Returns [`TooLarge`](crate::Error::TooLarge), [`PeerLost`](crate::ErrorKind::PeerLost) if the key is present
-    /// on a lost node or its lock is lost, and [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge.
+    /// on a lost node or its lock is lost, [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge, and
+    /// [`Refused`](crate::Error::Refused) if a node's monitor has failed for good, or here the error with which it failed.
     /// After an error the key is absent, unless it was present before.
     ///
     /// # After a timeout
@@ -42,8 +43,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let shared = &self.shared;
         shared.check_key(key)?;
         shared.check_value(value.bytes())?;
+        let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = shared.insert(thread, key, value.bytes());
+        let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
     }
 
@@ -94,8 +97,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Either nothing has changed, or the key is absent now. Delete again.
     pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
         let shared = &self.shared;
+        let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = shared.delete(thread, key);
+        let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
     }
 }

@@ -4,6 +4,7 @@
 //! The word names the holder, so that reading it finds a lost holder. Waiters back off for longer and longer.
 //! A release is announced to them by a put into their own memory, which ends a back-off early.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::fence::Scope;
 use crate::objects::locks::guard::{LockConfig, LockGuard, Unlock};
 use crate::objects::locks::loss::Poison;
 use crate::objects::locks::turn::LocalTurn;
+use crate::operations::panics::{self, Payload};
 use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::published::Published;
@@ -144,10 +146,10 @@ impl<F: Fabric> TasLock<F> {
         scope: Scope,
         deadline: Time,
     ) -> Result<LockGuard<'a, TasLock<F>, F>> {
-        self.turn.enter(thread, self.channel.name(), Some(deadline))?;
+        let since = self.turn.enter(thread, self.channel.name(), Some(deadline))?;
         let recovered = match self.mine.held.load() {
             0 => thread
-                .to_the_end(|| self.acquire(thread, deadline))
+                .to_the_end(|| self.acquire(thread, since, deadline))
                 .inspect(|_| self.got()),
             // Nothing was asked of another node: the others may have taken the lock from this one.
             _ => thread.still_in().map(|()| false),
@@ -173,7 +175,7 @@ impl<F: Fabric> TasLock<F> {
         if !self.turn.try_enter() {
             return Ok(None);
         }
-        let outcome = thread.to_the_end(|| self.attempt(thread));
+        let outcome = thread.to_the_end(|| self.first_attempt(thread));
         match outcome {
             Ok(Attempt::Got { recovered }) => {
                 self.got();
@@ -196,6 +198,10 @@ impl<F: Fabric> TasLock<F> {
     /// Returns the errors of [`lock`](TasLock::lock); the section then has not run, and will not. The thread that ran
     /// the sections also returns the fence's error at release; its section then has run.
     ///
+    /// # Panics
+    /// Panics if `section` panics, with its message and wherever it ran, once the lock is released or another thread has
+    /// it. The other sections run all the same.
+    ///
     /// # After a timeout
     /// The section has not run, and will not: combine again. Once another thread has begun to run the
     /// section, the call waits for its end, whatever the deadline.
@@ -209,10 +215,14 @@ impl<F: Fabric> TasLock<F> {
         const TAKEN: u64 = 1;
         /// The runner has left the result.
         const DONE: u64 = 2;
-        /// The place of the result, and how far the section has come: 0, `TAKEN` or `DONE`.
+        /// The place of the result, or of the section's panic, and how far the section has come: 0, `TAKEN` or `DONE`.
         struct Outcome<F: Fabric, T: Send + 'static> {
             stage: AtomicU64Of<F>,
-            value: MutexOf<F, Option<T>>,
+            value: MutexOf<F, Option<Result<T, Payload>>>,
+        }
+        /// Returns the result to the section's owner, or raises its panic there.
+        fn raise<T>(value: Result<T, Payload>) -> T {
+            value.unwrap_or_else(|payload| resume_unwind(payload))
         }
         let outcome = Arc::new(Outcome::<F, T> {
             stage: AtomicCell::new(0),
@@ -222,7 +232,7 @@ impl<F: Fabric> TasLock<F> {
         self.jobs.lock().push(Box::new(move |thread: &Thread<F>| {
             // The swap decides between the runner and the owner that gives up.
             if left.stage.swap(TAKEN) == 0 {
-                let value = section(thread);
+                let value = panics::catch(thread.fabric().platform(), || section(thread));
                 *left.value.lock() = Some(value);
                 left.stage.store(DONE);
             }
@@ -236,7 +246,8 @@ impl<F: Fabric> TasLock<F> {
                 // A runner has taken the section. It holds the lock, and is running the section or has finished it.
                 let done = || (outcome.stage.load() == DONE).then_some(());
                 thread.to_the_end(|| thread.wait_until(self.channel.name(), Peers::None, done))?;
-                return outcome.value.lock().take().ok_or(Error::Closed);
+                let value = outcome.value.lock().take();
+                return value.map(raise).ok_or(Error::Closed);
             }
         };
         // An earlier holder may already have run this section. Run any others that wait.
@@ -247,7 +258,8 @@ impl<F: Fabric> TasLock<F> {
         let released = guard.release();
         let value = outcome.value.lock().take();
         match (value, released) {
-            (Some(value), Ok(())) => Ok(value),
+            (Some(Err(payload)), _) => resume_unwind(payload),
+            (Some(Ok(value)), Ok(())) => Ok(value),
             (_, Err(error)) => Err(error),
             // Not reached: this thread or an earlier holder has run the job.
             (None, Ok(())) => Err(Error::Closed),
@@ -265,9 +277,12 @@ impl<F: Fabric> TasLock<F> {
         self.turn.begin();
     }
 
-    fn acquire(&self, thread: &Thread<F>, deadline: Time) -> Result<bool> {
-        let begin = thread.now();
+    /// Gets the lock for this node. The call has waited since `since`, if that is given.
+    fn acquire(&self, thread: &Thread<F>, since: Option<Time>, deadline: Time) -> Result<bool> {
+        let begin = since.unwrap_or_else(|| thread.now());
         let mut back_off = BACK_OFF_MIN;
+        // Its release, on which others wait, needs the same.
+        self.words.prepare(thread)?;
         loop {
             // The hint is read before the attempt, so that no release after a failed attempt is missed.
             let hint = self.hint.load();
@@ -277,11 +292,9 @@ impl<F: Fabric> TasLock<F> {
             };
             let now = thread.now();
             if now >= deadline || thread.given_up() {
-                return Err(FabricError::Timeout {
-                    what: self.channel.name().to_owned(),
-                    after: now.since(begin),
-                }
-                .into());
+                let name = self.channel.name();
+                let late = Error::timeout(name, begin, deadline, now);
+                return Err(late.because(&[holder], format!("{holder} holds lock {name}")));
             }
             let wait = Wait {
                 what: self.channel.name(),
@@ -297,6 +310,12 @@ impl<F: Fabric> TasLock<F> {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Tries to take the lock, in a call that has not prepared yet.
+    fn first_attempt(&self, thread: &Thread<F>) -> Result<Attempt> {
+        self.words.prepare(thread)?;
+        self.attempt(thread)
     }
 
     fn attempt(&self, thread: &Thread<F>) -> Result<Attempt> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loco_fabric::{AtomicCell, Doorbell, Fabric, Lock, Peers, Time, Wait};
 
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
-use crate::{Result, Thread};
+use crate::{Error, Result, Thread};
 
 /// No thread has the turn.
 const FREE: u32 = 0;
@@ -55,20 +55,28 @@ impl<F: Fabric> LocalTurn<F> {
         self.state.compare_exchange(FREE, TAKEN).is_ok()
     }
 
-    /// Waits for the turn, until the configured deadline if no other is given.
+    /// Waits for the turn, until the configured deadline if no other is given. Returns the time since which it waited, if
+    /// it had to.
     ///
     /// # Errors
     /// Returns `Timeout`.
     #[inline]
-    pub(crate) fn enter(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
+    pub(crate) fn enter(
+        &self,
+        thread: &Thread<F>,
+        what: &str,
+        deadline: Option<Time>,
+    ) -> Result<Option<Time>> {
         if self.try_enter() {
-            return Ok(());
+            return Ok(None);
         }
         self.line_up(thread, what, deadline)
     }
 
     #[cold]
-    fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
+    fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<Option<Time>> {
+        let begin = thread.now();
+        let deadline = deadline.unwrap_or_else(|| begin.after(thread.network().default_patience()));
         let number = {
             let mut line = self.line.lock();
             // The effects of the thread before us are visible, as in `try_enter`. The thread that has the turn now
@@ -76,7 +84,7 @@ impl<F: Fabric> LocalTurn<F> {
             if self.state.swap(AWAITED) == FREE {
                 // The turn was left in between, with no thread in the line. The state now says `AWAITED`,
                 // which costs one look at the line.
-                return Ok(());
+                return Ok(None);
             }
             line.last += 1;
             let number = line.last;
@@ -86,21 +94,27 @@ impl<F: Fabric> LocalTurn<F> {
         let wait = Wait {
             what,
             peers: Peers::None,
-            deadline: Some(deadline.unwrap_or_else(|| thread.network().default_deadline())),
+            deadline: Some(deadline),
         };
         // The effects of the thread before us are visible.
         let called = || (self.called.load() == number).then_some(());
         match thread.fabric().wait_for_arrival(wait, called) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(Some(begin)),
             Err(error) => {
                 let mut line = self.line.lock();
                 match line.waiting.iter().position(|&waiter| waiter == number) {
                     Some(position) => {
                         line.waiting.remove(position);
-                        Err(error.into())
+                        drop(line);
+                        let error = Error::from(error).since(begin, deadline, thread.now());
+                        let here = thread.node_id();
+                        Err(error.because(
+                            &[here],
+                            format!("another thread of {here} has the turn for lock {what}"),
+                        ))
                     }
                     // The thread was called at the last moment.
-                    None => Ok(()),
+                    None => Ok(Some(begin)),
                 }
             }
         }

@@ -6,9 +6,10 @@ pub(super) const WORD_BYTES: usize = 8;
 /// The header of a place without a record.
 pub(super) const NO_RECORD: u64 = 0;
 
-/// Returns the bytes that a message of `len` bytes takes: header, message, zeros up to a whole word.
+/// Returns the bytes that a message of `len` bytes takes: header, message, zeros up to a whole word. A length beyond all
+/// memory stays one.
 pub(super) const fn record_bytes(len: usize) -> usize {
-    WORD_BYTES + len.next_multiple_of(WORD_BYTES)
+    (len.saturating_add(2 * WORD_BYTES - 1)) / WORD_BYTES * WORD_BYTES
 }
 
 /// Returns the header of the record of a message of `len` bytes: `len` plus one, so that no record has the header
@@ -95,5 +96,6 @@ mod tests {
     #[test]
     fn records_are_whole_words() {
         assert_eq!([0, 1, 8, 9, 64].map(record_bytes), [8, 16, 16, 24, 72]);
+        assert_eq!(record_bytes(usize::MAX), usize::MAX / WORD_BYTES * WORD_BYTES);
     }
 }

@@ -43,6 +43,7 @@ use std::sync::Arc;
 
 use loco_fabric::{Fabric, Lock, NodeId};
 
+use crate::channels::channel::check_bytes;
 use crate::fabric::AnyFabric;
 use crate::operations::platform::MutexOf;
 use crate::{Channel, Error, Parent, Region, Result};
@@ -112,7 +113,8 @@ impl RingConfig {
         }
     }
 
-    /// Returns the bytes of the ring that a message of `len` bytes takes.
+    /// Returns the bytes of the ring that a message of `len` bytes takes. For a message beyond all memory it is a number that
+    /// no ring has.
     pub const fn record_bytes(len: usize) -> usize {
         layout::record_bytes(len)
     }
@@ -200,6 +202,7 @@ impl<F: Fabric> RingBuffer<F> {
     ///
     /// # Errors
     /// Returns [`Config`](crate::Error::Config) for a capacity that is not a positive multiple of 8,
+    /// [`TooLarge`](crate::Error::TooLarge) for one beyond all addresses,
     /// [`NotParticipant`](crate::Error::NotParticipant) for a writer or reader outside, and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join). If capacity or readers differ between nodes, waiting
     /// until the ring buffer is ready fails with [`Mismatch`](crate::Error::Mismatch) on each of them.
@@ -216,6 +219,11 @@ impl<F: Fabric> RingBuffer<F> {
                 "ring buffer `{name}`: {capacity} bytes; take a positive multiple of {WORD_BYTES}"
             )));
         }
+        let bytes = check_bytes(
+            name,
+            "a ring of `capacity_bytes`",
+            capacity.saturating_add(WORD_BYTES),
+        )?;
         let mut readers = config.readers.clone().unwrap_or_else(|| {
             let others = participants.nodes().iter();
             others.copied().filter(|&node| node != writer).collect()
@@ -238,7 +246,7 @@ impl<F: Fabric> RingBuffer<F> {
         };
         let channel = Channel::builder(parent, name)
             .kind(format!("ring_buffer of {writer}, readers {who}"))
-            .published("data", capacity + WORD_BYTES)
+            .published("data", bytes)
             .published("acks", (readers.len() * ACK_STRIDE).max(WORD_BYTES))
             .join()?;
         Ok(RingBuffer {

@@ -125,8 +125,15 @@ impl<F: Fabric> RingReader<F> {
             let (shared, next) = (&self.shared, &mut self.next);
             // A writer of this node stores into the ring; others put.
             let put = shared.writer != thread.node_id();
-            thread.wait_for(put, shared.name(), Peers::One(shared.writer), || {
+            let arrived = thread.wait_for(put, shared.name(), Peers::One(shared.writer), || {
                 next.is_there().then_some(())
+            });
+            arrived.map_err(|error| {
+                let (writer, name) = (shared.writer, shared.name());
+                error.because(
+                    &[writer],
+                    format!("{writer} has submitted no message to ring buffer {name}"),
+                )
             })?;
         }
         Ok(())

@@ -7,9 +7,11 @@ use smallvec::SmallVec;
 
 use super::layout::{NO_RECORD, Place, WORD_BYTES, header, record_bytes};
 use super::{ACK_STRIDE, Shared};
+use crate::error::have;
 use crate::fabric::AnyFabric;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::published::Poster;
+use crate::operations::timing::late_since;
 use crate::{AckKey, Error, Result, Thread};
 
 /// A position beyond every reader's. It says that the reader has left.
@@ -284,7 +286,7 @@ impl<F: Fabric> RingWriter<F> {
 
     fn wait_acknowledged(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
         self.look();
-        let shared = Arc::clone(&self.shared);
+        let (shared, mut timing) = (Arc::clone(&self.shared), None);
         while self.acknowledged < position {
             let slow = self.behind(position);
             // A reader of this node may acknowledge by a store; others put.
@@ -298,7 +300,17 @@ impl<F: Fabric> RingWriter<F> {
                 Err(error)
                     if error
                         .lost_peer()
-                        .is_some_and(|node| !self.behind(position).contains(&node)) => {}
+                        .is_some_and(|node| !self.behind(position).contains(&node)) =>
+                {
+                    timing.get_or_insert_with(|| thread.timing());
+                }
+                Err(error) if error.is_timeout() => {
+                    let slow = self.behind(position);
+                    let who = have(&slow);
+                    let what = format!("{who} not acknowledged messages of ring buffer {}", shared.name());
+                    let error = late_since(timing, thread, error);
+                    return Err(error.because(&slow, what));
+                }
                 outcome => return outcome,
             }
         }

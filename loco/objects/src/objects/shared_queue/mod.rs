@@ -21,23 +21,32 @@
 //! other nodes move them once a get has shown the claim. Otherwise a caller could find the queue full by its tail,
 //! and then empty by a cell whose claim it misses. Missing the end of a claim only delays others. A fence places the
 //! mark of a closed queue.
+//!
+//! Others wait for the end of a claim. So a caller claims a cell only when it has everything that it needs afterwards:
+//! the value in registered memory, or memory for it, and queue pairs.
 
 mod cell;
+mod outcome;
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use loco_fabric::{AtomicCell, Fabric, NodeId, Target, Time};
+use loco_fabric::{AtomicCell, Fabric, NodeId, Target};
 
 use crate::channels::channel::region_bytes;
 use crate::fabric::AnyFabric;
 use crate::objects::variables::value::Value;
 use crate::operations::peers::is_gone;
 use crate::operations::platform::AtomicU64Of;
+use crate::operations::timing::Timing;
 use crate::operations::words::{Pause, Words};
-use crate::{Channel, Error, Parent, Region, Result, Thread, fence};
+use crate::{Channel, Error, MemRef, Parent, Region, Result, Thread, fence};
 
 use cell::{Cell, Stage};
+
+use outcome::{Once, Push};
+
+pub use outcome::{Popped, Pushed};
 
 const WORD_BYTES: usize = 8;
 /// The distance of head and tail in words, a cache line each.
@@ -67,7 +76,8 @@ const PAUSE_MAX: Duration = Duration::from_micros(256);
 ///     let thread = manager.thread()?;
 ///     if manager.node() == manager.nodes()[0] {
 ///         for job in 1..=10 {
-///             queue.push(&thread, job)?; // waits for room
+///             let refused = queue.push(&thread, job)?.refused(); // waits for room
+///             assert_eq!(refused, None, "the queue is open");
 ///         }
 ///         queue.close(&thread)?;
 ///     } else {
@@ -112,56 +122,6 @@ pub enum QueueDefect {
     FullBeforeValue,
     /// A pop frees the cell before it reads the value.
     FreeBeforeRead,
-}
-
-/// The result of one attempt.
-enum Once<T> {
-    Done(T),
-    /// The queue is full or empty, as the cell of this index shows by this word.
-    Blocked((u64, u64)),
-}
-
-impl<T> Once<T> {
-    fn unwrap_or(self, blocked: T) -> T {
-        match self {
-            Once::Done(outcome) => outcome,
-            Once::Blocked(_) => blocked,
-        }
-    }
-}
-
-/// The result of a push.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Pushed {
-    /// The value is in the queue.
-    Done,
-    /// The queue holds as many values as it has room for.
-    Full,
-    /// The queue is closed.
-    Closed,
-}
-
-/// The result of a pop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Popped<T> {
-    /// The oldest value.
-    Value(T),
-    /// The queue holds no value.
-    Empty,
-    /// The queue is closed, and holds no value.
-    Closed,
-}
-
-impl<T> Popped<T> {
-    /// Returns the value, if there was one.
-    pub fn value(self) -> Option<T> {
-        match self {
-            Popped::Value(value) => Some(value),
-            Popped::Empty | Popped::Closed => None,
-        }
-    }
 }
 
 impl<F: Fabric, T: Value> SharedQueue<T, F> {
@@ -237,7 +197,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the home or the node of the next cell is gone. Returns
-    /// [`Timeout`](crate::ErrorKind::Timeout) if another caller's claim is in the way and makes no progress.
+    /// [`Timeout`](crate::ErrorKind::Timeout) if another caller's claim is in the way and makes no progress. Returns
+    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory) if there is no registered memory for a copy of the value, and
+    /// [`NotConnected`](crate::Error::NotConnected) before the queue is ready: the value is not in the queue then.
     ///
     /// # After a timeout
     /// The value is not in the queue. Push again.
@@ -245,10 +207,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// # After the loss of a node
     /// After [`PeerLost`](crate::ErrorKind::PeerLost) it is unknown whether the value was pushed. Another call may
     /// have popped it before the loss.
-    pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
-        let deadline = thread.deadline();
-        let outcome = thread.to_the_end(|| self.push_once(thread, &value, deadline))?;
-        Ok(outcome.unwrap_or(Pushed::Full))
+    pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed<T>> {
+        let mut timing = thread.timing();
+        let outcome = thread.to_the_end(|| self.push_once(thread, &value, &mut None, &mut timing))?;
+        Ok(match outcome {
+            Once::Done(Push::Done) => Pushed::Done,
+            Once::Done(Push::Closed) => Pushed::Closed(value),
+            Once::Blocked(_) => Pushed::Full(value),
+        })
     }
 
     /// Appends a value, waiting for room for the thread's deadline at most. Never returns [`Pushed::Full`].
@@ -262,14 +228,19 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # After the loss of a node
     /// See [`try_push`](SharedQueue::try_push).
-    pub fn push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
-        let deadline = thread.deadline();
+    pub fn push(&self, thread: &Thread<F>, value: T) -> Result<Pushed<T>> {
+        let (mut timing, mut buffer) = (thread.timing(), None);
         let mut back_off = PAUSE_MIN;
         loop {
-            match thread.to_the_end(|| self.push_once(thread, &value, deadline))? {
-                Once::Done(pushed) => return Ok(pushed),
+            match thread.to_the_end(|| self.push_once(thread, &value, &mut buffer, &mut timing))? {
+                Once::Done(Push::Done) => return Ok(Pushed::Done),
+                Once::Done(Push::Closed) => return Ok(Pushed::Closed(value)),
                 Once::Blocked(cell) => {
-                    self.wait(thread, self.indices.home(), cell, &mut back_off, deadline)?
+                    let waited = self.wait(thread, self.indices.home(), cell, &mut back_off, &mut timing);
+                    waited.map_err(|error| {
+                        let full = format!("queue {} stayed full: no call pops", self.channel.name());
+                        error.because(&[], full)
+                    })?;
                 }
             }
         }
@@ -287,8 +258,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// After [`PeerLost`](crate::ErrorKind::PeerLost) no value was taken, or the value that this call had claimed is
     /// lost: no other call returns it.
     pub fn try_pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
-        let deadline = thread.deadline();
-        let outcome = thread.to_the_end(|| self.pop_once(thread, deadline))?;
+        let mut timing = thread.timing();
+        let outcome = thread.to_the_end(|| self.pop_once(thread, &mut timing))?;
         Ok(outcome.unwrap_or(Popped::Empty))
     }
 
@@ -305,13 +276,17 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// # After the loss of a node
     /// See [`try_pop`](SharedQueue::try_pop).
     pub fn pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
-        let deadline = thread.deadline();
+        let mut timing = thread.timing();
         let mut back_off = PAUSE_MIN;
         loop {
-            match thread.to_the_end(|| self.pop_once(thread, deadline))? {
+            match thread.to_the_end(|| self.pop_once(thread, &mut timing))? {
                 Once::Done(popped) => return Ok(popped),
                 Once::Blocked(cell) => {
-                    self.wait(thread, self.indices.home(), cell, &mut back_off, deadline)?
+                    let waited = self.wait(thread, self.indices.home(), cell, &mut back_off, &mut timing);
+                    waited.map_err(|error| {
+                        let empty = format!("queue {} stayed empty: no call pushes", self.channel.name());
+                        error.because(&[], empty)
+                    })?;
                 }
             }
         }
@@ -349,7 +324,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         &self.channel
     }
 
-    fn push_once(&self, thread: &Thread<F>, value: &T, deadline: Time) -> Result<Once<Pushed>> {
+    /// Tries to push. `buffer` is for a copy of the value, and is kept from one attempt to the next.
+    fn push_once<'t>(
+        &self,
+        thread: &'t Thread<F>,
+        value: &T,
+        buffer: &mut Option<MemRef<'t, F>>,
+        timing: &mut Timing,
+    ) -> Result<Once<Push>> {
         let mut back_off = PAUSE_MIN;
         // This is a hint, whatever its value.
         let mut at = self.tail.load();
@@ -361,16 +343,26 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 continue;
             }
             if cell.closed {
-                return Ok(Once::Done(Pushed::Closed));
+                return Ok(Once::Done(Push::Closed));
             }
             match cell.stage {
                 Stage::Empty if cell.round == self.round(at) => {
+                    self.prepare(thread, at)?;
+                    let filled = match buffer.take() {
+                        Some(filled) => filled,
+                        None => {
+                            let buffer = self.buffer(thread)?;
+                            buffer.write(0, value.as_bytes())?;
+                            buffer
+                        }
+                    };
                     let claim = cell.to(Stage::Filling(self.channel.node()));
                     if self.exchange(thread, at, word, claim)? {
-                        self.fill(thread, at, value, claim)?;
+                        self.fill(thread, at, filled, claim)?;
                         self.advance(thread, TAIL, at)?;
-                        return Ok(Once::Done(Pushed::Done));
+                        return Ok(Once::Done(Push::Done));
                     }
+                    *buffer = Some(filled);
                 }
                 // The value of a whole ring ago is still there, or on its way. If its push was lost, it stays
                 // until the pop that comes to it skips it.
@@ -381,13 +373,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 }
                 // The cell was popped, and will soon be free.
                 Stage::Draining(_) | Stage::Empty => {
-                    self.wait(thread, self.node_of(at), (at, word), &mut back_off, deadline)?;
+                    let waited = self.wait(thread, self.node_of(at), (at, word), &mut back_off, timing);
+                    waited.map_err(|error| self.in_the_way(cell, error))?;
                 }
             }
         }
     }
 
-    fn pop_once(&self, thread: &Thread<F>, deadline: Time) -> Result<Once<Popped<T>>> {
+    fn pop_once(&self, thread: &Thread<F>, timing: &mut Timing) -> Result<Once<Popped<T>>> {
         let mut back_off = PAUSE_MIN;
         // This is a hint, whatever its value.
         let mut at = self.head.load();
@@ -411,9 +404,11 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Stage::Empty if cell.closed => return Ok(Once::Done(Popped::Closed)),
                 Stage::Empty => return Ok(Once::Blocked((at, word))),
                 Stage::Full => {
+                    self.prepare(thread, at)?;
+                    let buffer = self.buffer(thread)?;
                     let claim = cell.to(Stage::Draining(self.channel.node()));
                     if self.exchange(thread, at, word, claim)? {
-                        let value = self.drain(thread, at, claim)?;
+                        let value = self.drain(thread, at, buffer, claim)?;
                         self.advance(thread, HEAD, at)?;
                         return Ok(Once::Done(Popped::Value(value)));
                     }
@@ -423,21 +418,31 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Stage::Filling(node) if is_gone(thread.fabric(), node) => {
                     self.exchange(thread, at, word, cell.next_round())?;
                 }
-                Stage::Filling(node) => match self.wait(thread, node, (at, word), &mut back_off, deadline) {
+                Stage::Filling(node) => match self.wait(thread, node, (at, word), &mut back_off, timing) {
                     Err(error) if error.lost_peer() == Some(node) => {}
-                    outcome => outcome?,
+                    outcome => outcome.map_err(|error| self.in_the_way(cell, error))?,
                 },
             }
         }
     }
 
+    /// Gets what the steps after the claim of a cell need, apart from memory for its value.
+    fn prepare(&self, thread: &Thread<F>, at: u64) -> Result<()> {
+        self.value_at(at)?;
+        self.indices.prepare(thread)?;
+        thread.prepare(&[self.node_of(at)])
+    }
+
+    /// Returns memory for a value.
+    fn buffer<'t>(&self, thread: &'t Thread<F>) -> Result<MemRef<'t, F>> {
+        thread.mem_ref(size_of::<T>().max(1))
+    }
+
     /// Puts the value of a claimed cell, and then marks it as there.
-    fn fill(&self, thread: &Thread<F>, at: u64, value: &T, claim: Cell) -> Result<()> {
+    fn fill(&self, thread: &Thread<F>, at: u64, buffer: MemRef<'_, F>, claim: Cell) -> Result<()> {
         if self.makes(QueueDefect::FullBeforeValue) {
             self.finish(thread, at, claim, |claim| claim.to(Stage::Full))?;
         }
-        let buffer = thread.mem_ref(size_of::<T>().max(1))?;
-        buffer.write(0, value.as_bytes())?;
         let _buffer = buffer.put(self.value_at(at)?)?.wait()?;
         // On the same queue pair a read-modify-write takes effect after the put; where the home's CPU does it
         // instead, the put has to be placed first.
@@ -451,11 +456,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     }
 
     /// Reads the value of a claimed cell, and then frees the cell.
-    fn drain(&self, thread: &Thread<F>, at: u64, claim: Cell) -> Result<T> {
+    fn drain(&self, thread: &Thread<F>, at: u64, buffer: MemRef<'_, F>, claim: Cell) -> Result<T> {
         if self.makes(QueueDefect::FreeBeforeRead) {
             self.finish(thread, at, claim, Cell::next_round)?;
         }
-        let buffer = thread.mem_ref(size_of::<T>().max(1))?;
         let buffer = buffer.get(self.value_at(at)?)?.wait()?;
         let mut bytes = smallvec::SmallVec::<[u8; 64]>::from_elem(0, size_of::<T>());
         buffer.read(0, &mut bytes)?;
@@ -506,18 +510,35 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         on: NodeId,
         (at, word): (u64, u64),
         back_off: &mut Duration,
-        deadline: Time,
+        timing: &mut Timing,
     ) -> Result<()> {
+        // Before the pause, which is a part of the call.
+        timing.begin(thread);
         let pause = Pause {
             what: self.channel.name(),
             on,
             time: *back_off,
-            deadline,
+            deadline: timing.deadline,
         };
         let (stripe, cell) = self.place(at);
-        self.cells[stripe].pause(thread, pause, cell, &[word])?;
+        let paused = self.cells[stripe].pause(thread, pause, cell, &[word]);
+        timing.of_call(thread, paused)?;
         *back_off = (*back_off * 2).min(PAUSE_MAX);
         Ok(())
+    }
+
+    /// Names the node whose claim of `cell` is in the way, if `error` is a timeout.
+    #[cold]
+    fn in_the_way(&self, cell: Cell, error: Error) -> Error {
+        let (node, what) = match cell.stage {
+            Stage::Filling(node) => (node, "push"),
+            Stage::Draining(node) => (node, "pop"),
+            Stage::Empty | Stage::Full => return error,
+        };
+        error.because(
+            &[node],
+            format!("{node} has not ended its {what} on queue {}", self.channel.name()),
+        )
     }
 
     fn read(&self, thread: &Thread<F>, at: u64) -> Result<u64> {

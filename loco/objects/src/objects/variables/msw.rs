@@ -2,8 +2,9 @@
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target};
 
+use crate::channels::channel::check_bytes;
 use crate::fabric::AnyFabric;
-use crate::objects::variables::sealed::Seal;
+use crate::objects::variables::sealed::{Seal, sealed_len};
 use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 
 /// Locations of any size on every participant, which are the same everywhere. [`write`](Msw::write) and
@@ -57,29 +58,30 @@ impl<F: Fabric> Msw<F> {
     /// Makes this node's endpoint of the region called `name`, with one location for each of `sizes`, in bytes.
     ///
     /// # Errors
-    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join). If sizes differ between nodes,
+    /// Returns [`TooLarge`](crate::Error::TooLarge) for sizes beyond all addresses, and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join). If sizes differ between nodes,
     /// waiting until the region is ready fails with [`Mismatch`](crate::Error::Mismatch) on each of them.
     pub fn new(parent: &impl Parent<F>, name: &str, sizes: &[usize]) -> Result<Self> {
-        let mut places = Vec::with_capacity(sizes.len());
-        let mut end = 0;
-        for &size in sizes {
-            let seal = Seal::new(size);
-            places.push((end, seal));
-            end += seal.sealed_len();
-        }
+        let bytes = sizes
+            .iter()
+            .fold(0_usize, |bytes, &size| bytes.saturating_add(sealed_len(size)));
+        let bytes = check_bytes(name, "all locations on each node", bytes)?;
         let channel = Channel::builder(parent, name)
             .kind(format!("msw{sizes:?}"))
-            .region("data", end)
+            .region("data", bytes)
             .join()?;
         let region = channel.region("data")?.clone();
-        let locations = places
-            .into_iter()
-            .map(|(offset, seal)| {
-                Ok(Location {
+        let mut offset = 0;
+        let locations = sizes
+            .iter()
+            .map(|&size| {
+                let location = Location {
                     offset,
-                    seal,
-                    memory: region.local()?.slice(offset, seal.sealed_len())?,
-                })
+                    seal: Seal::new(size),
+                    memory: region.local()?.slice(offset, sealed_len(size))?,
+                };
+                offset += sealed_len(size);
+                Ok(location)
             })
             .collect::<Result<_>>()?;
         Ok(Msw {

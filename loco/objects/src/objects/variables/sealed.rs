@@ -7,7 +7,7 @@
 //! 2^64.
 
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use loco_fabric::Memory;
 
@@ -30,10 +30,17 @@ pub(crate) struct Seal {
 
 impl Seal {
     pub(crate) fn new(len: usize) -> Seal {
-        let zeros: Buffer = SmallVec::from_elem(0, padded(len));
+        // In pieces, so that the seal of a large value takes no memory.
+        const PIECE: [u8; 4096] = [0; 4096];
+        let (mut hash, mut left) = (Xxh3::new(), padded(len));
+        while left > 0 {
+            let piece = left.min(PIECE.len());
+            hash.update(&PIECE[..piece]);
+            left -= piece;
+        }
         Seal {
             len,
-            of_zeros: xxh3_64(&zeros),
+            of_zeros: hash.digest(),
         }
     }
 
@@ -44,7 +51,7 @@ impl Seal {
 
     /// Returns the bytes that a sealed value takes, in whole words.
     pub(crate) fn sealed_len(self) -> usize {
-        WORD_BYTES + padded(self.len)
+        sealed_len(self.len)
     }
 
     /// Seals `data`, which must have the right length.
@@ -74,9 +81,14 @@ impl Seal {
     }
 }
 
-/// Returns `len` rounded up to whole words.
+/// Returns `len` rounded up to whole words. A length beyond all memory stays one.
 pub(crate) const fn padded(len: usize) -> usize {
-    len.next_multiple_of(WORD_BYTES)
+    len.saturating_add(WORD_BYTES - 1) / WORD_BYTES * WORD_BYTES
+}
+
+/// Returns the bytes of a sealed value of `len` bytes. A length beyond all memory stays one.
+pub(crate) const fn sealed_len(len: usize) -> usize {
+    WORD_BYTES.saturating_add(padded(len))
 }
 
 #[cfg(test)]

@@ -20,18 +20,19 @@
 #[cfg(test)]
 mod fairness;
 mod recovery;
+mod release;
 mod slot;
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
 
 use crate::fabric::AnyFabric;
 use crate::fence::{self, Scope};
-use crate::objects::locks::guard::{LockConfig, LockGuard, Unlock};
+use crate::objects::locks::guard::{LockConfig, LockGuard};
 use crate::objects::locks::loss::Poison;
 use crate::objects::locks::turn::LocalTurn;
-use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::words::{Pause, Words};
@@ -100,6 +101,8 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
     /// The word where this node is told that its ticket is served.
     told: <F::Memory as Memory>::Cell<u64>,
     told_region: Region<F>,
+    /// Set once all peers are known to be connected.
+    connected: OnceLock<()>,
     turn: LocalTurn<F>,
     mine: Mine<F>,
     poison: Poison<F>,
@@ -165,6 +168,7 @@ impl<F: Fabric> TicketLock<F> {
             words: Words::new(parent.manager().fabric(), channel.region("words")?, home)?,
             told: told_region.local()?.cell(0)?,
             told_region,
+            connected: OnceLock::new(),
             channel,
             config,
             slots,
@@ -241,9 +245,9 @@ impl<F: Fabric> TicketLock<F> {
     fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
         let deadline = deadline.or(thread.set_deadline_is());
         self.poison.check(self.channel.name())?;
-        self.turn.enter(thread, self.channel.name(), deadline)?;
+        let since = self.turn.enter(thread, self.channel.name(), deadline)?;
         let recovered = match self.mine.held.load() {
-            0 => thread.to_the_end(|| self.acquire(thread, deadline)),
+            0 => thread.to_the_end(|| self.acquire(thread, since, deadline)),
             // Nothing was asked of another node: the others may have taken the lock from this one.
             _ => thread.still_in().map(|()| false),
         };
@@ -288,18 +292,47 @@ impl<F: Fabric> TicketLock<F> {
         self.words.prefetch(NEXT);
     }
 
-    /// Gets the lock for this node. Returns true if a holder was lost.
-    fn acquire(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
+    /// Gets the lock for this node. Returns true if a holder was lost. The call has waited since `since`, if that is given.
+    fn acquire(&self, thread: &Thread<F>, since: Option<Time>, deadline: Option<Time>) -> Result<bool> {
+        self.prepare(thread)?;
         let (ticket, served) = match self.resume(thread)? {
             Some(ticket) => (ticket, None),
             None => self.draw(thread)?,
         };
         let recovered = match served {
             Some(recovered) => recovered,
-            None => self.wait_for_turn(thread, ticket, deadline)?,
+            None => self.wait_for_turn(thread, ticket, since, deadline)?,
         };
         self.got(ticket);
         Ok(recovered)
+    }
+
+    /// Gets what the steps after the draw of a ticket need, up to its service and the word to whoever has the next one.
+    fn prepare(&self, thread: &Thread<F>) -> Result<()> {
+        let peers = self.channel.peers();
+        // Its peers hear of their turn by their words, which must be connected.
+        if self.connected.get().is_none() {
+            self.look_for_connections(thread)?;
+        }
+        self.words.prepare(thread)?;
+        thread.prepare(peers)
+    }
+
+    /// Fails unless every peer is connected. A peer that was lost before need not be.
+    #[cold]
+    fn look_for_connections(&self, thread: &Thread<F>) -> Result<()> {
+        let mut all = true;
+        for &peer in self.channel.peers() {
+            match self.told_region.remote(peer) {
+                Ok(_) => {}
+                Err(_) if is_gone(thread.fabric(), peer) => all = false,
+                Err(error) => return Err(error),
+            }
+        }
+        if all {
+            let _ = self.connected.set(());
+        }
+        Ok(())
     }
 
     /// Notes that the node holds the lock with `ticket`.
@@ -338,8 +371,24 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     /// Waits until this node is told that its claimed ticket is served.
-    fn wait_for_turn(&self, thread: &Thread<F>, ticket: u64, deadline: Option<Time>) -> Result<bool> {
-        let deadline = deadline.unwrap_or_else(|| thread.network().default_deadline());
+    fn wait_for_turn(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        since: Option<Time>,
+        deadline: Option<Time>,
+    ) -> Result<bool> {
+        let (begin, deadline) = match (since, deadline) {
+            (Some(begin), Some(deadline)) => (begin, deadline),
+            (since, deadline) => {
+                let now = thread.now();
+                let patience = thread.network().default_patience();
+                (
+                    since.unwrap_or(now),
+                    deadline.unwrap_or_else(|| now.after(patience)),
+                )
+            }
+        };
         let mut peers: Vec<NodeId> = Vec::new();
         let told = || {
             let told = self.told.load();
@@ -404,7 +453,11 @@ impl<F: Fabric> TicketLock<F> {
                     .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
             if old == claim.to_word() {
                 self.mine.abandoned.store(ticket + 1);
-                return Err(error);
+                let error = error.since(begin, deadline, thread.now());
+                return Err(match error.is_timeout() {
+                    true => self.name_holder(thread, error),
+                    false => error,
+                });
             }
             let old = Slot::from_word(old);
             if old.ticket != ticket || !old.is_served() {
@@ -446,6 +499,7 @@ impl<F: Fabric> TicketLock<F> {
         let Some(recovered) = self.served(thread, next)? else {
             return Ok(None);
         };
+        self.prepare(thread)?;
         self.say(thread, Says::Taking)?;
         let drawn = self.words.compare_swap(thread, NEXT, next, next + 1)? == next;
         if drawn {
@@ -462,66 +516,6 @@ impl<F: Fabric> TicketLock<F> {
             self.got(next);
         }
         Ok(drawn.then_some(recovered))
-    }
-
-    /// Serves the ticket after `ticket`, and skips tickets that were given up or lost.
-    fn serve_next(&self, thread: &Thread<F>, ticket: u64, recovered: bool) -> Result<()> {
-        let follower = &self.mine.follower;
-        let stage = if recovered {
-            Stage::Recovered
-        } else {
-            Stage::Served
-        };
-        for next in ticket + 1.. {
-            let skipped = Slot::new(next, Stage::Skipped);
-            let served = Slot::new(next, stage);
-            let guess = match follower.load().checked_sub(1) {
-                Some(id) => Slot::new(next, Stage::Claimed(NodeId(id as u16))).to_word(),
-                None => self.untouched(next),
-            };
-            let old = self.change(thread, next, guess, |old| match old.stage {
-                _ if old.ticket < next => Some(served),
-                Stage::Claimed(node) if is_gone(thread.fabric(), node) => Some(skipped),
-                Stage::Claimed(_) => Some(served),
-                Stage::Abandoned => Some(skipped),
-                // Another node recovers at the same time.
-                Stage::Served | Stage::Recovered | Stage::Skipped => None,
-            })?;
-            let waited = match old {
-                Some(Slot {
-                    ticket,
-                    stage: Stage::Claimed(node),
-                }) if ticket == next => u32::from(node.0) + 1,
-                _ => 0,
-            };
-            follower.store(waited);
-            match old {
-                Some(old) if old.ticket == next => match old.stage {
-                    Stage::Claimed(node) if is_gone(thread.fabric(), node) => {}
-                    Stage::Claimed(node) => match self.tell(thread, node, next, recovered) {
-                        Err(error) if error.lost_peer() == Some(node) => {}
-                        outcome => return outcome,
-                    },
-                    Stage::Served | Stage::Recovered => return Ok(()),
-                    Stage::Abandoned | Stage::Skipped => {}
-                },
-                _ => return Ok(()),
-            }
-        }
-        Ok(())
-    }
-
-    fn tell(&self, thread: &Thread<F>, node: NodeId, ticket: u64, recovered: bool) -> Result<()> {
-        let word = ((ticket + 1) << 1) | u64::from(recovered);
-        if node == self.channel.node() {
-            self.told.store(word);
-            thread.ring();
-            return Ok(());
-        }
-        let remote = self.told_region.remote(node)?;
-        let target = loco_fabric::Target { remote, offset: 0 };
-        let put = Operation::PutInline(&word.to_ne_bytes(), target);
-        thread.post_untracked(&put, Flags::default())
     }
 
     /// Changes the slot of `ticket` to what `to` returns for its content, or leaves it if `to` returns `None`.
@@ -561,37 +555,5 @@ impl<F: Fabric> TicketLock<F> {
 
     fn slot(&self, ticket: u64) -> usize {
         self.slots + (ticket & (self.slot_count - 1)) as usize
-    }
-}
-
-impl<F: Fabric> Unlock<F> for TicketLock<F> {
-    fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
-        // The word is fetched while the fence waits.
-        self.words.prefetch(NEXT);
-        let may_stay = self.turn.may_stay(self.config.local_hand_overs_max);
-        let fenced = match may_stay {
-            true => thread.to_the_end(|| scope.fence(thread)),
-            false => thread.to_the_end(|| scope.fence_before_rmw(thread)),
-        };
-        // A thread that waited may have given up during the fence. The lock then leaves the node after all.
-        if may_stay && self.turn.hand_over() {
-            return fenced.and(thread.still_in());
-        }
-        let mut failed = None;
-        if let Some(ticket) = self.mine.held.load().checked_sub(1) {
-            self.mine.held.store(0);
-            failed = thread.to_the_end(|| self.serve_next(thread, ticket, false)).err();
-        }
-        self.turn.leave();
-        // The result is looked at, not copied: see `PutOp`.
-        fenced?;
-        match failed {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
-    }
-
-    fn name(&self) -> &str {
-        self.channel.name()
     }
 }

@@ -11,7 +11,7 @@
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 
 use crate::operations::peers::is_gone;
-use crate::{Parent, Result, Thread};
+use crate::{Error, Parent, Result, Thread};
 
 use super::slot::{Says, Slot, Stage};
 use super::{LINE_WORDS, NEXT, TicketLock};
@@ -28,6 +28,32 @@ pub(super) enum Settled {
 }
 
 impl<F: Fabric> TicketLock<F> {
+    /// Names the node that holds the lock in a timeout, if the home shows it. The words may change meanwhile, and then
+    /// show nobody.
+    #[cold]
+    pub(super) fn name_holder(&self, thread: &Thread<F>, late: Error) -> Error {
+        let nodes = self.channel.participants();
+        let mut words = vec![0; self.says + nodes.nodes().len() * LINE_WORDS];
+        if self.words.read_many(thread, 0, &mut words).is_err() {
+            return late;
+        }
+        let slots = &words[self.slots..][..self.slot_count as usize];
+        let first = (words[NEXT] + 1).saturating_sub(self.slot_count);
+        let serving = (first..=words[NEXT]).rev().find(|&ticket| {
+            let slot = Slot::from_word(slots[(ticket & (self.slot_count - 1)) as usize]);
+            slot.ticket == ticket && slot.is_served()
+        });
+        let said = words[self.says..].iter().step_by(LINE_WORDS);
+        let mut says = nodes.nodes().iter().zip(said.map(|&word| Says::from_word(word)));
+        let holder = serving.and_then(|serving| says.find(|&(_, says)| says == Says::Has(serving)));
+        match holder {
+            Some((&holder, _)) => {
+                late.because(&[holder], format!("{holder} holds lock {}", self.channel.name()))
+            }
+            None => late,
+        }
+    }
+
     /// Skips the tickets of lost nodes. If one of them held the lock, passes it on or poisons it.
     ///
     /// # Errors

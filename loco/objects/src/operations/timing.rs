@@ -1,0 +1,105 @@
+//! The time that a call has, and the errors of calls that run out of it. An error tells how long the whole call took, not
+//! its last step.
+
+use loco_fabric::{Fabric, FabricError, Peers, Time, Wait};
+
+use crate::operations::thread::Thread;
+use crate::{Error, Result};
+
+/// The time of one call.
+pub(crate) struct Timing {
+    /// The time at which the call gives up.
+    pub(crate) deadline: Time,
+    /// The beginning of the call; `None` before it has first waited, if nothing has read the clock.
+    begin: Option<Time>,
+}
+
+impl Timing {
+    /// Returns the time at which the call began, or first waited.
+    pub(crate) fn begin<F: Fabric>(&mut self, thread: &Thread<F>) -> Time {
+        *self.begin.get_or_insert_with(|| thread.now())
+    }
+
+    /// Returns the error of a step; if it is a timeout, as that of the whole call.
+    #[cold]
+    pub(crate) fn late<F: Fabric>(&mut self, thread: &Thread<F>, error: Error) -> Error {
+        error.since(self.begin(thread), self.deadline, thread.now())
+    }
+
+    /// Returns the result of a step, whose timeout is that of the whole call.
+    #[inline]
+    pub(crate) fn of_call<T, F: Fabric>(&mut self, thread: &Thread<F>, step: Result<T>) -> Result<T> {
+        match step {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.late(thread, error)),
+        }
+    }
+}
+
+/// Returns the error of the last of several waits; if it is a timeout, as that of the waits since `timing` began. `None` says
+/// that there was one wait.
+#[cold]
+pub(crate) fn late_since<F: Fabric>(timing: Option<Timing>, thread: &Thread<F>, error: Error) -> Error {
+    match timing {
+        Some(mut timing) => timing.late(thread, error),
+        None => error,
+    }
+}
+
+impl<F: Fabric> Thread<F> {
+    /// Returns the time of a call that begins now.
+    pub(crate) fn timing(&self) -> Timing {
+        match self.set_deadline_is() {
+            Some(deadline) => Timing {
+                deadline,
+                begin: None,
+            },
+            None => {
+                let begin = self.now();
+                Timing {
+                    deadline: begin.after(self.network().default_patience()),
+                    begin: Some(begin),
+                }
+            }
+        }
+    }
+
+    /// Returns the time of a call that begins now, by the clock. For calls of several waits.
+    pub(crate) fn timing_from_now(&self) -> Timing {
+        let mut timing = self.timing();
+        timing.begin(self);
+        timing
+    }
+
+    /// Returns the error of a wait for `what` that failed in the fabric, with the deadline `deadline` or, if it is `None`,
+    /// with the configured time.
+    #[cold]
+    pub(crate) fn of_wait(&self, what: &str, deadline: Option<Time>, error: FabricError) -> Error {
+        match error {
+            FabricError::PeerLost(node) => Error::LostPeer {
+                object: what.to_owned(),
+                node,
+            },
+            FabricError::Timeout { after, .. } => {
+                let now = self.now();
+                let begin = Time(now.0.saturating_sub(after.as_nanos() as u64));
+                let deadline = deadline.unwrap_or_else(|| begin.after(self.network().default_patience()));
+                Error::timeout(what, begin, deadline, now)
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Returns the error of a wait that failed in the fabric. If it waited for one peer, a timeout names that peer.
+    #[cold]
+    pub(super) fn wait_failed(&self, wait: Wait<'_>, error: FabricError) -> Error {
+        let failed = self.of_wait(wait.what, wait.deadline, error);
+        match wait.peers {
+            Peers::One(peer) => failed.because(
+                &[peer],
+                format!("waiting for {}, which {peer} changes", wait.what),
+            ),
+            _ => failed,
+        }
+    }
+}
