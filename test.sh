@@ -41,6 +41,9 @@ echo '#include <stdio.h>' | cc -E -x c - >/dev/null 2>&1 && export LOCO_REQUIRE_
 command -v script >/dev/null && export LOCO_REQUIRE_SCRIPT=1
 [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 && export LOCO_REQUIRE_IPV6=1
 getent hosts "$(cat /proc/sys/kernel/hostname)" >/dev/null && export LOCO_REQUIRE_HOSTNAME=1
+setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null && export LOCO_REQUIRE_OTHER_USER=1
+unshare --user true 2>/dev/null && export LOCO_REQUIRE_USER_NAMESPACE=1
+[ -n "${LOCO_REQUIRE_IPV6:-}" ] && command -v ip >/dev/null && unshare --net true 2>/dev/null && export LOCO_REQUIRE_NETWORK_NAMESPACE=1
 # Nothing is built twice, and what is built here is not debugged: less to compile, write and link. RUSTFLAGS stay as they
 # are, as other flags would build all dependencies again.
 export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}

@@ -42,6 +42,10 @@ impl Wire {
         let node = self.state.nodes()[victim];
         match self.state.revoke(node) {
             Revoked::Done => self.revoked(victim),
+            Revoked::DoneForAll => {
+                self.revoked(victim);
+                self.state.revoked_for_all(victim);
+            }
             Revoked::WeAreOut => self.state.declare_out(),
         }
     }
@@ -94,7 +98,7 @@ pub(super) fn agree_in_process(states: &[Arc<State>], victim: usize) {
         let is_exposed = states[survivor].is_exposed();
         match states[survivor].revoke(node) {
             Revoked::WeAreOut => states[survivor].declare_out(),
-            Revoked::Done => {
+            Revoked::Done | Revoked::DoneForAll => {
                 states.iter().for_each(|state| state.revoked(survivor, victim));
                 if !is_exposed {
                     states[survivor].depart(victim, PeerState::Lost);
