@@ -76,6 +76,8 @@ impl Membership {
             cards.push((*node, card));
         }
         if nodes_of.len() > 1 {
+            // All come to this outcome, once they have heard all. A node that left before would be one that is lost.
+            let _ = self.mesh.allgather("fabric", &[], deadline);
             return Err(differ(&nodes_of));
         }
         let read = |(node, card)| {

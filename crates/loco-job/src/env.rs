@@ -524,6 +524,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("secret");
         std::fs::write(&path, "0123456789\n").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let job = with(&[("LOCO_SECRET_FILE", path.to_str().unwrap())]).unwrap();
         assert_eq!(job.secret.bytes(), b"0123456789");
         assert_eq!(format!("{:?}", job.secret), "Secret(..)");

@@ -243,7 +243,11 @@ fn a_loss_is_told_while_another_survivor_is_stopped() {
             let bytes = <[u8; 4]>::try_from(&pids[node].1[..]).unwrap();
             Pid::from_raw(i32::from_le_bytes(bytes)).unwrap()
         };
+        if mesh.node() == NodeId(1) {
+            mesh.send(NodeId(0), b"I know all").unwrap();
+        }
         if mesh.node() == NodeId(0) {
+            assert!(mesh.receive(Some(soon())).unwrap().is_some());
             kill_process(pid(1), Signal::STOP).unwrap();
             let state =
                 || std::fs::read_to_string(format!("/proc/{}/stat", pid(1).as_raw_nonzero())).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -28,8 +28,7 @@ const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(200);
 /// The time that is left to the connecting threads after the deadline to say why they failed.
 const REPORT: Duration = Duration::from_millis(300);
-/// The time that is left to the news of a loss when a peer turns out to be gone. That peer may have ended because it has
-/// heard of the loss of another, and then the other is the one to name.
+/// The longest wait for the rendezvous to name the node that ended first, once a peer is seen to be gone.
 const EXPLANATION: Duration = Duration::from_millis(500);
 
 impl Mesh {
@@ -72,15 +71,17 @@ impl Mesh {
         let (mesh, wire) = Mesh::unconnected(job)?;
         // Who has registered listens. Nodes of a hosts file may not have started yet.
         let all_listen = registration.is_some();
-        let watched = registration
-            .map(|registration| registration.watch(job.node, Arc::clone(&wire), deadline))
-            .transpose()?;
         let connecting = Arc::new(Connecting {
             state: Arc::clone(&mesh.0.state),
             wire,
             unreached: Mutex::default(),
+            announced: OnceLock::new(),
             stop: AtomicBool::new(false),
         });
+        let announced = Arc::clone(&connecting);
+        let watched = registration
+            .map(|registration| registration.watch(job.node, move |lost| announced.announce(lost), deadline))
+            .transpose()?;
         let connected = connecting
             .connect(
                 job,
@@ -91,7 +92,11 @@ impl Mesh {
                 start,
                 deadline,
             )
-            .and_then(|()| introduce(job, &mesh, &connecting.wire, deadline));
+            .and_then(|()| introduce(job, &mesh, &connecting.wire, deadline))
+            .map_err(|error| match error {
+                FabricError::PeerLost(seen) => FabricError::PeerLost(connecting.named(seen, all_listen)),
+                error => error,
+            });
         if let Some(watched) = watched {
             match &connected {
                 Ok(()) => watched.say(&LastWord::Connected),
@@ -118,7 +123,11 @@ fn introduce(job: &Job, mesh: &Mesh, wire: &Wire, deadline: Time) -> Result<()> 
         .into_iter()
         .map(|(node, bytes)| Ok((node, Introduction::from_bytes(node, &bytes)?)))
         .collect::<Result<Vec<_>>>()?;
-    introduction::check(&all)?;
+    if let Err(error) = introduction::check(&all) {
+        // All come to this outcome, once they have heard all. A node that left before would be one that is lost.
+        let _ = mesh.allgather("mesh", &[], deadline);
+        return Err(error);
+    }
     for (index, (_, its)) in all.iter().enumerate() {
         if let Some(process) = its.process_seen_by(&own) {
             wire.watch_process(index, process);
@@ -133,6 +142,8 @@ struct Connecting {
     wire: Arc<Wire>,
     /// The peers to which no attempt to connect has succeeded, and the last failure.
     unreached: Mutex<BTreeMap<NodeId, Unreached>>,
+    /// The node of which the rendezvous has said that it has ended.
+    announced: OnceLock<NodeId>,
     /// Set when the connecting threads are to end at their next attempt.
     stop: AtomicBool,
 }
@@ -141,7 +152,12 @@ struct Connecting {
 struct Unreached {
     why: String,
     kind: Failure,
-    since: Time,
+}
+
+impl Unreached {
+    fn is(&self, kind: Failure) -> bool {
+        self.kind == kind
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -178,34 +194,43 @@ impl Connecting {
 
     /// Waits until all other nodes are connected.
     fn wait(&self, start: Time, deadline: Time) -> Result<()> {
-        let end = deadline.after(REPORT);
-        loop {
-            let ended = self.first_ended();
-            let until = ended.map_or(end, |(_, since)| since.after(EXPLANATION).min(end));
-            let outcome = self.state.wait_until(until, |gone| {
-                if let Some(peer) = gone {
-                    return Some(Err(FabricError::PeerLost(peer)));
-                }
-                if self.missing().is_empty() {
-                    return Some(Ok(()));
-                }
-                self.refused()
-                    .map(|why| Err(FabricError::Refused(why)))
-                    .or_else(|| {
-                        // Look at the time again.
-                        (ended.is_none() && self.first_ended().is_some()).then_some(Ok(()))
-                    })
-            });
-            match (outcome, ended) {
-                (Some(Ok(())), _) if !self.missing().is_empty() => {}
-                (Some(outcome), _) => return outcome,
-                (None, Some((peer, _))) => {
-                    self.wire.suspect_node(peer, "it does not listen any more");
-                    return Err(FabricError::PeerLost(peer));
-                }
-                (None, None) => return Err(self.late(start)),
+        let outcome = self.state.wait_until(deadline.after(REPORT), |gone| {
+            if self.missing().is_empty() {
+                return Some(Ok(()));
             }
-        }
+            let gone =
+                gone.or_else(|| self.find(|node, unreached| unreached.is(Failure::Ended).then_some(node)));
+            if let Some(peer) = gone {
+                return Some(Err(FabricError::PeerLost(peer)));
+            }
+            let refused =
+                self.find(|_, unreached| unreached.is(Failure::Refused).then(|| unreached.why.clone()));
+            refused.map(|why| Err(FabricError::Refused(why)))
+        });
+        outcome.unwrap_or_else(|| Err(self.late(start)))
+    }
+
+    /// Takes note that the rendezvous says that a node has ended.
+    fn announce(&self, lost: NodeId) {
+        // The first word counts.
+        let _ = self.announced.set(lost);
+        self.wire
+            .suspect_node(lost, "the rendezvous says that it has ended");
+        self.state.notify();
+    }
+
+    /// Returns the node that is the reason why `seen` is gone. That one may have ended because of the loss of another, and
+    /// this node may see the ends in any order. The rendezvous, if there is one, sees the first end first.
+    fn named(&self, seen: NodeId, has_rendezvous: bool) -> NodeId {
+        let until = Std.now().after(EXPLANATION);
+        let announced = |gone: Option<NodeId>| {
+            let announced = self.announced.get().copied();
+            announced.or(gone.filter(|_| !has_rendezvous))
+        };
+        let named = self.state.wait_until(until, announced).unwrap_or(seen);
+        self.wire
+            .suspect_node(named, "it ended before all nodes were connected");
+        named
     }
 
     fn missing(&self) -> Vec<NodeId> {
@@ -220,14 +245,6 @@ impl Connecting {
         unreached
             .iter()
             .find_map(|(&node, unreached)| of(node, unreached))
-    }
-
-    fn refused(&self) -> Option<String> {
-        self.find(|_, unreached| (unreached.kind == Failure::Refused).then(|| unreached.why.clone()))
-    }
-
-    fn first_ended(&self) -> Option<(NodeId, Time)> {
-        self.find(|node, unreached| (unreached.kind == Failure::Ended).then_some((node, unreached.since)))
     }
 
     fn late(&self, start: Time) -> FabricError {
@@ -247,9 +264,8 @@ impl Connecting {
     }
 
     fn unreached(&self, peer: NodeId, why: String, kind: Failure) {
-        let since = Std.now();
         let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
-        unreached.insert(peer, Unreached { why, kind, since });
+        unreached.insert(peer, Unreached { why, kind });
         drop(unreached);
         self.state.notify();
     }

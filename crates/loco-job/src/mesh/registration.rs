@@ -16,7 +16,6 @@ use super::rendezvous::{LastWord, News, TABLE_BYTES_MAX, WRITE_PATIENCE, noise};
 use super::session::{Session, read_value, write_value};
 use super::sockets::connect_within;
 use super::system::spawn;
-use super::wire::Wire;
 use crate::hosts::Address;
 use crate::job::{Job, Meeting};
 
@@ -45,6 +44,8 @@ enum Attempt {
     Departed(NodeId),
     /// The server has ended, though it knew this node.
     ServerEnded,
+    /// The server has waited for as long as it would.
+    Late,
 }
 
 impl Registration {
@@ -74,6 +75,16 @@ impl Registration {
             _ => None,
         };
         let mut missing = None;
+        let late = |missing: Option<Vec<NodeId>>, error: &str| FabricError::Timeout {
+            what: match missing {
+                Some(missing) => format!(
+                    "{} to come to the rendezvous at {address}",
+                    NodeId::list(missing.into_iter())
+                ),
+                None => format!("the rendezvous at {address} ({error})"),
+            },
+            after: Std.now().since(start),
+        };
         loop {
             let error = match attempt(address, credentials, &claim, deadline, &mut missing) {
                 Ok(Attempt::Registered(addresses, session)) => {
@@ -84,6 +95,7 @@ impl Registration {
                     });
                 }
                 Ok(Attempt::Departed(node)) => return Err(FabricError::PeerLost(node)),
+                Ok(Attempt::Late) => return Err(late(missing, "it has waited long enough")),
                 Ok(Attempt::ServerEnded) => {
                     return Err(match server {
                         Some(node) => FabricError::PeerLost(node),
@@ -101,23 +113,19 @@ impl Registration {
                 )));
             }
             if deadline.since(Std.now()) <= RETRY {
-                return Err(FabricError::Timeout {
-                    what: match missing {
-                        Some(missing) => format!(
-                            "{} to come to the rendezvous at {address}",
-                            NodeId::list(missing.into_iter())
-                        ),
-                        None => format!("the rendezvous at {address} ({error})"),
-                    },
-                    after: Std.now().since(start),
-                });
+                return Err(late(missing, &error.to_string()));
             }
             thread::sleep(RETRY);
         }
     }
 
-    /// Listens for news from now on: a node that ends is lost to `wire` at once.
-    pub(super) fn watch(self, own: NodeId, wire: Arc<Wire>, deadline: Time) -> Result<Watched> {
+    /// Listens for news from now on, and calls `announce` if a node ends.
+    pub(super) fn watch(
+        self,
+        own: NodeId,
+        announce: impl FnOnce(NodeId) + Send + 'static,
+        deadline: Time,
+    ) -> Result<Watched> {
         let Registration { session, server, .. } = self;
         let Session {
             stream,
@@ -139,7 +147,7 @@ impl Registration {
                 server.filter(|&server| server != own && !is_over)
             });
             if let Some(lost) = lost {
-                wire.suspect_node(lost, "the rendezvous says that it has ended");
+                announce(lost);
             }
         })?;
         Ok(watched)
@@ -203,6 +211,7 @@ fn attempt(
             }
             News::Duplicate => return Err(HandshakeError::Refused(Refusal::Duplicate(claim.node))),
             News::Departed(node) => return Ok(Attempt::Departed(NodeId(node))),
+            News::Late => return Ok(Attempt::Late),
             News::Complete(table) => {
                 let entry = |(node, host, port): (u16, Option<IpAddr>, u16)| {
                     (NodeId(node), SocketAddr::new(host.unwrap_or(server), port).into())

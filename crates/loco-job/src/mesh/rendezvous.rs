@@ -92,8 +92,10 @@ pub(super) enum News {
     Complete(Vec<(u16, Option<IpAddr>, u16)>),
     /// Another process has registered as this node and is still there.
     Duplicate,
-    /// This node has ended before all had met.
+    /// This node has ended before all were connected.
     Departed(u16),
+    /// The server waits no longer.
+    Late,
 }
 
 /// The last word of a node.
@@ -213,6 +215,7 @@ impl Rendezvous {
         while !server.is_done() {
             let left = deadline.since(Std.now());
             if left.is_zero() {
+                server.tell(&News::Late);
                 return Err(server.late(Std.now().since(start)));
             }
             let woken = server.watch.wait(left.min(WAIT_MAX));

@@ -16,6 +16,7 @@ mod atomic_var;
 mod awaiting;
 mod collective;
 mod completion;
+mod declared_lost;
 mod fence;
 mod interface;
 mod kvstore;
