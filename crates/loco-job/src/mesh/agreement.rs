@@ -17,12 +17,16 @@ impl Wire {
     /// Thinks `victim` lost from now on, and sees to it that all others do; what follows is in
     /// [`Membership`](loco_fabric::Membership).
     pub(super) fn suspect(self: &Arc<Self>, victim: usize) {
+        if self.state.is_shunned(victim) {
+            return;
+        }
+        // The others are told first: once this node knows, it may leave, and nothing follows its goodbye. The victim is told
+        // as well: it may be able to hear it.
+        let node = self.state.nodes()[victim];
+        self.tell_all(&Frame::Lost(node));
         if !self.state.suspect(victim) {
             return;
         }
-        // The victim is told as well: it may be able to hear it.
-        let node = self.state.nodes()[victim];
-        self.tell_all(&Frame::Lost(node));
         if !self.state.is_exposed() {
             self.revoked(victim);
             // Nothing to agree about: no fabric is up.

@@ -325,9 +325,9 @@ impl Server<'_> {
             .read(LAST_WORD_BYTES_MAX, Std.now().after(WRITE_PATIENCE));
         match said {
             Ok(LastWord::Lost(lost)) => {
-                // Its own end comes after that of the other, which is the one to name.
+                // Its own end comes after that of the other, which is the one to name, even if that was connected.
                 if self.nodes.contains(&NodeId(lost)) {
-                    self.ended(NodeId(lost));
+                    self.depart(NodeId(lost));
                 }
                 self.ended(node);
             }
@@ -353,6 +353,11 @@ impl Server<'_> {
             return;
         }
         self.ended.insert(node);
+        self.depart(node);
+    }
+
+    /// Tells the others that a node has ended, if it is the first.
+    fn depart(&mut self, node: NodeId) {
         if self.departed.is_none() {
             self.departed = Some(node);
             self.tell(&News::Departed(node.0));
