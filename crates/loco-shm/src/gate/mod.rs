@@ -24,6 +24,9 @@
 //! shared memory, once for each node, and only by nodes that are not in the log themselves. Of two nodes that
 //! suspect each other, the first to enter the other stays. The only clock here is the patience before a kill,
 //! on which safety does not depend.
+//!
+//! The steps of both sides are in `protocol`, over any kind of words. Here they are words of an arena; in `model`, a test,
+//! they are those of loom.
 
 mod protocol;
 
