@@ -1,11 +1,16 @@
 //! How the nodes agree on a fabric: what each can use, and the best that all can.
 //!
+//! Whether two processes can map each other's memory shows only when they try. Shared memory is therefore one of the
+//! answers for nodes of one host, and `fabric` goes on to [`network`] where the nodes find that they cannot.
+//!
 //! Relies on the fabrics' own tests of what a host can do, and on set-up messages. Used by `fabric`.
 
 use std::time::Duration;
 
-use loco_fabric::{FabricError, NodeId, Platform, Result, Std};
+use loco_fabric::{FabricError, NodeId, Result};
+use loco_host::membership::Membership;
 use loco_job::Mesh;
+use serde::{Deserialize, Serialize};
 
 use crate::choice::FabricChoice;
 use crate::config::AnyConfig;
@@ -13,8 +18,11 @@ use crate::config::AnyConfig;
 /// The time that the nodes wait for one another to agree on a fabric.
 const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The version of [`Ability`] and of the rules by which the best fabric is taken.
+const VERSION: u32 = 1;
+
 /// A node's message to the others before they agree on a fabric.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Ability {
     /// Whether it can use verbs.
     verbs: bool,
@@ -24,21 +32,6 @@ struct Ability {
     host: String,
 }
 
-impl Ability {
-    fn to_bytes(&self) -> Vec<u8> {
-        format!("{}\n{}\n{}", u8::from(self.verbs), self.ofi_rdma, self.host).into_bytes()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Ability> {
-        let mut lines = std::str::from_utf8(bytes).ok()?.splitn(3, '\n');
-        Some(Ability {
-            verbs: lines.next()? == "1",
-            ofi_rdma: lines.next()?.to_owned(),
-            host: lines.next()?.to_owned(),
-        })
-    }
-}
-
 /// Returns the fabric that all nodes can use, and the reason: a collective call.
 pub(crate) fn agree(mesh: &Mesh, config: &AnyConfig) -> Result<FabricChoice> {
     let own = Ability {
@@ -46,13 +39,9 @@ pub(crate) fn agree(mesh: &Mesh, config: &AnyConfig) -> Result<FabricChoice> {
         ofi_rdma: ofi_rdma(mesh.node(), config),
         host: host(),
     };
-    let deadline = Std.now().after(CHOICE_TIMEOUT);
-    let answers = mesh.allgather("fabric", &own.to_bytes(), deadline)?;
-    let read = |(node, bytes): (NodeId, Vec<u8>)| {
-        Ability::from_bytes(&bytes)
-            .ok_or_else(|| FabricError::Config(format!("{node} runs another version: build all nodes alike")))
-    };
-    let all = answers.into_iter().map(read).collect::<Result<Vec<_>>>()?;
+    // Under the name of the choice: a node with another choice brings its fabric up instead, and all hear of that.
+    let auto = FabricChoice::Auto.to_string();
+    let all = Membership::new(mesh.clone()).exchange(&auto, VERSION, &own, CHOICE_TIMEOUT)?;
     let (choice, reason) = best(&all)?;
     tracing::info!("{}: fabric {choice}: {reason}", mesh.node());
     Ok(choice)
@@ -75,11 +64,15 @@ fn best(all: &[Ability]) -> Result<(FabricChoice, &'static str)> {
     if same(|node| &node.host) {
         return Ok((FabricChoice::Shm, "all nodes run on one host"));
     }
-    let choice = FabricChoice::Ofi(Some("tcp".parse()?));
     Ok((
-        choice,
+        network()?,
         "the nodes run on several hosts, and not all have an RDMA device",
     ))
+}
+
+/// Returns the fabric that joins any hosts.
+pub(crate) fn network() -> Result<FabricChoice> {
+    Ok(FabricChoice::Ofi(Some("tcp".parse()?)))
 }
 
 fn can_use_verbs(node: NodeId, config: &AnyConfig) -> bool {
@@ -138,13 +131,11 @@ mod tests {
     use super::*;
 
     fn node(verbs: bool, ofi_rdma: &str, host: &str) -> Ability {
-        let node = Ability {
+        Ability {
             verbs,
             ofi_rdma: ofi_rdma.to_owned(),
             host: host.to_owned(),
-        };
-        assert_eq!(Ability::from_bytes(&node.to_bytes()).as_ref(), Some(&node));
-        node
+        }
     }
 
     #[test]

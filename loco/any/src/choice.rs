@@ -18,7 +18,7 @@ pub enum FabricChoice {
     /// libfabric, by the provider of this name, or by the best that it has for a network.
     Ofi(Option<ProviderName>),
     /// The first of these that every node can use: verbs; libfabric with a provider for an RDMA device; shared memory, if
-    /// all nodes run on one host; libfabric over TCP.
+    /// all nodes run on one host and each can map the memory of each; libfabric over TCP.
     #[default]
     Auto,
 }

@@ -13,7 +13,7 @@ use loco_shm::ShmFabric;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsFabric;
 
-use crate::agreement::{absent, agree};
+use crate::agreement::{absent, agree, network};
 use crate::choice::FabricChoice;
 use crate::config::AnyConfig;
 use crate::memory::{AnyMemory, AnyRemote};
@@ -30,13 +30,32 @@ impl AnyFabric {
     /// agree on one.
     ///
     /// # Errors
+    /// Returns [`FabricError::Config`](loco_fabric::FabricError::Config) if the nodes chose different fabrics, and names
+    /// which nodes chose which.
     /// Returns [`FabricError::Unsupported`](loco_fabric::FabricError::Unsupported) for a fabric that this build does
     /// not have, and otherwise the errors of `ShmFabric::new`, `VerbsFabric::new` and `OfiFabric::new`.
     pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
-        let choice = match config.choice {
-            FabricChoice::Auto => agree(&mesh, &config)?,
-            choice => choice,
-        };
+        if config.choice != FabricChoice::Auto {
+            return AnyFabric::bring_up(mesh, config.choice, config);
+        }
+        let choice = agree(&mesh, &config)?;
+        #[cfg(feature = "shm")]
+        if choice == FabricChoice::Shm {
+            match ShmFabric::try_new(mesh.clone(), config.shm.clone())? {
+                Ok(fabric) => return Ok(AnyFabric::Shm(fabric)),
+                // All nodes have found the same.
+                Err(why) => {
+                    let choice = network()?;
+                    tracing::warn!("{}: fabric {choice} instead of shm: {why}", mesh.node());
+                    return AnyFabric::bring_up(mesh, choice, config);
+                }
+            }
+        }
+        AnyFabric::bring_up(mesh, choice, config)
+    }
+
+    /// Brings up this fabric.
+    fn bring_up(mesh: Mesh, choice: FabricChoice, config: AnyConfig) -> Result<AnyFabric> {
         match choice {
             #[cfg(feature = "verbs")]
             FabricChoice::Verbs => Ok(AnyFabric::Verbs(VerbsFabric::new(mesh, config.verbs)?)),

@@ -1,6 +1,7 @@
 //! A node's view of the others: the present and departed nodes, the data that each sent at set-up, and the waiting
 //! loop.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -48,9 +49,12 @@ impl Membership {
     /// is a collective call. `fabric` names the fabric; `version` changes when the type of card or its
     /// meaning does.
     ///
+    /// All fabrics exchange their cards in the same rounds. So nodes that bring up different fabrics hear of it at once,
+    /// and do not wait for one another.
+    ///
     /// # Errors
-    /// Returns [`FabricError::Config`] for a node of another version, [`FabricError::PeerLost`] and
-    /// [`FabricError::Timeout`].
+    /// Returns [`FabricError::Config`] for nodes of another fabric or version, which it names on every node;
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`].
     pub fn exchange<C: Serialize + DeserializeOwned>(
         &self,
         fabric: &str,
@@ -58,20 +62,29 @@ impl Membership {
         card: &C,
         timeout: Duration,
     ) -> Result<Vec<C>> {
-        // The version comes first, so that it can be read whatever follows.
-        let bytes =
-            postcard::to_stdvec(&(version, card)).map_err(|error| FabricError::Config(error.to_string()))?;
+        // Name and version come first, so that they can be read whatever follows.
+        let bytes = postcard::to_stdvec(&(fabric, version, card))
+            .map_err(|error| FabricError::Config(error.to_string()))?;
         let deadline = self.platform.now().after(timeout);
-        let answers = self.mesh.allgather(fabric, &bytes, deadline)?;
-        let read = |(node, bytes): (NodeId, Vec<u8>)| match postcard::take_from_bytes::<u32>(&bytes) {
-            Ok((its, card)) if its == version => postcard::from_bytes(card)
-                .map_err(|error| FabricError::Config(format!("bring-up data of {node}: {error}"))),
-            _ => Err(FabricError::Config(format!(
-                "{node} runs another version of the {fabric} fabric, or another fabric: build and start all nodes \
-                 alike"
-            ))),
+        let answers = self.mesh.allgather("fabric", &bytes, deadline)?;
+        let mut cards = Vec::with_capacity(answers.len());
+        let mut nodes_of: BTreeMap<(&str, u32), Vec<NodeId>> = BTreeMap::new();
+        for (node, bytes) in &answers {
+            let ((name, version), card) = postcard::take_from_bytes::<(&str, u32)>(bytes)
+                .map_err(|error| FabricError::Config(format!("bring-up data of {node}: {error}")))?;
+            nodes_of.entry((name, version)).or_default().push(*node);
+            cards.push((*node, card));
+        }
+        if nodes_of.len() > 1 {
+            // All come to this outcome, once they have heard all. A node that left before would be one that is lost.
+            let _ = self.mesh.allgather("fabric", &[], deadline);
+            return Err(differ(&nodes_of));
+        }
+        let read = |(node, card)| {
+            postcard::from_bytes(card)
+                .map_err(|error| FabricError::Config(format!("bring-up data of {node}: {error}")))
         };
-        answers.into_iter().map(read).collect()
+        cards.into_iter().map(read).collect()
     }
 
     /// Returns the card of `node`. The `cards` are in the order of the mesh's nodes.
@@ -291,6 +304,31 @@ impl Membership {
             after: now.since(start),
         })
     }
+}
+
+/// Returns the error of nodes that bring up different fabrics, or different versions of one.
+fn differ(nodes_of: &BTreeMap<(&str, u32), Vec<NodeId>>) -> FabricError {
+    let versions = nodes_of.keys().any(|(name, version)| {
+        nodes_of
+            .keys()
+            .any(|(other, its)| name == other && version != its)
+    });
+    let one = |(&(name, version), nodes): (&(&str, u32), &Vec<NodeId>)| {
+        let nodes = NodeId::list(nodes.iter().copied());
+        match versions {
+            true => format!("{name} of version {version} on {nodes}"),
+            false => format!("{name} on {nodes}"),
+        }
+    };
+    let list: Vec<_> = nodes_of.iter().map(one).collect();
+    let remedy = match versions {
+        true => "build all nodes from the same sources",
+        false => "set the same LOCO_FABRIC on all nodes (`loco run --fabric`)",
+    };
+    FabricError::Config(format!(
+        "the nodes bring up different fabrics: {}; {remedy}",
+        list.join(", ")
+    ))
 }
 
 /// The use of the node's doorbell in a wait.

@@ -86,6 +86,18 @@ fn advise_huge(start: *mut u8, len: usize) {
     }
 }
 
+/// Keeps the `len` bytes from `start`, which are a mapping, out of processes that are forked from this one: an access there
+/// is a fault. A child has no part in the job. It could otherwise change peers' memory in the name of its parent, and a
+/// copy of private memory that a device accesses would leave the device with the pages of the one and the parent with those
+/// of the other.
+pub fn keep_from_children(start: *mut u8, len: usize) {
+    // SAFETY: advice changes no contents; a range that is not mapped is an error.
+    let advised = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxDontFork) };
+    if let Err(error) = advised {
+        tracing::warn!("a child would share registered memory: {error}");
+    }
+}
+
 /// Asks the system for huge pages for newly allocated private memory, if the memory is as long as two of them or more.
 /// Implements [`Fabric::prefer_large_pages`](loco_fabric::Fabric::prefer_large_pages) for the fabrics of hosts.
 pub fn prefer_large<T>(memory: &[MaybeUninit<T>]) {
@@ -199,6 +211,7 @@ fn map_private(len: usize, pages: Pages) -> io::Result<NonNull<u8>> {
     };
     let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
     pages.advise(start, len);
+    keep_from_children(start.as_ptr(), len);
     Ok(start)
 }
 

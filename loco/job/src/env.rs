@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, Result};
 
+use crate::files::read_secret;
 use crate::hosts::{Address, Hosts};
 use crate::job::{Job, JobBuilder};
 use crate::secret::Secret;
@@ -198,7 +199,7 @@ fn foreign(env: &Environment, launcher: &Foreign, node: NodeId, size: u16) -> Re
         name => env.number::<u16>(name)?.is_some_and(|local| local < size),
     };
     let host = if !several_hosts {
-        "127.0.0.1".to_owned()
+        "localhost".to_owned()
     } else if let Some(list) = slurm_list(env) {
         first_host(list)
             .ok_or_else(|| FabricError::Config(format!("`{list}` is not a node list of Slurm")))?
@@ -241,9 +242,11 @@ fn secret(env: &Environment) -> Result<Option<Secret>> {
     let Some(path) = env.var(var::SECRET_FILE) else {
         return Ok(None);
     };
-    let text = std::fs::read(path).map_err(|e| FabricError::Os {
-        what: format!("reading the secret from {path} ({})", var::SECRET_FILE),
-        source: e.into(),
+    let text = read_secret(path.as_ref()).map_err(|e| {
+        FabricError::os(
+            format!("reading the secret from {path} ({})", var::SECRET_FILE),
+            &e,
+        )
     })?;
     Secret::new(text.trim_ascii()).map(Some)
 }
@@ -372,7 +375,7 @@ mod tests {
             ]);
             meets_at(&job.unwrap())
         };
-        assert!(at("prterun-1", "0").starts_with("node 127.0.0.1:2"));
+        assert!(at("prterun-1", "0").starts_with("node localhost:2"));
         assert_eq!(at("prterun-1", "0"), at("prterun-1", "3"));
         assert_ne!(at("prterun-1", "0"), at("prterun-2", "0"));
     }
@@ -521,6 +524,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("secret");
         std::fs::write(&path, "0123456789\n").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let job = with(&[("LOCO_SECRET_FILE", path.to_str().unwrap())]).unwrap();
         assert_eq!(job.secret.bytes(), b"0123456789");
         assert_eq!(format!("{:?}", job.secret), "Secret(..)");

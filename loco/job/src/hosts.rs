@@ -12,13 +12,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use loco_fabric::{Cause, FabricError, NodeId, Result};
 
+use crate::files::read_text;
+
 /// A node without a port in the hosts file listens at this port plus its id.
 pub const PORT_BASE: u16 = 7700;
+
+/// The longest hosts file, in bytes: more than the most nodes need.
+const HOSTS_BYTES_MAX: u64 = 64 << 20;
+
+/// The name of this host's loopback interface.
+const LOCALHOST: &str = "localhost";
 
 /// A host, by name or number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -93,16 +101,24 @@ impl Address {
     /// Returns true if this names the host itself only (`localhost`, `127.*`, `::1`), judged by the text
     /// alone.
     pub fn is_loopback(&self) -> bool {
-        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        self.host == LOCALHOST || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 
-    /// Returns the socket addresses behind the name, at least one.
+    /// Returns the socket addresses behind the name, at least one. `localhost` has the loopback addresses of both families,
+    /// whatever the system says: a host may have only one of them.
     ///
     /// # Errors
     /// Returns [`FabricError::Os`] when the name does not resolve.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>> {
+        if self.host == LOCALHOST {
+            let ips: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            return Ok(ips.map(|ip| SocketAddr::new(ip, self.port)).into());
+        }
         let failed = |source: Cause| FabricError::Os {
-            what: format!("resolving host `{}`", self.host),
+            what: format!(
+                "resolving host `{0}` (check the spelling; `getent hosts {0}` shows what this machine knows of it)",
+                self.host
+            ),
             source,
         };
         let found: Vec<_> = (self.host.as_str(), self.port)
@@ -141,10 +157,8 @@ impl Hosts {
     /// # Errors
     /// Returns [`FabricError::Os`] when it cannot be read, otherwise as [`parse`](Hosts::parse).
     pub fn read(path: &Path) -> Result<Hosts> {
-        let text = std::fs::read_to_string(path).map_err(|e| FabricError::Os {
-            what: format!("reading hosts file {}", path.display()),
-            source: e.into(),
-        })?;
+        let text = read_text(path, HOSTS_BYTES_MAX)
+            .map_err(|e| FabricError::os(format!("reading hosts file {}", path.display()), &e))?;
         Hosts::parse(&path.display().to_string(), &text)
     }
 

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod env;
+mod files;
 mod hosts;
 mod job;
 mod mesh;

@@ -226,6 +226,8 @@ fn map(file: impl AsFd, len: usize) -> rustix::io::Result<NonNull<u8>> {
             0,
         )?
     };
+    // A process that is forked from the node has no part in the job, and must not write in its name.
+    pages::keep_from_children(start.cast(), len);
     NonNull::new(start.cast()).ok_or(rustix::io::Errno::NOMEM)
 }
 

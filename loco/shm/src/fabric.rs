@@ -11,14 +11,15 @@ use loco_fabric::{
 use loco_host::arenas::Arenas;
 use loco_host::membership::Membership;
 use loco_host::word;
-use loco_job::{Mesh, random};
+use loco_job::Mesh;
 
 use crate::arena::{Arena, ArenaId};
+use crate::bring_up;
 use crate::config::ShmConfig;
-use crate::gate::{Gate, OwnGate, Peer};
+use crate::gate::{Gate, Peer};
 use crate::memory::{ShmMemory, ShmRemote};
 use crate::nic::DeferredNic;
-use crate::node::{BRING_UP_VERSION, Card, Node, Revoker, check_host, stale};
+use crate::node::{Node, Revoker, stale};
 use crate::queue_pair::ShmQueuePair;
 
 /// The longest inline put of the synchronous NIC, which copies straight to the peer. The fabric itself would need no
@@ -36,36 +37,44 @@ impl ShmFabric {
     /// Brings the fabric up on every node of `mesh`: a collective call.
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`] for a configuration that cannot work or for a node on another host,
-    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part, and
-    /// [`FabricError::Os`].
+    /// Returns [`FabricError::Config`] for a configuration that cannot work, and on every node if one of them cannot map
+    /// the memory of another; [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
     pub fn new(mesh: Mesh, config: ShmConfig) -> Result<ShmFabric> {
+        ShmFabric::try_new(mesh, config)?
+    }
+
+    /// Brings the fabric up if every node can map the memory of every other: a collective call, in which the nodes agree
+    /// on the outcome. They cannot if they are on several hosts, in several PID namespaces or user namespaces, or run as
+    /// several users, and where the system gives no shared memory.
+    ///
+    /// Returns `Ok(Err(why))` on every node if one of them cannot. Nothing stays behind, and the nodes may bring another
+    /// fabric up.
+    ///
+    /// # Errors
+    /// See [`new`](ShmFabric::new).
+    pub fn try_new(mesh: Mesh, config: ShmConfig) -> Result<Result<ShmFabric>> {
         config.check()?;
         let job = Membership::new(mesh);
-        let token = random()?;
-        let gate = Arc::new(OwnGate::create(token, job.mesh.clone())?);
-        let card = Card::new(token, &gate)?;
-        let cards = job.exchange("shm", BRING_UP_VERSION, &card, config.set_up_timeout)?;
-        for (&node, its) in job.mesh.nodes().iter().zip(&cards) {
-            check_host(&card, node, its)?;
-        }
-        let peer = |(&node, its): (&NodeId, &Card)| {
-            let is_own = node == job.mesh.node();
-            (!is_own).then(|| its.peer(node)).transpose()
+        let (gate, cards) = match bring_up::exchange_cards(&job, config.set_up_timeout)? {
+            Ok(exchanged) => exchanged,
+            Err(why) => return Ok(Err(why)),
         };
-        let peers = job
-            .mesh
-            .nodes()
-            .iter()
-            .zip(&cards)
-            .map(peer)
-            .collect::<Result<Vec<Option<Peer>>>>()?;
+        let peers = match bring_up::open_peers(&job, &cards, config.set_up_timeout)? {
+            Ok(peers) => peers,
+            Err(why) => return Ok(Err(why)),
+        };
         let mut gates = peers.iter().flatten().map(Peer::gate);
         let rings = gate.gate().has_barrier() && gates.all(Gate::has_barrier);
+        if !rings {
+            // A survivor without the barrier could not order a section that relies on it.
+            gate.fence_by_itself();
+        }
+        gate.show_revocation();
         let bell = rings.then(|| gate.gate().bell()).transpose()?.map(Arc::new);
         let bells = peers.iter().flatten().map(|peer| peer.gate().bell());
         let bells = bells.chain([gate.gate().bell()]).collect::<Result<_>>()?;
         let nic = DeferredNic::start(&gate, bells, &config.nic)?;
+        let card = job.card(&cards, job.mesh.node())?.clone();
         let node = Arc::new(Node {
             caps: Caps {
                 name: "shm".to_owned(),
@@ -98,7 +107,7 @@ impl ShmFabric {
         // Every node can revoke every other's access before anybody writes to anybody.
         let deadline = Std.now().after(config.set_up_timeout);
         node.job.mesh.allgather("shm gates", &[], deadline)?;
-        Ok(ShmFabric(node))
+        Ok(Ok(ShmFabric(node)))
     }
 
     #[cfg(test)]

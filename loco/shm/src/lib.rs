@@ -11,14 +11,15 @@
 //! With `Nic::Deferred`, a thread plays the network card and uses the freedom that the contract leaves to it.
 //!
 //! From the bottom: `arena` (a mapping), `memory` (handles), `bell` (wakes sleepers), `gate` (shuts lost nodes out), `operation`,
-//! `discipline` and `nic` (deferred execution and its orders, with the feature `deferred-nic` only), `node` (the state
-//! that the handles of a node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
+//! `discipline` and `nic` (deferred execution and its orders, with the feature `deferred-nic` only), `bring_up`
+//! (what nodes tell one another at set-up), `node` (the state that the handles of a node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
 
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
 mod arena;
 mod bell;
+mod bring_up;
 mod config;
 #[cfg(feature = "deferred-nic")]
 mod discipline;

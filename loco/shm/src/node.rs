@@ -1,7 +1,6 @@
-//! The state that the handles of a node share, and the data that nodes exchange at set-up.
+//! The state that the handles of a node share.
 
 use std::collections::HashMap;
-use std::fs;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use loco_fabric::{Caps, Doorbell, FabricError, NodeId, Result};
@@ -9,15 +8,12 @@ use loco_host::HugePages;
 use loco_host::arenas::Arenas;
 use loco_host::membership::Membership;
 use loco_job::{Revoke, Revoked};
-use serde::{Deserialize, Serialize};
 
-use crate::arena::{Arena, ArenaId, Token};
+use crate::arena::{Arena, ArenaId};
 use crate::bell::Bell;
-use crate::gate::{Gate, OwnGate, Peer, shut_out};
+use crate::bring_up::Card;
+use crate::gate::{OwnGate, Peer, shut_out};
 use crate::nic::DeferredNic;
-
-/// The version of the set-up data. It changes when [`Card`], the layout of keys or the layout of the gate does.
-pub(crate) const BRING_UP_VERSION: u32 = 3;
 
 /// The state that the handles of a node share.
 #[derive(Debug)]
@@ -39,62 +35,6 @@ pub(crate) struct Node {
     pub(crate) peers: Vec<Option<Peer>>,
     /// This node's doorbell, if every node of the job can ring it.
     pub(crate) bell: Option<Arc<Bell>>,
-}
-
-/// The data that a node tells the others at set-up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Card {
-    pid: u32,
-    pub(crate) token: Token,
-    /// The descriptor of the gate.
-    gate: u32,
-    /// An identifier that is equal for processes that can open one another's `/proc/PID`.
-    host: String,
-}
-
-impl Card {
-    pub(crate) fn new(token: Token, gate: &OwnGate) -> Result<Card> {
-        let os = |what: &'static str| {
-            move |error: std::io::Error| FabricError::Os {
-                what: format!("{what} (is /proc mounted?)"),
-                source: error.into(),
-            }
-        };
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map_err(os("reading the host's boot id"))?;
-        let namespace = fs::read_link("/proc/self/ns/pid").map_err(os("reading the PID namespace"))?;
-        Ok(Card {
-            pid: std::process::id(),
-            token,
-            gate: gate.descriptor(),
-            host: format!("{} {}", boot.trim(), namespace.display()),
-        })
-    }
-
-    /// Maps the gate of `node`, whose card this is.
-    pub(crate) fn peer(&self, node: NodeId) -> Result<Peer> {
-        // The process is opened first. If its memory is then found there, it is the right process.
-        let process = Peer::process(node, self.pid)?;
-        let gate = Gate::open(self.token, node, self.pid, self.gate)?;
-        Ok(Peer::new(gate, process))
-    }
-
-    /// Returns the part of the token that travels in keys.
-    pub(crate) fn rkey(&self) -> u32 {
-        let [.., a, b, c, d] = self.token;
-        u32::from_be_bytes([a, b, c, d])
-    }
-}
-
-/// Fails if `its`, the card of `node`, is from another host than `own`.
-pub(crate) fn check_host(own: &Card, node: NodeId, its: &Card) -> Result<()> {
-    if its.host == own.host {
-        return Ok(());
-    }
-    Err(FabricError::Config(format!(
-        "{node} runs on another host or in another PID namespace: the shm fabric joins processes of one host; use \
-         another fabric"
-    )))
 }
 
 impl Node {
@@ -151,7 +91,7 @@ impl Revoke for Revoker {
     fn revoke(&self, peer: NodeId) -> Revoked {
         // Once the node is gone, nobody has access to anything here.
         let Some(node) = self.node.upgrade() else {
-            return Revoked::Done;
+            return Revoked::DoneForAll;
         };
         node.shut_out(peer).unwrap_or_else(|error| {
             // This cannot fail: the offsets are within a mapping of fixed length.
@@ -233,15 +173,15 @@ mod tests {
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             let mut outcomes = revoked.clone();
-            outcomes.sort_by_key(|outcome| *outcome == Revoked::Done);
-            assert_eq!(outcomes, [Revoked::WeAreOut, Revoked::Done]);
+            outcomes.sort_by_key(|outcome| *outcome == Revoked::DoneForAll);
+            assert_eq!(outcomes, [Revoked::WeAreOut, Revoked::DoneForAll]);
             for (own, (qp, remote)) in ends.iter_mut().enumerate() {
                 // Before any call of the fabric has failed.
                 let declared_lost = fabrics[own].mesh().declared_lost();
                 assert_eq!(declared_lost, revoked[own] == Revoked::WeAreOut);
                 let put = qp.put_inline(&[1; 8], Target { remote, offset: 0 }, Work::unsignaled());
                 match revoked[own] {
-                    Revoked::Done => assert!(put.is_ok()),
+                    Revoked::Done | Revoked::DoneForAll => assert!(put.is_ok()),
                     Revoked::WeAreOut => {
                         assert_eq!(put.err(), Some(FabricError::DeclaredLost));
                     }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use loco_conformance::processes::{Nodes, share, soon, target};
+use loco_conformance::processes::{Nodes, all_succeed_but, share, soon, target};
 use loco_conformance::{local, word};
 use loco_fabric::{
     Control, Fabric, FabricError, Memory, MemoryKind, NodeId, PeerState, Peers, QueuePair, Wait, Work,
@@ -14,7 +14,7 @@ use loco_fabric::{
 use loco_job::{Mesh, var};
 use loco_shm::{ShmConfig, ShmFabric, ShmMemory};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use tracing::{Event, Metadata, Subscriber, span};
 
 /// The node that is stopped.
@@ -223,4 +223,53 @@ fn a_loss_that_one_sees_is_a_loss_to_all() {
     let Some(mut nodes) = nodes else { return };
     assert!(nodes.succeeded(0) && nodes.succeeded(1), "see above");
     assert!(nodes.was_killed(VICTIM));
+}
+
+/// A survivor that is stopped holds nobody up: the loss of another node is told although it cannot say anything.
+#[test]
+fn a_loss_is_told_while_another_survivor_is_stopped() {
+    let test = "a_loss_is_told_while_another_survivor_is_stopped";
+    let patient = |command: &mut Command, _| {
+        // An hour: the silence of the stopped survivor ends nothing.
+        command.env(var::SILENCE_SAME_HOST_MS, "3600000");
+    };
+    let nodes = Nodes::run(test, 3, patient, |mesh: Mesh| {
+        let fabric = ShmFabric::new(mesh, ShmConfig::default()).unwrap();
+        let mesh = fabric.mesh();
+        let pids = mesh
+            .allgather("pids", &std::process::id().to_le_bytes(), soon())
+            .unwrap();
+        let pid = |node: usize| {
+            let bytes = <[u8; 4]>::try_from(&pids[node].1[..]).unwrap();
+            Pid::from_raw(i32::from_le_bytes(bytes)).unwrap()
+        };
+        if mesh.node() == NodeId(1) {
+            mesh.send(NodeId(0), b"I know all").unwrap();
+        }
+        if mesh.node() == NodeId(0) {
+            assert!(mesh.receive(Some(soon())).unwrap().is_some());
+            kill_process(pid(1), Signal::STOP).unwrap();
+            let state =
+                || std::fs::read_to_string(format!("/proc/{}/stat", pid(1).as_raw_nonzero())).unwrap();
+            wait_until(&fabric, "the stop", || {
+                state().rsplit(')').next().unwrap().starts_with(" T")
+            });
+            kill_process(pid(VICTIM), Signal::KILL).unwrap();
+        }
+        if mesh.node() == victim_id() {
+            let _ = mesh.receive(None);
+            unreachable!("killed");
+        }
+        // The victim does not give its contribution.
+        let lost = mesh.allgather("never", &[], soon());
+        if mesh.node() == NodeId(0) {
+            assert_eq!(mesh.peer_state(NodeId(1)), PeerState::Alive);
+            kill_process(pid(1), Signal::CONT).unwrap();
+        }
+        assert_eq!(lost, Err(FabricError::PeerLost(victim_id())));
+        let other = NodeId(1 - mesh.node().0);
+        mesh.send(other, b"seen").unwrap();
+        assert!(mesh.receive(Some(soon())).unwrap().is_some());
+    });
+    all_succeed_but(nodes, &[VICTIM]);
 }

@@ -17,12 +17,16 @@ impl Wire {
     /// Thinks `victim` lost from now on, and sees to it that all others do; what follows is in
     /// [`Membership`](loco_fabric::Membership).
     pub(super) fn suspect(self: &Arc<Self>, victim: usize) {
+        if self.state.is_shunned(victim) {
+            return;
+        }
+        // The others are told first: once this node knows, it may leave, and nothing follows its goodbye. The victim is told
+        // as well: it may be able to hear it.
+        let node = self.state.nodes()[victim];
+        self.tell_all(&Frame::Lost(node));
         if !self.state.suspect(victim) {
             return;
         }
-        // The victim is told as well: it may be able to hear it.
-        let node = self.state.nodes()[victim];
-        self.tell_all(&Frame::Lost(node));
         if !self.state.is_exposed() {
             self.revoked(victim);
             // Nothing to agree about: no fabric is up.
@@ -42,6 +46,10 @@ impl Wire {
         let node = self.state.nodes()[victim];
         match self.state.revoke(node) {
             Revoked::Done => self.revoked(victim),
+            Revoked::DoneForAll => {
+                self.revoked(victim);
+                self.state.revoked_for_all(victim);
+            }
             Revoked::WeAreOut => self.state.declare_out(),
         }
     }
@@ -94,7 +102,7 @@ pub(super) fn agree_in_process(states: &[Arc<State>], victim: usize) {
         let is_exposed = states[survivor].is_exposed();
         match states[survivor].revoke(node) {
             Revoked::WeAreOut => states[survivor].declare_out(),
-            Revoked::Done => {
+            Revoked::Done | Revoked::DoneForAll => {
                 states.iter().for_each(|state| state.revoked(survivor, victim));
                 if !is_exposed {
                     states[survivor].depart(victim, PeerState::Lost);

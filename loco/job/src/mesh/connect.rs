@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,11 +12,14 @@ use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
 
 use super::Mesh;
 use super::accept::Acceptor;
-use super::handshake::{self, Claim, Credentials, Purpose, Refusal};
-use super::rendezvous::{Rendezvous, listener_for, register_at};
-use super::session::Session;
-use super::sockets::{connect_within, count};
+use super::handshake::{self, Claim, Credentials, HandshakeError, Nodes, Purpose, Refusal};
+use super::introduction::{self, Introduction};
+use super::registration::{Registration, is_end};
+use super::rendezvous::{LastWord, Rendezvous, listener_for, noise};
+use super::sockets::connect_within;
+use super::state::State;
 use super::system::spawn;
+use super::wire::Wire;
 use crate::hosts::{Address, Hosts};
 use crate::job::{Job, Meeting};
 
@@ -25,104 +28,261 @@ const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(200);
 /// The time that is left to the connecting threads after the deadline to say why they failed.
 const REPORT: Duration = Duration::from_millis(300);
+/// The longest wait for the rendezvous to name the node that ended first, once a peer is seen to be gone.
+const EXPLANATION: Duration = Duration::from_millis(500);
 
 impl Mesh {
     /// Connects to all other nodes of `job` and returns once every node is connected to every other.
     ///
+    /// A node that ends meanwhile is lost at once: its connections are watched as soon as they are made, and so is the
+    /// rendezvous, if there is one. With a hosts file nobody knows of a node that ends before it has reached any other.
+    ///
     /// # Errors
     /// Returns [`FabricError::Timeout`] naming the nodes that are missing and why; [`FabricError::Refused`] when a
-    /// peer does not take us as part of its job (secret, job id, id, version); [`FabricError::Os`] when this node
-    /// cannot listen; [`FabricError::PeerLost`] when a node goes away meanwhile.
+    /// peer does not take us as part of its job (secret, job id, id, nodes, version); [`FabricError::Config`] on every node
+    /// when timeouts of nodes do not fit one another; [`FabricError::Os`] when this node cannot listen, or the name of a
+    /// host has no address; [`FabricError::PeerLost`] when a node goes away meanwhile.
     pub fn connect(job: &Job) -> Result<Mesh> {
-        let deadline = Std.now().after(job.timeouts.connect);
-        let sessions = sessions(job, deadline)?;
-        let mesh = Mesh::over(job, sessions)?;
-        mesh.allgather("mesh", &[], deadline)?;
+        let start = Std.now();
+        let deadline = start.after(job.timeouts.connect);
+        if job.nodes.len() == 1 && !matches!(job.meeting, Meeting::Launcher(_)) {
+            return Mesh::unconnected(job).map(|(mesh, _)| mesh);
+        }
+        let credentials = Credentials {
+            job: job.id.clone(),
+            secret: job.secret.clone(),
+        };
+        let mut server = None;
+        let (listener, registration) = match &job.meeting {
+            Meeting::Hosts(hosts) => (listen_at_own(hosts, job.node)?, None),
+            Meeting::Launcher(at) => meet(at, job, &credentials, deadline)?,
+            Meeting::Node(at) => {
+                if job.nodes.first() == Some(&job.node) {
+                    server = Some(serve(at, job, deadline)?);
+                }
+                meet(at, job, &credentials, deadline)?
+            }
+        };
+        let addresses = match (&registration, &job.meeting) {
+            (Some(registration), _) => registration.addresses.clone(),
+            (None, Meeting::Hosts(hosts)) => resolved(hosts)?,
+            (None, _) => BTreeMap::new(),
+        };
+        let (mesh, wire) = Mesh::unconnected(job)?;
+        // Who has registered listens. Nodes of a hosts file may not have started yet.
+        let all_listen = registration.is_some();
+        let connecting = Arc::new(Connecting {
+            state: Arc::clone(&mesh.0.state),
+            wire,
+            unreached: Mutex::default(),
+            announced: OnceLock::new(),
+            stop: AtomicBool::new(false),
+        });
+        let announced = Arc::clone(&connecting);
+        let watched = registration
+            .map(|registration| registration.watch(job.node, move |lost| announced.announce(lost), deadline))
+            .transpose()?;
+        let connected = connecting
+            .connect(
+                job,
+                listener,
+                &credentials,
+                &addresses,
+                all_listen,
+                start,
+                deadline,
+            )
+            .and_then(|()| introduce(job, &mesh, &connecting.wire, deadline))
+            .map_err(|error| match error {
+                FabricError::PeerLost(seen) => FabricError::PeerLost(connecting.named(seen, all_listen)),
+                error => error,
+            });
+        if let Some(watched) = watched {
+            match &connected {
+                Ok(()) => watched.say(&LastWord::Connected),
+                Err(FabricError::PeerLost(lost)) => watched.say(&LastWord::Lost(lost.0)),
+                Err(_) => drop(watched),
+            }
+        }
+        connected?;
+        // The others take the end of the rendezvous for that of this node until they are connected, or one of them is gone.
+        while server.as_ref().is_some_and(|server| !server.is_finished()) {
+            if mesh.wait_for_departures(0, Std.now().after(RETRY_MIN)) > 0 {
+                break;
+            }
+        }
         Ok(mesh)
     }
 }
 
-/// The outcome of an attempt to connect.
-enum Arrival {
-    /// The connection with this node is there.
-    Connected(NodeId, Session),
-    /// The connection will not come.
-    Unreached {
-        peer: NodeId,
-        why: String,
-        is_final: bool,
-    },
-}
-
-/// Connects to all other nodes of `job`. Returns the connections by node.
-fn sessions(job: &Job, deadline: Time) -> Result<BTreeMap<NodeId, Session>> {
-    let start = Std.now();
-    if job.nodes.len() == 1 && !matches!(job.meeting, Meeting::Launcher(_)) {
-        return Ok(BTreeMap::new());
+/// Exchanges what nodes must know of one another before anything else, and checks that it fits.
+fn introduce(job: &Job, mesh: &Mesh, wire: &Wire, deadline: Time) -> Result<()> {
+    let own = Introduction::of_process(&job.timeouts);
+    let all = mesh
+        .allgather("mesh", &own.to_bytes()?, deadline)?
+        .into_iter()
+        .map(|(node, bytes)| Ok((node, Introduction::from_bytes(node, &bytes)?)))
+        .collect::<Result<Vec<_>>>()?;
+    if let Err(error) = introduction::check(&all) {
+        // All come to this outcome, once they have heard all. A node that left before would be one that is lost.
+        let _ = mesh.allgather("mesh", &[], deadline);
+        return Err(error);
     }
-    let credentials = Credentials {
-        job: job.id.clone(),
-        secret: job.secret.clone(),
-    };
-    let (listener, addresses) = match &job.meeting {
-        Meeting::Hosts(hosts) => (listen_at_own(hosts, job.node)?, hosts.iter().map(owned).collect()),
-        Meeting::Launcher(at) => meet(at, job, &credentials, deadline)?,
-        Meeting::Node(at) => {
-            let server = (job.nodes.first() == Some(&job.node))
-                .then(|| serve(at, job, deadline))
-                .transpose()?;
-            let met = meet(at, job, &credentials, deadline)?;
-            // We have been told, so the others are being told, too: let it finish.
-            server.map(thread::JoinHandle::join);
-            met
+    for (index, (_, its)) in all.iter().enumerate() {
+        if let Some(process) = its.process_seen_by(&own) {
+            wire.watch_process(index, process);
         }
-    };
-    let (sender, arrivals) = mpsc::channel();
-    let _acceptor = accept_higher(listener, job, &credentials, sender.clone())?;
-    let stop = StopOnDrop(Arc::new(AtomicBool::new(false)));
-    connect_to_lower(job, &credentials, &addresses, deadline, &stop.0, &sender)?;
-    collect(job, start, deadline, &arrivals)
+    }
+    Ok(())
 }
 
-fn collect(
-    job: &Job,
-    start: Time,
-    deadline: Time,
-    arrivals: &mpsc::Receiver<Arrival>,
-) -> Result<BTreeMap<NodeId, Session>> {
-    let mut sessions = BTreeMap::new();
-    let mut unreached = BTreeMap::new();
-    loop {
-        let missing = job
-            .nodes
-            .iter()
-            .filter(|&node| *node != job.node && !sessions.contains_key(node));
-        let mut missing = missing.peekable();
-        if missing.peek().is_none() {
-            return Ok(sessions);
-        }
-        match arrivals.recv_timeout(deadline.after(REPORT).since(Std.now())) {
-            Ok(Arrival::Connected(peer, session)) => drop(sessions.insert(peer, session)),
-            Ok(Arrival::Unreached {
-                why, is_final: true, ..
-            }) => return Err(FabricError::Refused(why)),
-            Ok(Arrival::Unreached { peer, why, .. }) => drop(unreached.insert(peer, why)),
-            Err(_) => {
-                let reason = |node: &NodeId| match unreached.get(node) {
-                    Some(why) => why.clone(),
-                    None => format!("{node} (it has not connected)"),
-                };
-                return Err(FabricError::Timeout {
-                    what: missing.map(reason).collect::<Vec<_>>().join(", "),
-                    after: Std.now().since(start),
-                });
+/// The connections of a node under construction.
+struct Connecting {
+    state: Arc<State>,
+    wire: Arc<Wire>,
+    /// The peers to which no attempt to connect has succeeded, and the last failure.
+    unreached: Mutex<BTreeMap<NodeId, Unreached>>,
+    /// The node of which the rendezvous has said that it has ended.
+    announced: OnceLock<NodeId>,
+    /// Set when the connecting threads are to end at their next attempt.
+    stop: AtomicBool,
+}
+
+/// The reason why a connection is not there.
+struct Unreached {
+    why: String,
+    kind: Failure,
+}
+
+impl Unreached {
+    fn is(&self, kind: Failure) -> bool {
+        self.kind == kind
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// There was no time left to try again.
+    Late,
+    /// The peer does not take this node as part of its job, or the other way round.
+    Refused,
+    /// The peer listened, and does no longer.
+    Ended,
+}
+
+impl Connecting {
+    /// Connects to all other nodes.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one call of `Mesh::connect`"
+    )]
+    fn connect(
+        self: &Arc<Self>,
+        job: &Job,
+        listener: TcpListener,
+        credentials: &Credentials,
+        addresses: &BTreeMap<NodeId, Address>,
+        all_listen: bool,
+        start: Time,
+        deadline: Time,
+    ) -> Result<()> {
+        let _stop = StopOnDrop(Arc::clone(self));
+        let _acceptor = accept_higher(listener, job, credentials, Arc::clone(self))?;
+        connect_to_lower(job, credentials, addresses, all_listen, deadline, self)?;
+        self.wait(start, deadline)
+    }
+
+    /// Waits until all other nodes are connected.
+    fn wait(&self, start: Time, deadline: Time) -> Result<()> {
+        let outcome = self.state.wait_until(deadline.after(REPORT), |gone| {
+            if self.missing().is_empty() {
+                return Some(Ok(()));
             }
+            let gone =
+                gone.or_else(|| self.find(|node, unreached| unreached.is(Failure::Ended).then_some(node)));
+            if let Some(peer) = gone {
+                return Some(Err(FabricError::PeerLost(peer)));
+            }
+            let refused =
+                self.find(|_, unreached| unreached.is(Failure::Refused).then(|| unreached.why.clone()));
+            refused.map(|why| Err(FabricError::Refused(why)))
+        });
+        outcome.unwrap_or_else(|| Err(self.late(start)))
+    }
+
+    /// Takes note that the rendezvous says that a node has ended.
+    fn announce(&self, lost: NodeId) {
+        // The first word counts.
+        let _ = self.announced.set(lost);
+        self.wire
+            .suspect_node(lost, "the rendezvous says that it has ended");
+        self.state.notify();
+    }
+
+    /// Returns the node that is the reason why `seen` is gone. That one may have ended because of the loss of another, and
+    /// this node may see the ends in any order. The rendezvous, if there is one, sees the first end first.
+    fn named(&self, seen: NodeId, has_rendezvous: bool) -> NodeId {
+        let until = Std.now().after(EXPLANATION);
+        let announced = |gone: Option<NodeId>| {
+            let announced = self.announced.get().copied();
+            announced.or(gone.filter(|_| !has_rendezvous))
+        };
+        let named = self.state.wait_until(until, announced).unwrap_or(seen);
+        self.wire
+            .suspect_node(named, "it ended before all nodes were connected");
+        named
+    }
+
+    fn missing(&self) -> Vec<NodeId> {
+        let is_missing =
+            |&(index, _): &(usize, &NodeId)| index != self.state.own_index() && !self.wire.is_attached(index);
+        let nodes = self.state.nodes().iter().enumerate();
+        nodes.filter(is_missing).map(|(_, &node)| node).collect()
+    }
+
+    fn find<T>(&self, of: impl Fn(NodeId, &Unreached) -> Option<T>) -> Option<T> {
+        let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        unreached
+            .iter()
+            .find_map(|(&node, unreached)| of(node, unreached))
+    }
+
+    fn late(&self, start: Time) -> FabricError {
+        let reason = |node: NodeId| {
+            let why = self.find(|other, unreached| (other == node).then(|| unreached.why.clone()));
+            why.unwrap_or_else(|| format!("{node} (it has not connected)"))
+        };
+        FabricError::Timeout {
+            what: self
+                .missing()
+                .into_iter()
+                .map(reason)
+                .collect::<Vec<_>>()
+                .join(", "),
+            after: Std.now().since(start),
         }
+    }
+
+    fn unreached(&self, peer: NodeId, why: String, kind: Failure) {
+        let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        unreached.insert(peer, Unreached { why, kind });
+        drop(unreached);
+        self.state.notify();
     }
 }
 
-fn owned((node, address): (NodeId, &Address)) -> (NodeId, Address) {
-    (node, address.clone())
+/// Returns the addresses of all nodes. A host whose name has no address is an error at once, on every node, and not when
+/// the node is missed.
+fn resolved(hosts: &Hosts) -> Result<BTreeMap<NodeId, Address>> {
+    let resolve = |(node, address): (NodeId, &Address)| match address.resolve() {
+        Ok(_) => Ok((node, address.clone())),
+        Err(FabricError::Os { what, source }) => Err(FabricError::Os {
+            what: format!("{what}, the host of {node}"),
+            source,
+        }),
+        Err(error) => Err(error),
+    };
+    hosts.iter().map(resolve).collect()
 }
 
 fn listen_at_own(hosts: &Hosts, node: NodeId) -> Result<TcpListener> {
@@ -144,12 +304,12 @@ fn meet(
     job: &Job,
     credentials: &Credentials,
     deadline: Time,
-) -> Result<(TcpListener, BTreeMap<NodeId, Address>)> {
+) -> Result<(TcpListener, Option<Registration>)> {
     let failed = |e: &io::Error| FabricError::os("listening for peers".to_owned(), e);
     let listener = listener_for(at).map_err(|e| failed(&e))?;
     let port = listener.local_addr().map_err(|e| failed(&e))?.port();
-    let addresses = register_at(at, job, credentials, port, deadline)?;
-    Ok((listener, addresses))
+    let registration = Registration::at(at, job, credentials, port, deadline)?;
+    Ok((listener, Some(registration)))
 }
 
 /// Serves the rendezvous in a thread of the lowest node.
@@ -168,14 +328,13 @@ fn accept_higher(
     listener: TcpListener,
     job: &Job,
     credentials: &Credentials,
-    sender: mpsc::Sender<Arrival>,
+    connecting: Arc<Connecting>,
 ) -> Result<Acceptor> {
     let (own, nodes) = (job.node, job.nodes.clone());
+    let all = Nodes::of(&nodes).map_err(noise)?;
     let accepted = Mutex::new(Vec::new());
     let judge = move |claim: &Claim| {
-        if claim.nodes != count(&nodes) {
-            return Err(Refusal::Nodes(count(&nodes)));
-        }
+        all.check(&claim.nodes)?;
         match claim.purpose {
             Purpose::Peer { to } if to != own.0 => return Err(Refusal::NotMe(to)),
             Purpose::Peer { .. } => {}
@@ -192,8 +351,7 @@ fn accept_higher(
         Ok(())
     };
     Acceptor::start(listener, credentials.clone(), judge, move |claim, session| {
-        // Nobody listens any more when everybody needed has come.
-        drop(sender.send(Arrival::Connected(claim.from(), session)));
+        connecting.wire.attach(claim.from(), session);
     })
 }
 
@@ -202,10 +360,11 @@ fn connect_to_lower(
     job: &Job,
     credentials: &Credentials,
     addresses: &BTreeMap<NodeId, Address>,
+    all_listen: bool,
     deadline: Time,
-    stop: &Arc<AtomicBool>,
-    sender: &mpsc::Sender<Arrival>,
+    connecting: &Arc<Connecting>,
 ) -> Result<()> {
+    let nodes = Nodes::of(&job.nodes).map_err(noise)?;
     for peer in job.nodes.iter().copied().filter(|&node| node < job.node) {
         let address = addresses
             .get(&peer)
@@ -213,58 +372,75 @@ fn connect_to_lower(
             .ok_or(FabricError::UnknownPeer(peer))?;
         let claim = Claim {
             node: job.node.0,
-            nodes: count(&job.nodes),
+            nodes,
             purpose: Purpose::Peer { to: peer.0 },
         };
-        let (credentials, sender, stop) = (credentials.clone(), sender.clone(), Arc::clone(stop));
+        let (credentials, connecting) = (credentials.clone(), Arc::clone(connecting));
         spawn("loco-connector", move || {
-            let arrival = reach(peer, &address, &credentials, &claim, deadline, &stop);
-            drop(sender.send(arrival));
+            let to = Destination {
+                peer,
+                address,
+                listens: all_listen,
+            };
+            reach(to, &credentials, &claim, deadline, &connecting);
         })?;
     }
     Ok(())
 }
 
 /// Ends the connecting threads at their next attempt.
-struct StopOnDrop(Arc<AtomicBool>);
+struct StopOnDrop(Arc<Connecting>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         // Relaxed: only hastens the end.
-        self.0.store(true, Ordering::Relaxed);
+        self.0.stop.store(true, Ordering::Relaxed);
     }
 }
 
-fn reach(
+/// A peer to connect to.
+struct Destination {
     peer: NodeId,
-    address: &Address,
+    address: Address,
+    /// It is known to listen. If nobody does at its address, it has ended.
+    listens: bool,
+}
+
+/// Connects to a peer, trying until the deadline.
+fn reach(
+    mut to: Destination,
     credentials: &Credentials,
     claim: &Claim,
     deadline: Time,
-    stop: &AtomicBool,
-) -> Arrival {
+    connecting: &Connecting,
+) {
     let mut pause = RETRY_MIN;
     let mut earlier = None;
     loop {
-        let attempt = connect_within(address, deadline)
+        let attempt = connect_within(&to.address, deadline)
             .and_then(|stream| handshake::connect(stream, credentials, claim, deadline));
         let error = match attempt {
-            Ok(session) => return Arrival::Connected(peer, session),
+            Ok(session) => return connecting.wire.attach(to.peer, session),
             Err(error) => error,
         };
+        let has_ended = to.listens && error.is_refused_connection();
+        // It was there, and went in the middle of the handshake.
+        to.listens |= matches!(&error, HandshakeError::Io(error) if is_end(error));
         // An attempt that the deadline cut short tells less than the one before.
         let error = match earlier.take() {
             Some(earlier) if deadline.since(Std.now()).is_zero() => earlier,
             _ => error,
         };
         // Relaxed: only hastens the end.
-        let over = deadline.since(Std.now()) <= pause || stop.load(Ordering::Relaxed);
-        if error.is_final() || over {
-            return Arrival::Unreached {
-                peer,
-                why: format!("{peer} at {address}: {error}"),
-                is_final: error.is_final(),
+        let is_over = deadline.since(Std.now()) <= pause || connecting.stop.load(Ordering::Relaxed);
+        if error.is_final() || has_ended || is_over {
+            let kind = match () {
+                () if has_ended => Failure::Ended,
+                () if error.is_final() => Failure::Refused,
+                () => Failure::Late,
             };
+            let why = format!("{} at {}: {error}", to.peer, to.address);
+            return connecting.unreached(to.peer, why, kind);
         }
         earlier = Some(error);
         thread::sleep(pause);

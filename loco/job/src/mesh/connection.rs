@@ -67,7 +67,7 @@ impl Connection {
             node,
             stream,
             silence,
-            heartbeat_interval: heartbeat_interval(timeouts, silence, nodes),
+            heartbeat_interval: heartbeat_interval(timeouts.heartbeat_interval, silence, nodes),
             outgoing: Mutex::new(Outgoing {
                 sealer,
                 queue: VecDeque::new(),
@@ -172,8 +172,7 @@ impl Outgoing {
 
 /// Returns the time between signs of life in a job of so many nodes. In a large job it is longer than the configured
 /// time, but at most a tenth of `silence`, unless the configured time is more.
-fn heartbeat_interval(timeouts: &Timeouts, silence: Duration, nodes: usize) -> Duration {
-    let shortest = timeouts.heartbeat_interval;
+pub(super) fn heartbeat_interval(shortest: Duration, silence: Duration, nodes: usize) -> Duration {
     let slower = u32::try_from(nodes).unwrap_or(u32::MAX) / FEW_NODES;
     shortest.max(shortest.saturating_mul(slower).min(silence / HEARTBEATS))
 }
@@ -185,7 +184,8 @@ mod tests {
     #[test]
     fn heartbeats_of_a_large_job_are_fewer_and_never_too_few() {
         let timeouts = Timeouts::default();
-        let interval = |silence, nodes| heartbeat_interval(&timeouts, silence, nodes).as_millis();
+        let interval =
+            |silence, nodes| heartbeat_interval(timeouts.heartbeat_interval, silence, nodes).as_millis();
         for nodes in [2, 8, 64, 10_000] {
             assert_eq!(interval(timeouts.silence, nodes), 100);
         }

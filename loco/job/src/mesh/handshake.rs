@@ -22,7 +22,7 @@ use super::session::{Session, read_exact, read_message, write_all, write_message
 use crate::secret::Secret;
 
 /// Version of everything that goes over control connections.
-pub(super) const PROTOCOL_VERSION: u16 = 3;
+pub(super) const PROTOCOL_VERSION: u16 = 4;
 /// Longest claim or answer, in bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 /// The longest time for which a stranger may keep this process busy.
@@ -52,8 +52,41 @@ pub(super) enum Purpose {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) node: u16,
-    pub(super) nodes: u32,
+    pub(super) nodes: Nodes,
     pub(super) purpose: Purpose,
+}
+
+/// The nodes of a job, in the form in which two processes compare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Nodes {
+    pub(super) count: u32,
+    /// A digest of the ids.
+    ids: [u8; JOB_BYTES],
+}
+
+impl Nodes {
+    pub(super) fn of(nodes: &[NodeId]) -> Result<Nodes, snow::Error> {
+        let ids: Vec<u8> = nodes.iter().flat_map(|node| node.0.to_le_bytes()).collect();
+        let digest = digest(b"loco job's nodes", &ids)?;
+        let mut ids = [0; JOB_BYTES];
+        ids.copy_from_slice(&digest[..JOB_BYTES]);
+        Ok(Nodes {
+            // Ids have 16 bits, so it fits.
+            count: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            ids,
+        })
+    }
+
+    /// Refuses a process whose job has other nodes, `theirs`, than this one's.
+    pub(super) fn check(&self, theirs: &Nodes) -> Result<(), Refusal> {
+        if self.count != theirs.count {
+            return Err(Refusal::Nodes(self.count));
+        }
+        if self.ids != theirs.ids {
+            return Err(Refusal::NodeIds);
+        }
+        Ok(())
+    }
 }
 
 /// The reason why a claim is refused.
@@ -69,6 +102,8 @@ pub(super) enum Refusal {
     Duplicate(u16),
     #[error("its job has another number of nodes, {0}")]
     Nodes(u32),
+    #[error("its job has as many nodes, but other ids; give all nodes the same hosts file")]
+    NodeIds,
     #[error("it does not serve this purpose")]
     Purpose,
 }
@@ -105,6 +140,13 @@ impl HandshakeError {
             | HandshakeError::Impostor
             | HandshakeError::Noise(_) => true,
         }
+    }
+}
+
+impl HandshakeError {
+    /// Returns true if nobody listens at the address.
+    pub(super) fn is_refused_connection(&self) -> bool {
+        matches!(self, HandshakeError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
 

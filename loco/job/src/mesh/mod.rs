@@ -5,15 +5,15 @@
 //! objects as their [`Control`].
 //!
 //! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `noise`
-//! (encryption) and `session` (an encrypted connection), `frame` and `wire` (parcels over connections), `agreement` (who is
-//! lost), `handshake`, `sockets`, `accept`, `rendezvous`, and `connect`, which brings a mesh up.
+//! (encryption) and `session` (an encrypted connection), `frame`, `wire` and `attach` (parcels over connections), `agreement` (who is
+//! lost), `handshake`, `sockets`, `accept`, `rendezvous` and `registration` (its two sides), `introduction` (what nodes tell
+//! one another first), and `connect`, which brings a mesh up.
 //!
 //! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. Of a
 //! neighbour on the network a node notices every byte changed, repeated or left out, as the loss of the peer. What
 //! such a neighbour can still do is listed in `docs/launching.md`: above all, cut connections, and do to the data path what
 //! the fabric lets him.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, thread};
 
@@ -23,14 +23,19 @@ use crate::job::Job;
 
 mod accept;
 mod agreement;
+mod attach;
 mod connect;
 mod connection;
 mod frame;
 mod handshake;
+mod introduction;
 mod noise;
 mod parcel;
+mod registration;
 mod rendezvous;
 mod session;
+#[cfg(test)]
+mod set_up_tests;
 mod sockets;
 mod state;
 mod system;
@@ -46,6 +51,7 @@ pub use state::{Revoke, Revoked};
 use agreement::agree_in_process;
 use frame::Frame;
 use parcel::Parcel;
+#[cfg(test)]
 use session::Session;
 use state::State;
 use system::spawn;
@@ -61,6 +67,8 @@ pub struct Mesh(Arc<End>);
 struct End {
     state: Arc<State>,
     link: Link,
+    /// The process of the node. A process that was forked from it has this end, too, and has no part in the job.
+    process: u32,
 }
 
 /// The way of bytes to the peers.
@@ -90,20 +98,26 @@ impl Mesh {
             Mesh(Arc::new(End {
                 state: Arc::clone(state),
                 link: Link::InProcess(states.clone()),
+                process: std::process::id(),
             }))
         };
         Ok(states.iter().map(end).collect())
     }
 
-    /// Makes the end of a node from `sessions`, its connections: one for each other node of `job`.
-    fn over(job: &Job, mut sessions: BTreeMap<NodeId, Session>) -> Result<Mesh> {
+    /// Makes the end of a node of `job` that is connected to no other yet, and the wire to which connections are attached.
+    fn unconnected(job: &Job) -> Result<(Mesh, Arc<Wire>)> {
         let state = Arc::new(State::new(job.node(), job.nodes().into()));
-        let (wire, inbox) = Wire::new(Arc::clone(&state), job.timeouts(), |node| sessions.remove(&node))?;
+        let (wire, watch) = Wire::new(Arc::clone(&state), job.timeouts())?;
         let wire = Arc::new(wire);
         let served = Arc::clone(&wire);
-        let thread = spawn("loco-mesh", move || served.run(inbox))?;
-        let link = Link::Tcp(wire, Mutex::new(Some(thread)));
-        Ok(Mesh(Arc::new(End { state, link })))
+        let thread = spawn("loco-mesh", move || served.run(watch))?;
+        let link = Link::Tcp(Arc::clone(&wire), Mutex::new(Some(thread)));
+        let end = End {
+            state,
+            link,
+            process: std::process::id(),
+        };
+        Ok((Mesh(Arc::new(end)), wire))
     }
 
     /// Returns this node.
@@ -129,6 +143,7 @@ impl Mesh {
     /// [`PAYLOAD_BYTES_MAX`].
     pub fn allgather(&self, label: &str, bytes: &[u8], deadline: Time) -> Result<Vec<(NodeId, Vec<u8>)>> {
         check_len(label.len() + bytes.len())?;
+        self.0.check_process()?;
         let state = &self.0.state;
         let round = state.begin_gather(label);
         let sent = state.nodes().iter().try_for_each(|&to| {
@@ -180,6 +195,7 @@ impl Control for Mesh {
     }
 
     fn receive(&self, deadline: Option<Time>) -> Result<Option<(NodeId, Vec<u8>)>> {
+        self.0.check_process()?;
         let message = self.0.state.receive(deadline);
         self.0.parcels_taken();
         Ok(message)
@@ -204,7 +220,20 @@ impl Control for Mesh {
 }
 
 impl End {
+    /// Fails in a process that was forked from the node's: it would speak for the node, with another state.
+    fn check_process(&self) -> Result<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(FabricError::Unsupported(format!(
+            "{} in a process that was forked from its own: let the child execute another program, or fork before the node \
+             starts",
+            self.state.node()
+        )))
+    }
+
     fn send(&self, to: NodeId, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
+        self.check_process()?;
         let index = self.state.index(to)?;
         if self.state.is_closed() || self.state.peer_state(to) != PeerState::Alive {
             return Err(FabricError::PeerLost(to));
@@ -229,7 +258,7 @@ impl End {
 
     /// Leaves the mesh; the peers see `how`. The first call decides.
     fn cut(&self, how: PeerState) {
-        if !self.state.close() {
+        if self.check_process().is_err() || !self.state.close() {
             return;
         }
         match &self.link {
@@ -254,6 +283,10 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
+        if self.check_process().is_err() {
+            // The I/O thread is not in this process.
+            return;
+        }
         self.cut(if thread::panicking() {
             PeerState::Lost
         } else {

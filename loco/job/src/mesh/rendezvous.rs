@@ -1,31 +1,43 @@
 //! The rendezvous, where nodes meet that do not know one another's addresses. Each tells its address to one
 //! place, which tells all of them to everybody once everybody is there. It is served by the launcher or by
 //! the lowest node.
+//!
+//! Each node keeps its connection with the rendezvous until it is connected to all others, and then says so. A connection
+//! that closes before is a node that has ended, and all others are told at once: a node that waits for a connection of
+//! the one that ended could not see that itself.
+//!
+//! The side of the nodes is [`registration`](super::registration).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::mpsc;
-use std::thread;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
+use rustix::event::epoll::EventFlags;
+use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 
 use super::accept::Acceptor;
-use super::handshake::{self, Claim, Credentials, HandshakeError, Purpose, Refusal};
+use super::handshake::{Claim, Credentials, Nodes, Purpose, Refusal};
 use super::session::Session;
-use super::sockets::{connect_within, count, is_gone};
+use super::sockets::is_gone;
+use super::watch::Watch;
 use crate::hosts::Address;
-use crate::job::Job;
 use crate::secret::Secret;
 
 /// Longest table, in bytes: enough for all the nodes that there can be.
-const TABLE_BYTES_MAX: usize = 4 << 20;
+pub(super) const TABLE_BYTES_MAX: usize = 4 << 20;
 /// The time that one node may take to read the table.
-const WRITE_PATIENCE: Duration = Duration::from_secs(5);
-/// The pause between attempts to reach a server that is not there yet.
-const RETRY: Duration = Duration::from_millis(20);
+pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The bytes of a [`LastWord`] at most.
+const LAST_WORD_BYTES_MAX: usize = 16;
+/// The longest wait at a time.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// A place to meet, bound but not yet serving.
 pub struct Rendezvous {
@@ -36,15 +48,31 @@ pub struct Rendezvous {
 }
 
 /// Tells a rendezvous which nodes have ended, for a launcher that sees its processes end.
-#[derive(Clone, Debug)]
-pub struct Departures(mpsc::Sender<Event>);
+#[derive(Clone)]
+pub struct Departures {
+    events: mpsc::Sender<Event>,
+    /// Wakes the server.
+    wake: Arc<OwnedFd>,
+}
+
+impl fmt::Debug for Departures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Departures(..)")
+    }
+}
 
 impl Departures {
-    /// Says that `node` has ended. If the nodes have not all met yet they never will: those that wait are told at once, and
-    /// those that come later when they come.
+    /// Says that `node` has ended. If the nodes are not all connected yet they never will be: those that wait are told at
+    /// once, and those that come later when they come.
     pub fn tell(&self, node: NodeId) {
-        // Nobody listens any more when all have met.
-        drop(self.0.send(Event::Departed(node)));
+        self.send(Event::Departed(node));
+    }
+
+    fn send(&self, event: Event) {
+        // Nobody listens any more when all are connected.
+        drop(self.events.send(event));
+        // Fails only when the counter is full, and then the server is awake.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
@@ -56,7 +84,7 @@ enum Event {
 
 /// The news that the server tells a registered node.
 #[derive(Serialize, Deserialize)]
-enum News {
+pub(super) enum News {
     /// These nodes have not come yet.
     Missing(Vec<u16>),
     /// All nodes are here, each with its host and port. A node without a host is on the host of the
@@ -64,14 +92,19 @@ enum News {
     Complete(Vec<(u16, Option<IpAddr>, u16)>),
     /// Another process has registered as this node and is still there.
     Duplicate,
-    /// This node has ended before all had met.
+    /// This node has ended before all were connected.
     Departed(u16),
+    /// The server waits no longer.
+    Late,
 }
 
-/// The last word to a node.
-enum Meeting {
-    Table(BTreeMap<NodeId, Address>),
-    Departed(NodeId),
+/// The last word of a node.
+#[derive(Serialize, Deserialize)]
+pub(super) enum LastWord {
+    /// It is connected to all others.
+    Connected,
+    /// It ends because it has found that this node has.
+    Lost(u16),
 }
 
 struct Registered {
@@ -88,7 +121,11 @@ impl Rendezvous {
     /// # Errors
     /// Returns [`FabricError::Os`].
     pub fn on_loopback() -> Result<Rendezvous> {
-        Rendezvous::listen(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))])
+        // A host may have only one of them.
+        Rendezvous::listen(&[
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+        ])
     }
 
     /// Listens at `address`: at that very interface if it is given by number, at all interfaces if by name (a host's
@@ -113,11 +150,16 @@ impl Rendezvous {
         let what = || format!("listening for the nodes of the job at {addresses:?}");
         let listener = TcpListener::bind(addresses).map_err(|e| FabricError::os(what(), &e))?;
         let address = listener.local_addr().map_err(|e| FabricError::os(what(), &e))?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| FabricError::os("creating an eventfd".to_owned(), &e.into()))?;
         let (sender, events) = mpsc::channel();
         Ok(Rendezvous {
             listener,
             address,
-            departures: Departures(sender),
+            departures: Departures {
+                events: sender,
+                wake: Arc::new(wake),
+            },
             events,
         })
     }
@@ -132,26 +174,24 @@ impl Rendezvous {
         self.address
     }
 
-    /// Serves until all of `nodes` have registered and been told, or `deadline` has passed. Where a node
-    /// [has ended](Departures) before that, it serves until all others have been told so.
+    /// Serves until all of `nodes` are connected to one another, or `deadline` has passed. Where a node
+    /// [has ended](Departures) before that, or closed its connection, it serves until all others have been told so.
     ///
     /// # Errors
-    /// Returns [`FabricError::PeerLost`] for a node that ended; [`FabricError::Timeout`] naming the nodes that did
-    /// not come; [`FabricError::Os`].
+    /// Returns [`FabricError::PeerLost`] for the first node that ended; [`FabricError::Timeout`] naming the nodes that did
+    /// not come or did not get connected; [`FabricError::Os`].
     pub fn serve(self, job: &str, secret: &Secret, nodes: &[NodeId], deadline: Time) -> Result<()> {
         let start = Std.now();
         let credentials = Credentials {
             job: job.to_owned(),
             secret: secret.clone(),
         };
-        let Departures(sender) = self.departures;
-        let known = nodes.to_vec();
+        let (departures, wake) = (self.departures.clone(), self.departures.wake);
+        let (known, all) = (nodes.to_vec(), Nodes::of(nodes).map_err(noise)?);
         let judge = move |claim: &Claim| {
+            all.check(&claim.nodes)?;
             if !known.contains(&claim.from()) {
                 return Err(Refusal::UnknownNode(claim.node));
-            }
-            if claim.nodes != count(&known) {
-                return Err(Refusal::Nodes(count(&known)));
             }
             match claim.purpose {
                 Purpose::Register { .. } => Ok(()),
@@ -159,161 +199,199 @@ impl Rendezvous {
             }
         };
         let _acceptor = Acceptor::start(self.listener, credentials, judge, move |claim, session| {
-            // Nobody listens any more when all have come.
-            drop(sender.send(Event::Arrived(claim, session)));
+            departures.send(Event::Arrived(claim, session));
         })?;
-        let mut registered = BTreeMap::new();
-        let mut departed = None;
-        loop {
-            let missing: Vec<_> = nodes
-                .iter()
-                .filter(|node| !registered.contains_key(*node))
-                .collect();
-            if missing.is_empty() {
-                break;
-            }
-            match self.events.recv_timeout(deadline.since(Std.now())) {
-                Ok(Event::Arrived(claim, session)) => register(&mut registered, &claim, session),
-                Ok(Event::Departed(node)) if nodes.contains(&node) => {
-                    // It may have registered; its successor, if it has one, will be told like the others.
-                    registered.remove(&node);
-                    departed = departed.or(Some(node));
-                }
-                Ok(Event::Departed(_)) => {}
-                Err(_) => {
-                    return Err(FabricError::Timeout {
-                        what: format!("{} to register", NodeId::list(missing.into_iter().copied())),
-                        after: Std.now().since(start),
-                    });
-                }
-            }
-            let missing: Vec<_> = nodes
-                .iter()
-                .filter(|node| !registered.contains_key(*node))
-                .map(|node| node.0)
-                .collect();
-            if let Some(node) = departed {
-                tell(&mut registered, &News::Departed(node.0));
-                if missing == [node.0] {
-                    return Err(FabricError::PeerLost(node));
-                }
-            } else if !missing.is_empty() {
-                tell(&mut registered, &News::Missing(missing));
-            }
-        }
-        let table = registered
-            .iter()
-            .map(|(node, r)| (node.0, r.host, r.port))
-            .collect();
-        tell(&mut registered, &News::Complete(table));
-        Ok(())
-    }
-}
-
-fn register(registered: &mut BTreeMap<NodeId, Registered>, claim: &Claim, mut session: Session) {
-    let (node, Purpose::Register { port }) = (claim.from(), claim.purpose) else {
-        return;
-    };
-    if registered
-        .get(&node)
-        .is_some_and(|earlier| !is_gone(&earlier.session.stream))
-    {
-        tracing::warn!(%node, "refused a second registration: ids must be unique");
-        // A process that does not wait for the answer does not need it.
-        let _ = session.write(&News::Duplicate, Std.now().after(WRITE_PATIENCE));
-        return;
-    }
-    let host = session.stream.peer_addr().ok();
-    let host = host.map(|address| address.ip().to_canonical());
-    let host = host.filter(|ip| !ip.is_loopback());
-    tracing::debug!(%node, ?host, port, "registered");
-    registered.insert(node, Registered { session, host, port });
-}
-
-/// Tells all registered nodes. A node that does not listen is noticed when the connections between nodes are
-/// made.
-fn tell(registered: &mut BTreeMap<NodeId, Registered>, news: &News) {
-    for (node, r) in registered {
-        if let Err(error) = r.session.write(news, Std.now().after(WRITE_PATIENCE)) {
-            tracing::warn!(%node, %error, "a registered node does not listen");
-        }
-    }
-}
-
-/// Registers this node, which listens at `port`, and waits for the table of all nodes. This is the client's
-/// side.
-pub(super) fn register_at(
-    address: &Address,
-    job: &Job,
-    credentials: &Credentials,
-    port: u16,
-    deadline: Time,
-) -> Result<BTreeMap<NodeId, Address>> {
-    let start = Std.now();
-    let claim = Claim {
-        node: job.node.0,
-        nodes: count(&job.nodes),
-        purpose: Purpose::Register { port },
-    };
-    let mut missing = None;
-    loop {
-        let error = match attempt(address, credentials, &claim, deadline, &mut missing) {
-            Ok(Meeting::Table(table)) => return Ok(table),
-            Ok(Meeting::Departed(node)) => return Err(FabricError::PeerLost(node)),
-            Err(error) => error,
+        let watch = Watch::new(nodes.len(), &*wake)
+            .map_err(|e| FabricError::os("preparing to wait for nodes".to_owned(), &e))?;
+        let mut server = Server {
+            nodes,
+            registered: BTreeMap::new(),
+            connected: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            departed: None,
+            met: false,
+            watch,
         };
-        if error.is_final() {
-            return Err(FabricError::Refused(format!(
-                "by the rendezvous at {address}: {error}"
-            )));
+        while !server.is_done() {
+            let left = deadline.since(Std.now());
+            if left.is_zero() {
+                server.tell(&News::Late);
+                return Err(server.late(Std.now().since(start)));
+            }
+            let woken = server.watch.wait(left.min(WAIT_MAX));
+            if woken.map_err(|e| FabricError::os("waiting for nodes".to_owned(), &e))? {
+                let _ = rustix::io::read(&wake, &mut [0; 8]);
+            }
+            for index in server.watch.ready_descriptors().to_vec() {
+                server.hear(nodes[index]);
+            }
+            while let Ok(event) = self.events.try_recv() {
+                match event {
+                    Event::Arrived(claim, session) => server.register(&claim, session),
+                    Event::Departed(node) if nodes.contains(&node) => server.ended(node),
+                    Event::Departed(_) => {}
+                }
+            }
         }
-        if deadline.since(Std.now()) <= RETRY {
-            return Err(FabricError::Timeout {
-                what: match missing {
-                    Some(missing) => format!(
-                        "{} to come to the rendezvous at {address}",
-                        NodeId::list(missing.into_iter())
-                    ),
-                    None => format!("the rendezvous at {address} ({error})"),
-                },
-                after: Std.now().since(start),
-            });
+        match server.departed {
+            Some(node) => Err(FabricError::PeerLost(node)),
+            None => Ok(()),
         }
-        thread::sleep(RETRY);
     }
 }
 
-fn attempt(
-    address: &Address,
-    credentials: &Credentials,
-    claim: &Claim,
-    deadline: Time,
-    missing: &mut Option<Vec<NodeId>>,
-) -> Result<Meeting, HandshakeError> {
-    let stream = connect_within(address, deadline)?;
-    let server = stream.peer_addr()?.ip().to_canonical();
-    let mut session = handshake::connect(stream, credentials, claim, deadline)?;
-    loop {
-        match session.read(TABLE_BYTES_MAX, deadline)? {
-            News::Missing(nodes) => {
-                let nodes: Vec<_> = nodes.into_iter().map(NodeId).collect();
-                tracing::info!(
-                    node = claim.node,
-                    "waiting for {}",
-                    NodeId::list(nodes.iter().copied())
-                );
-                *missing = Some(nodes);
+/// The server's knowledge of the nodes.
+struct Server<'a> {
+    nodes: &'a [NodeId],
+    /// The nodes that have come, are still there, and are not connected to all others yet.
+    registered: BTreeMap<NodeId, Registered>,
+    connected: BTreeSet<NodeId>,
+    /// The nodes that ended without having been connected.
+    ended: BTreeSet<NodeId>,
+    /// The first of these.
+    departed: Option<NodeId>,
+    /// All were there at once, and have been told the addresses.
+    met: bool,
+    watch: Watch,
+}
+
+impl Server<'_> {
+    /// Returns true if every node is connected, or knows that it never will be.
+    fn is_done(&self) -> bool {
+        let is_told = |node| self.departed.is_some() && self.registered.contains_key(node);
+        let is_done = |node| self.connected.contains(node) || self.ended.contains(node) || is_told(node);
+        self.nodes.iter().all(is_done)
+    }
+
+    fn missing(&self) -> impl Iterator<Item = NodeId> {
+        let here = |node: &NodeId| self.registered.contains_key(node) || self.connected.contains(node);
+        self.nodes.iter().copied().filter(move |node| !here(node))
+    }
+
+    fn late(&self, after: Duration) -> FabricError {
+        let what = match self.met {
+            false => format!("{} to register", NodeId::list(self.missing())),
+            true => format!(
+                "{} to get connected to all others",
+                NodeId::list(self.registered.keys().copied())
+            ),
+        };
+        FabricError::Timeout { what, after }
+    }
+
+    fn register(&mut self, claim: &Claim, mut session: Session) {
+        let (node, Purpose::Register { port }) = (claim.from(), claim.purpose) else {
+            return;
+        };
+        let earlier = self.registered.get(&node);
+        if earlier.is_some_and(|earlier| !is_gone(&earlier.session.stream)) || self.connected.contains(&node)
+        {
+            tracing::warn!(%node, "refused a second registration: ids must be unique");
+            // A process that does not wait for the answer does not need it.
+            let _ = session.write(&News::Duplicate, Std.now().after(WRITE_PATIENCE));
+            return;
+        }
+        if earlier.is_some() {
+            self.ended(node);
+        }
+        let host = session.stream.peer_addr().ok();
+        let host = host.map(|address| address.ip().to_canonical());
+        let host = host.filter(|ip| !ip.is_loopback());
+        tracing::debug!(%node, ?host, port, "registered");
+        self.listen(node, &session, EventFlags::IN | EventFlags::RDHUP);
+        self.registered.insert(node, Registered { session, host, port });
+        if let Some(departed) = self.departed {
+            tell_one(node, &mut self.registered, &News::Departed(departed.0));
+            return;
+        }
+        let missing: Vec<_> = self.missing().map(|node| node.0).collect();
+        if !missing.is_empty() {
+            self.tell(&News::Missing(missing));
+            return;
+        }
+        let entry = |(node, r): (&NodeId, &Registered)| (node.0, r.host, r.port);
+        let table = self.registered.iter().map(entry).collect();
+        self.met = true;
+        self.tell(&News::Complete(table));
+    }
+
+    /// Hears the last word of a registered node, or its end without one.
+    fn hear(&mut self, node: NodeId) {
+        let Some(registered) = self.registered.get_mut(&node) else {
+            return;
+        };
+        let said = registered
+            .session
+            .read(LAST_WORD_BYTES_MAX, Std.now().after(WRITE_PATIENCE));
+        match said {
+            Ok(LastWord::Lost(lost)) => {
+                // Its own end comes after that of the other, which is the one to name, even if that was connected.
+                if self.nodes.contains(&NodeId(lost)) {
+                    self.depart(NodeId(lost));
+                }
+                self.ended(node);
             }
-            News::Duplicate => return Err(HandshakeError::Refused(Refusal::Duplicate(claim.node))),
-            News::Departed(node) => return Ok(Meeting::Departed(NodeId(node))),
-            News::Complete(table) => {
-                let entry = |(node, host, port): (u16, Option<IpAddr>, u16)| {
-                    (NodeId(node), SocketAddr::new(host.unwrap_or(server), port).into())
-                };
-                return Ok(Meeting::Table(table.into_iter().map(entry).collect()));
+            Ok(LastWord::Connected) => {
+                if let Some(registered) = self.registered.remove(&node) {
+                    self.listen(node, &registered.session, EventFlags::empty());
+                }
+                self.connected.insert(node);
+            }
+            Err(error) => {
+                tracing::debug!(%node, %error, "a node ended before all were connected");
+                self.ended(node);
             }
         }
     }
+
+    /// Takes note that a node has ended, and tells the others, unless it was connected: then they see it themselves.
+    fn ended(&mut self, node: NodeId) {
+        if let Some(registered) = self.registered.remove(&node) {
+            self.listen(node, &registered.session, EventFlags::empty());
+        }
+        if self.connected.contains(&node) {
+            return;
+        }
+        self.ended.insert(node);
+        self.depart(node);
+    }
+
+    /// Tells the others that a node has ended, if it is the first.
+    fn depart(&mut self, node: NodeId) {
+        if self.departed.is_none() {
+            self.departed = Some(node);
+            self.tell(&News::Departed(node.0));
+        }
+    }
+
+    fn listen(&mut self, node: NodeId, session: &Session, wanted: EventFlags) {
+        if let Ok(index) = self.nodes.binary_search(&node) {
+            self.watch.listen(index, &session.stream, wanted);
+        }
+    }
+
+    /// Tells all registered nodes. The lowest one comes last: this may be its process, which may end once it knows.
+    fn tell(&mut self, news: &News) {
+        let nodes: Vec<_> = self.registered.keys().rev().copied().collect();
+        for node in nodes {
+            tell_one(node, &mut self.registered, news);
+        }
+    }
+}
+
+/// Tells one node. One that does not listen is noticed by its connection.
+fn tell_one(node: NodeId, registered: &mut BTreeMap<NodeId, Registered>, news: &News) {
+    let Some(registered) = registered.get_mut(&node) else {
+        return;
+    };
+    if let Err(error) = registered.session.write(news, Std.now().after(WRITE_PATIENCE)) {
+        tracing::warn!(%node, %error, "a registered node does not listen");
+    }
+}
+
+/// Returns the error of the encryption's own set-up.
+pub(super) fn noise(error: snow::Error) -> FabricError {
+    FabricError::Config(format!("encryption: {error}"))
 }
 
 /// Returns a listener for the peers of a node that will tell its port to the rendezvous at `address`.

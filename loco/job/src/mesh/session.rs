@@ -37,48 +37,81 @@ impl Session {
 
     /// Writes a value.
     pub(super) fn write(&mut self, value: &impl Serialize, deadline: Time) -> io::Result<()> {
-        let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
-        let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-        let mut plain = len.to_le_bytes().to_vec();
-        plain.extend_from_slice(&bytes);
-        let sealed = self.sealer.seal(&plain).map_err(io::Error::other)?;
-        write_all(&self.stream, &sealed, deadline)
+        write_value(&self.stream, &mut self.sealer, value, deadline)
     }
 
     /// Reads a value of at most `bytes_max`.
     ///
     /// # Errors
-    /// Returns [`InvalidData`](io::ErrorKind::InvalidData) when the other side did not send what came, or when it is
-    /// no such value.
+    /// See [`read_value`].
     pub(super) fn read<T: DeserializeOwned>(&mut self, bytes_max: usize, deadline: Time) -> io::Result<T> {
-        let no_value = || {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                "it does not speak the protocol of this program",
-            )
-        };
-        let mut plain = Vec::new();
-        loop {
-            if let Some((len, bytes)) = plain.split_first_chunk::<VALUE_LENGTH_BYTES>() {
-                let len = u32::from_le_bytes(*len) as usize;
-                // The last record of a value holds nothing else.
-                if len > bytes_max || bytes.len() > len {
-                    return Err(no_value());
-                }
-                if bytes.len() == len {
-                    return postcard::from_bytes(bytes).map_err(|_| no_value());
-                }
-            }
-            self.read_record(&mut plain, deadline)?;
-        }
+        read_value(&self.stream, &mut self.opener, bytes_max, deadline)
     }
 
     /// Reads one record and appends what it carries to `plain`.
+    #[cfg(test)]
     pub(super) fn read_record(&mut self, plain: &mut Vec<u8>, deadline: Time) -> io::Result<()> {
-        let record = framed(&read_message(&self.stream, deadline)?)?;
-        let forged = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-        self.opener.open(&record, plain).map(drop).map_err(forged)
+        read_record(&self.stream, &mut self.opener, plain, deadline)
     }
+}
+
+/// Writes a value on one direction of a session.
+pub(super) fn write_value(
+    stream: &TcpStream,
+    sealer: &mut Sealer,
+    value: &impl Serialize,
+    deadline: Time,
+) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
+    let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let mut plain = len.to_le_bytes().to_vec();
+    plain.extend_from_slice(&bytes);
+    let sealed = sealer.seal(&plain).map_err(io::Error::other)?;
+    write_all(stream, &sealed, deadline)
+}
+
+/// Reads a value of at most `bytes_max` from one direction of a session.
+///
+/// # Errors
+/// Returns [`InvalidData`](io::ErrorKind::InvalidData) when the other side did not send what came, or when it is
+/// no such value.
+pub(super) fn read_value<T: DeserializeOwned>(
+    stream: &TcpStream,
+    opener: &mut Opener,
+    bytes_max: usize,
+    deadline: Time,
+) -> io::Result<T> {
+    let no_value = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it does not speak the protocol of this program",
+        )
+    };
+    let mut plain = Vec::new();
+    loop {
+        if let Some((len, bytes)) = plain.split_first_chunk::<VALUE_LENGTH_BYTES>() {
+            let len = u32::from_le_bytes(*len) as usize;
+            // The last record of a value holds nothing else.
+            if len > bytes_max || bytes.len() > len {
+                return Err(no_value());
+            }
+            if bytes.len() == len {
+                return postcard::from_bytes(bytes).map_err(|_| no_value());
+            }
+        }
+        read_record(stream, opener, &mut plain, deadline)?;
+    }
+}
+
+fn read_record(
+    stream: &TcpStream,
+    opener: &mut Opener,
+    plain: &mut Vec<u8>,
+    deadline: Time,
+) -> io::Result<()> {
+    let record = framed(&read_message(stream, deadline)?)?;
+    let forged = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    opener.open(&record, plain).map(drop).map_err(forged)
 }
 
 /// Writes a message of Noise behind its length.

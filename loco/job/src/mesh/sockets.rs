@@ -4,22 +4,18 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use loco_fabric::{NodeId, Platform, Std, Time};
+use loco_fabric::{Platform, Std, Time};
 
 use super::handshake::HandshakeError;
 use crate::hosts::Address;
 
 /// Longest attempt to connect: a host that drops packets must not use up the deadline.
 const ATTEMPT_MAX: Duration = Duration::from_secs(3);
-/// Returns the number of nodes in the form in which it travels. Ids have 16 bits, so it fits.
-pub(super) fn count(nodes: &[NodeId]) -> u32 {
-    u32::try_from(nodes.len()).unwrap_or(u32::MAX)
-}
 
 /// Tries to connect, once at each address of the host, until one answers.
 pub(super) fn connect_within(address: &Address, deadline: Time) -> Result<TcpStream, HandshakeError> {
     let mut last = None;
-    // A name that does not resolve yet may later.
+    // The name was resolved before, so an error here passes.
     for to in address.resolve().map_err(io::Error::other)? {
         let left = deadline.since(Std.now()).min(ATTEMPT_MAX);
         if left.is_zero() {

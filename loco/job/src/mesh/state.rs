@@ -36,6 +36,8 @@ pub trait Revoke: Send + Sync + 'static {
 pub enum Revoked {
     /// The peer can no longer affect this node.
     Done,
+    /// The peer can no longer affect any node but itself.
+    DoneForAll,
     /// Others have revoked this node first: it is no longer part of the job.
     WeAreOut,
 }
@@ -70,6 +72,8 @@ struct Arrivals {
     closed: bool,
     /// Peers that are thought lost and not yet reported as such, and who has revoked each.
     suspects: BTreeMap<usize, BTreeSet<usize>>,
+    /// The peers that are gone, in the order in which they went.
+    gone: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -98,6 +102,7 @@ impl State {
                 waiting_bytes: nodes.iter().map(|_| 0).collect(),
                 closed: false,
                 suspects: BTreeMap::new(),
+                gone: Vec::new(),
             }),
             out: AtomicBool::new(false),
             revocation: OnceLock::new(),
@@ -159,6 +164,29 @@ impl State {
         self.departures()
     }
 
+    /// Waits until `ready` returns a value, or for `deadline`. `ready` is called again after every change of this state and
+    /// every call of [`notify`](State::notify), with the lock held. It gets the peer that was lost first, else the one that
+    /// left first, if any is gone: those that go because of a loss say goodbye.
+    pub(super) fn wait_until<T>(
+        &self,
+        deadline: Time,
+        mut ready: impl FnMut(Option<NodeId>) -> Option<T>,
+    ) -> Option<T> {
+        let mut arrivals = self.lock();
+        loop {
+            if let Some(value) = ready(arrivals.first_gone(self, |_| true)) {
+                return Some(value);
+            }
+            arrivals = self.wait(arrivals, Some(deadline))?;
+        }
+    }
+
+    /// Lets those that [wait](State::wait_until) look again.
+    pub(super) fn notify(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
     /// Marks a peer as gone; only the first word counts. Returns true if this was the first.
     pub(super) fn depart(&self, index: usize, how: PeerState) -> bool {
         let to = match how {
@@ -167,7 +195,7 @@ impl State {
             PeerState::Lost => LOST,
         };
         let mut arrivals = self.lock();
-        let first = self.set_gone(index, to);
+        let first = self.set_gone(&mut arrivals, index, to);
         arrivals.suspects.remove(&index);
         // The word of this peer is needed no longer.
         self.settle(&mut arrivals);
@@ -178,12 +206,13 @@ impl State {
     }
 
     /// Marks a peer that was alive, with the lock held. Returns true if it was alive.
-    fn set_gone(&self, index: usize, to: u8) -> bool {
+    fn set_gone(&self, arrivals: &mut Arrivals, index: usize, to: u8) -> bool {
         // Relaxed: only the lock's holder writes.
         let first = self.peers[index].load(Ordering::Relaxed) == ALIVE;
         if first {
             self.peers[index].store(to, Ordering::Release);
             self.departures.fetch_add(1, Ordering::Release);
+            arrivals.gone.push(index);
         }
         first
     }
@@ -207,12 +236,17 @@ impl State {
 
     /// Makes `peer` harmless, through all fabrics. May block.
     pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
+        let mut outcomes = Vec::new();
         for revoker in self.revokers() {
-            if revoker.revoke(peer) == Revoked::WeAreOut {
-                return Revoked::WeAreOut;
+            match revoker.revoke(peer) {
+                Revoked::WeAreOut => return Revoked::WeAreOut,
+                outcome => outcomes.push(outcome),
             }
         }
-        Revoked::Done
+        match outcomes.iter().all(|&outcome| outcome == Revoked::DoneForAll) && !outcomes.is_empty() {
+            true => Revoked::DoneForAll,
+            false => Revoked::Done,
+        }
     }
 
     pub(super) fn look_for_revocation(&self, look: Revocation) {
@@ -261,9 +295,19 @@ impl State {
 
     /// Takes note that peer `by`, or this node, has revoked `victim`, which is a suspect.
     pub(super) fn revoked(&self, by: usize, victim: usize) {
+        self.revoked_by([by], victim);
+    }
+
+    /// Takes note that `victim`, which is a suspect, can no longer affect any other node. The word of the others, which may
+    /// be slow or stopped, is needed no longer.
+    pub(super) fn revoked_for_all(&self, victim: usize) {
+        self.revoked_by(0..self.nodes.len(), victim);
+    }
+
+    fn revoked_by(&self, by: impl IntoIterator<Item = usize>, victim: usize) {
         let mut arrivals = self.lock();
         if let Some(revokers) = arrivals.suspects.get_mut(&victim) {
-            revokers.insert(by);
+            revokers.extend(by);
         }
         self.settle(&mut arrivals);
         drop(arrivals);
@@ -291,7 +335,7 @@ impl State {
             .all(|index| suspects.values().all(|revokers| revokers.contains(&index)));
         if agreed {
             for victim in std::mem::take(&mut arrivals.suspects).into_keys() {
-                self.set_gone(victim, LOST);
+                self.set_gone(arrivals, victim, LOST);
             }
         }
     }
@@ -395,11 +439,7 @@ impl State {
             if missing.is_empty() {
                 return Ok(arrivals.take_round(label, round, &self.nodes));
             }
-            let gone = missing
-                .iter()
-                .map(|&index| self.nodes[index])
-                .find(|&peer| self.peer_state(peer) != PeerState::Alive);
-            if let Some(peer) = gone {
+            if let Some(peer) = arrivals.first_gone(self, |index| missing.contains(&index)) {
                 return Err(FabricError::PeerLost(peer));
             }
             if arrivals.closed {
@@ -443,6 +483,15 @@ impl State {
 }
 
 impl Arrivals {
+    /// Returns the first of `among` that was lost, else the first that left.
+    fn first_gone(&self, state: &State, among: impl Fn(usize) -> bool) -> Option<NodeId> {
+        let gone = || self.gone.iter().copied().filter(|&index| among(index));
+        // Relaxed: the lock's holder reads what was written with the lock held.
+        let mut lost = gone().filter(|&index| state.peers[index].load(Ordering::Relaxed) == LOST);
+        let first = lost.next().or_else(|| gone().next())?;
+        Some(state.nodes[first])
+    }
+
     fn has_room(&self, from: usize) -> bool {
         self.waiting_bytes[from] < WAITING_BYTES_MAX
     }

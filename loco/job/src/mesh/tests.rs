@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use loco_fabric::{Platform, Std};
 
-use super::handshake::{self, Claim, Credentials, PROTOCOL_VERSION, Purpose};
+use super::handshake::{self, Claim, Credentials, Nodes, PROTOCOL_VERSION, Purpose};
+use super::introduction::Introduction;
 use super::noise::Handshake;
 use super::*;
 use crate::{Address, Hosts, Secret, Timeouts};
@@ -51,11 +52,12 @@ fn join(listener: &TcpListener) -> Session {
     // Without this, what is written just before closing may never be sent.
     stream.set_nodelay(true).unwrap();
     let (claim, mut session) = handshake::accept(stream, &credentials(), soon(), |_| Ok(())).unwrap();
-    assert_eq!((claim.node, claim.nodes), (1, 2));
+    assert_eq!((claim.node, claim.nodes.count), (1, 2));
+    let introduction = Introduction::of_process(&Timeouts::default()).to_bytes().unwrap();
     let contribution = Parcel::Gather {
         label: "mesh",
         round: 0,
-        bytes: &[],
+        bytes: &introduction,
     };
     send(&mut session, &Frame::Parcel(contribution).encode());
     session
@@ -276,7 +278,7 @@ fn streams() -> (TcpStream, TcpStream) {
 fn claim() -> Claim {
     Claim {
         node: 1,
-        nodes: 2,
+        nodes: Nodes::of(&[NodeId(0), NodeId(1)]).unwrap(),
         purpose: Purpose::Peer { to: 0 },
     }
 }

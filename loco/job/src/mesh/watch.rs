@@ -1,9 +1,9 @@
-//! The descriptors that the I/O thread of a mesh waits for: one of each connection, and the one by which others wake it.
+//! The descriptors that a thread of a mesh waits for: connections and processes, and the one by which others wake it.
 //!
 //! The kernel keeps the list (epoll), so a wait costs time in proportion to what is ready. With a list that is given anew at
 //! each wait, the start of a job would take time in proportion to the cube of its nodes.
 //!
-//! Used by `wire`.
+//! Used by `wire` and `rendezvous`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,28 +23,28 @@ const EVENTS_MAX: usize = 64;
 /// The list, and what was ready at the last wait.
 pub(super) struct Watch {
     epoll: OwnedFd,
-    /// The events that are waited for, by index of the peer. Empty for connections that are not in the list.
+    /// The events that are waited for, by the index of the descriptor. Empty for those that are not in the list.
     wanted: Vec<EventFlags>,
-    /// The events of the last wait, by index of the peer.
+    /// The events of the last wait, by the index of the descriptor.
     ready: Vec<EventFlags>,
-    /// The connections that have any.
-    ready_connections: Vec<usize>,
+    /// The descriptors that have any.
+    ready_descriptors: Vec<usize>,
 }
 
 impl Watch {
-    /// Returns a list for `connections` connections, with the descriptor `wake` and nothing else in it.
-    pub(super) fn new(connections: usize, wake: impl AsFd) -> io::Result<Watch> {
+    /// Returns a list for `len` descriptors, with the descriptor `wake` and nothing else in it.
+    pub(super) fn new(len: usize, wake: impl AsFd) -> io::Result<Watch> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         Ok(Watch {
             epoll,
-            wanted: vec![EventFlags::empty(); connections],
-            ready: vec![EventFlags::empty(); connections],
-            ready_connections: Vec::new(),
+            wanted: vec![EventFlags::empty(); len],
+            ready: vec![EventFlags::empty(); len],
+            ready_descriptors: Vec::new(),
         })
     }
 
-    /// Waits for these events of a connection from now on; for none if `wanted` is empty.
+    /// Waits for these events of a descriptor from now on; for none if `wanted` is empty.
     pub(super) fn listen(&mut self, index: usize, stream: impl AsFd, wanted: EventFlags) {
         let before = self.wanted[index];
         if before == wanted {
@@ -71,7 +71,7 @@ impl Watch {
 
     /// Waits for an event, for `time` at most. Returns true if somebody has woken the thread.
     pub(super) fn wait(&mut self, time: Duration) -> io::Result<bool> {
-        for index in self.ready_connections.drain(..) {
+        for index in self.ready_descriptors.drain(..) {
             self.ready[index] = EventFlags::empty();
         }
         let time = Timespec::try_from(time).unwrap_or(Timespec {
@@ -91,20 +91,20 @@ impl Watch {
                 index => {
                     let index = usize::try_from(index).unwrap_or(usize::MAX);
                     self.ready[index] = event.flags;
-                    self.ready_connections.push(index);
+                    self.ready_descriptors.push(index);
                 }
             }
         }
         Ok(woken)
     }
 
-    /// Returns the events of a connection at the last wait.
+    /// Returns the events of a descriptor at the last wait.
     pub(super) fn ready(&self, index: usize) -> EventFlags {
         self.ready[index]
     }
 
-    /// Returns the connections with events at the last wait.
-    pub(super) fn ready_connections(&self) -> &[usize] {
-        &self.ready_connections
+    /// Returns the indices of the descriptors with events at the last wait.
+    pub(super) fn ready_descriptors(&self) -> &[usize] {
+        &self.ready_descriptors
     }
 }

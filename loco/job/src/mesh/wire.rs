@@ -1,10 +1,13 @@
-//! The connections of a mesh over TCP, and the one thread that serves them.
+//! The connections of a mesh over TCP, and the one thread that serves them. They come one after the other while the mesh is
+//! brought up, and are watched from then on.
 //!
 //! A sender writes to the socket itself when nothing waits before it; what the socket does not take is queued,
 //! within bounds, and the I/O thread writes it later. That thread alone reads: it delivers parcels to the
 //! [`State`], sends heartbeats, and decides who is gone:
 //!
 //! * a closed or broken connection is a loss at once, unless the peer said goodbye;
+//! * so is the end of a peer's process, where that is on this host and known: a child that it has forked holds the
+//!   connection open;
 //! * a peer that is silent for too long is lost. Time in which this thread itself did not run does not count, so that
 //!   a node that was starved or stopped does not blame its peers;
 //! * a peer from which a record comes that it did not send next, or that sends what is not a frame, is cut off, and lost.
@@ -18,18 +21,18 @@ use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+use loco_fabric::{FabricError, PeerState, Platform, Result, Std, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::attach::New;
 use super::connection::Connection;
 use super::frame::{Decoded, Frame, decode};
 use super::noise::{Forged, Opener};
 use super::parcel::PAYLOAD_BYTES_MAX;
-use super::session::Session;
 use super::state::State;
 use super::system::time_left;
 use super::watch::Watch;
@@ -45,85 +48,68 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Bytes read from one peer before the others have their turn.
 const READ_BYTES: usize = 256 << 10;
 
-const RUNNING: u8 = 0;
+pub(super) const RUNNING: u8 = 0;
 const LEAVING: u8 = 1;
 const CUT: u8 = 2;
 
 /// All connections of a node.
 pub(super) struct Wire {
     pub(super) state: Arc<State>,
-    /// The connections by index of the peer; none at the own index.
-    connections: Box<[Option<Connection>]>,
-    heartbeat_interval: Duration,
+    /// The connections by index of the peer. Each is set once it is made; the one at the own index never is.
+    pub(super) connections: Box<[OnceLock<Connection>]>,
+    /// The processes of peers on this host, by index, where they are known.
+    pub(super) processes: Box<[OnceLock<OwnedFd>]>,
+    /// What the I/O thread has not taken over yet.
+    pub(super) new: Mutex<Vec<New>>,
+    pub(super) timeouts: Timeouts,
     /// Wakes the I/O thread.
     wake: OwnedFd,
     /// `RUNNING`, `LEAVING` or `CUT`; only grows.
-    phase: AtomicU8,
+    pub(super) phase: AtomicU8,
     /// Set while some peer is not being read from because its parcels are not taken.
     paused: AtomicBool,
 }
 
-/// The state that the I/O thread takes over when it starts.
-pub(super) struct Inbox {
-    /// The receiving directions by index of the peer; none at the own index.
-    openers: Vec<Option<Opener>>,
-    watch: Watch,
-}
-
 /// The state that the I/O thread keeps for a connection.
-struct Incoming {
-    /// None at the own index.
+pub(super) struct Incoming {
+    /// None where there is no connection.
     opener: Option<Opener>,
     /// The opened bytes that came and are not yet delivered; they begin with a frame.
     buffer: Vec<u8>,
     heard: Time,
-    open: bool,
+    pub(super) open: bool,
     ended: bool,
 }
 
 impl Wire {
-    /// Takes over connections; [`run`](Wire::run) must be started, with the inbox that comes back.
-    pub(super) fn new(
-        state: Arc<State>,
-        timeouts: &Timeouts,
-        mut session_of: impl FnMut(NodeId) -> Option<Session>,
-    ) -> Result<(Wire, Inbox)> {
+    /// Returns a wire without connections; [`run`](Wire::run) must be started, with the list that comes back.
+    pub(super) fn new(state: Arc<State>, timeouts: &Timeouts) -> Result<(Wire, Watch)> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| FabricError::os("creating an eventfd".to_owned(), &e.into()))?;
-        let mut openers = Vec::new();
-        let connection = |&node| {
-            let Some(session) = session_of(node) else {
-                openers.push(None);
-                return Ok(None);
-            };
-            openers.push(Some(session.opener));
-            Connection::new(
-                node,
-                session.stream,
-                session.sealer,
-                timeouts,
-                state.nodes().len(),
-            )
-            .map(Some)
-            .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
-        };
-        let connections = state.nodes().iter().map(connection).collect::<Result<_>>()?;
-        let watch = Watch::new(state.nodes().len(), &wake)
+        let nodes = state.nodes().len();
+        // The processes come after the connections.
+        let watch = Watch::new(2 * nodes, &wake)
             .map_err(|e| FabricError::os("preparing to wait for connections".to_owned(), &e))?;
         let wire = Wire {
-            connections,
-            heartbeat_interval: timeouts.heartbeat_interval,
+            connections: (0..nodes).map(|_| OnceLock::new()).collect(),
+            processes: (0..nodes).map(|_| OnceLock::new()).collect(),
+            new: Mutex::default(),
+            timeouts: *timeouts,
             wake,
             phase: AtomicU8::new(RUNNING),
             paused: AtomicBool::new(false),
             state,
         };
-        Ok((wire, Inbox { openers, watch }))
+        Ok((wire, watch))
+    }
+
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter().filter_map(OnceLock::get)
     }
 
     /// Sends a frame, waiting for room until `deadline`, or for a default time if there is none.
     pub(super) fn send(&self, index: usize, frame: &Frame<'_>, deadline: Option<Time>) -> Result<()> {
-        let Some(connection) = &self.connections[index] else {
+        let Some(connection) = self.connections[index].get() else {
             return Err(FabricError::UnknownPeer(self.state.nodes()[index]));
         };
         let start = Std.now();
@@ -153,7 +139,7 @@ impl Wire {
     /// Leaves, with a goodbye or as if the process had been killed.
     pub(super) fn leave(&self, how: PeerState) {
         if how == PeerState::Left {
-            for connection in self.connections.iter().flatten() {
+            for connection in self.connections() {
                 let mut outgoing = connection.lock();
                 outgoing.push(&Frame::Goodbye.encode());
                 outgoing.leaving = true;
@@ -165,7 +151,7 @@ impl Wire {
             // The I/O thread knows this before it finds the first connection shut: it must not take that for the loss of a peer,
             // and tell the others of it while their connections still stand.
             self.phase.fetch_max(CUT, Ordering::AcqRel);
-            for connection in self.connections.iter().flatten() {
+            for connection in self.connections() {
                 connection.shut();
             }
         }
@@ -180,34 +166,25 @@ impl Wire {
         }
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         // Fails only when the counter is full, and then the thread is awake.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
     /// Runs the I/O thread: serves until this node leaves and its peers have heard of it.
-    pub(super) fn run(self: &Arc<Self>, inbox: Inbox) {
-        let Inbox { openers, mut watch } = inbox;
+    pub(super) fn run(self: &Arc<Self>, mut watch: Watch) {
         let _guard = LoseAllOnPanic(&self.state);
         let start = Std.now();
-        let incoming = |opener: Option<Opener>| Incoming {
-            buffer: Vec::new(),
-            heard: start,
-            open: opener.is_some(),
-            ended: opener.is_none(),
-            opener,
-        };
-        let mut incoming: Vec<_> = openers.into_iter().map(incoming).collect();
+        let nodes = self.state.nodes().len();
+        let mut incoming: Vec<_> = (0..nodes).map(|_| Incoming::new(None)).collect();
         let mut scratch = vec![0; READ_BYTES];
         let mut last_pass = start;
         let mut last_round = start;
         let mut leave_by = None;
-        for (index, incoming) in incoming.iter().enumerate() {
-            self.listen(&mut watch, index, incoming, leave_by);
-        }
         let mut turns = Vec::new();
         loop {
             let mut begins_to_leave = false;
+            self.take_over_new(&mut incoming, &mut watch, leave_by);
             match self.phase.load(Ordering::Acquire) {
                 RUNNING => {}
                 LEAVING => {
@@ -222,21 +199,33 @@ impl Wire {
             // The first pass of a leaving node sees off every peer.
             let woken = begins_to_leave || self.sleep(&mut watch, leave_by);
             let now = Std.now();
-            forgive_own_absence(&mut incoming, now.since(last_pass), self.heartbeat_interval);
+            forgive_own_absence(
+                &mut incoming,
+                now.since(last_pass),
+                self.timeouts.heartbeat_interval,
+            );
             last_pass = now;
             // While frames come, a pass serves the connections that they come on. Every connection has its turn often
             // enough for heartbeats, and when another thread asks. With a turn of all for every frame, a job's start would
             // take time in proportion to the cube of its nodes.
-            let is_round = woken || now.since(last_round) >= self.heartbeat_interval / 2;
+            let is_round = woken || now.since(last_round) >= self.timeouts.heartbeat_interval / 2;
             turns.clear();
             if is_round {
                 last_round = now;
                 turns.extend(0..incoming.len());
             } else {
-                turns.extend_from_slice(watch.ready_connections());
+                let ready = watch.ready_descriptors().iter();
+                turns.extend(ready.copied().filter(|&index| index < nodes));
+            }
+            if leave_by.is_none() {
+                for index in watch.ready_descriptors().to_vec() {
+                    if let Some(peer) = index.checked_sub(nodes) {
+                        self.end_of_process(peer, &mut incoming[peer], &mut watch, &mut scratch);
+                    }
+                }
             }
             for &index in &turns {
-                let Some(connection) = &self.connections[index] else {
+                let Some(connection) = self.connections[index].get() else {
                     continue;
                 };
                 let (incoming, ready) = (&mut incoming[index], watch.ready(index));
@@ -253,14 +242,20 @@ impl Wire {
                 self.listen(&mut watch, index, incoming, leave_by);
             }
         }
-        for connection in self.connections.iter().flatten() {
+        for connection in self.connections() {
             connection.shut();
         }
     }
 
     /// Says what to wait for on a connection, after its turn.
-    fn listen(&self, watch: &mut Watch, index: usize, incoming: &Incoming, leave_by: Option<Time>) {
-        let Some(connection) = &self.connections[index] else {
+    pub(super) fn listen(
+        &self,
+        watch: &mut Watch,
+        index: usize,
+        incoming: &Incoming,
+        leave_by: Option<Time>,
+    ) {
+        let Some(connection) = self.connections[index].get() else {
             return;
         };
         let is_leaving = leave_by.is_some();
@@ -278,13 +273,13 @@ impl Wire {
         // Relaxed: see `parcels_taken`.
         self.paused.store(watch.is_paused(), Ordering::Relaxed);
         let time = match leave_by {
-            Some(by) => by.since(Std.now()).min(self.heartbeat_interval),
-            None => self.heartbeat_interval,
+            Some(by) => by.since(Std.now()).min(self.timeouts.heartbeat_interval),
+            None => self.timeouts.heartbeat_interval,
         };
         let woken = watch.wait(time).unwrap_or_else(|error| {
             // Out of memory: the connections stay as they are; try again after a pause.
             tracing::warn!(%error, "waiting for connections failed");
-            std::thread::sleep(self.heartbeat_interval);
+            std::thread::sleep(self.timeouts.heartbeat_interval);
             false
         });
         if woken {
@@ -334,7 +329,7 @@ impl Wire {
     }
 
     /// Reads what is there, up to a bound. Returns the end of the connection when it is over.
-    fn read(
+    pub(super) fn read(
         self: &Arc<Self>,
         index: usize,
         connection: &Connection,
@@ -398,7 +393,13 @@ impl Wire {
         end
     }
 
-    fn end(self: &Arc<Self>, index: usize, connection: &Connection, incoming: &mut Incoming, end: &End) {
+    pub(super) fn end(
+        self: &Arc<Self>,
+        index: usize,
+        connection: &Connection,
+        incoming: &mut Incoming,
+        end: &End,
+    ) {
         incoming.open = false;
         incoming.ended = true;
         // Acquire: see `leave`.
@@ -430,12 +431,16 @@ impl Wire {
 
     /// Queues a short frame for every peer whose connection is open, room or not: this must not wait.
     pub(super) fn tell_all(&self, frame: &Frame<'_>) {
-        for connection in self.connections.iter().flatten() {
+        (0..self.connections.len()).for_each(|index| self.tell(index, frame));
+        self.wake();
+    }
+
+    pub(super) fn tell(&self, index: usize, frame: &Frame<'_>) {
+        if let Some(connection) = self.connections[index].get() {
             let mut outgoing = connection.lock();
             outgoing.push(&frame.encode());
             connection.flush(&mut outgoing);
         }
-        self.wake();
     }
 
     /// Writes what is queued, the goodbye last, and waits for the peer to close, as this node leaves. Bytes
@@ -468,6 +473,17 @@ impl Wire {
 }
 
 impl Incoming {
+    /// Returns the state of a connection that begins now, or of none.
+    pub(super) fn new(opener: Option<Opener>) -> Incoming {
+        Incoming {
+            buffer: Vec::new(),
+            heard: Std.now(),
+            open: opener.is_some(),
+            ended: opener.is_none(),
+            opener,
+        }
+    }
+
     /// Takes bytes as they come.
     fn open(&mut self, bytes: &[u8]) -> std::result::Result<(), Forged> {
         let opener = self.opener.as_mut().ok_or(Forged)?;
@@ -479,7 +495,7 @@ impl Incoming {
 }
 
 /// The end of a connection.
-enum End {
+pub(super) enum End {
     Left,
     Lost(String),
 }

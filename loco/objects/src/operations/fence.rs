@@ -77,7 +77,8 @@ impl Scope {
 ///
 /// # Errors
 /// Returns [`UnknownPeer`](crate::fabric::FabricError::UnknownPeer), the failure of an operation,
-/// [`PeerLost`](crate::ErrorKind::PeerLost), or [`Timeout`](crate::ErrorKind::Timeout).
+/// [`PeerLost`](crate::ErrorKind::PeerLost), or [`Timeout`](crate::ErrorKind::Timeout); `DeclaredLost` on a node that the
+/// others go on without, even if nothing was outstanding.
 ///
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
@@ -85,7 +86,8 @@ pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
     let position = thread.network().position(peer)?;
     let mut fence = Fence::new(thread);
     fence.add(position)?;
-    fence.finish().map(drop)
+    fence.finish()?;
+    thread.still_in()
 }
 
 /// Completes and places earlier operations of this thread, to all peers, before later operations of this
@@ -102,7 +104,8 @@ pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     for position in 0..thread.fabric().nodes().len() {
         fence.add(position)?;
     }
-    fence.finish().map(drop)
+    fence.finish()?;
+    thread.still_in()
 }
 
 /// Completes and places earlier operations of all threads of this node before later operations of any of
@@ -120,7 +123,8 @@ pub fn node<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     // thread that sees that they were posted sees them placed. This thread's puts may still wait before the
     // fence.
     thread.fabric().cpu_fence();
-    key.wait(thread)
+    key.wait(thread)?;
+    thread.still_in()
 }
 
 /// Places the operations that the thread with the completion window `former` posted to `peers` before
@@ -166,7 +170,7 @@ pub fn global<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
     if !fence.finish()? {
         thread.fabric().cpu_fence();
     }
-    Ok(())
+    thread.still_in()
 }
 
 /// A fence of one thread's own operations, under construction.

@@ -24,9 +24,19 @@
 //! shared memory, once for each node, and only by nodes that are not in the log themselves. Of two nodes that
 //! suspect each other, the first to enter the other stays. The only clock here is the patience before a kill,
 //! on which safety does not depend.
+//!
+//! The steps of both sides are in `protocol`, over any kind of words. Here they are words of an arena; in `model`, a test,
+//! they are those of loom.
 
+mod protocol;
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod model;
+
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +50,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::arena::{Arena, ArenaId, GATE_INDEX, Token};
 use crate::bell::Bell;
+use protocol::{FENCE, GateWord, OUT};
 
 /// The offset of the word `revoked`.
 const REVOKED: usize = 0;
@@ -58,17 +69,49 @@ const LINE: usize = 64;
 const SLOTS_MAX: usize = 1 << 16;
 const LEN: usize = SLOTS + LINE * SLOTS_MAX;
 
-/// The bit of `revoked` that says that the node is out.
-const OUT: u64 = 1;
-/// The bit of `revoked` that says that the kernel has no barrier for all processors, so the section needs its
-/// own fence.
-const FENCE: u64 = 2;
-
 /// The time that a thread may stay in a section before its process is killed. It is much longer than any
 /// store takes, and long enough for the thread to be scheduled on a machine with more work than cores.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 type Cell = SpanCell<u64, Arena>;
+
+impl GateWord for Cell {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        WordCell::load(self)
+    }
+
+    #[inline(always)]
+    fn store(&self, value: u64) {
+        WordCell::store(self, value);
+    }
+
+    fn fetch_add(&self, add: u64) -> u64 {
+        WordCell::fetch_add(self, add)
+    }
+
+    fn compare_exchange(&self, current: u64, new: u64) -> std::result::Result<u64, u64> {
+        WordCell::compare_exchange(self, current, new)
+    }
+
+    /// Keeps the compiler from moving the accesses. The processor's fence is executed by [`heavy_fence`].
+    #[inline(always)]
+    fn light_fence(&self) {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn full_fence(&self) {
+        word::full_fence();
+    }
+}
+
+/// Executes a full fence on every processor that runs a registered process.
+fn heavy_fence() {
+    if let Err(error) = membarrier(MembarrierCommand::GlobalExpedited) {
+        // Then no node relies on it (`OwnGate::fence_by_itself`), and the survivor has fenced its own accesses.
+        tracing::debug!("membarrier: {error}");
+    }
+}
 
 /// A node's gate, mapped into this process.
 #[derive(Debug)]
@@ -85,7 +128,7 @@ impl Gate {
 
     /// Returns true if the node's kernel has a barrier for all processors.
     pub(crate) fn has_barrier(&self) -> bool {
-        self.revoked.load() & FENCE == 0
+        GateWord::load(&self.revoked) & FENCE == 0
     }
 }
 
@@ -104,7 +147,6 @@ pub(crate) struct OwnGate {
     mesh: Mesh,
     gate: Gate,
     free: Mutex<Vec<usize>>,
-    used: AtomicU64,
 }
 
 /// A section in which the node accesses a peer's memory. It ends when dropped.
@@ -142,9 +184,9 @@ impl OwnGate {
         };
         let node = mesh.node();
         let gate = Gate::over(Arena::create(id, node, LEN, HugePages::Never)?)?;
-        let revoked = gate.revoked.clone();
-        mesh.look_for_revocation(move || revoked.load() & OUT != 0);
-        if let Err(error) = membarrier(MembarrierCommand::RegisterGlobalExpedited) {
+        let barrier = membarrier(MembarrierCommand::RegisterGlobalExpedited);
+        // Survivors use the barrier, too: a process may be kept from it that could register for it.
+        if let Err(error) = barrier.and_then(|()| membarrier(MembarrierCommand::GlobalExpedited)) {
             tracing::info!("{node}: membarrier: {error}; every remote store takes a fence instead");
             gate.revoked.store_fence(FENCE);
         }
@@ -152,8 +194,20 @@ impl OwnGate {
             mesh,
             gate,
             free: Mutex::default(),
-            used: AtomicU64::new(0),
         })
+    }
+
+    /// Makes every section execute its own fence: some node of the job cannot execute the barrier for all processors.
+    /// Called before any node can be shut out.
+    pub(crate) fn fence_by_itself(&self) {
+        self.gate.revoked.store_fence(FENCE);
+    }
+
+    /// Lets the mesh tell from now on whether the peers have shut this node out.
+    pub(crate) fn show_revocation(&self) {
+        let revoked = self.gate.revoked.clone();
+        self.mesh
+            .look_for_revocation(move || GateWord::load(&revoked) & OUT != 0);
     }
 
     /// Returns the gate.
@@ -185,16 +239,13 @@ impl OwnGate {
         let index = match free {
             Some(index) => index,
             None => {
-                let index = self.used.fetch_add(1, Ordering::Relaxed);
+                let index = protocol::take_slot(&self.gate.word(SLOTS_USED)?);
                 let index = usize::try_from(index).unwrap_or(usize::MAX);
                 if index >= SLOTS_MAX {
                     return Err(FabricError::Unsupported(format!(
                         "more than {SLOTS_MAX} queue pairs of one node"
                     )));
                 }
-                // The count grows before the slot's first use, because a revoker looks at all slots below it.
-                let used = self.gate.word(SLOTS_USED)?;
-                used.fetch_add(1);
                 index
             }
         };
@@ -211,29 +262,16 @@ impl Slot {
     /// Begins a section, in which a peer's memory may be changed. Fails for ever once the node is out.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Section<'_>> {
-        // The revoker's barrier orders this store before the load, see the module head.
-        self.busy.store(1);
-        compiler_fence(Ordering::SeqCst);
-        if self.revoked.load() != 0 {
-            return self.look_again();
+        if protocol::enter(&self.busy, &self.revoked) {
+            return Ok(Section(self));
         }
-        Ok(Section(self))
-    }
-
-    #[cold]
-    fn look_again(&self) -> Result<Section<'_>> {
-        let section = Section(self);
-        word::full_fence();
-        if self.revoked.load() & OUT != 0 {
-            return Err(self.gate.out());
-        }
-        Ok(section)
+        Err(self.gate.out())
     }
 
     /// Fails once the node is out. For operations that change no peer's memory.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.revoked.load() & OUT != 0 {
+        if GateWord::load(&self.revoked) & OUT != 0 {
             return Err(self.gate.out());
         }
         Ok(())
@@ -243,8 +281,7 @@ impl Slot {
 impl Drop for Section<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // The slot is cleared after the stores of the section.
-        self.0.busy.store(0);
+        protocol::leave(&self.0.busy);
     }
 }
 
@@ -295,62 +332,32 @@ impl Peer {
 /// Shuts the peer at `victim` out on behalf of the node at `own`; both are indices in the job's nodes. `log`
 /// is the gate of the lowest node. Returns when no thread of the peer can change any memory but its own.
 pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Result<Revoked> {
-    let entry = |node: usize| node as u64 + 1;
-    for index in 0..LOG_LEN {
-        let word = log.word(LOG + 8 * index)?;
-        let found = match word.compare_exchange(0, entry(victim)) {
-            Ok(_) => entry(victim),
-            Err(found) => found,
-        };
-        if found == entry(own) {
-            return Ok(Revoked::WeAreOut);
-        }
-        if found == entry(victim) {
-            break;
-        }
+    if !protocol::enter_log(|index| log.word(LOG + 8 * index), LOG_LEN, own, victim)? {
+        return Ok(Revoked::WeAreOut);
     }
     let gate = &peer.gate;
-    let state = gate.revoked.load();
-    gate.revoked.store_fence(state | OUT);
-    if let Err(error) = membarrier(MembarrierCommand::GlobalExpedited) {
-        // The peer, whose kernel is ours, then has its own fences.
-        tracing::debug!("membarrier: {error}");
-        word::full_fence();
-    }
-    let used = usize::try_from(gate.word(SLOTS_USED)?.load()).unwrap_or(SLOTS_MAX);
+    let slot = |index: u64| match usize::try_from(index) {
+        Ok(index) if index < SLOTS_MAX => gate.word(SLOTS + index * LINE).map(Some),
+        _ => Ok(None),
+    };
     let mut patience = Some(Instant::now());
-    for index in 0..used.min(SLOTS_MAX) {
-        let busy = gate.word(SLOTS + index * LINE)?;
-        // The stores of a section that the peer has left are visible.
-        while busy.load() != 0 {
-            if peer.has_ended() {
-                return Ok(Revoked::Done);
-            }
-            if patience.is_some_and(|since| since.elapsed() > PATIENCE) {
-                patience = None;
-                peer.kill();
-            }
-            std::thread::sleep(Duration::from_micros(100));
+    let busy = || {
+        if has_ended(peer.process.as_ref()) {
+            return ControlFlow::Break(());
         }
-    }
-    Ok(Revoked::Done)
+        if patience.is_some_and(|since| since.elapsed() > PATIENCE) {
+            patience = None;
+            peer.kill();
+        }
+        std::thread::sleep(Duration::from_micros(100));
+        ControlFlow::Continue(())
+    };
+    protocol::shut(&gate.revoked, heavy_fence, &gate.word(SLOTS_USED)?, slot, busy)?;
+    // The gate is one for all peers.
+    Ok(Revoked::DoneForAll)
 }
 
 impl Peer {
-    /// Returns true if the peer's process has ended, so that it executes nothing more.
-    fn has_ended(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let Some(process) = &self.process else {
-            return false;
-        };
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let mut fds = [PollFd::new(process, PollFlags::IN)];
-        matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
-    }
-
     /// Kills the peer's process, which was stopped in the middle of a store. Nothing else can make it
     /// harmless.
     fn kill(&self) {
@@ -360,4 +367,18 @@ impl Peer {
             Err(error) => tracing::error!("killing a lost node: {error}; waiting for it"),
         }
     }
+}
+
+/// Returns true if a process has ended, so that it executes nothing more. This process, which is `None`, has not.
+pub(crate) fn has_ended(process: Option<&OwnedFd>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let Some(process) = process else {
+        return false;
+    };
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
 }

@@ -1,0 +1,129 @@
+//! What a [`Wire`] takes over while it runs: connections, as they are made, and the processes of peers.
+//!
+//! Any thread brings them; the I/O thread takes them over at its next pass.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use loco_fabric::{NodeId, PeerState, Time};
+use rustix::event::epoll::EventFlags;
+
+use super::connection::Connection;
+use super::frame::Frame;
+use super::noise::Opener;
+use super::session::Session;
+use super::watch::Watch;
+use super::wire::{End, Incoming, RUNNING, Wire};
+
+/// A thing that the I/O thread is to take over.
+pub(super) enum New {
+    /// The connection with the peer at this index, and its receiving direction.
+    Connection(usize, Opener),
+    /// The process of the peer at this index.
+    Process(usize),
+}
+
+impl Wire {
+    /// Takes over the connection with `node`. From now on it is watched.
+    pub(super) fn attach(self: &Arc<Self>, node: NodeId, session: Session) {
+        let Ok(index) = self.state.index(node) else {
+            return;
+        };
+        let nodes = self.state.nodes().len();
+        match Connection::new(node, session.stream, session.sealer, &self.timeouts, nodes) {
+            Ok(connection) => {
+                if self.connections[index].set(connection).is_err() {
+                    tracing::error!(%node, "a second connection with a peer");
+                    return;
+                }
+                self.hand_over(New::Connection(index, session.opener));
+                // It came after others were told.
+                for &lost in self.state.nodes() {
+                    if self.state.peer_state(lost) == PeerState::Lost {
+                        self.tell(index, &Frame::Lost(lost));
+                    }
+                }
+                // Acquire: see `leave`, which may not have seen this connection.
+                if self.phase.load(Ordering::Acquire) != RUNNING {
+                    self.connections[index]
+                        .get()
+                        .into_iter()
+                        .for_each(Connection::shut);
+                }
+            }
+            // The system says so of a connection that the peer's end has reset.
+            Err(error) => {
+                tracing::warn!(node = %self.state.node(), peer = %node, %error, "peer lost");
+                self.suspect(index);
+            }
+        }
+        self.state.notify();
+    }
+
+    /// Thinks `node` lost, for a reason that is not on its connection.
+    pub(super) fn suspect_node(self: &Arc<Self>, peer: NodeId, why: &str) {
+        if let Ok(index) = self.state.index(peer) {
+            tracing::warn!(node = %self.state.node(), %peer, why, "peer lost");
+            self.suspect(index);
+        }
+    }
+
+    /// Returns true if the connection with the peer at `index` is made.
+    pub(super) fn is_attached(&self, index: usize) -> bool {
+        self.connections[index].get().is_some()
+    }
+
+    /// Watches the process of the peer at `index`, which is on this host. Its connection may outlive it: a child that it
+    /// has forked holds it, too.
+    pub(super) fn watch_process(&self, index: usize, process: OwnedFd) {
+        if self.processes[index].set(process).is_ok() {
+            self.hand_over(New::Process(index));
+        }
+    }
+
+    fn hand_over(&self, new: New) {
+        self.new.lock().unwrap_or_else(PoisonError::into_inner).push(new);
+        self.wake();
+    }
+
+    /// Takes over the connections and processes that came since the last pass.
+    pub(super) fn take_over_new(&self, incoming: &mut [Incoming], watch: &mut Watch, leave_by: Option<Time>) {
+        let new = std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner));
+        for new in new {
+            match new {
+                New::Connection(index, opener) => {
+                    incoming[index] = Incoming::new(Some(opener));
+                    self.listen(watch, index, &incoming[index], leave_by);
+                }
+                New::Process(index) => {
+                    if let Some(process) = self.processes[index].get() {
+                        watch.listen(self.processes.len() + index, process, EventFlags::IN);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the connection with a peer whose process has ended, unless that has said goodbye. What it sent before its end is
+    /// there to be read.
+    pub(super) fn end_of_process(
+        self: &Arc<Self>,
+        index: usize,
+        incoming: &mut Incoming,
+        watch: &mut Watch,
+        scratch: &mut [u8],
+    ) {
+        let (Some(connection), Some(process)) = (self.connections[index].get(), self.processes[index].get())
+        else {
+            return;
+        };
+        watch.listen(self.processes.len() + index, process, EventFlags::empty());
+        if incoming.open {
+            let end = self.read(index, connection, incoming, true, scratch);
+            let end = end.unwrap_or_else(|| End::Lost("its process has ended".to_owned()));
+            self.end(index, connection, incoming, &end);
+            self.listen(watch, index, incoming, None);
+        }
+    }
+}
