@@ -9,6 +9,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use mowgli::check::Engine;
 use mowgli::model::{Model, RmwAtomicity};
+use mowgli::robust::fix::{BadCost, Costs};
 
 use crate::choice::{ModelChoice, ModelParser};
 
@@ -30,6 +31,14 @@ pub(crate) fn engine() -> impl TypedValueParser<Value = Engine> {
 /// Parses the name of an atomicity.
 pub(crate) fn rmw() -> impl TypedValueParser<Value = RmwAtomicity> {
     named(RmwAtomicity::ALL.map(RmwAtomicity::name))
+}
+
+/// Parses costs. Every error names the range of a cost.
+pub(crate) fn costs(text: &str) -> Result<Costs, String> {
+    text.parse().map_err(|error: BadCost| match error {
+        BadCost::Unknown(_) => format!("{error}, each from 1 to 1000000"),
+        _ => error.to_string(),
+    })
 }
 
 /// The most threads that a command starts.

@@ -79,7 +79,7 @@ fn what_holds_says_what_was_covered() {
     assert_eq!(
         said(&["refine", "I_BAL", "--calls", "2", "--nodes", "1"]),
         "Holds on all clients of this size: up to 2 calls, up to 2 threads on up to 1 node, up to 1 object of each library; \
-         calls of barrier, write_sv, read_sv, bcast_sv. Larger clients are not judged."
+         calls of write_sv, read_sv, bcast_sv, barrier. Larger clients are not judged."
     );
     let drawn = said(&["refine", "I_SV", "--calls", "3", "--random", "20"]);
     assert!(
@@ -201,9 +201,9 @@ fn numbers_that_the_input_bounds_are_refused_with_the_bound() {
             "at most SIZE_MAX (32)",
         ),
         (
-            &["star", "SB1", "--server", "18446744073709551615"],
-            "18446744073709551615",
-            "thread",
+            &["star", "TSO-1a", "--server", "18446744073709551615"],
+            "--server 18446744073709551615",
+            "threads, numbered from 0",
         ),
     ] {
         let output = ends(args);

@@ -184,7 +184,7 @@ fn compare_implemented(drawn: &[Library], calls: usize, stack: &[&dyn Implementa
     for seed in seeds.clone() {
         let mut random = mowgli::generate::Random::new(seed);
         let client = clients.draw(&mut |n| random.below(n));
-        let plain = plain::runs(&client, &rules);
+        let plain = plain::runs(&client, &rules, Budget::default());
         assert_eq!(plain.limit, None, "seed {seed}");
         let choices: usize = plain.runs.iter().map(Vec::len).product();
         if choices > CHOICES_MAX || choices == 0 {
