@@ -439,8 +439,9 @@ loco_status loco_barrier_new_threads(loco_node *node, const char *name, size_t t
 /* Frees this node's endpoint. See `loco_region_free`. */
 loco_status loco_barrier_free(loco_barrier *barrier);
 
-/* Executes LOCO_FENCE_THREAD, arrives, and waits for everybody: what happened before the barrier on any node is visible after
- * it on all of them.
+/* Executes LOCO_FENCE_THREAD, arrives, and waits for everybody: what the calling threads did before the barrier is visible after
+ * it on all nodes. Operations of other threads of a node need not be complete: these threads execute LOCO_FENCE_THREAD before
+ * they tell a caller about them, or the caller executes LOCO_FENCE_NODE before it waits.
  * Errors: LOCO_PEER_LOST for a node that has not arrived; LOCO_TIMEOUT; those of the fence.
  * After a timeout this thread may have arrived already, and counts as arrived once: its next call goes on with the same round.
  * After LOCO_PEER_LOST the barrier is of no more use: those left make another among themselves (`loco_among`). */

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
 use crate::choice::{Loaded, Under};
-use crate::{Error, Exit, output};
+use crate::{Error, Exit, output, values};
 
 /// Measure the engines and print JSON
 ///
@@ -24,7 +24,7 @@ use crate::{Error, Exit, output};
 #[command(after_help = "EXAMPLES\n  mowgli bench\n  mowgli bench --repeat 10 | jq .machine.states_per_s")]
 pub(crate) struct Args {
     /// Runs of each measurement; the best counts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value = "3", allow_negative_numbers = true, value_parser = values::whole::<u32>(1..=1000))]
     repeat: u32,
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,

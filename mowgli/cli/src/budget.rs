@@ -50,7 +50,12 @@ impl FromStr for Limits {
                 Some(("memory", value)) => limits.memory = Some(bytes(value)?),
                 Some(("states", value)) => {
                     let states = value.replace('_', "").parse();
-                    limits.states = Some(states.map_err(|_| format!("`{value}` is no number of states"))?);
+                    limits.states = Some(states.map_err(|_| {
+                        format!(
+                            "`{value}` is no number of states: write one from 0 to {}",
+                            u64::MAX
+                        )
+                    })?);
                 }
                 _ => {
                     return Err(format!(
@@ -64,9 +69,14 @@ impl FromStr for Limits {
     }
 }
 
+/// The most hours of a limit.
+const HOURS_MAX: u64 = 1_000_000;
+/// The most GiB of a limit.
+const GIB_MAX: u64 = u64::MAX >> 30;
+
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let wrong = || format!("`{text}` is no time: write 500ms, 10s, 2m or 1h");
+    let wrong = || format!("`{text}` is no time: write 500ms, 10s, 2m or 1h, from 0 to {HOURS_MAX}h");
     let value: f64 = digits.parse().map_err(|_| wrong())?;
     let seconds = match &text[digits.len()..] {
         "ms" => value / 1e3,
@@ -75,11 +85,14 @@ fn duration(text: &str) -> Result<Duration, String> {
         "h" => value * 3600.0,
         _ => return Err(wrong()),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+    (time <= Duration::from_secs(3600 * HOURS_MAX))
+        .then_some(time)
+        .ok_or_else(wrong)
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no amount of memory: write 500M or 2G");
+    let wrong = || format!("`{text}` is no amount of memory: write 500M or 2G, from 0 to {GIB_MAX}G");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let value: u64 = digits.parse().map_err(|_| wrong())?;
     let unit = match &text[digits.len()..] {

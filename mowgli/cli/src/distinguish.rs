@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::budget::{Limits, Run};
 use crate::shard::{self, Shard};
 use crate::theories::{self, Bounds, Named};
-use crate::{Error, Exit, output, progress};
+use crate::{Error, Exit, output, progress, values};
 
 /// Find the tests that separate two models, the smallest first
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Another model
     second: String,
     /// Most instructions of a test
-    #[arg(short, long, value_name = "S", default_value_t = 4)]
+    #[arg(short, long, value_name = "S", default_value = "4", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=theories::SIZE_MAX as u64))]
     size: usize,
     #[command(flatten)]
     bounds: Bounds,
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,
     /// Threads that search. Default: as many as the machine has cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::workers())]
     threads: Option<NonZeroUsize>,
     /// Print JSON (docs/json.md)
     #[arg(long)]

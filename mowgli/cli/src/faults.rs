@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::budget::{Limits, Run};
 use crate::source::{self, Test};
 use crate::theories::{self, Bounds};
-use crate::{Error, Exit, output, progress};
+use crate::{Error, Exit, output, progress, values};
 
 /// Find which changes of a model tests notice
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// The model: a built-in one, such as rdma-tso
     model: Setting,
     /// Most instructions of a program
-    #[arg(short, long, value_name = "S", default_value_t = 4)]
+    #[arg(short, long, value_name = "S", default_value = "4", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=theories::SIZE_MAX as u64))]
     size: usize,
     #[command(flatten)]
     bounds: Bounds,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Threads that search. Default: as many as the machine has cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::workers())]
     threads: Option<NonZeroUsize>,
     /// Print JSON (docs/json.md)
     #[arg(long)]

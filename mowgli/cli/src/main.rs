@@ -19,6 +19,8 @@ mod faults;
 mod generate;
 mod list;
 mod merge;
+#[cfg(test)]
+mod numbers;
 mod outcomes;
 mod output;
 mod progress;

@@ -278,7 +278,7 @@ fn checked(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> 
 fn refined(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> Result<(), String> {
     agree(
         documents,
-        &["version", "implementation", "specification", "question"],
+        &["version", "implementation", "specification", "question", "bounds"],
     )?;
     add(whole, documents, &["clients", "complete"], &["seconds"]);
     let limit = documents

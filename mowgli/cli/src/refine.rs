@@ -1,14 +1,15 @@
 //! `mowgli refine`: decides whether an implementation refines its specification, over all clients up to a
 //! size.
 
-use mowgli::counted::counted;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mowgli_libraries::client::{Client, Library};
-use mowgli_libraries::enumerate::RandomClients;
+use mowgli::counted::counted;
+use mowgli_libraries::client::{Client, Library, Method};
+use mowgli_libraries::enumerate::{Bounds, CALLS_MAX, NODES_MAX, OBJECTS_MAX, RandomClients, THREADS_MAX};
 use mowgli_libraries::explain::{draw_events, explain_drawn, implementation_execution};
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
@@ -22,22 +23,21 @@ use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
 use crate::shard::{self, Shard};
-use crate::{Error, Exit, clients, output};
+use crate::{Error, Exit, clients, output, values};
 
 /// Check that an implementation refines its specification
 ///
 /// For every client up to the given size, each once up to symmetry and small ones first: are the outcomes under the
 /// implementation among those that the specification allows (LOCO'26 Def. 3.10)? The first client for which they are not
-/// is the smallest, and is printed with the implementation's execution. With --local the question is Def. 3.13, for each
+/// is the smallest, and is printed with the implementation's execution. Larger clients are not judged: that it holds on all
+/// of a size is no proof. With --local the question is Def. 3.13, for each
 /// execution: is there an abstract one whose promises the implementation keeps? With --random clients are drawn.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "EXAMPLES\n  mowgli refine --list\n  mowgli refine I_SV --calls 4\n  \
+#[command(after_help = "EXAMPLES\n  mowgli refine --list\n  mowgli refine I_SV\n  \
     mowgli refine I_BAL/no-fence\n  mowgli refine I_RBL/paper --local\n  mowgli refine I_MSW --random 10000 --calls 7\n  \
     mowgli refine I_RBL --calls 4 --with words\n\n\
-    EXIT STATUS\n  0  it refines on every client\n  1  a client refutes it\n  2  wrong usage\n  \
-    3  a limit was reached and nothing refuted"
-)]
+    EXIT STATUS\n  0  it refines on every client of the size\n  1  a client refutes it\n  2  wrong usage\n  \
+    3  a limit was reached and nothing refuted")]
 pub(crate) struct Args {
     /// The implementation; `--list` names them
     #[arg(required_unless_present = "list")]
@@ -45,17 +45,17 @@ pub(crate) struct Args {
     /// List the implementations, those with mistakes included
     #[arg(long)]
     list: bool,
-    /// Most calls of a client
-    #[arg(long, default_value_t = 4)]
-    calls: usize,
+    /// Most calls of a client. Default: 4 or 5, enough to refute every known mistake of the library's implementations; 4 with --local
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=CALLS_MAX as u64))]
+    calls: Option<usize>,
     /// Most threads. Default: the two or three that show the implementation's faults
-    #[arg(long)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=THREADS_MAX as u64))]
     threads: Option<usize>,
-    /// Most nodes
-    #[arg(long, default_value_t = 2)]
-    nodes: u8,
+    /// Most nodes. Default: the one or two that show the implementation's faults
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<u8>(1..=NODES_MAX as u64))]
+    nodes: Option<u8>,
     /// Most objects of each library, where the library's kind has no roles to tell
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=OBJECTS_MAX as u64))]
     objects: usize,
     /// Let clients call the methods of this library too; may be given several times
     #[arg(long, value_name = "LIBRARY", value_parser = library, conflicts_with = "local")]
@@ -64,10 +64,10 @@ pub(crate) struct Args {
     #[arg(long)]
     local: bool,
     /// Draw so many clients with --calls calls each, instead of all up to it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<u64>(1..=u64::MAX))]
     random: Option<u64>,
     /// Seed of --random
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true, value_parser = values::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,
@@ -97,6 +97,8 @@ fn library(word: &str) -> Result<Library, String> {
 const EXECUTIONS_MAX: u64 = 100_000;
 /// Time for the explanation of a failure.
 const EXPLANATION_TIME: Duration = Duration::from_secs(60);
+/// Most calls of a client with --local, if nobody says otherwise.
+const LOCAL_CALLS: usize = 4;
 /// Random clients that are drawn at a time.
 const BATCH: u64 = 512;
 
@@ -112,11 +114,59 @@ struct Report {
     implementation: &'static str,
     specification: &'static str,
     question: &'static str,
+    bounds: Covered,
     clients: u64,
     complete: u64,
     seconds: f64,
     limit: Option<String>,
     refuted_by: Option<Refutation>,
+}
+
+/// The clients that were asked about.
+#[derive(Debug, Serialize)]
+struct Covered {
+    /// The most calls of a client; with `random`, the calls of each.
+    calls: usize,
+    /// The most threads.
+    threads: usize,
+    /// The most nodes.
+    nodes: u8,
+    /// The most objects of each library.
+    objects: usize,
+    /// The methods that clients call.
+    methods: Vec<&'static str>,
+    /// The number of clients to draw, unless all are asked about.
+    random: Option<u64>,
+}
+
+impl Covered {
+    fn of(bounds: &Bounds, args: &Args) -> Covered {
+        let of_libraries = || bounds.libraries.iter().flat_map(|library| library.methods());
+        let listed = |m: &Method| bounds.methods.is_empty() || bounds.methods.contains(m);
+        Covered {
+            calls: bounds.calls_max,
+            threads: bounds.threads_max,
+            nodes: bounds.nodes_max,
+            objects: bounds.objects_max,
+            methods: of_libraries().filter(listed).map(Method::name).collect(),
+            random: args.random,
+        }
+    }
+}
+
+impl fmt::Display for Covered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let upto = if self.random.is_some() { "" } else { "up to " };
+        write!(
+            f,
+            "{upto}{}, up to {} on up to {}, up to {} of each library; calls of {}",
+            counted(self.calls, "call"),
+            counted(self.threads, "thread"),
+            counted(self.nodes, "node"),
+            counted(self.objects, "object"),
+            self.methods.join(", ")
+        )
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -145,8 +195,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         )));
     };
     let start = Instant::now();
-    let summary = judged(named, args)?;
-    let mut report = report(named, args, &summary, start.elapsed());
+    let bounds = bounds(named, args);
+    let summary = judged(named, &bounds, args);
+    let mut report = report(named, args, &bounds, &summary, start.elapsed());
     if let (Some(failure), Some(refutation)) = (&summary.failure, &mut report.refuted_by) {
         refutation.missing = Some(missing(named, args, failure)?);
     }
@@ -189,7 +240,28 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     )
 }
 
-fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
+/// Returns the bounds of the clients that are asked about.
+fn bounds(named: &Named, args: &Args) -> Bounds {
+    let mut bounds = if args.local {
+        named.local_bounds(args.calls.unwrap_or(LOCAL_CALLS))
+    } else {
+        named.bounds(args.calls.unwrap_or_else(|| named.calls()))
+    };
+    bounds.threads_max = args.threads.unwrap_or(bounds.threads_max);
+    bounds.nodes_max = args.nodes.unwrap_or(bounds.nodes_max);
+    bounds.objects_max = args.objects;
+    for &library in &args.with {
+        if !bounds.methods.is_empty() {
+            bounds.methods.extend(library.methods());
+        }
+        bounds.libraries.push(library);
+    }
+    bounds.libraries.sort_unstable();
+    bounds.libraries.dedup();
+    bounds
+}
+
+fn judged(named: &Named, bounds: &Bounds, args: &Args) -> Summary {
     let (implementation, specification) =
         (named.implemented(ITERATIONS_MAX), named.specified(ITERATIONS_MAX));
     let refinement = Refinement {
@@ -207,29 +279,6 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
         (Some(local), true) => local,
         _ => &refinement,
     };
-    let mut bounds = if args.local {
-        named.local_bounds(args.calls)
-    } else {
-        named.bounds(args.calls)
-    };
-    bounds.threads_max = args.threads.unwrap_or(bounds.threads_max);
-    bounds.nodes_max = args.nodes;
-    bounds.objects_max = args.objects;
-    for &library in &args.with {
-        if !bounds.methods.is_empty() {
-            bounds.methods.extend(library.methods());
-        }
-        bounds.libraries.push(library);
-    }
-    bounds.libraries.sort_unstable();
-    bounds.libraries.dedup();
-    let sizes = [bounds.threads_max, usize::from(bounds.nodes_max)];
-    if sizes.iter().any(|n| !(1..=4).contains(n)) || bounds.calls_max == 0 || bounds.objects_max == 0 {
-        return Err(Error::Usage(
-            "a client has 1 to 4 threads on 1 to 4 nodes, a call, and an object of each library".to_owned(),
-        ));
-    }
-
     let run = Run::start(args.limit);
     let budget = run.budget();
     let progress = AtomicU64::new(0);
@@ -252,13 +301,19 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
             bar.finish_and_clear();
         });
         let summary = match args.random {
-            None => over_share(judge, &bounds, args.shard, budget, progress),
+            None => over_share(judge, bounds, args.shard, budget, progress),
             Some(count) => {
                 let mut random = SmallRng::seed_from_u64(args.seed);
-                let clients = RandomClients::new(&bounds);
-                let mut summary = Summary::default();
+                let stop = || budget.exceeded(0).is_some();
+                let clients = RandomClients::until(bounds, &stop);
+                let mut summary = Summary {
+                    limit: budget.exceeded(0),
+                    ..Summary::default()
+                };
                 let mut drawn = 0;
-                while drawn < count {
+                while let Some(clients) = &clients
+                    && drawn < count
+                {
                     let n = (count - drawn).min(BATCH);
                     // Every share draws all clients, so that the shares are those of one list.
                     let batch: Vec<Client> = (drawn..drawn + n)
@@ -285,7 +340,7 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
     {
         summary.failure = Some(Box::new(refinement.shrink(*failure, budget)));
     }
-    Ok(summary)
+    summary
 }
 
 /// Says why the abstract execution of a failure is missing, and writes the drawings that were asked for.
@@ -327,7 +382,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     })
 }
 
-fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> Report {
+fn report(named: &Named, args: &Args, bounds: &Bounds, summary: &Summary, elapsed: Duration) -> Report {
     // A run ends with the client that refutes, so it is the last that was judged.
     let (last, share) = (summary.clients.saturating_sub(1), args.shard);
     let number = last * share.count() as u64 + share.index() as u64;
@@ -349,15 +404,10 @@ fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> R
         version: 1,
         shard: shard::named(args.shard),
         run: shard::run_of(args.shard, || {
-            let bounds = (
-                args.calls,
-                args.threads,
-                args.nodes,
-                args.objects,
-                &args.with,
-                args.local,
-            );
-            format!("{} {bounds:?} {:?} {}", named.name, args.random, args.seed)
+            format!(
+                "{} {bounds:?} {} {:?} {}",
+                named.name, args.local, args.random, args.seed
+            )
         }),
         implementation: named.name,
         specification: named.setting.name(),
@@ -366,6 +416,7 @@ fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> R
         } else {
             "refinement"
         },
+        bounds: Covered::of(bounds, args),
         clients: summary.clients,
         complete: summary.complete,
         seconds: elapsed.as_secs_f64(),
@@ -397,7 +448,17 @@ fn text(report: &Report) -> String {
             }
         }
         (None, Some(limit)) => out.push_str(&format!("Nothing refuted; {limit}\n")),
-        (None, None) => out.push_str("Holds on all of them.\n"),
+        (None, None) => {
+            let which = match (&report.shard, report.bounds.random) {
+                (Some(shard), _) => format!("share {shard} of the"),
+                (None, Some(_)) => "these random".to_owned(),
+                (None, None) => "all".to_owned(),
+            };
+            out.push_str(&format!(
+                "Holds on {which} clients of this size: {}. Larger clients are not judged.\n",
+                report.bounds
+            ));
+        }
     }
     out
 }

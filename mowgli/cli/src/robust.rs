@@ -63,7 +63,8 @@ pub(crate) struct Args {
         value_name = "COSTS",
         requires = "fix",
         default_value_t,
-        hide_default_value = true
+        hide_default_value = true,
+        value_parser = values::costs
     )]
     cost: Costs,
     /// Draw the execution, or the pair in its program, as SVG into this file (one test, one model)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mowgli_web::{Options, Server};
 
 use crate::budget::{self, Limits, Run};
-use crate::{Error, Exit, output};
+use crate::{Error, Exit, output, values};
 
 /// Explore tests in a browser: verdicts, execution graphs, and the machine step by step
 ///
@@ -31,7 +31,7 @@ EXIT STATUS
   2  wrong usage, or the port is taken")]
 pub(crate) struct Args {
     /// The port; 0 takes a free one
-    #[arg(short, long, default_value_t = 0)]
+    #[arg(short, long, default_value = "0", allow_negative_numbers = true, value_parser = values::whole::<u16>(0..=u64::from(u16::MAX)))]
     port: u16,
     /// The address to listen on: of this machine only, unless you say otherwise
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]

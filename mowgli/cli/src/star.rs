@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use mowgli::counted::counted;
 use mowgli::litmus::{self, Litmus};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::star::{self, Options, Server, x86};
@@ -52,14 +53,23 @@ fn server(text: &str) -> Result<Server, String> {
     }
     let digits = text.strip_prefix('P').unwrap_or(text);
     let thread = digits.parse();
-    thread
-        .map(Server::Thread)
-        .map_err(|_| format!("`{text}` is no thread: write 0 or P0 for the first, or none"))
+    thread.map(Server::Thread).map_err(|_| {
+        format!("`{text}` is no thread: write one from 0 or P0, the first, to the last, or none")
+    })
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let (path, text) = source::text(&args.file)?;
     let litmus = parse(&path, &text)?;
+    let threads = litmus.program.threads.len();
+    if let Server::Thread(thread) = args.server
+        && thread >= threads
+    {
+        let count = counted(threads, "thread");
+        return Err(Error::Usage(format!(
+            "--server {thread}: {path} has {count}, numbered from 0; write one of them, or none"
+        )));
+    }
     let options = Options {
         server: args.server,
         early: args.early,

@@ -18,7 +18,7 @@ use mowgli_generate::file::FromFile;
 use mowgli_generate::language::Language;
 use mowgli_generate::theory::{BuiltIn, Rule, Theory};
 
-use crate::{Error, choice, diagnostics};
+use crate::{Error, choice, diagnostics, values};
 
 /// A model by name.
 pub(crate) struct Named {
@@ -135,13 +135,13 @@ impl Named {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Bounds {
     /// Most threads (processes) of a test
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=SIZE_MAX as u64))]
     pub(crate) processes: Option<usize>,
     /// Most nodes of a test
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<u8>(1..=PLACES_MAX))]
     nodes: Option<u8>,
     /// Most locations of a test
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<u8>(1..=PLACES_MAX))]
     locations: Option<u8>,
     /// Instructions that tests do not have: mfence, rfence, cas, poll, wait, put
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ["mfence", "rfence", "cas", "poll", "wait", "put"])]
@@ -151,8 +151,10 @@ pub(crate) struct Bounds {
     rmw: bool,
 }
 
-/// Most instructions of a test, most threads and most locations.
-const SIZE_MAX: usize = 12;
+/// The most nodes of a test, and the most locations.
+const PLACES_MAX: u64 = 8;
+/// The most instructions of a test, and the most threads.
+pub(crate) const SIZE_MAX: usize = 12;
 
 impl Bounds {
     /// Returns whether an option besides the number of processes is given.
@@ -163,11 +165,11 @@ impl Bounds {
     /// Restricts a language, which is a model's own, to what the options admit.
     pub(crate) fn restrict(&self, language: Language) -> Language {
         let has = |name: &str| !self.without.iter().any(|w| w == name);
-        let threads = self.processes.map(|n| n.clamp(1, SIZE_MAX) as u8);
+        let threads = self.processes.map(|n| n as u8);
         Language {
             threads: threads.unwrap_or(language.threads),
-            nodes: self.nodes.map_or(language.nodes, |n| n.clamp(1, 8)),
-            locations: self.locations.map_or(language.locations, |n| n.clamp(1, 8)),
+            nodes: self.nodes.unwrap_or(language.nodes),
+            locations: self.locations.unwrap_or(language.locations),
             remote: language.remote && has("put"),
             constant_puts: language.constant_puts && has("put"),
             fences: language.fences && has("mfence"),

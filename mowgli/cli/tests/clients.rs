@@ -1,6 +1,7 @@
 //! `mowgli outcomes`, `explain` and `refine` of clients: what they print, and how they end.
 
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 fn mowgli(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mowgli"));
@@ -67,11 +68,148 @@ fn a_correct_implementation_holds_with_status_0() {
     for more in [&["--local"][..], &["--random", "50"]] {
         let output = mowgli(&[&["refine", "I_SV", "--calls", "2"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-        assert!(
-            text(&output).contains("Holds on all of them."),
-            "{}",
-            text(&output)
-        );
+        assert!(text(&output).contains("Holds on"), "{}", text(&output));
+    }
+}
+
+/// A bounded answer says which clients were judged.
+#[test]
+fn what_holds_says_what_was_covered() {
+    let said = |args: &[&str]| text(&mowgli(args)).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(
+        said(&["refine", "I_BAL", "--calls", "2", "--nodes", "1"]),
+        "Holds on all clients of this size: up to 2 calls, up to 2 threads on up to 1 node, up to 1 object of each library; \
+         calls of write_sv, read_sv, bcast_sv, barrier. Larger clients are not judged."
+    );
+    let drawn = said(&["refine", "I_SV", "--calls", "3", "--random", "20"]);
+    assert!(
+        drawn.starts_with("Holds on these random clients of this size: 3 calls, up to 2 threads"),
+        "{drawn}"
+    );
+    let share = said(&["refine", "I_SV", "--calls", "2", "--shard", "2/3"]);
+    assert!(
+        share.starts_with("Holds on share 2/3 of the clients of this size: up to 2 calls"),
+        "{share}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_slice(&mowgli(&["refine", "I_MSW", "--json"]).stdout).expect("it is JSON");
+    assert_eq!(json["bounds"]["calls"], 4);
+    assert_eq!(json["bounds"]["random"], serde_json::Value::Null);
+}
+
+/// Runs the command, which must end by itself, without a panic, in so much time. The bound is generous; a hang has none.
+fn ends(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mowgli"));
+    let piped = || std::process::Stdio::piped();
+    let mut child = command
+        .args(args)
+        .stdout(piped())
+        .stderr(piped())
+        .spawn()
+        .expect("the command runs");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("it is a child").is_none() {
+        if Instant::now() > deadline {
+            child.kill().expect("it is a child");
+            panic!("{args:?} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().expect("it has ended");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code().is_some_and(|code| code <= 3),
+        "{args:?}: {} {said}",
+        output.status
+    );
+    assert!(!said.contains("panicked"), "{args:?}: {said}");
+    output
+}
+
+#[test]
+fn the_largest_sizes_end_at_the_limit() {
+    let all = "words sv barrier ring mixed owned sst atomic lock queue store fences";
+    let with: Vec<&str> = all.split(' ').flat_map(|word| ["--with", word]).collect();
+    let most = [
+        "--calls",
+        "32",
+        "--threads",
+        "4",
+        "--nodes",
+        "4",
+        "--objects",
+        "4",
+        "--limit",
+        "total=1s",
+    ];
+    let seed = "18446744073709551615";
+    for more in [&[][..], &with, &["--random", seed, "--seed", seed], &["--local"]] {
+        for name in ["I_SV", "I_W", "I_BAL", "I_RBL"] {
+            let output = ends(&[&["refine", name], &most[..], more].concat());
+            assert_eq!(
+                output.status.code(),
+                Some(3),
+                "{name} {more:?}: {}",
+                text(&output)
+            );
+            assert!(text(&output).contains("Nothing refuted"), "{}", text(&output));
+        }
+    }
+}
+
+#[test]
+fn numbers_that_the_input_bounds_are_refused_with_the_bound() {
+    for (args, option, range) in [
+        (
+            &["explain", "SB3", "--query", "1000000"][..],
+            "--query 1000000",
+            "1 condition, numbered from 1",
+        ),
+        (
+            &["explain", "LOCO-23", "--query", "1000000"],
+            "--query 1000000",
+            "2 conditions, numbered from 1",
+        ),
+        (
+            &["explain", "SB3", "--cycle", "1000000"],
+            "--cycle 1000000",
+            "numbered from 1",
+        ),
+        (
+            &["generate", "--model", "rdma-tso", "--size", "32"],
+            "--size 32",
+            "1 to 12",
+        ),
+        (
+            &[
+                "generate",
+                "--model",
+                "corerma",
+                "--pivot",
+                "IR",
+                "--size",
+                "4",
+                "--processes",
+                "12",
+            ],
+            "--processes 12",
+            "1 to PROCESSES_MAX (4)",
+        ),
+        (
+            &["generate", "--model", "corerma", "--table6", "--larger", "32"],
+            "--larger 32",
+            "at most SIZE_MAX (32)",
+        ),
+        (
+            &["star", "TSO-1a", "--server", "18446744073709551615"],
+            "--server 18446744073709551615",
+            "threads, numbered from 0",
+        ),
+    ] {
+        let output = ends(args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(option) && said.contains(range), "{args:?}: {said}");
     }
 }
 

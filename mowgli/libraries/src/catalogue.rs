@@ -14,6 +14,8 @@ clients! {
     "ATOMIC-put"
     "ATOMIC-put-fence"
     "ATOMIC-sb"
+    "BARRIER-fence-node"
+    "BARRIER-other-thread"
     "BARRIER-unfenced"
     "FENCE-thread"
     "KV-delete"
@@ -48,9 +50,12 @@ clients! {
     "OWNED-pull"
     "QUEUE-fifo"
     "QUEUE-full"
+    "RING-forward"
     "RING-own"
     "RING-own-2"
     "SST-rows"
+    "SV-forward"
+    "WORDS-forward"
 }
 
 /// Returns the text of a built-in client.

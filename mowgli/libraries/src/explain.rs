@@ -59,7 +59,7 @@ pub fn explain_drawn(
     formula: &Formula,
     budget: Budget<'_>,
 ) -> Result<(Reason, Option<Drawing>), Limit> {
-    let plain = runs(client, rules);
+    let plain = runs(client, rules, budget);
     let mut executions = 0;
     let mut shortest: Option<(usize, String, Drawing)> = None;
     let mut allowed = None;
@@ -70,16 +70,16 @@ pub fn explain_drawn(
         total: false,
     };
     each_combination(&plain, &mut |chosen| {
+        if let Some(reached) = budget.exceeded(executions) {
+            limit = Some(reached);
+            return Flow::Stop;
+        }
         let mut outcome = Outcome {
             registers: chosen.iter().map(|run| run.registers.clone()).collect(),
             words: Vec::new(),
         };
         if !by_words && !formula.holds(client, &outcome) {
             return Flow::Continue;
-        }
-        if let Some(reached) = budget.exceeded(executions) {
-            limit = Some(reached);
-            return Flow::Stop;
         }
         executions += 1;
         let events: Vec<Event> = chosen.iter().flat_map(|run| run.events.iter().cloned()).collect();

@@ -7,8 +7,10 @@
 //!
 //! Used by the searches of [`crate::outcomes`] and [`crate::local`].
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use mowgli::outcome::{Budget, Limit};
 use smallvec::SmallVec;
 
 use crate::client::Client;
@@ -21,6 +23,43 @@ use crate::value::Value;
 /// The most values that are told apart; choices of plain executions with more are not filtered.
 const VALUES_MAX: usize = 64;
 
+/// The budget of a search, looked at now and then.
+pub(crate) struct Watch<'b> {
+    budget: Budget<'b>,
+    looks: Cell<u64>,
+    limit: RefCell<Option<Limit>>,
+}
+
+/// The choices between two looks at the clock.
+const CHOICES_BETWEEN_LOOKS: u64 = 256;
+
+impl<'b> Watch<'b> {
+    /// Returns a watch over this budget.
+    pub(crate) fn new(budget: Budget<'b>) -> Watch<'b> {
+        Watch {
+            budget,
+            looks: Cell::new(0),
+            limit: RefCell::new(None),
+        }
+    }
+
+    /// Counts a choice, and returns whether the budget is used up.
+    fn is_over(&self) -> bool {
+        let looks = self.looks.get() + 1;
+        self.looks.set(looks);
+        let mut limit = self.limit.borrow_mut();
+        if limit.is_none() && looks.is_multiple_of(CHOICES_BETWEEN_LOOKS) {
+            *limit = self.budget.exceeded(0);
+        }
+        limit.is_some()
+    }
+
+    /// Returns the limit that ended the choices, if one did.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        self.limit.borrow().clone()
+    }
+}
+
 /// A run of a thread, with the values that it needs and provides. Locations are numbered, and sets of values are bits.
 struct Supply<'p> {
     run: &'p ThreadRun,
@@ -32,14 +71,15 @@ struct Supply<'p> {
 
 /// The runs of all threads, grouped by the registers at their end.
 pub(crate) struct Justified<'p> {
+    watch: &'p Watch<'p>,
     threads: Vec<Vec<Vec<Supply<'p>>>>,
     /// By location, the initial value.
     initial: Vec<u64>,
 }
 
 impl<'p> Justified<'p> {
-    /// Prepares the runs of a client.
-    pub(crate) fn new(client: &Client, plain: &'p Plain) -> Justified<'p> {
+    /// Prepares the runs of a client. The choices end when the budget of `watch` is used up, which then knows the limit.
+    pub(crate) fn new(client: &Client, plain: &'p Plain, watch: &'p Watch<'p>) -> Justified<'p> {
         let mut names = Names::default();
         let mut threads = Vec::new();
         for runs in &plain.runs {
@@ -55,6 +95,7 @@ impl<'p> Justified<'p> {
             start[names.locs[&loc]] = names.value(&initial(client, loc));
         }
         let mut out = Justified {
+            watch,
             threads,
             initial: start,
         };
@@ -69,7 +110,11 @@ impl<'p> Justified<'p> {
     /// its argument with every choice of runs that end so and justify each other.
     pub(crate) fn each_ending(&self, visit: &mut dyn FnMut(&Ending<'_, 'p>) -> Flow) -> Flow {
         product(&self.threads, &mut Vec::new(), &mut |groups| {
+            if self.watch.is_over() {
+                return Flow::Stop;
+            }
             visit(&Ending {
+                watch: self.watch,
                 groups,
                 initial: &self.initial,
             })
@@ -84,6 +129,7 @@ impl<'p> Justified<'p> {
 
 /// The runs that end with the same registers, for each thread.
 pub(crate) struct Ending<'a, 'p> {
+    watch: &'a Watch<'a>,
     groups: &'a [&'a Vec<Supply<'p>>],
     initial: &'a [u64],
 }
@@ -99,6 +145,9 @@ impl<'p> Ending<'_, 'p> {
     pub(crate) fn each(&self, visit: &mut dyn FnMut(&[&'p ThreadRun]) -> Flow) -> Flow {
         let mut found = self.initial.to_vec();
         product(self.groups, &mut Vec::new(), &mut |chosen| {
+            if self.watch.is_over() {
+                return Flow::Stop;
+            }
             if !justify(chosen, self.initial, &mut found) {
                 return Flow::Continue;
             }

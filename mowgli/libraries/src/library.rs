@@ -55,7 +55,7 @@ pub trait Specification: Sync {
 }
 
 /// An effect of a call on the values that reads may find.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// The thread's CPU writes the value.
     Write(Loc, Value),

@@ -12,7 +12,7 @@ use crate::draw::drawing;
 use crate::event::{Event, Stamp};
 use crate::execution::{Edge, Flow, Graph, State};
 use crate::implementation::{Implementation, Rules};
-use crate::justified::Justified;
+use crate::justified::{Justified, Watch};
 use crate::library::{Libraries, Specification};
 use crate::order::Order;
 use crate::outcomes::{Asked, search_order};
@@ -68,7 +68,7 @@ pub enum Found {
 impl LocalSoundness<'_> {
     /// Decides the definition for the executions of a client whose calls are all of the implemented library.
     pub fn check(&self, client: &Client, budget: Budget<'_>) -> Found {
-        let plain = runs(client, self.rules);
+        let plain = runs(client, self.rules, budget);
         let mut limit = plain.limit.clone();
         let mut failure = None;
         let mut executions = 0;
@@ -76,7 +76,8 @@ impl LocalSoundness<'_> {
             total: true,
             conflicts: None,
         };
-        Justified::new(client, &plain).each(&mut |chosen| {
+        let watch = Watch::new(budget);
+        Justified::new(client, &plain, &watch).each(&mut |chosen| {
             let events: Vec<Event> = chosen.iter().flat_map(|run| run.events.iter().cloned()).collect();
             let calls: Vec<Event> = chosen.iter().flat_map(|run| run.calls.iter().cloned()).collect();
             let ended = search_order(
@@ -120,7 +121,7 @@ impl LocalSoundness<'_> {
                 Flow::Continue
             }
         });
-        match (failure, limit) {
+        match (failure, limit.or_else(|| watch.limit())) {
             (Some(failure), _) => Found::Fails(failure),
             (None, Some(limit)) => Found::Unknown(limit),
             (None, None) => Found::Sound,

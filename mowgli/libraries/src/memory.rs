@@ -141,8 +141,15 @@ impl Memory {
         }
     }
 
+    /// Returns whether a thread's CPU writes, and reads later in program order. Such a read may take the value from the
+    /// thread's store buffer, before the write is placed: `rf` of the two is not in `so` (Defs. 3.8 and F.2).
+    fn is_buffered(&self, g: &Graph<'_>, w: usize, r: usize) -> bool {
+        let (write, read) = (self.writes[w].sub, self.reads[r].sub);
+        g.is(write, StampKind::Cw) && g.is(read, StampKind::Cr) && g.po_sub(write, read)
+    }
+
     /// Returns the sources that a read may read from, given the present orders.
-    fn sources(&self, state: &State<'_>, choice: &Choice, r: usize) -> Vec<Option<usize>> {
+    fn sources(&self, g: &Graph<'_>, state: &State<'_>, choice: &Choice, r: usize) -> Vec<Option<usize>> {
         let read = &self.reads[r];
         let wanted = choice.values[r].as_ref();
         let hb = &state.hb;
@@ -154,11 +161,13 @@ impl Memory {
                 (Some(a), Some(b)) => a == b,
                 _ => true,
             };
-            // A write that happens after the read, or that another overwrites before the read, cannot be read.
+            // A write that another overwrites before the read cannot be read, nor one that happens after the read, unless
+            // the read takes it from the store buffer.
             let hidden = (0..self.writes.len())
                 .filter(same)
                 .any(|v| v != w && hb.has(at(w), at(v)) && hb.has(at(v), read.sub));
-            if fits && !hb.has(read.sub, at(w)) && !hidden {
+            let later = hb.has(read.sub, at(w)) && !self.is_buffered(g, w, r);
+            if fits && !later && !hidden {
                 out.push(Some(w));
             }
         }
@@ -176,9 +185,9 @@ impl Memory {
     fn choose_rf(&self, g: &Graph<'_>, state: &mut State<'_>, choice: &mut Choice, next: Next<'_>) -> Flow {
         let mut best: Option<(usize, Vec<Option<usize>>)> = None;
         for r in (0..self.reads.len()).filter(|&r| choice.rf[r].is_none()) {
-            let sources = self.sources(state, choice, r);
+            let sources = self.sources(g, state, choice, r);
             if sources.is_empty() {
-                self.blame(state, r);
+                self.blame(g, state, r);
                 return Flow::Continue;
             }
             if best.as_ref().is_none_or(|(_, b)| sources.len() < b.len()) {
@@ -209,17 +218,18 @@ impl Memory {
 
     /// Records the edges that leave a read without a source, for explanations: the refused edges of each
     /// write.
-    fn blame(&self, state: &mut State<'_>, r: usize) {
+    fn blame(&self, g: &Graph<'_>, state: &mut State<'_>, r: usize) {
         if state.conflicts.is_none() {
             return;
         }
         let read = &self.reads[r];
         let wanted = read.value.clone();
-        for w in &self.writes {
+        for (number, w) in self.writes.iter().enumerate() {
             if w.loc != read.loc || w.sub == read.sub {
                 continue;
             }
-            if wanted.is_some() && w.value == wanted && state.hb.has(read.sub, w.sub) {
+            let ordered = !self.is_buffered(g, number, r);
+            if wanted.is_some() && w.value == wanted && ordered && state.hb.has(read.sub, w.sub) {
                 state.order(w.sub, read.sub, "rf");
             } else if w.value != wanted && state.hb.has(w.sub, read.sub) {
                 state.order(read.sub, w.sub, "rb");
@@ -252,9 +262,7 @@ impl Memory {
                 .all(|w| self.reads_before(g, state, choice, r, w));
         };
         let write = self.writes[w].sub;
-        let internal =
-            g.is(write, StampKind::Cw) && g.is(read.sub, StampKind::Cr) && g.po_sub(write, read.sub);
-        if !internal && !state.order(write, read.sub, "rf") {
+        if !self.is_buffered(g, w, r) && !state.order(write, read.sub, "rf") {
             return false;
         }
         issue(g, state, choice, write, read.sub)

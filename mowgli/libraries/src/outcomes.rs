@@ -9,7 +9,7 @@ use crate::client::{Client, Library};
 use crate::event::Event;
 use crate::execution::{Flow, Graph, State};
 use crate::implementation::Rules;
-use crate::justified::{Justified, product};
+use crate::justified::{Justified, Watch, product};
 use crate::library::{Libraries, Specification};
 use crate::plain::{Plain, ThreadRun, runs};
 use crate::value::Value;
@@ -39,7 +39,7 @@ fn search(
     known: &BTreeSet<Outcome>,
     first: bool,
 ) -> (Outcomes, Option<Vec<Event>>) {
-    let plain = runs(client, rules);
+    let plain = runs(client, rules, budget);
     let mut limit = plain.limit.clone();
     let mut out = BTreeSet::new();
     let mut witness = None;
@@ -47,7 +47,8 @@ fn search(
     let observes = !client.observed_words.is_empty();
     // Set when the search has found its goal or used up its budget.
     let mut ended = false;
-    let _ = Justified::new(client, &plain).each_ending(&mut |ending| {
+    let watch = Watch::new(budget);
+    let _ = Justified::new(client, &plain, &watch).each_ending(&mut |ending| {
         let mut outcome = Outcome {
             registers: ending.registers(),
             words: Vec::new(),
@@ -97,6 +98,7 @@ fn search(
         });
         if ended { Flow::Stop } else { Flow::Continue }
     });
+    let limit = limit.or_else(|| watch.limit());
     let outcomes = Outcomes {
         outcomes: out,
         completeness: limit.map_or(Completeness::Complete, Completeness::Incomplete),

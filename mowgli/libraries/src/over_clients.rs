@@ -8,7 +8,7 @@ use mowgli::shard::Shard;
 use rayon::prelude::*;
 
 use crate::client::{Client, Stmt};
-use crate::enumerate::{Bounds, for_each_client};
+use crate::enumerate::{Bounds, for_each_client_until};
 use crate::execution::Flow;
 use crate::local::{self, LocalSoundness};
 use crate::refine::{self, Refinement};
@@ -74,7 +74,8 @@ pub fn over_share(
     let mut summary = Summary::default();
     let mut batch = Vec::with_capacity(BATCH);
     let mut number = 0;
-    let ended = for_each_client(bounds, &mut |client| {
+    let stop = || budget.exceeded(0).is_some();
+    let ended = for_each_client_until(bounds, &stop, &mut |client| {
         number += 1;
         if !share.has(number - 1) {
             return ControlFlow::Continue(());
@@ -91,6 +92,8 @@ pub fn over_share(
     });
     if ended.is_continue() {
         judge_batch(judge, &batch, budget, progress, &mut summary);
+    } else if summary.failure.is_none() && summary.local_failure.is_none() {
+        summary.limit = summary.limit.or_else(|| budget.exceeded(0));
     }
     summary
 }

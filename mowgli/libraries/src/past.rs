@@ -61,14 +61,18 @@ impl Past<'_> {
                 vec![self.own.get(&loc).cloned().unwrap_or(init)]
             }
             Writer::Nobody if self.own.contains_key(&loc) => vec![self.own[&loc].clone()],
-            _ => {
-                let mut out: Vec<Value> = entry.map_or_else(Vec::new, |e| e.values.iter().cloned().collect());
-                if !out.contains(&init) {
-                    out.push(init);
-                }
-                out
-            }
+            _ => self.fetched(loc, init),
         }
+    }
+
+    /// Returns the values that a network card's read of the location may return. It may come before earlier stores of the
+    /// thread are placed, or after later ones.
+    pub fn fetched(&self, loc: Loc, init: Value) -> Vec<Value> {
+        let mut out = self.written(loc);
+        if !out.contains(&init) {
+            out.push(init);
+        }
+        out
     }
 
     /// Returns the values that any thread writes to the location.

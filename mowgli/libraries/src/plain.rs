@@ -10,8 +10,8 @@
 //! Threads are run, not unfolded. The code of a client or an implementation asks for the result of a call. It
 //! gets one result after the other, by running again from the start with the next choice.
 
-use mowgli::outcome::Limit;
-use rustc_hash::FxHashMap;
+use mowgli::outcome::{Budget, Limit};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::client::{self, Client, Expr, Stmt};
@@ -124,8 +124,8 @@ fn plain_number(e: &Expr, registers: &[Value]) -> Value {
     }
 }
 
-/// Returns all runs that a client's threads may make.
-pub fn runs(client: &Client, rules: &Rules<'_>) -> Plain {
+/// Returns all runs that a client's threads may make, or those that were found when the budget was used up.
+pub fn runs(client: &Client, rules: &Rules<'_>, budget: Budget<'_>) -> Plain {
     let mut domain = Domain::default();
     let mut rounds = 0;
     loop {
@@ -135,7 +135,15 @@ pub fn runs(client: &Client, rules: &Rules<'_>) -> Plain {
             limit: None,
         };
         for thread in 0..client.threads.len() {
-            let limit = thread_runs(client, rules, thread as u8, &domain, &mut found, &mut out.runs);
+            let limit = thread_runs(
+                client,
+                rules,
+                thread as u8,
+                &domain,
+                budget,
+                &mut found,
+                &mut out.runs,
+            );
             out.limit = out.limit.or(limit);
         }
         let grown = found.domain(client);
@@ -150,16 +158,14 @@ pub fn runs(client: &Client, rules: &Rules<'_>) -> Plain {
 /// The effects found in a round.
 #[derive(Default)]
 struct Found {
-    writes: Vec<(u8, Effect)>,
+    writes: FxHashSet<(u8, Effect)>,
     writes_max: usize,
 }
 
 impl Found {
     fn add(&mut self, thread: u8, effects: &[Effect]) {
         for effect in effects {
-            if !self.writes.iter().any(|(t, e)| *t == thread && e == effect) {
-                self.writes.push((thread, effect.clone()));
-            }
+            self.writes.insert((thread, effect.clone()));
         }
     }
 
@@ -205,6 +211,7 @@ fn thread_runs(
     rules: &Rules<'_>,
     thread: u8,
     domain: &Domain,
+    budget: Budget<'_>,
     found: &mut Found,
     out: &mut Vec<Vec<ThreadRun>>,
 ) -> Option<Limit> {
@@ -259,6 +266,10 @@ fn thread_runs(
             }
         }
         if choices.is_empty() {
+            break;
+        }
+        if let Some(reached) = budget.exceeded(0) {
+            limit = Some(reached);
             break;
         }
         if considered == RUNS_MAX {

@@ -32,7 +32,7 @@ fn cases() -> Vec<(Library, Setting)> {
 
 /// The outcomes of all choices of runs.
 fn of_all_choices(client: &mowgli_libraries::client::Client, rules: &Rules<'_>) -> BTreeSet<Outcome> {
-    let plain = runs(client, rules);
+    let plain = runs(client, rules, Budget::default());
     assert_eq!(plain.limit, None, "{}", client.print());
     let mut out = BTreeSet::new();
     each_combination(&plain, &mut |chosen| {

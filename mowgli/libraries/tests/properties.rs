@@ -67,7 +67,7 @@ fn executions(library: Library, setting: Setting, visit: &mut Visit<'_>) {
             iterations_max: 1,
         };
         let specification = rules.libraries.get(library).expect("it is specified");
-        let plain = runs(&client, &rules);
+        let plain = runs(&client, &rules, Budget::default());
         if plain.runs.iter().any(Vec::is_empty) {
             continue;
         }

@@ -1,10 +1,12 @@
 //! Compares implementations with specifications, over all clients up to a size. The correct ones refine and
-//! are locally sound. Each mistake is refuted with a client of the size that is known to be the smallest.
+//! are locally sound. Each mistake is refuted at the default size, with a client of the size that is known to be the smallest.
 
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use mowgli::explain::{Arrow, Drawing};
 use mowgli::outcome::Budget;
+use mowgli_libraries::client::{Library, Method};
 use mowgli_libraries::enumerate::Bounds;
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
@@ -41,9 +43,58 @@ fn locally(named: &Named, calls: usize) -> Summary {
 }
 
 #[test]
-fn correct_implementations_refine_their_specifications() {
-    for named in list::ALL.iter().filter(|n| n.sound) {
-        let summary = refine(named, &named.bounds(3));
+fn correct_implementations_are_locally_sound() {
+    for named in list::ALL.iter().filter(|n| n.is_sound()) {
+        let summary = locally(named, 2);
+        let why = summary
+            .local_failure
+            .as_ref()
+            .map(|f| (f.client.print(), f.why.clone()));
+        assert_eq!(why, None, "{}", named.name);
+        assert_eq!(
+            summary.complete, summary.clients,
+            "{}: {:?}",
+            named.name, summary.limit
+        );
+    }
+}
+
+/// What `mowgli refine NAME` does: it judges the clients of the default size, and stops at the first that refutes.
+fn by_default(named: &Named) -> Summary {
+    refine(named, &named.bounds(named.calls()))
+}
+
+#[test]
+fn the_default_size_refutes_every_mistake_with_its_smallest_client() {
+    let mut wrong = Vec::new();
+    for named in list::ALL.iter().filter(|n| !n.is_sound()) {
+        let begun = Instant::now();
+        let summary = by_default(named);
+        println!(
+            "{}: {} clients, {:?}",
+            named.name,
+            summary.clients,
+            begun.elapsed()
+        );
+        let found = summary.failure.map(|f| size(&f.client));
+        if found != named.refuted_with {
+            wrong.push(format!("{}: {found:?}, not {:?}", named.name, named.refuted_with));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_default_size_refutes_no_correct_implementation() {
+    for named in list::ALL.iter().filter(|n| n.is_sound()) {
+        let begun = Instant::now();
+        let summary = by_default(named);
+        println!(
+            "{}: {} clients, {:?}",
+            named.name,
+            summary.clients,
+            begun.elapsed()
+        );
         assert_eq!(summary.failure, None, "{}", named.name);
         assert!(
             summary.clients > 100,
@@ -59,78 +110,25 @@ fn correct_implementations_refine_their_specifications() {
     }
 }
 
+/// Words beside shared variables on one node: threads read what they have stored before it is placed.
 #[test]
-fn correct_implementations_are_locally_sound() {
-    for named in list::ALL.iter().filter(|n| n.sound) {
-        let summary = locally(named, 2);
-        let why = summary
-            .local_failure
-            .as_ref()
-            .map(|f| (f.client.print(), f.why.clone()));
-        assert_eq!(why, None, "{}", named.name);
-        assert_eq!(
-            summary.complete, summary.clients,
-            "{}: {:?}",
-            named.name, summary.limit
-        );
-    }
-}
-
-/// The sizes of `traps-framework.md` 13 to 15, in calls.
-const SMALLEST: &[(&str, usize)] = &[
-    ("I_W/one-poll", 5),
-    ("I_W/first-node-only", 4),
-    ("I_W/no-poll", 4),
-    ("I_SV/fence-without-wait", 4),
-    ("I_SV/fence-waits-first", 4),
-    ("I_SV/fence-by-puts", 4),
-    ("I_SV/fence-leaves-out", 4),
-    ("I_SV/wait-for-other", 4),
-    ("I_SV/bcast-leaves-out", 5),
-    ("I_BAL/no-fence", 4),
-    ("I_BAL/fence-after-counter", 5),
-    ("I_BAL/fence-leaves-out-own", 4),
-    ("I_BAL/fence-own-only", 5),
-    ("I_BAL/no-loop", 2),
-    ("I_BAL/first-loop-only", 3),
-    ("I_BAL/at-least", 2),
-    ("I_BAL/participants", 5),
-    ("I_RBL/no-wait", 4),
-    ("I_RBL/wait-after-write", 4),
-    ("I_RBL/head-first", 2),
-    ("I_RBL/data-not-sent", 2),
-    ("I_RBL/emptiness-not-checked", 1),
-    ("I_RBL/acknowledge-first", 3),
-    ("I_RBL/no-room-check", 3),
-    ("I_RBL/room-off-by-one", 3),
-    ("I_MSW/no-check", 2),
-    ("I_MSW/hash-of-first-word", 2),
-    ("I_MSW/hash-is-sum", 3),
-];
-
-#[test]
-fn mistakes_are_refuted_with_their_smallest_client() {
-    let mut wrong = Vec::new();
-    for &(name, calls) in SMALLEST {
-        let named = list::by_name(name).unwrap_or_else(|| panic!("there is {name}"));
-        let summary = refine(named, &named.bounds(calls));
-        let found = summary.failure.map(|f| size(&f.client));
-        if found != Some(calls) {
-            wrong.push(format!("{name}: {found:?}, not {calls}"));
-        }
-    }
-    let listed = |n: &&Named| SMALLEST.iter().any(|(name, _)| *name == n.name);
-    let others: Vec<_> = list::ALL
-        .iter()
-        .filter(|n| !n.sound && !listed(n))
-        .map(|n| n.name)
-        .collect();
-    assert_eq!(
-        others,
-        ["I_RBL/paper"],
-        "which needs five calls of two libraries: `RING-own` in the catalogue"
-    );
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+fn shared_variables_refine_beside_words() {
+    let named = list::by_name("I_SV").expect("it is listed");
+    let bounds = Bounds {
+        libraries: vec![Library::RdmaWait, Library::SharedVariable],
+        methods: vec![
+            Method::Write,
+            Method::Read,
+            Method::Cas,
+            Method::WriteSv,
+            Method::ReadSv,
+        ],
+        nodes_max: 1,
+        ..named.bounds(5)
+    };
+    let summary = refine(named, &bounds);
+    assert_eq!(summary.failure, None);
+    assert_eq!(summary.complete, summary.clients, "{:?}", summary.limit);
 }
 
 /// Local soundness finds the unsound definition of ring buffers with two calls.

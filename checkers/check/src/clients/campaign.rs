@@ -1,6 +1,7 @@
 //! Runs many clients in parallel. Reports how many were run, how many of them completely, and the first that shows more
 //! than is promised.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -114,36 +115,40 @@ impl Campaign {
         let (send, receive) = sync_channel::<(u64, Client)>(2 * self.workers.max(1));
         let receive = Mutex::new(receive);
         let total = Mutex::new(Ok(Summary::default()));
-        let mut unfinished = false;
+        let unfinished = Cell::new(false);
         std::thread::scope(|scope| {
             for _ in 0..self.workers.max(1) {
                 scope.spawn(|| self.work(&receive, deadline, &stop, &total));
             }
             let mut number = 0;
+            let over = || {
+                let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                // Relaxed: the flags carry no data.
+                let ended = late || stop.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed);
+                unfinished.set(unfinished.get() || ended);
+                ended
+            };
             let mut visit = |client: Client| {
                 number += 1;
-                let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-                // Relaxed: the flags carry no data.
-                let ended = over || stop.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed);
                 // A worker ends early only when it has set `stop`.
-                if ended || send.send((number, client)).is_err() {
-                    unfinished = true;
+                if over() || send.send((number, client)).is_err() {
+                    unfinished.set(true);
                     return ControlFlow::Break(());
                 }
                 ControlFlow::Continue(())
             };
             match self.random {
-                None => self.clients.each(&mut visit),
+                None => self.clients.each(&over, &mut visit),
                 Some((count, seed)) => {
                     let mut random = SmallRng::seed_from_u64(seed);
                     self.clients
-                        .draw(count, &mut |n| random.random_range(0..n), &mut visit);
+                        .draw(count, &over, &mut |n| random.random_range(0..n), &mut visit);
                 }
             }
             drop(send);
         });
         let mut summary = total.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        summary.unfinished |= unfinished;
+        summary.unfinished |= unfinished.get();
         summary.seconds = begun.elapsed().as_secs_f64();
         Ok(summary)
     }

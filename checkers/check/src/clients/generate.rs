@@ -11,7 +11,9 @@ use std::str::FromStr;
 use mowgli_libraries::client::{
     Arg, Call, Client, Expr, Library, Method, ObjectId, ObjectKind, Stmt, ThreadId,
 };
-use mowgli_libraries::enumerate::{Bounds, RandomClients, for_each_client};
+use mowgli_libraries::enumerate::{
+    Bounds, CALLS_MAX, NODES_MAX, OBJECTS_MAX, RandomClients, Stop, THREADS_MAX, for_each_client_until,
+};
 
 use crate::Object;
 
@@ -38,7 +40,7 @@ impl Default for Size {
         Size {
             threads: 2,
             calls: 2,
-            total: usize::MAX,
+            total: TOTAL_MAX,
             nodes: 2,
             objects: 1,
             with: Vec::new(),
@@ -46,8 +48,8 @@ impl Default for Size {
     }
 }
 
-/// The maximum number of threads and nodes. Beyond it the number of shapes explodes.
-const MOST: usize = 4;
+/// The maximum number of calls of all threads.
+const TOTAL_MAX: usize = THREADS_MAX * CALLS_MAX;
 
 /// The reason that a text is no size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,10 +61,15 @@ pub enum NotASize {
     )]
     Part(String),
     /// A number is out of range.
-    #[error(
-        "`{0}`: a client has 1 to {MOST} threads on 1 to {MOST} nodes, and at least a call and an object"
-    )]
-    Range(String),
+    #[error("`{part}` is out of range: {name} is a whole number from 1 to {most}")]
+    Range {
+        /// The part.
+        part: String,
+        /// The name of the number.
+        name: String,
+        /// The largest value.
+        most: usize,
+    },
     /// A library that does not exist.
     #[error("no library `{0}`; the libraries are {names}", names = Library::ALL.map(Library::word).join(", "))]
     Library(String),
@@ -82,22 +89,30 @@ impl FromStr for Size {
             }
             let not_a_part = || NotASize::Part(part.to_owned());
             let (name, number) = part.split_once("<=").ok_or_else(not_a_part)?;
-            let number: usize = number.trim().parse().map_err(|_| not_a_part())?;
-            let most = match name.trim() {
-                "threads" | "nodes" => MOST,
-                _ => usize::MAX,
+            let (name, number) = (name.trim(), number.trim());
+            let most = match name {
+                "threads" => THREADS_MAX,
+                "nodes" => NODES_MAX.into(),
+                "calls" => CALLS_MAX,
+                "total" => TOTAL_MAX,
+                "objects" => OBJECTS_MAX,
+                _ => return Err(not_a_part()),
             };
-            if !(1..=most).contains(&number) {
-                return Err(NotASize::Range(part.to_owned()));
-            }
-            match name.trim() {
+            let read = number.parse().ok().filter(|n| (1..=most).contains(n));
+            let Some(number) = read else {
+                return Err(NotASize::Range {
+                    part: part.to_owned(),
+                    name: name.to_owned(),
+                    most,
+                });
+            };
+            match name {
                 "threads" => size.threads = number,
                 "calls" => size.calls = number,
                 "total" => size.total = number,
-                // The number is at most `MOST`.
-                "nodes" => size.nodes = number as u8,
                 "objects" => size.objects = number,
-                _ => return Err(not_a_part()),
+                // At most `NODES_MAX`.
+                _ => size.nodes = number as u8,
             }
         }
         Ok(size)
@@ -152,26 +167,32 @@ impl Clients {
         Clients { libraries, bounds }
     }
 
-    /// Calls `visit` with each client, small ones first, until it breaks.
-    pub fn each(&self, visit: &mut dyn FnMut(Client) -> ControlFlow<()>) {
-        let _ = for_each_client(&self.bounds, &mut |client| match self.admit(client) {
+    /// Calls `visit` with each client, small ones first, until it breaks or `stop` says so. `stop` is asked between
+    /// clients, because many that are enumerated are not admitted.
+    pub fn each(&self, stop: Stop<'_>, visit: &mut dyn FnMut(Client) -> ControlFlow<()>) {
+        let _ = for_each_client_until(&self.bounds, stop, &mut |client| match self.admit(client) {
             Some(client) => visit(client),
+            None if stop() => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         });
     }
 
-    /// Draws `count` clients of the size, with as many calls as it allows. `random(n)` returns a number below `n`.
+    /// Draws `count` clients of the size, with as many calls as it allows, until `visit` breaks or `stop` says so.
+    /// `random(n)` returns a number below `n`.
     pub fn draw(
         &self,
         count: u64,
+        stop: Stop<'_>,
         random: &mut dyn FnMut(usize) -> usize,
         visit: &mut dyn FnMut(Client) -> ControlFlow<()>,
     ) {
-        let clients = RandomClients::new(&self.bounds);
+        let Some(clients) = RandomClients::until(&self.bounds, stop) else {
+            return;
+        };
         let mut drawn = 0;
         // A draw that is not admitted is repeated. The number of draws is limited, in case few are admitted.
         for _ in 0..count.saturating_mul(1_000) {
-            if drawn == count {
+            if drawn == count || stop() {
                 return;
             }
             let Some(mut client) = self.admit(clients.draw(random)) else {
@@ -303,7 +324,7 @@ mod tests {
 
     fn all(object: Object, size: &str) -> Vec<Client> {
         let mut out = Vec::new();
-        Clients::new(object, &size.parse().expect("a size")).each(&mut |client| {
+        Clients::new(object, &size.parse().expect("a size")).each(&|| false, &mut |client| {
             out.push(client);
             ControlFlow::Continue(())
         });
@@ -324,6 +345,46 @@ mod tests {
             "lines<=3",
         ] {
             assert!(bad.parse::<Size>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_with_the_range() {
+        for (name, most) in [
+            ("threads", THREADS_MAX),
+            ("nodes", NODES_MAX.into()),
+            ("calls", CALLS_MAX),
+            ("total", TOTAL_MAX),
+            ("objects", OBJECTS_MAX),
+        ] {
+            let more = (most + 1).to_string();
+            for number in ["0", "-1", &more, "18446744073709551615", "18446744073709551616"] {
+                let part = format!("{name}<={number}");
+                let error = part.parse::<Size>().expect_err("it is out of range").to_string();
+                let range = format!("{name} is a whole number from 1 to {most}");
+                assert!(error.contains(&part) && error.contains(&range), "{error}");
+            }
+        }
+    }
+
+    /// The largest size has more shapes than can be listed. Clients end when they are told to.
+    #[test]
+    fn the_largest_size_ends_when_it_is_told_to() {
+        let with = "with=words,with=sv,with=ring,with=mixed,with=sst,with=queue";
+        let size = format!("threads<=4,nodes<=4,calls<=32,objects<=4,{with}");
+        let clients = Clients::new(Object::Barrier, &size.parse().expect("a size"));
+        for random in [false, true] {
+            let asked = std::cell::Cell::new(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                asked.get() > 1_000
+            };
+            let mut visit = |_| ControlFlow::Continue(());
+            match random {
+                false => clients.each(&stop, &mut visit),
+                true => clients.draw(u64::MAX, &stop, &mut |_| 0, &mut visit),
+            }
+            assert!(asked.get() > 1_000);
         }
     }
 

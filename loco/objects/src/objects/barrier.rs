@@ -10,9 +10,13 @@ use crate::{Channel, Error, Parent, Result, Sst, Thread, fence};
 
 /// A barrier among threads of any number of nodes.
 ///
-/// This is the transitive barrier of LOCO'26 4.3. [`wait`](Barrier::wait) first completes the thread's
+/// This is the transitive barrier of LOCO'26 4.3. [`wait`](Barrier::wait) first completes the calling thread's
 /// operations towards *all* nodes, participants or not. Effects before one barrier are therefore visible
 /// after another that follows it.
+///
+/// It completes the operations of the threads that call it, as in LOCO'26 Fig. 11, and of no others. (The barrier of LOCO'25
+/// 5.4 fences all threads of the node.) A thread that takes no part completes its own operations by [`fence::thread`]
+/// before it tells a caller about them; or the caller executes [`fence::node`] before it waits.
 ///
 /// ```
 /// use loco::{Barrier, Manager, SharedVar, testing};
@@ -108,7 +112,8 @@ impl<F: Fabric> Barrier<F> {
         })
     }
 
-    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody. If the
+    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody. It does not complete
+    /// operations of other threads of the node ([`fence::node`] does). If the
     /// barrier is for one thread of this node, different threads may call it, one call after the other.
     ///
     /// # Errors

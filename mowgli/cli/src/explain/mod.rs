@@ -25,6 +25,9 @@ use crate::source::AnyTest;
 use crate::{Error, Exit, clients, output, progress, source, values};
 use document::Document;
 
+/// The largest number of a condition or cycle that is read. The test says how many there are.
+const NUMBER_MAX: u64 = 1_000_000;
+
 /// Explain why an outcome is allowed or forbidden
 ///
 /// An allowed outcome gets a witness: an execution that the model accepts, and the steps of the machine that lead to it, what each
@@ -56,16 +59,18 @@ pub(crate) struct Args {
     #[arg(
         short,
         long,
-        default_value_t = 1,
+        default_value = "1",
         value_name = "N",
-        conflicts_with = "outcome"
+        conflicts_with = "outcome",
+        allow_negative_numbers = true,
+        value_parser = values::whole::<usize>(1..=NUMBER_MAX)
     )]
     query: usize,
     /// Show every cycle of a forbidden outcome
     #[arg(short, long)]
     all: bool,
     /// Show and draw the N-th cycle of a forbidden outcome instead of the first
-    #[arg(short, long, value_name = "N", conflicts_with = "all")]
+    #[arg(short, long, value_name = "N", conflicts_with = "all", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=NUMBER_MAX))]
     cycle: Option<usize>,
     /// For a client of libraries: what judges it, as in `mowgli outcomes`
     #[arg(long, default_value = "spec", value_name = "SETTING")]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use mowgli_corerma::generate::{Generator, Reading, Scope, pivots, table6};
+use mowgli_corerma::generate::{Generator, Reading, Scope, Unusable, pivots, table6};
 use mowgli_corerma::rules::Rule;
 use mowgli_corerma::switches::Model;
 
@@ -103,8 +103,14 @@ fn plan(
     } else {
         Reading::Any
     };
+    let asked = |error: &Unusable| match error {
+        Unusable::Processes => format!("--processes {processes}: "),
+        Unusable::Size if args.table6 => format!("--larger {}: ", args.larger),
+        Unusable::Size => format!("--size {size}: "),
+        Unusable::Rule(..) => String::new(),
+    };
     let generator = Generator::new(model.switches(), rule, processes, size)
-        .map_err(|e| Error::Usage(e.to_string()))?
+        .map_err(|e| Error::Usage(format!("{}{e}", asked(&e))))?
         .with_reading(reading)
         .with_scope(Scope {
             unconnected: args.unconnected,

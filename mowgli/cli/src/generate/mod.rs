@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use mowgli_corerma::generate::SIZE_MAX;
 use mowgli_corerma::switches::Model as CoreRma;
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use self::source::Plan;
 use crate::budget::{Limits, Run};
 use crate::shard::{self, Shard};
 use crate::theories::Bounds;
-use crate::{Error, Exit, output, progress};
+use crate::{Error, Exit, output, progress, values};
 
 /// Make every test up to a size that exercises a rule of a model
 ///
@@ -44,13 +45,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "RULE")]
     pub(crate) pivot: Option<String>,
     /// The largest size of a test
-    #[arg(short, long, value_name = "S")]
+    #[arg(short, long, value_name = "S", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=SIZE_MAX as u64))]
     pub(crate) size: Option<usize>,
     /// The rows of coreRMA'16 Table 6 instead, each in its folder (coreRMA only)
     #[arg(long, conflicts_with_all = ["pivot", "size", "processes"])]
     pub(crate) table6: bool,
     /// With --table6: so much larger than the table's sizes
-    #[arg(long, value_name = "K", default_value = "0", requires = "table6")]
+    #[arg(long, value_name = "K", default_value = "0", requires = "table6", allow_negative_numbers = true, value_parser = values::whole::<usize>(0..=SIZE_MAX as u64))]
     pub(crate) larger: usize,
     /// Only tests in which a process flushes before it reads what it sent itself (coreRMA only)
     #[arg(long)]
@@ -69,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,
     /// Threads that make tests. Default: as many as the machine has cores
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::workers())]
     threads: Option<NonZeroUsize>,
     /// Print JSON (docs/json.md)
     #[arg(long)]

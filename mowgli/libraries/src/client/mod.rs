@@ -83,8 +83,8 @@ pub struct Object {
     pub kind: ObjectKind,
 }
 
-/// The kind of an object, with the parameters that its library needs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The kind of an object, with the parameters that its library needs. The order has no meaning.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// A word of RDMA^WAIT.
     Word {

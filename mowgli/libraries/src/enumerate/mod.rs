@@ -10,13 +10,26 @@ mod symmetry;
 
 use std::ops::ControlFlow;
 
-use symmetry::isomorphisms;
+use rustc_hash::FxHashSet;
+use symmetry::{canonical, symmetries};
 
 use crate::client::{
     Arg, Call, Client, Expr, Library, Method, Node, NodeSet, Object, ObjectId, ObjectKind, Reg, Stmt, Thread,
     ThreadId, WorkId,
 };
+use crate::execution::Flow;
+use crate::justified::product;
 use crate::value::Value;
+
+/// The most threads of a client that commands enumerate. All renamings of threads and nodes are tried.
+pub const THREADS_MAX: usize = 4;
+/// The most nodes of a client that commands enumerate.
+pub const NODES_MAX: u8 = 4;
+/// The most objects of each library, or words of each node, of a client that commands enumerate.
+pub const OBJECTS_MAX: usize = 4;
+/// The most calls of a client that commands enumerate. A call has up to four subevents, and
+/// [`SUBEVENTS_MAX`](crate::order::SUBEVENTS_MAX) are the most of an execution.
+pub const CALLS_MAX: usize = 32;
 
 /// The clients to enumerate.
 #[derive(Clone, Debug)]
@@ -64,17 +77,27 @@ pub struct Shape {
     objects: Vec<ObjectKind>,
 }
 
+/// Asks whether to give up: the time is over, or the caller has what it wants.
+pub type Stop<'a> = &'a dyn Fn() -> bool;
+
 /// Calls `visit` with every client within the bounds, until it breaks. Clients with fewer calls come first.
 pub fn for_each_client(bounds: &Bounds, visit: &mut dyn FnMut(Client) -> ControlFlow<()>) -> ControlFlow<()> {
-    let shapes = shapes(bounds);
-    let tables: Vec<Table> = shapes
-        .into_iter()
-        .map(|shape| Table::new(bounds, shape))
-        .collect();
+    for_each_client_until(bounds, &|| false, visit)
+}
+
+/// Calls `visit` like [`for_each_client`], and breaks when `stop` says so. It is asked between clients too, so that bounds with
+/// too many shapes to list do not outlast the caller's time.
+pub fn for_each_client_until(
+    bounds: &Bounds,
+    stop: Stop<'_>,
+    visit: &mut dyn FnMut(Client) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let tables = tables(bounds, stop)?;
     let mut number = 0;
-    for calls in 1..=bounds.calls_max {
+    let room = bounds.threads_max.saturating_mul(bounds.calls_each_max);
+    for calls in 1..=bounds.calls_max.min(room) {
         for table in &tables {
-            table.each(calls, &mut |sequences| {
+            table.each(calls, stop, &mut |sequences| {
                 number += 1;
                 visit(table.client(sequences, number))
             })?;
@@ -101,12 +124,27 @@ pub struct RandomClients {
 
 impl RandomClients {
     /// Prepares to draw clients within these bounds.
+    ///
+    /// # Panics
+    ///
+    /// If there is none: no library has a call, or none of its calls has a result though `results` asks for one.
     pub fn new(bounds: &Bounds) -> RandomClients {
-        let table = |shape| Table::new(bounds, shape);
-        RandomClients {
-            tables: shapes(bounds).into_iter().map(table).collect(),
+        let clients = RandomClients::until(bounds, &|| false);
+        clients.unwrap_or_else(|| panic!("no client is within {bounds:?}"))
+    }
+
+    /// Prepares like [`new`](RandomClients::new). Returns `None` if `stop` says so before all shapes are listed, or if no
+    /// client is within the bounds.
+    pub fn until(bounds: &Bounds, stop: Stop<'_>) -> Option<RandomClients> {
+        let ControlFlow::Continue(mut tables) = tables(bounds, stop) else {
+            return None;
+        };
+        tables.retain(|table| !table.results || table.has_results());
+        let drawn = RandomClients {
+            tables,
             calls_max: bounds.calls_max,
-        }
+        };
+        (!drawn.tables.is_empty()).then_some(drawn)
     }
 
     /// Draws a client with as many calls as the bounds allow. `random(n)` must return a number below `n`.
@@ -115,7 +153,7 @@ impl RandomClients {
             let table = &self.tables[random(self.tables.len())];
             let threads = table.alphabets.len();
             let each = table.calls_each_max;
-            let calls = self.calls_max.min(threads * each).max(threads);
+            let calls = self.calls_max.min(threads.saturating_mul(each)).max(threads);
             let mut sequences: Vec<Vec<usize>> =
                 table.alphabets.iter().map(|a| vec![random(a.len())]).collect();
             for _ in threads..calls {
@@ -130,42 +168,53 @@ impl RandomClients {
     }
 }
 
+/// Returns the tables of the shapes within the bounds.
+fn tables(bounds: &Bounds, stop: Stop<'_>) -> ControlFlow<(), Vec<Table>> {
+    let mut out = Vec::new();
+    for shape in shapes(bounds, stop)? {
+        if stop() {
+            return ControlFlow::Break(());
+        }
+        out.push(Table::new(bounds, shape));
+    }
+    ControlFlow::Continue(out)
+}
+
 /// Returns the shapes within the bounds, each once up to renaming of threads and nodes.
-fn shapes(bounds: &Bounds) -> Vec<Shape> {
+fn shapes(bounds: &Bounds, stop: Stop<'_>) -> ControlFlow<(), Vec<Shape>> {
     let mut out: Vec<Shape> = Vec::new();
+    let mut known = FxHashSet::default();
     for threads in 1..=bounds.threads_max {
         for nodes in placements(threads, bounds.nodes_max) {
             let used = nodes.iter().map(|n| n.0 + 1).max().unwrap_or(1);
             for node_count in used..=bounds.nodes_max {
-                let mut partial: Vec<Vec<ObjectKind>> = vec![Vec::new()];
-                for &library in &bounds.libraries {
-                    let choices = objects(library, &nodes, node_count, bounds);
-                    partial = partial
-                        .iter()
-                        .flat_map(|before| {
-                            choices
-                                .iter()
-                                .map(move |more| before.iter().chain(more).cloned().collect())
-                        })
-                        .collect();
-                }
-                for objects in partial {
+                let choices: Vec<_> = bounds
+                    .libraries
+                    .iter()
+                    .map(|&library| objects(library, &nodes, node_count, bounds))
+                    .collect();
+                let flow = product(&choices, &mut Vec::new(), &mut |chosen| {
+                    if stop() {
+                        return Flow::Stop;
+                    }
                     let shape = Shape {
                         nodes: nodes.clone(),
                         node_count,
-                        objects,
+                        objects: chosen.iter().copied().flatten().cloned().collect(),
                     };
-                    let known = out
-                        .iter()
-                        .any(|other| !isomorphisms(other, &shape, true).is_empty());
-                    if !known && (0..threads).all(|t| !alphabet(bounds, &shape, t).is_empty()) {
+                    let callable = (0..threads).all(|t| !alphabet(bounds, &shape, t).is_empty());
+                    if callable && known.insert(canonical(&shape)) {
                         out.push(shape);
                     }
+                    Flow::Continue
+                });
+                if flow == Flow::Stop {
+                    return ControlFlow::Break(());
                 }
             }
         }
     }
-    out
+    ControlFlow::Continue(out)
 }
 
 /// Returns the placements of threads on nodes, with nodes numbered by first use.
@@ -358,7 +407,7 @@ impl Table {
         let alphabets: Vec<Vec<Call>> = (0..shape.nodes.len())
             .map(|t| alphabet(bounds, &shape, t))
             .collect();
-        let symmetries = isomorphisms(&shape, &shape, false)
+        let symmetries = symmetries(&shape)
             .into_iter()
             .map(|renaming| {
                 let letters = alphabets
@@ -389,11 +438,25 @@ impl Table {
 
     /// Visits the sequences that stand for their class, with so many calls in all and at least one for each
     /// thread.
-    fn each(&self, calls: usize, visit: &mut dyn FnMut(&[Vec<usize>]) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn each(
+        &self,
+        calls: usize,
+        stop: Stop<'_>,
+        visit: &mut dyn FnMut(&[Vec<usize>]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut sequences = vec![Vec::new(); self.alphabets.len()];
-        self.fill(0, calls, &mut sequences, visit)
+        self.fill(0, calls, &mut sequences, &mut |sequences| {
+            if self.returns(sequences) && self.is_representative(sequences) {
+                visit(sequences)
+            } else if stop() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
     }
 
+    /// Visits all sequences whose first threads are filled, with so many calls left for the others.
     fn fill(
         &self,
         t: usize,
@@ -402,8 +465,7 @@ impl Table {
         visit: &mut dyn FnMut(&[Vec<usize>]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         if t == self.alphabets.len() {
-            let fits = left == 0 && self.returns(sequences) && self.is_representative(sequences);
-            return if fits {
+            return if left == 0 {
                 visit(sequences)
             } else {
                 ControlFlow::Continue(())
@@ -422,6 +484,12 @@ impl Table {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Returns whether some call has a result.
+    fn has_results(&self) -> bool {
+        let mut calls = self.alphabets.iter().flatten();
+        calls.any(|call| call.method.signature().returns)
     }
 
     fn returns(&self, sequences: &[Vec<usize>]) -> bool {

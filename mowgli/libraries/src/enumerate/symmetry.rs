@@ -12,8 +12,12 @@ pub(super) struct Renaming {
 }
 
 impl Renaming {
+    fn node(&self, node: Node) -> Node {
+        Node(self.nodes[usize::from(node.0)])
+    }
+
     fn object_kind(&self, kind: &ObjectKind) -> ObjectKind {
-        let node = |n: Node| Node(self.nodes[usize::from(n.0)]);
+        let node = |n: Node| self.node(n);
         let thread = |t: ThreadId| ThreadId(self.threads[usize::from(t.0)] as u8);
         let set = |ts: &[ThreadId]| {
             let mut out: Vec<ThreadId> = ts.iter().map(|&t| thread(t)).collect();
@@ -41,8 +45,8 @@ impl Renaming {
     pub(super) fn call(&self, call: &Call) -> Call {
         let args = call.args.iter().map(|arg| match arg {
             Arg::Object(o) => Arg::Object(ObjectId(self.objects[usize::from(o.0)] as u16)),
-            Arg::Node(n) => Arg::Node(Node(self.nodes[usize::from(n.0)])),
-            Arg::Nodes(set) => Arg::Nodes(set.iter().map(|n| Node(self.nodes[usize::from(n.0)])).collect()),
+            Arg::Node(n) => Arg::Node(self.node(*n)),
+            Arg::Nodes(set) => Arg::Nodes(set.iter().map(|n| self.node(n)).collect()),
             other => other.clone(),
         });
         Call {
@@ -52,37 +56,76 @@ impl Renaming {
     }
 }
 
-/// Returns the renamings that turn one shape into the other, or only the first of them if `first` is set.
-pub(super) fn isomorphisms(from: &Shape, to: &Shape, first: bool) -> Vec<Renaming> {
+/// The most symmetries of a shape that are looked at. With fewer than all, some clients are enumerated more than once.
+const SYMMETRIES_MAX: usize = 4096;
+
+/// Returns the renamings that turn a shape into itself, at most [`SYMMETRIES_MAX`].
+pub(super) fn symmetries(shape: &Shape) -> Vec<Renaming> {
     let mut out = Vec::new();
-    if from.nodes.len() != to.nodes.len()
-        || from.node_count != to.node_count
-        || from.objects.len() != to.objects.len()
-    {
-        return out;
+    for mut renaming in placed(shape) {
+        let nodes =
+            (0..shape.nodes.len()).all(|t| renaming.node(shape.nodes[t]) == shape.nodes[renaming.threads[t]]);
+        let images: Vec<ObjectKind> = shape
+            .objects
+            .iter()
+            .map(|kind| renaming.object_kind(kind))
+            .collect();
+        // Objects of one kind can stand for each other, so a choice for each object succeeds if the kinds are the same.
+        if nodes && sorted(images.clone()) == sorted(shape.objects.clone()) {
+            renaming.objects.clear();
+            assign(shape, &images, &mut renaming, &mut out);
+        }
     }
-    for threads in permutations(from.nodes.len()) {
-        for nodes in permutations(usize::from(from.node_count)) {
-            let nodes: Vec<u8> = nodes.iter().map(|&n| n as u8).collect();
-            let placed = |t: usize| to.nodes[threads[t]].0 == nodes[usize::from(from.nodes[t].0)];
-            if !(0..from.nodes.len()).all(placed) {
-                continue;
-            }
-            for objects in permutations(from.objects.len()) {
-                let renaming = Renaming {
-                    threads: threads.clone(),
-                    nodes: nodes.clone(),
-                    objects,
-                };
-                let fits =
-                    |o: usize| to.objects[renaming.objects[o]] == renaming.object_kind(&from.objects[o]);
-                if (0..from.objects.len()).all(fits) {
-                    out.push(renaming);
-                    if first {
-                        return out;
-                    }
-                }
-            }
+    out
+}
+
+/// Adds the renaming with every choice of an object of the right kind for each object that has none yet.
+fn assign(shape: &Shape, images: &[ObjectKind], renaming: &mut Renaming, out: &mut Vec<Renaming>) {
+    let Some(image) = images.get(renaming.objects.len()) else {
+        out.push(renaming.clone());
+        return;
+    };
+    for (o, kind) in shape.objects.iter().enumerate() {
+        if out.len() < SYMMETRIES_MAX && kind == image && !renaming.objects.contains(&o) {
+            renaming.objects.push(o);
+            assign(shape, images, renaming, out);
+            renaming.objects.pop();
+        }
+    }
+}
+
+/// Returns a name that a shape shares with those that a renaming of threads and nodes turns into it, and with no others.
+pub(super) fn canonical(shape: &Shape) -> (u8, Vec<Node>, Vec<ObjectKind>) {
+    let names = placed(shape).into_iter().map(|renaming| {
+        let mut nodes = vec![Node(0); shape.nodes.len()];
+        for (t, &node) in shape.nodes.iter().enumerate() {
+            nodes[renaming.threads[t]] = renaming.node(node);
+        }
+        let objects = shape
+            .objects
+            .iter()
+            .map(|kind| renaming.object_kind(kind))
+            .collect();
+        (shape.node_count, nodes, sorted(objects))
+    });
+    names.min().unwrap_or_default()
+}
+
+fn sorted(mut objects: Vec<ObjectKind>) -> Vec<ObjectKind> {
+    objects.sort_unstable();
+    objects
+}
+
+/// Returns every renaming of a shape's threads and nodes. Objects are not renamed.
+fn placed(shape: &Shape) -> Vec<Renaming> {
+    let mut out = Vec::new();
+    for threads in permutations(shape.nodes.len()) {
+        for nodes in permutations(usize::from(shape.node_count)) {
+            out.push(Renaming {
+                threads: threads.clone(),
+                nodes: nodes.iter().map(|&n| n as u8).collect(),
+                objects: Vec::new(),
+            });
         }
     }
     out

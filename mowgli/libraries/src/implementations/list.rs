@@ -17,11 +17,29 @@ pub struct Named {
     pub implementation: &'static dyn Implementation,
     /// The specification that it is compared with.
     pub setting: Setting,
-    /// True if it should refine that specification.
-    pub sound: bool,
+    /// The number of calls of the smallest client that refutes it, if it has a mistake.
+    pub refuted_with: Option<usize>,
 }
 
+/// The calls of the clients that an implementation is tried with at least, however small the clients are that refute its
+/// mistakes.
+const CALLS_LEAST: usize = 4;
+
 impl Named {
+    /// Returns whether it should refine its specification.
+    pub fn is_sound(&self) -> bool {
+        self.refuted_with.is_none()
+    }
+
+    /// Returns the most calls of the clients that it is tried with, if nobody says otherwise: enough to refute every mistake
+    /// that is known of implementations of its library against its specification, and at least four.
+    pub fn calls(&self) -> usize {
+        let library = self.implementation.library();
+        let alike = |n: &&Named| n.implementation.library() == library && n.setting == self.setting;
+        let known = ALL.iter().filter(alike).filter_map(|n| n.refuted_with);
+        known.max().unwrap_or(CALLS_LEAST).max(CALLS_LEAST)
+    }
+
     /// Returns the bounds of the clients that it is tried with. They use its library, and libraries that make
     /// its faults visible.
     pub fn bounds(&self, calls_max: usize) -> Bounds {
@@ -49,6 +67,8 @@ impl Named {
                 bounds.methods = vec![Method::Barrier, Method::WriteSv, Method::ReadSv, Method::BcastSv];
             }
             Library::RingBuffer if self.setting == Setting::PaperRing => {
+                // The definition as printed is about a writer that reads its own ring, beside a thread of its node.
+                bounds.nodes_max = 1;
                 bounds.libraries.push(Library::RdmaWait);
                 bounds.methods = vec![Method::Submit, Method::Receive, Method::Read, Method::Cas];
             }
@@ -96,14 +116,14 @@ impl Named {
 }
 
 macro_rules! named {
-    ($($name:literal $about:literal $setting:ident $sound:literal $implementation:expr;)+) => {
+    ($($name:literal $about:literal $setting:ident $refuted_with:expr, $implementation:expr;)+) => {
         /// Every named implementation.
         pub const ALL: &[Named] = &[$(Named {
             name: $name,
             about: $about,
             implementation: &$implementation,
             setting: Setting::$setting,
-            sound: $sound,
+            refuted_with: $refuted_with,
         }),+];
     };
 }
@@ -141,52 +161,52 @@ const fn msw(mistake: MswMistake) -> IMsw {
 }
 
 named! {
-    "I_W" "RDMA^WAIT over RDMA^TSO (Fig. 24)" Spec true IW { mistake: None };
-    "I_SV" "shared variables over RDMA^WAIT (LOCO'26 3.5)" Spec true ISv { mistake: None };
-    "I_BAL" "barriers over shared variables (Fig. 11)" Spec true IBal { reach: Reach::Participants, mistake: None };
-    "I_BAL/all-nodes" "barriers that fence all nodes (section 4.3), against the transitive specification" TransitiveBarrier true
+    "I_W" "RDMA^WAIT over RDMA^TSO (Fig. 24)" Spec None, IW { mistake: None };
+    "I_SV" "shared variables over RDMA^WAIT (LOCO'26 3.5)" Spec None, ISv { mistake: None };
+    "I_BAL" "barriers over shared variables (Fig. 11)" Spec None, IBal { reach: Reach::Participants, mistake: None };
+    "I_BAL/all-nodes" "barriers that fence all nodes (section 4.3), against the transitive specification" TransitiveBarrier None,
         IBal { reach: Reach::AllNodes, mistake: None };
-    "I_RBL" "ring buffers over shared variables (Fig. 14), against Def. 5.2 with rf_e" Spec true
+    "I_RBL" "ring buffers over shared variables (Fig. 14), against Def. 5.2 with rf_e" Spec None,
         IRbl { fence_own: false, mistake: None };
-    "I_RBL/weak" "the same against the weak alternative (section 5.1)" WeakRing true IRbl { fence_own: false, mistake: None };
-    "I_RBL/paper" "the same against Def. 5.2 as printed" PaperRing false IRbl { fence_own: false, mistake: None };
-    "I_RBL/fenced" "with a fence before a writer reads its own ring, against Def. 5.2 as printed" PaperRing true
+    "I_RBL/weak" "the same against the weak alternative (section 5.1)" WeakRing None, IRbl { fence_own: false, mistake: None };
+    "I_RBL/paper" "the same against Def. 5.2 as printed" PaperRing Some(5), IRbl { fence_own: false, mistake: None };
+    "I_RBL/fenced" "with a fence before a writer reads its own ring, against Def. 5.2 as printed" PaperRing None,
         IRbl { fence_own: true, mistake: None };
-    "I_MSW" "mixed-size writes over RDMA^WAIT (Fig. 28)" Spec true IMsw { mistake: None };
+    "I_MSW" "mixed-size writes over RDMA^WAIT (Fig. 28)" Spec None, IMsw { mistake: None };
 
-    "I_W/one-poll" "a wait polls each node once" Spec false wait(WaitMistake::OnePoll);
-    "I_W/first-node-only" "a wait polls the first node only" Spec false wait(WaitMistake::FirstNodeOnly);
-    "I_W/no-poll" "a wait does not poll" Spec false wait(WaitMistake::NoPoll);
+    "I_W/one-poll" "a wait polls each node once" Spec Some(5), wait(WaitMistake::OnePoll);
+    "I_W/first-node-only" "a wait polls the first node only" Spec Some(4), wait(WaitMistake::FirstNodeOnly);
+    "I_W/no-poll" "a wait does not poll" Spec Some(4), wait(WaitMistake::NoPoll);
 
-    "I_SV/fence-without-wait" "the global fence does not wait" Spec false sv(SvMistake::FenceWithoutWait);
-    "I_SV/fence-waits-first" "the global fence waits before its gets" Spec false sv(SvMistake::FenceWaitsFirst);
-    "I_SV/fence-by-puts" "the global fence makes puts" Spec false sv(SvMistake::FenceByPuts);
-    "I_SV/fence-leaves-out" "the global fence leaves out a node" Spec false sv(SvMistake::FenceLeavesOut);
-    "I_SV/wait-for-other" "a wait names another identifier" Spec false sv(SvMistake::WaitForOther);
-    "I_SV/bcast-leaves-out" "a broadcast leaves out a node" Spec false sv(SvMistake::BroadcastLeavesOut);
+    "I_SV/fence-without-wait" "the global fence does not wait" Spec Some(4), sv(SvMistake::FenceWithoutWait);
+    "I_SV/fence-waits-first" "the global fence waits before its gets" Spec Some(4), sv(SvMistake::FenceWaitsFirst);
+    "I_SV/fence-by-puts" "the global fence makes puts" Spec Some(4), sv(SvMistake::FenceByPuts);
+    "I_SV/fence-leaves-out" "the global fence leaves out a node" Spec Some(4), sv(SvMistake::FenceLeavesOut);
+    "I_SV/wait-for-other" "a wait names another identifier" Spec Some(4), sv(SvMistake::WaitForOther);
+    "I_SV/bcast-leaves-out" "a broadcast leaves out a node" Spec Some(5), sv(SvMistake::BroadcastLeavesOut);
 
-    "I_BAL/no-fence" "no global fence" Spec false bal(BarrierMistake::NoFence);
-    "I_BAL/fence-after-counter" "the fence after the counter is told" Spec false bal(BarrierMistake::FenceAfterCounter);
-    "I_BAL/fence-leaves-out-own" "the fence leaves out the own node" Spec false bal(BarrierMistake::FenceLeavesOutOwn);
-    "I_BAL/fence-own-only" "the fence is for the own node only" Spec false bal(BarrierMistake::FenceOwnOnly);
-    "I_BAL/no-loop" "does not wait for the others" Spec false bal(BarrierMistake::NoLoop);
-    "I_BAL/first-loop-only" "waits for the first participant only" Spec false bal(BarrierMistake::FirstLoopOnly);
-    "I_BAL/at-least" "waits for counters that are at least as large" Spec false bal(BarrierMistake::AtLeast);
-    "I_BAL/participants" "fences participants' nodes only, against the transitive specification" TransitiveBarrier false
+    "I_BAL/no-fence" "no global fence" Spec Some(4), bal(BarrierMistake::NoFence);
+    "I_BAL/fence-after-counter" "the fence after the counter is told" Spec Some(5), bal(BarrierMistake::FenceAfterCounter);
+    "I_BAL/fence-leaves-out-own" "the fence leaves out the own node" Spec Some(4), bal(BarrierMistake::FenceLeavesOutOwn);
+    "I_BAL/fence-own-only" "the fence is for the own node only" Spec Some(5), bal(BarrierMistake::FenceOwnOnly);
+    "I_BAL/no-loop" "does not wait for the others" Spec Some(2), bal(BarrierMistake::NoLoop);
+    "I_BAL/first-loop-only" "waits for the first participant only" Spec Some(3), bal(BarrierMistake::FirstLoopOnly);
+    "I_BAL/at-least" "waits for counters that are at least as large" Spec Some(2), bal(BarrierMistake::AtLeast);
+    "I_BAL/participants" "fences participants' nodes only, against the transitive specification" TransitiveBarrier Some(5),
         IBal { reach: Reach::Participants, mistake: None };
 
-    "I_RBL/no-wait" "no wait for the head's last broadcast" Spec false rbl(RingMistake::NoWait);
-    "I_RBL/wait-after-write" "the wait between the head's write and its broadcast" Spec false rbl(RingMistake::WaitAfterWrite);
-    "I_RBL/head-first" "the head before the data" Spec false rbl(RingMistake::HeadFirst);
-    "I_RBL/data-not-sent" "the data is not sent" Spec false rbl(RingMistake::DataNotSent);
-    "I_RBL/emptiness-not-checked" "a receive does not look for a message" Spec false rbl(RingMistake::EmptinessNotChecked);
-    "I_RBL/acknowledge-first" "a receive acknowledges before it reads" Spec false rbl(RingMistake::AcknowledgeFirst);
-    "I_RBL/no-room-check" "a submit does not look for room" Spec false rbl(RingMistake::NoRoomCheck);
-    "I_RBL/room-off-by-one" "a submit counts one cell too many" Spec false rbl(RingMistake::RoomOffByOne);
+    "I_RBL/no-wait" "no wait for the head's last broadcast" Spec Some(4), rbl(RingMistake::NoWait);
+    "I_RBL/wait-after-write" "the wait between the head's write and its broadcast" Spec Some(4), rbl(RingMistake::WaitAfterWrite);
+    "I_RBL/head-first" "the head before the data" Spec Some(2), rbl(RingMistake::HeadFirst);
+    "I_RBL/data-not-sent" "the data is not sent" Spec Some(2), rbl(RingMistake::DataNotSent);
+    "I_RBL/emptiness-not-checked" "a receive does not look for a message" Spec Some(1), rbl(RingMistake::EmptinessNotChecked);
+    "I_RBL/acknowledge-first" "a receive acknowledges before it reads" Spec Some(3), rbl(RingMistake::AcknowledgeFirst);
+    "I_RBL/no-room-check" "a submit does not look for room" Spec Some(3), rbl(RingMistake::NoRoomCheck);
+    "I_RBL/room-off-by-one" "a submit counts one cell too many" Spec Some(3), rbl(RingMistake::RoomOffByOne);
 
-    "I_MSW/no-check" "a read does not compare the hash" Spec false msw(MswMistake::NoCheck);
-    "I_MSW/hash-of-first-word" "the hash is of the first word" Spec false msw(MswMistake::HashOfFirstWord);
-    "I_MSW/hash-is-sum" "the hash is the sum of the words" Spec false msw(MswMistake::HashIsSum);
+    "I_MSW/no-check" "a read does not compare the hash" Spec Some(2), msw(MswMistake::NoCheck);
+    "I_MSW/hash-of-first-word" "the hash is of the first word" Spec Some(2), msw(MswMistake::HashOfFirstWord);
+    "I_MSW/hash-is-sum" "the hash is the sum of the words" Spec Some(3), msw(MswMistake::HashIsSum);
 }
 
 /// Returns the implementation with this name.

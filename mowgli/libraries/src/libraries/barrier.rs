@@ -1,5 +1,9 @@
 //! Barriers, LOCO'26 section 4.1.
 //!
+//! A barrier fences the operations of the threads that call it (`GF_sv` in LOCO'26 Fig. 11), and so does the shipped one. The
+//! barrier of LOCO'25 (4.1, 5.4) fences those of all threads of the node, which this specification does not promise
+//! (`BARRIER-other-thread` of the catalogue).
+//!
 //! The ordering function `o` of Def. 4.1 is forced: it is the position of a call among its thread's calls on the
 //! barrier. Participants with different numbers of calls have no execution.
 

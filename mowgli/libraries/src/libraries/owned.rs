@@ -121,6 +121,9 @@ impl Specification for Owned {
 
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
         match (method, variable(past.client, method, args, past.node())) {
+            (Method::PullOwned, Some((x, owner))) if owner != past.node() => {
+                past.fetched(x.at(owner), Value::Int(0))
+            }
             (Method::PullOwned, Some((x, owner))) => past.read(x.at(owner), Value::Int(0)),
             (Method::LoadOwned | Method::LoadSst, Some((x, _))) => {
                 past.read(x.at(past.node()), Value::Int(0))

@@ -70,7 +70,7 @@ impl Specification for RdmaWait {
         match (method, args.first()) {
             (Method::Read | Method::Cas, Some(Arg::Loc(loc))) => past.read(*loc, initial(past.client, *loc)),
             (Method::RemoteFaa | Method::RemoteCas, _) => match args.get(1) {
-                Some(Arg::Loc(loc)) => past.read(*loc, initial(past.client, *loc)),
+                Some(Arg::Loc(loc)) => past.fetched(*loc, initial(past.client, *loc)),
                 _ => Vec::new(),
             },
             _ => vec![Value::Unit],
