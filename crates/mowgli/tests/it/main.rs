@@ -29,3 +29,5 @@ mod robust_naive;
 mod shapes;
 mod star;
 mod support;
+mod x86;
+mod x86_refusals;
