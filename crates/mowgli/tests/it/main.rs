@@ -16,6 +16,7 @@ mod golden;
 mod litmus_language;
 mod machine;
 mod mend;
+mod mend_brute;
 mod model_diagnostics;
 mod model_files;
 mod model_language;

@@ -3,10 +3,11 @@
 //! The pairs that Defs. 7 and 8 want in order depend on which threads access which locations and on which nodes the
 //! threads connect. Additions change neither, because an added get is between locations of its thread alone. So each
 //! thread can be mended for itself. A search in order of cost mends the pair whose later event comes first, by an
-//! addition right before that event: an addition further up would be between the events of fewer pairs that are still
-//! open. The rest of the search depends only on the polls and the last fences so far. Of two sets that agree in these,
-//! only the cheaper one is therefore kept. This makes the search polynomial for a thread without branches and with few
-//! peers. After [`SETS_MAX`] sets, the search takes the cheapest next addition each time.
+//! addition right before that event: a fence or poll further up would be between the events of fewer pairs that are still
+//! open. A get further up can be reached by fewer polls, or by a remote fence that is there, so those places are tried too. The rest of
+//! the search depends only on the polls, the added gets and the last fences so far. Of two sets that agree in these,
+//! only the cheaper one is therefore kept. After [`SETS_MAX`] sets, the search takes the cheapest next addition each time.
+//! `tests/it/mend_brute.rs` compares the cost with that of all sets, on small programs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
@@ -225,7 +226,10 @@ impl Judge<'_> {
         let mut queue = BinaryHeap::from([Reverse((0u64, 0usize))]);
         while let Some(Reverse((_, number))) = queue.pop() {
             let Some(first) = sets[number].open.first().cloned() else {
-                return Ok((sets[number].edits.clone(), true));
+                let edits = sets[number].edits.clone();
+                // Inside and around branches not every place is tried.
+                let proved = edits == Edits::default() || !self.has_branches();
+                return Ok((edits, proved));
             };
             if !seen.insert(self.prospect(&sets[number], &first)) {
                 continue;
@@ -278,12 +282,13 @@ impl Judge<'_> {
     }
 
     /// Returns the facts on which the rest of the search depends: for each peer, the number of polls before the first
-    /// open pair's later event, and the last fences and added gets there. With branches it depends on the whole set.
+    /// open pair's later event, the last fences and all added gets there. With branches it depends on the whole set.
     fn prospect(&self, set: &Set, first: &Open) -> (Place, Vec<u64>, Option<Edits>) {
         if set.applied.code.iter().any(is_control) {
             return (first.later.clone(), Vec::new(), Some(set.edits.clone()));
         }
         let mut facts: BTreeMap<(u8, u16), u64> = BTreeMap::new();
+        let mut gets: Vec<u64> = Vec::new();
         let mut before = 0;
         for (index, instr) in set.applied.code.iter().enumerate() {
             if let Some(place) = set.applied.origin.get(&vec![index as u16]) {
@@ -298,46 +303,103 @@ impl Judge<'_> {
                 Instr::Mfence => *facts.entry((2, 0)).or_insert(0) = before,
                 Instr::Wait { work } => *facts.entry((4, work.0)).or_insert(0) = before,
                 Instr::Get { .. } if set.applied.marks[index] == Some(ChangeKind::Added) => {
-                    let peer = operation(&self.bench.base, instr).map_or(0, |n| u16::from(n.0));
-                    *facts.entry((3, peer)).or_insert(0) = before;
+                    let peer = operation(&self.bench.base, instr).map_or(0, |n| u64::from(n.0));
+                    gets.extend([peer, before]);
                 }
                 _ => {}
             }
         }
         let facts = facts.into_iter();
         let facts = facts.flat_map(|((kind, node), value)| [u64::from(kind), u64::from(node), value]);
-        (first.later.clone(), facts.collect(), None)
+        (first.later.clone(), facts.chain(gets).collect(), None)
     }
 
     /// Returns the sets with one more addition each that close the pair.
     fn next(&self, set: &Set, open: &Open) -> Result<Vec<Set>, Unmended> {
         let mut out = Vec::new();
         for place in self.places(open) {
-            match open.peer {
-                None => out.extend(self.try_one(set, open, &place, &[(Addition::Mfence, 1)])?),
-                Some(peer) => {
-                    out.extend(self.try_one(set, open, &place, &[(Addition::Rfence(peer), 1)])?);
-                    // Waits are for every operation of a name, polls for one.
-                    let most = match self.bench.fresh {
-                        Some(_) => 1,
-                        None => self.operations(peer) + 1,
-                    };
-                    for get in [false, true] {
-                        let work = if get { None } else { open.work };
-                        let completion = self.bench.completion(self.thread, peer, work);
-                        for count in 1..=most {
-                            let what = [(Addition::Get(peer), u32::from(get)), (completion, count)];
-                            let closed = self.try_one(set, open, &place, &what)?;
-                            if let Some(closed) = closed {
-                                out.push(closed);
-                                break;
-                            }
-                        }
+            let here = |what| (place.as_slice(), what, 1);
+            if open.peer.is_none() {
+                out.extend(self.try_one(set, open, &[here(Addition::Mfence)])?);
+            }
+            // What an operation and its completion order is in order for the CPU too, so a completion can close a pair of the CPU.
+            let peers = open.peer.map_or_else(|| self.peers(), |peer| vec![peer]);
+            for peer in peers {
+                let fence = here(Addition::Rfence(peer));
+                if open.peer.is_some() {
+                    out.extend(self.try_one(set, open, &[fence])?);
+                }
+                for work in self.works(open) {
+                    out.extend(self.completed(set, open, peer, work, &[], &place)?);
+                }
+                for at in self.get_places(open, peer, &place) {
+                    let get = (at.as_slice(), Addition::Get(peer), 1);
+                    if open.peer.is_some() {
+                        out.extend(self.try_one(set, open, &[get])?);
+                        out.extend(self.try_one(set, open, &[get, fence])?);
                     }
+                    out.extend(self.completed(set, open, peer, None, &[get], &place)?);
                 }
             }
         }
         Ok(out)
+    }
+
+    /// Adds as few polls, or one wait, as close the pair together with `more`.
+    fn completed(
+        &self,
+        set: &Set,
+        open: &Open,
+        peer: Node,
+        work: Option<WorkId>,
+        more: &[(&[u16], Addition, u32)],
+        place: &[u16],
+    ) -> Result<Option<Set>, Unmended> {
+        let completion = self.bench.completion(self.thread, peer, work);
+        // Waits are for every operation of a name, polls for one.
+        let most = match self.bench.fresh {
+            Some(_) => 1,
+            None => self.operations(peer) + set.gets(self.thread, peer) + 1,
+        };
+        for count in 1..=most {
+            let what = [more, &[(place, completion, count)]].concat();
+            let closed = self.try_one(set, open, &what)?;
+            if closed.is_some() {
+                return Ok(closed);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the work identifiers whose completion may close the pair: that of the earlier operation, or all for a pair of the CPU.
+    fn works(&self, open: &Open) -> Vec<Option<WorkId>> {
+        let ids = self.bench.base.threads[self.thread].work_ids.len();
+        match (open.peer, &self.bench.fresh) {
+            (None, Some(_)) => (0..ids).map(|id| Some(WorkId(id as u16))).collect(),
+            _ => vec![open.work],
+        }
+    }
+
+    /// Returns the peers of the thread's operations.
+    fn peers(&self) -> Vec<Node> {
+        let nodes = (0..self.bench.base.nodes).map(Node);
+        nodes.filter(|&node| self.operations(node) > 0).collect()
+    }
+
+    /// Returns the places for a get that is to close the pair: before the addition at `place`, and further up. There it is reached by fewer
+    /// polls, and by a remote fence that is there already.
+    fn get_places(&self, open: &Open, peer: Node, place: &[u16]) -> Vec<Place> {
+        let code = &self.bench.base.threads[self.thread].code;
+        let mut places = vec![place.to_vec()];
+        if let ([earlier], [place]) = (open.earlier.as_slice(), place) {
+            let follows = |at: u16| {
+                let before = &code[usize::from(at) - 1];
+                operation(&self.bench.base, before) == Some(peer)
+                    || code.get(usize::from(at)) == Some(&Instr::Rfence { node: peer })
+            };
+            places.extend((earlier + 1..*place).filter(|&at| follows(at)).map(|at| vec![at]));
+        }
+        places
     }
 
     /// Returns whether a work identifier is one of the program's.
@@ -350,7 +412,7 @@ impl Judge<'_> {
     /// it is, and right after the earlier event.
     fn places(&self, open: &Open) -> Vec<Place> {
         let mut places = vec![open.later.clone()];
-        if self.bench.base.threads[self.thread].code.iter().any(is_control) {
+        if self.has_branches() {
             places.push(open.later[..1].to_vec());
             let mut after = open.earlier.clone();
             if let Some(last) = after.last_mut() {
@@ -363,6 +425,10 @@ impl Judge<'_> {
         places
     }
 
+    fn has_branches(&self) -> bool {
+        self.bench.base.threads[self.thread].code.iter().any(is_control)
+    }
+
     /// Counts the instructions of the thread that post to a node.
     fn operations(&self, peer: Node) -> u32 {
         let mut count = 0;
@@ -373,20 +439,28 @@ impl Judge<'_> {
         count
     }
 
-    /// Adds something, so many times each; `None` if the pair is still open then.
+    /// Adds something at each of some places, so many times each; `None` if the pair is still open then.
     fn try_one(
         &self,
         set: &Set,
         open: &Open,
-        place: &[u16],
-        what: &[(Addition, u32)],
+        what: &[(&[u16], Addition, u32)],
     ) -> Result<Option<Set>, Unmended> {
         let mut edits = set.edits.clone();
-        for &(what, count) in what.iter().filter(|(_, count)| *count > 0) {
+        for &(place, what, count) in what {
             edits.add(self.thread, place, what, count);
         }
         let tested = self.test(edits)?;
         Ok(tested.filter(|set| !set.open.contains(open)))
+    }
+}
+
+impl Set {
+    /// Counts the added gets towards a node.
+    fn gets(&self, thread: usize, peer: Node) -> u32 {
+        let added = self.edits.0.iter();
+        let of = added.filter(|((t, _, what), _)| (*t, *what) == (thread, Addition::Get(peer)));
+        of.map(|(_, count)| count).sum()
     }
 }
 
