@@ -99,9 +99,12 @@ pub fn parse(source: &str) -> Result<Litmus, ParseError> {
     })
 }
 
-/// Returns the sizes that the test uses. A condition uses 32 bits of a register that it gives a 32-bit name in a test of 64 bits.
+/// Returns the sizes that the test uses; 32 bits in any test for X86. A condition uses 32 bits of a register that it gives a 32-bit name in a test of 64 bits.
 fn widths(frame: &Frame, code: &[(usize, Cell)], last: &FinalPart) -> Widths {
     let mut widths = Widths::default();
+    if frame.form == Form::Intel {
+        widths.add(Width::Long);
+    }
     for (_, cell) in code {
         if let Cell::Move { width, .. } = cell {
             widths.add(*width);
