@@ -9,6 +9,7 @@
 //! only the cheaper one is therefore kept. After [`SETS_MAX`] sets, the search takes the cheapest next addition each time.
 //! `tests/it/mend_brute.rs` compares the cost with that of all sets, on small programs.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 
@@ -60,6 +61,7 @@ pub(super) fn mend(
             costs,
             budget,
             stripped,
+            bound: Cell::new(u64::MAX),
         };
         let (edits, proved) = judge.search()?;
         if !proved {
@@ -148,8 +150,6 @@ struct Open {
     earlier: Place,
     kinds: (Kind, Kind),
     peer: Option<Node>,
-    /// The work identifier of the earlier operation, if it has one of its own.
-    work: Option<WorkId>,
     /// Whether both events are of one instruction, and not of two rounds of a loop.
     halves: bool,
 }
@@ -164,6 +164,8 @@ struct Judge<'a> {
     budget: &'a Budget<'a>,
     /// The program without the code of other threads.
     stripped: Program,
+    /// The cost of a set that does. Sets that cost more are not tested.
+    bound: Cell<u64>,
 }
 
 /// A set of additions under test.
@@ -175,9 +177,13 @@ struct Set {
 }
 
 impl Judge<'_> {
-    /// Tests a set of additions; `None` if with it some way through the thread polls what is not there.
+    /// Tests a set of additions; `None` if it costs more than one that does, or if with it some way through the thread polls what is not
+    /// there.
     fn test(&self, edits: Edits) -> Result<Option<Set>, Unmended> {
         let applied = self.bench.thread(self.thread, &edits, self.costs);
+        if applied.cost > self.bound.get() {
+            return Ok(None);
+        }
         let mut program = self.stripped.clone();
         program.threads[self.thread].code.clone_from(&applied.code);
         let mut traces = Traces::new(&program, self.definition, self.budget).map_err(Unmended::Limit)?;
@@ -204,7 +210,6 @@ impl Judge<'_> {
                         earlier,
                         kinds: (pair.earlier.event.kind, pair.later.event.kind),
                         peer: pair.earlier.event.peer,
-                        work: pair.earlier.event.work.filter(|work| self.is_own(*work)),
                         halves: pair.earlier.event.same_instruction(&pair.later.event),
                     });
                 }
@@ -220,6 +225,11 @@ impl Judge<'_> {
         let Some(start) = self.test(Edits::default())? else {
             return Err(Unmended::Vacuous);
         };
+        let known = self.finish(&start).ok();
+        if let Some(edits) = &known {
+            let applied = self.bench.thread(self.thread, edits, self.costs);
+            self.bound.set(applied.cost);
+        }
         let mut stuck: Option<Open> = None;
         let mut seen = HashSet::new();
         let mut sets = vec![start];
@@ -235,7 +245,8 @@ impl Judge<'_> {
                 continue;
             }
             if seen.len() > SETS_MAX {
-                return Ok((self.finish(&sets[number])?, false));
+                let edits = self.finish(&sets[number]);
+                return Ok((edits.or_else(|error| known.ok_or(error))?, false));
             }
             let next = self.next(&sets[number], &first)?;
             if next.is_empty() {
@@ -246,7 +257,10 @@ impl Judge<'_> {
                 sets.push(set);
             }
         }
-        Err(self.stuck(stuck.as_ref()))
+        match known {
+            Some(edits) => Ok((edits, false)),
+            None => Err(self.stuck(stuck.as_ref())),
+        }
     }
 
     fn stuck(&self, open: Option<&Open>) -> Unmended {
@@ -262,7 +276,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Takes the cheapest next addition until nothing is open.
+    /// Takes the cheapest next addition after which all that is open comes later, until nothing is open.
     fn finish(&self, set: &Set) -> Result<Edits, Unmended> {
         let mut edits = set.edits.clone();
         let mut first = set.open.first().cloned();
@@ -271,7 +285,11 @@ impl Judge<'_> {
                 return Err(self.stuck(Some(&open)));
             };
             let next = self.next(&set, &open)?;
-            let cheapest = next.into_iter().min_by_key(|s| s.applied.cost);
+            // A get may take a poll and open a pair anew.
+            let later = next
+                .into_iter()
+                .filter(|s| s.open.first().is_none_or(|first| *first > open));
+            let cheapest = later.min_by_key(|s| s.applied.cost);
             let Some(cheapest) = cheapest else {
                 return Err(self.stuck(Some(&open)));
             };
@@ -329,7 +347,7 @@ impl Judge<'_> {
                 if open.peer.is_some() {
                     out.extend(self.try_one(set, open, &[fence])?);
                 }
-                for work in self.works(open) {
+                for work in self.works() {
                     out.extend(self.completed(set, open, peer, work, &[], &place)?);
                 }
                 for at in self.get_places(open, peer, &place) {
@@ -371,12 +389,12 @@ impl Judge<'_> {
         Ok(None)
     }
 
-    /// Returns the work identifiers whose completion may close the pair: that of the earlier operation, or all for a pair of the CPU.
-    fn works(&self, open: &Open) -> Vec<Option<WorkId>> {
+    /// Returns the work identifiers for which may be waited. Waiting for a later operation of a queue pair can order an earlier one.
+    fn works(&self) -> Vec<Option<WorkId>> {
         let ids = self.bench.base.threads[self.thread].work_ids.len();
-        match (open.peer, &self.bench.fresh) {
-            (None, Some(_)) => (0..ids).map(|id| Some(WorkId(id as u16))).collect(),
-            _ => vec![open.work],
+        match &self.bench.fresh {
+            Some(_) => (0..ids).map(|id| Some(WorkId(id as u16))).collect(),
+            None => vec![None],
         }
     }
 
@@ -400,12 +418,6 @@ impl Judge<'_> {
             places.extend((earlier + 1..*place).filter(|&at| follows(at)).map(|at| vec![at]));
         }
         places
-    }
-
-    /// Returns whether a work identifier is one of the program's.
-    fn is_own(&self, work: WorkId) -> bool {
-        let fresh = self.bench.fresh.as_ref();
-        fresh.is_some_and(|fresh| fresh[self.thread] != work)
     }
 
     /// Returns the places for an addition: right before the later event. With branches also before the whole statement in which
