@@ -22,6 +22,7 @@ mod merge;
 mod outcomes;
 mod output;
 mod progress;
+mod read;
 mod refine;
 mod robust;
 mod row;
