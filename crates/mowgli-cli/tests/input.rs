@@ -230,15 +230,7 @@ fn files_without_an_end_are_refused() {
         (vec!["star", "/dev/zero"], "/dev/zero"),
         (vec!["merge", "/dev/zero"], "/dev/zero"),
         (
-            vec![
-                "generate",
-                "--model",
-                "tso",
-                "--size",
-                "2",
-                "--out",
-                &path("out"),
-            ],
+            vec!["generate", "--model", "tso", "--size", "2", "--out", &path("out")],
             "manifest.jsonl",
         ),
     ] {
