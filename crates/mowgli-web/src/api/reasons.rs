@@ -98,3 +98,29 @@ pub(super) struct EdgeEntry {
     pub(super) cell: Option<String>,
     pub(super) reason: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_not_a_reason() {
+        let without = |limit: Option<&str>, contrary| {
+            let mut answer = Answer {
+                limit: limit.map(str::to_owned),
+                ..Answer::default()
+            };
+            answer.say_if_without_cycle(contrary);
+            answer.without_cycle.unwrap_or_default()
+        };
+        for contrary in [0, 1] {
+            let words = without(Some("time limit reached"), contrary);
+            assert!(
+                words.contains("time limit reached") && !words.contains("No choice of sources"),
+                "{words}"
+            );
+        }
+        assert!(without(None, 0).contains("No choice of sources"));
+        assert!(!without(None, 3).contains("No choice of sources"));
+    }
+}
