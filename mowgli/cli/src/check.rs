@@ -286,7 +286,7 @@ fn row(test: &Test, index: usize, setting: &Under, answer: &Result<Answer, Strin
             row.states = report::states(litmus, index, &answer.search);
             row.positive = judgement.positive;
             row.negative = judgement.negative;
-            row.limit = judgement.limit.map(|l| l.to_string());
+            row.limit = judgement.limit.map(|l| l.advice());
         }
     }
     row

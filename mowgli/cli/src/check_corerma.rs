@@ -59,7 +59,7 @@ pub(crate) fn one(test: &CoreRmaTest, model: &Loaded, run: &Run) -> (String, Vec
                         row.name
                     ));
                 }
-                row.limit = judgement.limit.map(|l| l.to_string());
+                row.limit = judgement.limit.map(|l| l.advice());
             }
         }
         rows.push(row);

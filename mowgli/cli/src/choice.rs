@@ -5,8 +5,6 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,7 +18,7 @@ use mowgli::outcome::{Budget, Search};
 use mowgli::program::Program;
 use mowgli_corerma::switches::Model as CoreRma;
 
-use crate::{Error, diagnostics};
+use crate::{Error, diagnostics, read};
 
 /// The name of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +154,7 @@ pub(crate) fn load(choice: &ModelChoice) -> Result<Loaded, Error> {
 
 /// Returns the text of a model file, or of the embedded one of that name.
 pub(crate) fn text_of(name: &str) -> Result<String, Error> {
-    match (read(Path::new(name)), cat::find(name)) {
+    match (model_text(Path::new(name)), cat::find(name)) {
         (Ok(text), _) => Ok(text),
         (Err(_), Some(embedded)) if !Path::new(name).exists() => Ok(embedded.to_owned()),
         (Err(error), _) => Err(error),
@@ -164,15 +162,8 @@ pub(crate) fn text_of(name: &str) -> Result<String, Error> {
 }
 
 /// Reads a text, as far as the parser of model files takes. A text that is not UTF-8 is drawn with the place where it ceases to be.
-fn read(path: &Path) -> Result<String, Error> {
-    let error = |source| Error::Read {
-        path: path.display().to_string(),
-        source,
-    };
-    let file = fs::File::open(path).map_err(error)?;
-    let mut bytes = Vec::new();
-    let max = limits::SOURCE_BYTES_MAX as u64 + 1;
-    file.take(max).read_to_end(&mut bytes).map_err(error)?;
+fn model_text(path: &Path) -> Result<String, Error> {
+    let bytes = read::start(path, limits::SOURCE_BYTES_MAX as u64)?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         // The text was cut, perhaps inside a character. What is left is too long and is refused for that.
@@ -200,7 +191,7 @@ impl Includes for Files {
             let folder = Path::new(includer).parent().unwrap_or(Path::new(""));
             let beside = folder.join(path);
             if beside.exists() {
-                return match read(&beside) {
+                return match model_text(&beside) {
                     Ok(text) => Ok(Included {
                         name: beside.display().to_string(),
                         text,

@@ -1,17 +1,17 @@
 //! Clients of libraries for the commands: found by path or built-in name, and `explain` for them.
 
-use std::fs;
 use std::path::Path;
 
 use mowgli::counted::counted;
 use mowgli::explain::Drawing;
+use mowgli::litmus::limits;
 use mowgli_libraries::catalogue;
 use mowgli_libraries::client::{Client, Setting, parse};
 use mowgli_libraries::explain::{Reason, explain_drawn};
 use mowgli_libraries::judge;
 
 use crate::budget::Run;
-use crate::{Error, Exit, diagnostics};
+use crate::{Error, Exit, diagnostics, read};
 
 /// Returns the client that an argument names, if it names one and no litmus test: a file `*.client`, or a
 /// built-in client.
@@ -25,10 +25,7 @@ pub(crate) fn find(argument: &str) -> Result<Option<Client>, Error> {
 fn client(argument: &str) -> Result<Option<Client>, Error> {
     let path = Path::new(argument);
     let source = if path.extension().is_some_and(|e| e == "client") {
-        fs::read_to_string(path).map_err(|source| Error::Read {
-            path: argument.to_owned(),
-            source,
-        })?
+        read::text(path, limits::SOURCE_BYTES_MAX as u64, "a client")?
     } else {
         match catalogue::find(argument) {
             Some(text) => text.to_owned(),
@@ -95,7 +92,7 @@ pub(crate) fn explain_client(
     let formula = &of.condition.formula;
     let title = format!("{} under {setting}: {}", client.name, client.formula(formula));
     let (text, drawing, exit) = match explain_drawn(client, &rules, formula, run.budget()) {
-        Err(limit) => (format!("Unknown: {limit}\n"), None, Exit::Unknown),
+        Err(limit) => (format!("Unknown: {}\n", limit.advice()), None, Exit::Unknown),
         Ok((reason, drawing)) => (text(&reason), drawing, Exit::AsStated),
     };
     Ok(Explained {

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use mowgli::check::Engine;
 use mowgli::counted::counted;
 use mowgli::litmus::{Names, Operand, State};
+use mowgli::outcome::Completeness;
 use mowgli::program::{Loc, Reg, ThreadId};
 use mowgli_corerma::check;
 use serde::Serialize;
@@ -57,6 +58,9 @@ struct Side {
     model: String,
     states: usize,
     complete: bool,
+    /// The limit because of which the states are not all, and the remedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<String>,
     only_here: Vec<String>,
 }
 
@@ -86,8 +90,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let registers: Vec<usize> = program.threads.iter().map(|t| t.registers.len()).collect();
     let operands = operands(&registers, program.locations.len());
     let found = [
-        (a.to_string(), &found_a.outcomes, found_a.is_complete()),
-        (b.to_string(), &found_b.outcomes, found_b.is_complete()),
+        (a.to_string(), &found_a.outcomes, &found_a.completeness),
+        (b.to_string(), &found_b.outcomes, &found_b.completeness),
     ];
     report(args, &test.litmus.name, &sides(program, &operands, found))
 }
@@ -109,8 +113,8 @@ fn of_corerma(args: &Args, test: &CoreRmaTest, a: Under, b: Under) -> Result<[Si
     let registers: Vec<usize> = program.processes.iter().map(|p| p.registers.len()).collect();
     let operands = operands(&registers, program.locations.len());
     let found = [
-        (a.to_string(), &found_a.outcomes, found_a.is_complete()),
-        (b.to_string(), &found_b.outcomes, found_b.is_complete()),
+        (a.to_string(), &found_a.outcomes, &found_a.completeness),
+        (b.to_string(), &found_b.outcomes, &found_b.completeness),
     ];
     Ok(sides(program, &operands, found))
 }
@@ -135,11 +139,11 @@ fn report(args: &Args, test: &str, sides: &[Side; 2]) -> Result<Exit, Error> {
     })
 }
 
-/// Says of each model, given its name, its outcomes and whether these are all, what it has and the other one has not.
+/// Says of each model, given its name, its outcomes and whether these are all or a limit was reached, what it has and the other one has not.
 fn sides<O>(
     program: &impl Names<Operand>,
     operands: &[Operand],
-    [a, b]: [(String, &BTreeSet<O>, bool); 2],
+    [a, b]: [(String, &BTreeSet<O>, &Completeness); 2],
 ) -> [Side; 2]
 where
     O: Ord + State<Operand>,
@@ -153,25 +157,34 @@ where
         Side {
             only_here: states(a.1, b.1),
             states: a.1.len(),
-            complete: a.2,
+            complete: *a.2 == Completeness::Complete,
+            limit: limit(a.2),
             model: a.0,
         },
         Side {
             only_here: states(b.1, a.1),
             states: b.1.len(),
-            complete: b.2,
+            complete: *b.2 == Completeness::Complete,
+            limit: limit(b.2),
             model: b.0,
         },
     ]
 }
 
+/// Returns the limit at which a search ended, with its remedy.
+fn limit(completeness: &Completeness) -> Option<String> {
+    match completeness {
+        Completeness::Complete => None,
+        Completeness::Incomplete(limit) => Some(limit.advice()),
+    }
+}
+
 fn text(name: &str, sides: &[Side; 2]) -> String {
     let mut out = format!("Test {name}\n");
     for (side, other) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
-        let incomplete = if side.complete {
-            ""
-        } else {
-            " (a limit was reached: there may be more)"
+        let incomplete = match &side.limit {
+            None => String::new(),
+            Some(limit) => format!(" (there may be more: {limit})"),
         };
         let _ = writeln!(
             out,

@@ -141,7 +141,13 @@ fn draw(renderer: &Renderer, path: &str, source: &str, diagnostic: &View<'_>) ->
     let title = level.primary_title(diagnostic.message).id(diagnostic.code);
     // A text beyond the size limit is not drawn: only its name and the message are of use.
     if source.len() > mowgli::litmus::limits::SOURCE_BYTES_MAX {
-        return renderer.render(&[title.element(Origin::path(path))]);
+        let help = diagnostic
+            .help
+            .unwrap_or("name the right file, or split this one");
+        let group = title
+            .element(Origin::path(path))
+            .element(Level::HELP.message(help));
+        return renderer.render(&[group]);
     }
     let primary = AnnotationKind::Primary
         .span(inside(source, diagnostic.span))

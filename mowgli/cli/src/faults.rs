@@ -218,7 +218,8 @@ fn noticed_by(suite: &[Test], spec: &Spec, setting: Setting, run: &Run) -> Vec<(
         .iter()
         .map(|test| {
             let found = mowgli::declarative::outcomes_under(&test.litmus.program, spec, &run.budget());
-            verdicts(test, found.outcomes)
+            // Beyond a limit, as with a loop that needs more than its bound, the verdicts are not known.
+            found.is_complete().then(|| verdicts(test, found.outcomes))
         })
         .collect();
     let mut out = Vec::new();
@@ -226,7 +227,8 @@ fn noticed_by(suite: &[Test], spec: &Spec, setting: Setting, run: &Run) -> Vec<(
         let changed = change.apply(spec);
         let notices = usable.iter().zip(&own).find(|(test, own)| {
             let found = change.outcomes(&changed, &test.litmus.program, &run.budget());
-            found.is_ok_and(|outcomes| verdicts(test, outcomes) != **own)
+            let own = own.as_ref();
+            own.is_some_and(|own| found.is_ok_and(|outcomes| verdicts(test, outcomes) != *own))
         });
         if let Some((test, _)) = notices {
             out.push((change, test.litmus.name.clone()));

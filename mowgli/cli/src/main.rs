@@ -24,6 +24,7 @@ mod numbers;
 mod outcomes;
 mod output;
 mod progress;
+mod read;
 mod refine;
 mod robust;
 mod row;

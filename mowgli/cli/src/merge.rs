@@ -4,10 +4,11 @@
 //! the whole run, and counts are added. Each kind of document has a function here.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::read::{self, RESULT_BYTES_MAX};
 use crate::{Error, Exit, output};
 
 /// Join the JSON of the shares of a run
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let mut shares = args
         .files
         .iter()
-        .map(|path| read(path))
+        .map(|path| share(path))
         .collect::<Result<Vec<_>, _>>()?;
     shares.sort_by_key(|share| share.index);
     complete(&shares)?;
@@ -56,11 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     Ok(Exit::AsStated)
 }
 
-fn read(path: &str) -> Result<Share, Error> {
-    let text = fs::read_to_string(path).map_err(|source| Error::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+fn share(path: &str) -> Result<Share, Error> {
+    let text = read::text(Path::new(path), RESULT_BYTES_MAX, "the JSON of a share")?;
     let mut documents = Vec::new();
     for document in serde_json::Deserializer::from_str(&text).into_iter::<Map<String, Value>>() {
         documents.push(document.map_err(|e| Error::Usage(format!("{path}:{}: {e}", e.line())))?);

@@ -217,7 +217,7 @@ fn by_conditions(test: &Test, setting: Setting, args: &Args, run: &Run) -> Resul
                     robust::text::reason(program, reason)
                 )
             }
-            Finding::Unknown(limit) => format!("unknown: {limit}"),
+            Finding::Unknown(limit) => format!("unknown: {}", limit.advice()),
         };
         let _ = writeln!(text, "  {:12} {found}", condition.name());
     }
@@ -284,7 +284,7 @@ fn title(test: &Test, under: &str, verdict: &Verdict) -> String {
 
 fn headline(test: &Test, under: &str, verdict: &Verdict) -> String {
     let limit = match verdict {
-        Verdict::Unknown(limit) => format!(" ({limit})"),
+        Verdict::Unknown(limit) => format!(" ({})", limit.advice()),
         _ => String::new(),
     };
     format!("Test {}{limit}\n", title(test, under, verdict))

@@ -2,16 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use mowgli::catalogue;
 use mowgli::litmus::{Diagnostic, Litmus, ParseError, limits, parse};
+use mowgli::star::x86;
 use mowgli_corerma::catalogue as corerma_catalogue;
 use mowgli_corerma::litmus as corerma;
 
 use crate::Error;
 use crate::diagnostics::{self, Report};
+use crate::read::{self, LIST_BYTES_MAX, error as read_error};
+
+/// Most bytes of a test. Parsers refuse longer texts.
+const TEST_BYTES_MAX: u64 = limits::SOURCE_BYTES_MAX as u64;
 
 /// A test that parsed.
 #[derive(Debug)]
@@ -100,47 +104,13 @@ pub(crate) fn load_any(path: &str) -> Result<AnyTest, Error> {
     }
 }
 
-/// Reads the text that an argument names: a file, a built-in test, or `-` for standard input. Returns it with its path.
-pub(crate) fn text(argument: &str) -> Result<(String, String), Error> {
-    let max = limits::SOURCE_BYTES_MAX as u64 + 1;
-    let mut bytes = Vec::new();
-    let path = Path::new(argument);
-    let (name, read) = match argument {
-        "-" => ("<stdin>", std::io::stdin().take(max).read_to_end(&mut bytes)),
-        _ if path.exists() => {
-            let file = fs::File::open(path).map_err(|source| read_error(path, source))?;
-            (argument, file.take(max).read_to_end(&mut bytes))
-        }
-        _ => {
-            let test = load_one(argument)?;
-            return Ok((test.path, test.source));
-        }
-    };
-    read.map_err(|source| read_error(Path::new(name), source))?;
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok((name.to_owned(), text)),
-        Err(error) => {
-            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            diagnostics::print_not_utf8(name, &String::from_utf8_lossy(valid));
-            Err(Error::Parse(1))
-        }
-    }
-}
-
 impl Loaded {
     fn argument(&mut self, argument: &str) -> Result<(), Error> {
         if let Some(list) = argument.strip_prefix('@') {
             return self.list(Path::new(list));
         }
         if argument == "-" {
-            let mut source = Vec::new();
-            let max = limits::SOURCE_BYTES_MAX as u64 + 1;
-            let read = std::io::stdin().take(max).read_to_end(&mut source);
-            read.map_err(|source| Error::Read {
-                path: "standard input".to_owned(),
-                source,
-            })?;
-            self.bytes("<stdin>".to_owned(), source);
+            self.bytes("<stdin>".to_owned(), read::standard_input(TEST_BYTES_MAX)?);
             return Ok(());
         }
         let path = Path::new(argument);
@@ -167,7 +137,7 @@ impl Loaded {
 
     /// Loads what a list names. A list has one path on each line, relative to the list's folder; `#` starts a comment.
     fn list(&mut self, list: &Path) -> Result<(), Error> {
-        let text = fs::read_to_string(list).map_err(|source| read_error(list, source))?;
+        let text = read::text(list, LIST_BYTES_MAX, "a list of tests")?;
         let folder = list.parent().unwrap_or(Path::new(""));
         let mut is_empty = true;
         for line in text.trim_start_matches('\u{feff}').lines() {
@@ -199,13 +169,7 @@ impl Loaded {
     }
 
     fn file(&mut self, path: &Path) -> Result<(), Error> {
-        let file = fs::File::open(path).map_err(|source| read_error(path, source))?;
-        let mut source = Vec::new();
-        // One byte more than the parser takes is enough for it to refuse.
-        let read = file
-            .take(limits::SOURCE_BYTES_MAX as u64 + 1)
-            .read_to_end(&mut source);
-        read.map_err(|source| read_error(path, source))?;
+        let source = read::start(path, TEST_BYTES_MAX)?;
         self.bytes(path.display().to_string(), source);
         Ok(())
     }
@@ -234,7 +198,10 @@ impl Loaded {
                 self.corerma.push(CoreRmaTest { path, source, litmus });
             }
         } else {
-            let parsed = parse(&source).map(|p| (p.litmus, p.warnings));
+            let parsed = match x86::is_x86(&source) {
+                true => x86::parse(&source).map(|litmus| (litmus, Vec::new())),
+                false => parse(&source).map(|p| (p.litmus, p.warnings)),
+            };
             if let Some(litmus) = self.judged(&path, &source, parsed) {
                 self.tests.push(Test { path, source, litmus });
             }
@@ -276,13 +243,6 @@ fn collect(folder: &Path, out: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn read_error(path: &Path, source: std::io::Error) -> Error {
-    Error::Read {
-        path: path.display().to_string(),
-        source,
-    }
 }
 
 /// Finds a built-in name that contains the name asked for, or is contained in it.

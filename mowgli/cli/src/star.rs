@@ -3,11 +3,10 @@
 use std::fs;
 
 use mowgli::counted::counted;
-use mowgli::litmus::{self, Litmus};
 use mowgli::model::{Model, RmwAtomicity};
-use mowgli::star::{self, Options, Server, x86};
+use mowgli::star::{self, Options, Server};
 
-use crate::{Error, Exit, diagnostics, output, source, values};
+use crate::{Error, Exit, output, source, values};
 
 /// Translate a shared-memory program to an RDMA program of one server and clients
 ///
@@ -59,8 +58,7 @@ fn server(text: &str) -> Result<Server, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
-    let (path, text) = source::text(&args.file)?;
-    let litmus = parse(&path, &text)?;
+    let source::Test { path, litmus, .. } = source::load_one(&args.file)?;
     let threads = litmus.program.threads.len();
     if let Server::Thread(thread) = args.server
         && thread >= threads
@@ -87,21 +85,4 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         })?,
     }
     Ok(Exit::AsStated)
-}
-
-fn parse(path: &str, text: &str) -> Result<Litmus, Error> {
-    let parsed = match x86::is_x86(text) {
-        true => x86::parse(text).map(|litmus| (litmus, Vec::new())),
-        false => litmus::parse(text).map(|parsed| (parsed.litmus, parsed.warnings)),
-    };
-    match parsed {
-        Ok((litmus, warnings)) => {
-            diagnostics::print(path, text, &warnings);
-            Ok(litmus)
-        }
-        Err(error) => {
-            diagnostics::print(path, text, &error.diagnostics);
-            Err(Error::Parse(1))
-        }
-    }
 }

@@ -124,6 +124,11 @@ impl<'a> Summary<'a> {
         }
         out.push_str(&wrap_to(LEGEND, width));
         out.push_str(&wrap_to(&self.totals_line(), width));
+        let unknown = self.rows.iter().filter(|row| is_unknown(row));
+        let limits: BTreeSet<&str> = unknown.filter_map(|row| row.limit.as_deref()).collect();
+        for limit in limits {
+            out.push_str(&wrap_to(&format!("Unknown: {limit}.\n"), width));
+        }
         match self.stopped {
             None => {}
             Some(Stop::Interrupted) => out.push_str("Interrupted: the table is not complete.\n"),

@@ -205,3 +205,123 @@ fn a_memory_limit_stops_a_search() {
         assert!(text.contains("Unknown (memory limit of 1 KiB reached)"), "{text}");
     }
 }
+
+/// A device without an end, given as anything that a command reads, is refused with its name, the limit and what to do.
+#[test]
+fn files_without_an_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for name in ["zero.cat", "zero.client", "zero.litmus", "out/manifest.jsonl"] {
+        fs::create_dir_all(folder.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join(name)).unwrap();
+    }
+    fs::write(path("one.list"), "/dev/zero\n").unwrap();
+    let list = format!("@{}", path("one.list"));
+    for (arguments, named) in [
+        (vec!["check", "/dev/zero"], "/dev/zero"),
+        (vec!["check", "@/dev/zero"], "/dev/zero"),
+        (vec!["check", &list], "/dev/zero"),
+        (vec!["check", &path("")], "zero.litmus"),
+        (vec!["check", "SB3", "--model", &path("zero.cat")], "zero.cat"),
+        (vec!["explain", "/dev/zero"], "/dev/zero"),
+        (vec!["explain", &path("zero.client")], "zero.client"),
+        (vec!["outcomes", &path("zero.client")], "zero.client"),
+        (vec!["robust", "/dev/zero"], "/dev/zero"),
+        (vec!["star", "/dev/zero"], "/dev/zero"),
+        (vec!["merge", "/dev/zero"], "/dev/zero"),
+        (
+            vec!["generate", "--model", "tso", "--size", "2", "--out", &path("out")],
+            "manifest.jsonl",
+        ),
+    ] {
+        let output = mowgli(&arguments);
+        exits(&output, 2);
+        let text = stderr(&output);
+        assert!(text.contains(named), "{arguments:?}: {text}");
+        assert!(text.contains("name the right file"), "{arguments:?}: {text}");
+        assert!(text.len() < 4096, "{arguments:?}: {} bytes", text.len());
+    }
+}
+
+/// Tests of herd7 for x86 are read by every command that reads tests.
+#[test]
+fn tests_of_herd7_for_x86_are_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        (
+            "sb",
+            "X86 SB\n\"Fre PodWR Fre PodWR\"\n{ x=0; y=0; }\n P0 | P1 ;\n MOV [x],$1 | MOV [y],$1 ;\n \
+                MOV EAX,[y] | MOV EAX,[x] ;\nexists (0:EAX=0 /\\ 1:EAX=0)\n",
+        ),
+        (
+            "not",
+            "X86_64 n\n{ x=0; }\n P0 | P1 ;\n movq $1,(x) | movq (x),%rax ;\n | movq $2,(x) ;\n\
+                 exists (not (1:rax=0 /\\ (x=1 \\/ x=2) \\/ 1:rax=1 /\\ x=2))\n",
+        ),
+        (
+            "hex",
+            "X86_64 h\n{ x=0x10; 0:rax=0x5; }\n P0 ;\n movl $0x1,(x) ;\nexists ([x]=0x1)\n",
+        ),
+        (
+            "ebp",
+            "X86 e\n{ x=0; P0:ESP=3; }\n P0 ;\n MOV EBP,[x] ;\nexists (P0:EBP=0 /\\ 0:ESP=3)\n",
+        ),
+        (
+            "filter",
+            "X86_64 f\n{ x=0; y=0; }\n P0 | P1 ;\n movl $1,(x) | movl (x),%eax ;\nfilter (1:rax=1)\n\
+                    forall (1:rax=1)\n",
+        ),
+    ] {
+        write(folder.path(), name, text);
+    }
+    let path = |name: &str| {
+        folder
+            .path()
+            .join(format!("{name}.litmus"))
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    for (name, observation) in [
+        ("sb", "Observation SB Sometimes 1 3"),
+        ("not", "Observation n Never"),
+        ("hex", "Observation h Always"),
+        ("ebp", "Observation e Always"),
+        ("filter", "Observation f Always"),
+    ] {
+        let output = mowgli(&["check", &path(name), "--model", "tso"]);
+        let text = stdout(&output);
+        exits(&output, 0);
+        assert!(text.contains(observation), "{name}: {text}");
+        exits(&mowgli(&["star", &path(name)]), 0);
+    }
+    exits(&mowgli(&["explain", &path("sb"), "--model", "tso"]), 0);
+}
+
+/// An unknown verdict names the limit and what to do.
+#[test]
+fn an_unknown_verdict_names_the_limit_and_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let spin = "RDMA spin\n{ x@1=0; }\nP0@1 | P1@1 ;\nr := 0 | x := 1 ;\nwhile (r == 0) bound 2 { r := x } | ;\n\
+                exists (0:r=7)\n";
+    write(folder.path(), "spin", spin);
+    let spin = folder.path().join("spin.litmus").to_str().unwrap().to_owned();
+    for (arguments, words) in [
+        (
+            vec!["check", "MP1", "-m", "rdma-tso", "-l", "states=1"],
+            "--limit states=",
+        ),
+        (vec!["check", &spin, "-m", "tso"], "raise the loop's `bound`"),
+        (vec!["explain", &spin, "-m", "tso"], "raise the loop's `bound`"),
+        (
+            vec!["compare", &spin, "--models", "sc,tso"],
+            "raise the loop's `bound`",
+        ),
+        (vec!["robust", &spin, "--exact"], "raise the loop's `bound`"),
+    ] {
+        let output = mowgli(&arguments);
+        exits(&output, 3);
+        let text = stdout(&output).replace('\n', " ");
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    }
+}

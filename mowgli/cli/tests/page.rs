@@ -58,6 +58,34 @@ fn a_port_that_is_taken_is_an_error_and_ctrl_c_is_the_end() {
     assert_eq!(first.0.wait().unwrap().code(), Some(0));
 }
 
+/// A server with 64 files, and more half-open connections than that: it waits until they are closed, and does not spin meanwhile.
+#[test]
+fn connections_beyond_the_files_of_the_process_are_survived() {
+    let script = "ulimit -n 64; exec \"$0\" serve";
+    let mut child = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_mowgli")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.stdout.take().unwrap();
+    let served = Served(child);
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    let url = line.split_whitespace().last().unwrap().to_owned();
+    let host = url.split('/').nth(2).unwrap().to_owned();
+    let half_open: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&host).unwrap()).collect();
+    let small = "RDMA t\n{ x@1=0; }\n P0@1 ;\n x := 1 ;\nexists (x=1)\n";
+    let body = serde_json::json!({ "text": small, "setting": "tso" });
+    let found = answer(question(&url, "check", &body));
+    assert_eq!(found["conditions"][0]["verdict"], "required", "{found}");
+    // Fields 14 and 15 are the time in user and system mode, in hundredths of a second; the second field may contain spaces.
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", served.0.id())).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    let ticks: u64 = fields[11..13].iter().map(|f| f.parse::<u64>().unwrap()).sum();
+    assert!(ticks < 200, "{ticks} hundredths of a second of processor time");
+    drop(half_open);
+}
+
 /// Asks a question as the page does, and returns the connection on which the answer comes.
 fn question(url: &str, name: &str, body: &serde_json::Value) -> TcpStream {
     let (host, path) = url
@@ -101,7 +129,8 @@ fn searches_that_reach_the_limit_of_memory_end_and_the_page_stays_usable() {
     let three: Vec<TcpStream> = (0..3).map(|_| question(&url, "replay", &machine)).collect();
     for stream in three {
         let answer = answer(stream);
-        assert_eq!(answer["limit"], "memory limit of 48 MiB reached", "{answer}");
+        let limit = answer["limit"].as_str().unwrap_or("");
+        assert!(limit.starts_with("memory limit of 48 MiB reached"), "{answer}");
         assert!(answer["schedule"].is_null(), "{answer}");
     }
     // The process itself, and what a search may add between two looks at the limit.

@@ -437,8 +437,8 @@ fn new_register(thread: &mut Thread) -> Reg {
     Reg((thread.registers.len() - 1) as u16)
 }
 
-/// Shrinks `program` while `shows` stays true. In the result no instruction or thread can be removed, no block opened and no
-/// written value made 0. `shows(program)` must be true.
+/// Shrinks `program` while `shows` stays true. In the result no instruction can be removed, no block opened, and no thread removed of
+/// several. A smaller program that shows it may exist, by two such steps at once. `shows(program)` must be true.
 pub fn shrink(program: &Program, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut best = program.clone();
     loop {

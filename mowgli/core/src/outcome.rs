@@ -73,6 +73,25 @@ impl fmt::Display for Limit {
     }
 }
 
+impl Limit {
+    /// Says what a user can do to get an answer, in words that follow the limit's own.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Limit::Time => "give it more time, as in `--limit time=10m`",
+            Limit::States(_) => "allow more, as in `--limit states=10000000`",
+            Limit::LoopBound { .. } => "raise the loop's `bound`, or give the loop a way to end",
+            Limit::Memory(_) => "allow more, as in `--limit memory=8G`",
+            Limit::Cancelled => "ask again",
+            Limit::TooLarge(_) => "ask about a smaller program",
+        }
+    }
+
+    /// Returns the limit and its remedy, for an answer that is unknown because of it.
+    pub fn advice(&self) -> String {
+        format!("{self}: {}", self.remedy())
+    }
+}
+
 impl From<explorer::Limit> for Limit {
     fn from(limit: explorer::Limit) -> Limit {
         match limit {

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use mowgli::explore;
+use mowgli::generate::{self, Shape};
 use mowgli::litmus::{Litmus, Operand};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Budget;
+use mowgli::program::{Instr, Program};
 use mowgli_generate::distinguish::{Separator, separators};
 use mowgli_generate::enumerate::units;
 use mowgli_generate::language::Language;
@@ -95,4 +97,46 @@ fn machines_confirm_what_separates_models() {
 #[test]
 fn a_model_does_not_differ_from_itself() {
     assert_eq!(smallest(Model::RdmaTso, Model::RdmaTso, 3), []);
+}
+
+/// No smaller program separates the models, by another generator of programs and by the machines.
+#[test]
+fn no_smaller_random_program_separates() {
+    let has_cas = |p: &Program| {
+        let mut code = p.threads.iter().flat_map(|t| &t.code);
+        code.any(|i| matches!(i, Instr::Cas { .. }))
+    };
+    for (first, second, remote) in [
+        (Model::Sc, Model::Tso, false),
+        (Model::RdmaTso, Model::RdmaTsoNoPcie, true),
+        (Model::RdmaSc, Model::RdmaTso, true),
+        (Model::Sc, Model::RdmaSc, true),
+    ] {
+        let size = smallest(first, second, 4)[0].size;
+        let base = if remote { Shape::SMALL } else { Shape::CPU };
+        let shape = Shape {
+            instructions: size as u8 - 1,
+            rmw: false,
+            ..base
+        };
+        let mut compared = 0;
+        for seed in 0..2_000 {
+            let program = generate::program(seed, &shape);
+            if has_cas(&program) {
+                continue;
+            }
+            let outcomes = |model| {
+                let found = explore::outcomes(&program, model, RmwAtomicity::Hca, &Budget::default());
+                assert!(found.is_complete());
+                found.outcomes
+            };
+            assert_eq!(
+                outcomes(first),
+                outcomes(second),
+                "{first} {second}, seed {seed}: {program:#?}"
+            );
+            compared += 1;
+        }
+        assert!(compared > 1_000, "{first} {second}: {compared}");
+    }
 }

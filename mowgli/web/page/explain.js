@@ -93,7 +93,7 @@ export class Explanation {
 
   #forbidden(answer) {
     if (answer.cycles.length === 0) {
-      return [h("p", {}, "No choice of sources gives these values: no execution has this outcome, whatever the orders.")];
+      return [h("p", {}, answer.without_cycle)];
     }
     const place = h("div");
     const show = (at) => {
@@ -115,7 +115,8 @@ export class Explanation {
     show(0);
     const list = (title, changes) => changes.length > 0 && h("section", {}, h("h3", {}, title), h("ul", {}, changes.map((c) => h("li", {}, c))));
     return [
-      h("p", {}, answer.cycles[0].broken ? "Every candidate that would have this outcome breaks a rule." : "Every execution that would have this outcome has a cycle.",
+      h("p", {}, answer.limit ? `Each of the ${answer.candidates} executions looked at that would have this outcome ${answer.cycles[0].broken ? "breaks a rule" : "has a cycle"}.`
+        : answer.cycles[0].broken ? "Every candidate that would have this outcome breaks a rule." : "Every execution that would have this outcome has a cycle.",
         answer.cycles_total > answer.cycles.length && ` The first ${answer.cycles.length} of ${answer.cycles_total} are here.`),
       answer.cycles.length > 1 && choice, place,
       list("Any one of these would allow it", answer.relaxations), list("Left open by a limit", answer.undecided),

@@ -58,11 +58,12 @@ export class Robustness {
         onfocus: () => this.#page.editor.mark(c.instructions) },
         h("th", { scope: "row" }, c.name), h("td", { class: c.holds ? "allowed" : "forbidden" }, c.holds === null ? "?" : c.holds ? "yes" : "no"),
         h("td", {}, c.clause && h("b", {}, `${c.clause}: `), c.reason));
-    const change = (c) => h("li", {}, `P${c.thread}: `, { added: "add ", "moved-here": "poll here: ", "moved-away": "no longer here: " }[c.kind], h("code", {}, c.instr));
+    const change = (c) => h("li", {}, `P${c.thread}: `, { added: "add ", "moved-here": "poll here: ", "moved-away": "no longer here: ", named: "name the operation: " }[c.kind], h("code", {}, c.instr));
     const { fix } = answer;
     const weak = answer.weak && new Graph(answer.weak, `${this.#page.name()}-weak`, answer.cycle, this.#page.editor);
     this.#result.replaceChildren(...[
       h("h2", {}, `Under ${answer.setting}: `, h("span", { class: `verdict ${good ? "allowed" : "forbidden"}` }, answer.verdict)),
+      answer.limit && h("p", { class: "problem" }, `Unknown: ${answer.limit}.`),
       h("table", { class: "edges" }, h("caption", {}, "Conditions of Robust'25"), h("tbody", {}, answer.conditions.map(condition))),
       fix && h("section", { class: "fix" }, h("h3", {}, "What would mend it"),
         h("ul", {}, fix.changes.map(change)),

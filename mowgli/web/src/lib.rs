@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod connections;
 mod guard;
 mod jobs;
 mod page;

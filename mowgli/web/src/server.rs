@@ -11,6 +11,7 @@ use axum::middleware;
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
 
+use crate::connections;
 use crate::guard::{self, Guard};
 use crate::jobs::{Jobs, Limits};
 use crate::{api, page};
@@ -63,12 +64,11 @@ impl Server {
     /// Answers until `stop` is ready. Searches under way are then cancelled.
     ///
     /// # Errors
-    /// The system's.
+    /// None so far: what goes wrong with a connection ends that connection.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> io::Result<()> {
         let routes = routes(self.guard, Jobs::new(self.limits));
-        let served = axum::serve(self.listener, routes);
         tokio::select! {
-            result = served.into_future() => result,
+            never = connections::serve(self.listener, routes) => match never {},
             () = stop => Ok(()),
         }
     }
@@ -89,5 +89,6 @@ fn routes(guard: Arc<Guard>, jobs: Jobs) -> Router {
         .route(&below("api/replay"), post(api::machine::replay))
         .with_state(jobs)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(connections::whole_body))
         .layer(middleware::from_fn_with_state(guard, guard::check))
 }

@@ -26,6 +26,10 @@ impl Drop for Running {
 }
 
 fn start(time: Duration) -> Running {
+    start_with(time, None)
+}
+
+fn start_with(time: Duration, states: Option<u64>) -> Running {
     let (send, receive) = mpsc::channel();
     let (stop, stopped) = oneshot::channel::<()>();
     std::thread::spawn(move || {
@@ -40,7 +44,7 @@ fn start(time: Duration) -> Running {
                 limits: Limits {
                     time,
                     memory: None,
-                    states: None,
+                    states,
                 },
             };
             let server = Server::listen(options).await.expect("the server runs");
@@ -254,7 +258,104 @@ fn a_search_without_end_stops_at_its_limit() {
     let server = start(Duration::from_millis(50));
     let (status, answer) = server.ask("check", &json!({ "text": endless(), "setting": "tso" }));
     assert_eq!(status, 200);
-    assert_eq!(answer["limit"], "time limit reached", "{answer}");
+    let limit = answer["limit"].as_str().unwrap();
+    assert!(
+        limit.starts_with("time limit reached: give it more time"),
+        "{answer}"
+    );
+    assert_eq!(answer["conditions"][0]["verdict"], Value::Null, "{answer}");
+}
+
+/// Whether an outcome is forbidden is one search, why is another. A limit of the second says nothing about the sources of reads.
+#[test]
+fn a_limit_of_the_search_for_a_reason_is_not_a_reason() {
+    // A thread of its own multiplies the candidates without changing the outcome asked about.
+    let rows = |cell: &dyn Fn(usize) -> String| (0..7).map(cell).collect::<Vec<_>>();
+    let left = rows(&|r| {
+        if r == 0 {
+            "x := 1".to_owned()
+        } else {
+            format!("s := {r}")
+        }
+    });
+    let right = rows(&|r| format!("s := {}", r + 10));
+    let mut text = "RDMA t\n{ x@1=0; s@1=0; }\n P0@1 | P1@1 | P2@1 ;\n".to_owned();
+    for r in 0..7 {
+        let third = ["a := x", "b := x"].get(r).copied().unwrap_or("");
+        text += &format!(" {} | {} | {third} ;\n", left[r], right[r]);
+    }
+    text += "exists (2:a=1 /\\ 2:b=0)\n";
+    for (states, setting) in [(20_000, "tso"), (20_000, "tso.cat")] {
+        let server = start_with(LONG, Some(states));
+        let (status, answer) = server.ask("explain", &json!({ "text": text, "setting": setting }));
+        assert_eq!(status, 200, "{answer}");
+        let without = answer["without_cycle"].as_str().unwrap_or("");
+        assert!(!without.contains("No choice of sources"), "{setting}: {answer}");
+        if answer["verdict"] == "forbidden" && answer["cycles"] == json!([]) {
+            assert!(
+                without.contains("limit of 20000 states reached"),
+                "{setting}: {answer}"
+            );
+        }
+        assert!(answer["limit"].is_string(), "{setting}: {answer}");
+    }
+}
+
+/// Two writes of one thread in the wrong order explain nothing; the sources are not what is wrong.
+#[test]
+fn only_contrary_candidates_are_told_from_none() {
+    let server = start(LONG);
+    let text = "RDMA t\n{ x@1=0; }\n P0@1 ;\n x := 1 ;\n x := 2 ;\nexists (x=1)\n";
+    for (setting, formula, words) in [
+        ("tso", "x=1", "orders the writes of a thread"),
+        ("tso.cat", "x=1", "orders the writes of a thread"),
+        ("tso", "x=7", "No choice of sources"),
+    ] {
+        let question = json!({ "text": text, "setting": setting, "formula": formula });
+        let (_, answer) = server.ask("explain", &question);
+        assert_eq!(answer["verdict"], "forbidden", "{answer}");
+        assert!(
+            answer["without_cycle"].as_str().unwrap().contains(words),
+            "{setting} {formula}: {answer}"
+        );
+    }
+}
+
+#[test]
+fn half_open_connections_do_not_keep_others_out() {
+    let server = start(LONG);
+    // Nothing, half of a head, and half of a body.
+    let head = server.head(
+        "POST",
+        &format!("{}api/check", server.root),
+        "content-length: 100\r\n",
+    );
+    let half_open: Vec<TcpStream> = (0..300)
+        .map(|number| {
+            let mut stream = server.connect();
+            let sent = ["", "GET / HTTP/1.1\r\nhost: ", &head][number % 3];
+            stream.write_all(sent.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(
+        server.ask("check", &json!({ "text": SB, "setting": "tso" })).0,
+        200
+    );
+    // Each of them comes to an end, though its peer does nothing more.
+    for (number, mut stream) in half_open.into_iter().enumerate() {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut bytes = Vec::new();
+        match stream.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{number}"),
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(
+            bytes.is_empty() || text.starts_with("HTTP/1.1 408"),
+            "{number}: {text}"
+        );
+    }
 }
 
 #[test]

@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args, litmus: &Litmus, model: Model, only_drawing: bool
 fn text(answer: &Answer, litmus: &Litmus, shown: Range<usize>) -> String {
     let program = &litmus.program;
     match answer {
-        Answer::Unknown(limit) => format!("Unknown: {limit}.\n"),
+        Answer::Unknown(limit) => format!("Unknown: {}.\n", limit.advice()),
         Answer::Forbidden(reason) => format!("Forbidden.\n\n{}", reason.render(program, shown)),
         Answer::Allowed(witness) => format!(
             "Allowed. An execution that the rules allow:\n\n{}",

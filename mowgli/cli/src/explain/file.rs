@@ -114,7 +114,7 @@ fn answer(
 fn text(answer: &Answer, litmus: &Litmus, shown: Range<usize>) -> String {
     let program = &litmus.program;
     match answer {
-        Answer::Unknown(limit) => format!("Unknown: {limit}.\n"),
+        Answer::Unknown(limit) => format!("Unknown: {}.\n", limit.advice()),
         Answer::Vacuous => super::vacuous(),
         Answer::Forbidden(reason) => format!("Forbidden.\n\n{}", reason.render(program, shown)),
         Answer::Allowed(witness) => format!(

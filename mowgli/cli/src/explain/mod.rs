@@ -240,7 +240,7 @@ fn numbers(args: &Args, count: usize) -> Result<Range<usize>, Error> {
 fn text(answer: &Answer, litmus: &Litmus, setting: Setting, shown: Range<usize>) -> String {
     let program = &litmus.program;
     match answer {
-        Answer::Unknown(limit) => format!("Unknown: {limit}.\n"),
+        Answer::Unknown(limit) => format!("Unknown: {}.\n", limit.advice()),
         Answer::Vacuous => vacuous(),
         Answer::Forbidden(reason) => format!("Forbidden.\n\n{}\n", reason.render(program, setting, shown)),
         Answer::Allowed { witness, steps } => {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::read::{self, RESULT_BYTES_MAX};
 use crate::shard::Shard;
 
 /// Version of the form of the file.
@@ -67,17 +68,12 @@ impl Manifest {
             units,
             shard: shard.to_string(),
         };
-        let text = match fs::read_to_string(&path) {
+        let text = match read::text(&path, RESULT_BYTES_MAX, "a manifest") {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(source) => {
-                return Err(Error::Read {
-                    path: path.display().to_string(),
-                    source,
-                });
-            }
+            Err(Error::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
         };
-        let done = read(&text, &header, &path)?;
+        let done = lines(&text, &header, &path)?;
         // A crash may leave half of a last line. That is dropped: the file is written anew, and replaced in one step.
         let mut manifest = Manifest {
             file: replace(&path, &render(&header, &done))?,
@@ -136,7 +132,7 @@ fn json_line(value: &impl Serialize) -> String {
 }
 
 /// Reads the complete lines, and checks that they are of the same source.
-fn read(text: &str, header: &Header, path: &Path) -> Result<BTreeMap<usize, Unit>, Error> {
+fn lines(text: &str, header: &Header, path: &Path) -> Result<BTreeMap<usize, Unit>, Error> {
     let mut done = BTreeMap::new();
     let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
     let mut lines = whole.lines();

@@ -89,8 +89,8 @@ fn shown(
     } else if let Some(listing) = &listing {
         let how = match (exactly, mended.minimal) {
             (false, Minimal::Proved) => "the least by which the conditions hold",
-            (true, Minimal::Proved) => "the least that makes it robust",
-            (_, Minimal::NotProved) => "a limit left open whether less would do",
+            (true, Minimal::Proved) => "no less makes it robust, if polls follow each added get",
+            (_, Minimal::NotProved) => "whether less would do was left open",
         };
         let by = match (theorem, exactly_robust) {
             (Some(theorem), Some(true)) => format!("by {} and exhaustively", name(theorem)),

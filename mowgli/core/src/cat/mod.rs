@@ -38,7 +38,7 @@ pub use resolver::Axiom;
 pub use robust::{strong, weak_execution};
 
 use crate::declarative::problem::Problem;
-use crate::declarative::unfold::{End, Path};
+use crate::declarative::unfold::{self, End, Path};
 use crate::declarative::{Choices, loop_beyond_bound, reference, unfold_all};
 use crate::event::Execution;
 use crate::litmus::{Operand, Severity};
@@ -169,6 +169,21 @@ impl ModelFile {
         self.axioms.iter().all(|axiom| values.satisfies(axiom))
     }
 
+    /// Checks the requirements against the text of a program: all its instructions, whether or not an execution reaches them. So a model
+    /// applies or not whatever a search finds, as with built-in models ([`crate::check::applicable`]).
+    fn meets(&self, program: &Program, atomicity: RmwAtomicity) -> Result<(), Stop> {
+        if self.requirements.is_empty() {
+            return Ok(());
+        }
+        let spec = self.candidates(atomicity);
+        let threads = 0..program.threads.len();
+        let outlines = threads.map(|thread| unfold::outline(program, thread, &spec));
+        let outlines = outlines.collect::<Result<Vec<Path>, Limit>>()?;
+        let choice: Vec<&Path> = outlines.iter().collect();
+        let problem = Problem::new(program, &spec, &choice);
+        solve(self, &problem, Goal::Requirements, &Budget::default(), &mut 0).map(drop)
+    }
+
     /// Returns the data from which executions are made for this model: those of RDMA^TSO, whose events are the same in every model,
     /// without the orders that the file does not mention, and without axioms.
     fn candidates(&self, atomicity: RmwAtomicity) -> Spec {
@@ -251,6 +266,7 @@ pub fn witness(
     let spec = model.candidates(atomicity);
     let mut states = 0;
     let mut search = || {
+        model.meets(program, atomicity)?;
         let threads = unfold_all(program, &spec, budget)?;
         for choice in Choices::new(&threads, |end| end == End::Complete) {
             let problem = Problem::new(program, &spec, &choice);
@@ -319,6 +335,7 @@ fn every_outcome(
     budget: &Budget<'_>,
     states: &mut u64,
 ) -> Result<Completeness, Stop> {
+    model.meets(program, atomicity)?;
     let spec = model.candidates(atomicity);
     let threads = unfold_all(program, &spec, budget)?;
     for choice in Choices::new(&threads, |end| end == End::Complete) {

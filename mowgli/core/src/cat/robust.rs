@@ -36,6 +36,7 @@ pub fn weak_execution(
     let spec = model.candidates(atomicity);
     let mut states = 0;
     let mut search = || {
+        model.meets(program, atomicity)?;
         let threads = unfold_all(program, &spec, budget)?;
         for choice in Choices::new(&threads, |end| end == End::Complete) {
             let problem = Problem::new(program, &spec, &choice);

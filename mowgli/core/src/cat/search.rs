@@ -34,6 +34,8 @@ pub(super) enum Goal<'g> {
     /// An execution that is not sequentially consistent. With `true`, cycles may use the order of atomics
     /// ([`super::robust`]).
     Weak(bool),
+    /// Nothing but whether the program meets the requirements of the model.
+    Requirements,
 }
 
 impl Goal<'_> {
@@ -42,7 +44,7 @@ impl Goal<'_> {
         match self {
             Goal::Outcomes(known) => known.operands.as_ref().is_none_or(|all| all.contains(&operand)),
             Goal::Execution(_) => true,
-            Goal::Any | Goal::Weak(_) => false,
+            Goal::Any | Goal::Weak(_) | Goal::Requirements => false,
         }
     }
 }
@@ -141,9 +143,9 @@ impl<const W: usize> Search<'_, '_, W> {
         let model = self.model;
         let plan = &model.plan;
         self.run(&plan.fixed, 0);
-        let unmet = plan.requirements.iter().find(|r| !self.slots.satisfies(r));
-        if let Some(unmet) = unmet {
-            return Err(Stop::Unmet(unmet.axiom));
+        if let Goal::Requirements = self.goal {
+            let unmet = plan.requirements.iter().find(|r| !self.slots.satisfies(r));
+            return unmet.map_or(Ok(()), |unmet| Err(Stop::Unmet(unmet.axiom)));
         }
         for guard in &plan.guards {
             let guard = Guard::new(guard, model, &self.slots, self.events.len());
@@ -384,7 +386,7 @@ impl<const W: usize> Search<'_, '_, W> {
     fn conclude(&mut self, depth: usize) -> Result<(), Stop> {
         let mut shown = None;
         match &self.goal {
-            Goal::Any | Goal::Weak(_) => {}
+            Goal::Any | Goal::Weak(_) | Goal::Requirements => {}
             Goal::Outcomes(known) => {
                 let values = self.shown(depth, known.operands.as_deref());
                 match values {

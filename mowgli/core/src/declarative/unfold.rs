@@ -51,6 +51,23 @@ pub struct Path {
 
 /// Unfolds every path of a thread.
 pub fn paths(program: &Program, thread: usize, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Path>, Limit> {
+    unfold(program, thread, spec, budget, false)
+}
+
+/// Lists the events of a thread's text as one path: each instruction once, in every branch, and a compare-and-swap both as one that fails
+/// and as one that succeeds. It says what a program has, not what it does: a poll may have nothing to poll.
+pub(crate) fn outline(program: &Program, thread: usize, spec: &Spec) -> Result<Path, Limit> {
+    let mut paths = unfold(program, thread, spec, &Budget::default(), true)?;
+    Ok(paths.remove(0))
+}
+
+fn unfold(
+    program: &Program,
+    thread: usize,
+    spec: &Spec,
+    budget: &Budget<'_>,
+    outline: bool,
+) -> Result<Vec<Path>, Limit> {
     let t = &program.threads[thread];
     let zero = Arc::new(Sym::Const(0));
     let start = State {
@@ -75,6 +92,7 @@ pub fn paths(program: &Program, thread: usize, spec: &Spec, budget: &Budget<'_>)
         thread: ThreadId(thread as u8),
         spec,
         budget,
+        outline,
         waiting: vec![start],
         done: Vec::new(),
     };
@@ -113,6 +131,8 @@ struct Unfolding<'p> {
     thread: ThreadId,
     spec: &'p Spec,
     budget: &'p Budget<'p>,
+    /// Whether [`outline`] asks.
+    outline: bool,
     waiting: Vec<State<'p>>,
     done: Vec<Path>,
 }
@@ -233,6 +253,9 @@ impl<'p> Unfolding<'p> {
             place,
         };
         state.instances += 1;
+        if self.outline && self.outlined(state, instr, &at) {
+            return None;
+        }
         match instr {
             Instr::Store { loc, value } => {
                 let value = eval(value, &state.path);
@@ -424,6 +447,11 @@ impl<'p> Unfolding<'p> {
         success: impl Fn(&mut State<'p>) -> usize,
         after: impl Fn(&mut State<'p>, usize),
     ) {
+        if self.outline {
+            failure(state);
+            let read = success(state);
+            return after(state, read);
+        }
         let mut other = state.clone();
         for (s, holds) in [(&mut other, false), (&mut *state, true)] {
             let read = if holds { success(s) } else { failure(s) };
@@ -432,6 +460,31 @@ impl<'p> Unfolding<'p> {
             after(s, read);
         }
         self.waiting.push(other);
+    }
+
+    /// Does the step of an outline, if that differs from a step of an execution: blocks follow one another, and nothing is awaited or
+    /// assumed.
+    fn outlined(&self, state: &mut State<'p>, instr: &'p Instr, at: &Site) -> bool {
+        let blocks: Vec<&'p [Instr]> = match instr {
+            Instr::If { then, otherwise, .. } => vec![then, otherwise],
+            Instr::While { body, .. } => vec![body],
+            Instr::Choose(blocks) => blocks.iter().map(Vec::as_slice).collect(),
+            Instr::Assume(_) => Vec::new(),
+            Instr::Poll { node } => {
+                state.push(at.event(Kind::Poll).to(*node), None);
+                Vec::new()
+            }
+            _ => return false,
+        };
+        // The last frame comes first.
+        for (number, code) in blocks.into_iter().enumerate().rev() {
+            state.frames.push(Frame::Block {
+                code,
+                next: 0,
+                place: [at.place.as_slice(), &[number as u16]].concat(),
+            });
+        }
+        true
     }
 
     fn node_of(&self, loc: Loc) -> Node {

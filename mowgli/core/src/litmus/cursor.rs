@@ -97,9 +97,9 @@ impl Parser {
         let text = format!("{sign}{digits}");
         let span = start..self.span().end;
         self.at += 1;
-        match text.parse::<Value>() {
-            Ok(value) => Ok(Number { value, span }),
-            Err(_) => Err(Diagnostic::new(
+        match value_of(&text) {
+            Some(value) => Ok(Number { value, span }),
+            None => Err(Diagnostic::new(
                 Kind::OutOfRange,
                 span,
                 format!("`{text}` does not fit in 64 bits"),
@@ -186,6 +186,7 @@ impl Parser {
     pub fn at_final_part(&self) -> bool {
         match self.peek() {
             Token::End | Token::Symbol("~") => true,
+            Token::Name(w) if w == "not" => *self.peek_at(1) == Token::Name("exists".to_owned()),
             Token::Name(w) => {
                 matches!(
                     w.as_str(),
@@ -195,4 +196,19 @@ impl Parser {
             _ => false,
         }
     }
+}
+
+/// Reads a number, perhaps with a sign: decimal, or hexadecimal after `0x`. Hexadecimal digits may fill all 64 bits, the sign included.
+/// Returns nothing for a text that is no number of 64 bits.
+pub fn value_of(text: &str) -> Option<Value> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let Some(hexadecimal) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) else {
+        return text.parse().ok();
+    };
+    let is_digits = hexadecimal.bytes().all(|b| b.is_ascii_hexdigit());
+    let value = is_digits.then(|| u64::from_str_radix(hexadecimal, 16).ok())??;
+    Some(value.cast_signed().wrapping_mul(sign))
 }

@@ -1,6 +1,6 @@
 //! The part of a file after the rows: `locations [..]`, final conditions and expected verdicts.
 
-use super::ast::{Formula, Name, Observed, Query};
+use super::ast::{Formula, Name, Number, Observed, Query};
 use super::condition::{Quantifier, Relation, Verdict};
 use super::diagnostic::{Diagnostic, Kind};
 use super::lexer::Token;
@@ -55,7 +55,7 @@ impl Parser {
                 return Ok(queries);
             }
             let span = self.span();
-            let negated = self.eat("~");
+            let negated = self.eat_not();
             let quantifier = match (negated, self.eat_word("exists")) {
                 (false, true) => Quantifier::Exists,
                 (true, true) => Quantifier::NotExists,
@@ -132,9 +132,27 @@ impl Parser {
         Ok(single_or(parts, Formula::And))
     }
 
+    /// Reads `filter`, a formula to which a test of herd7 restricts its question, if present.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn filter(&mut self) -> Step<Option<Formula>> {
+        match self.eat_word("filter") {
+            true => self.or(&mut 0, Parser::signed_value).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Takes `~`, or `not` as herd7 also writes it. A location may be called `not`.
+    fn eat_not(&mut self) -> bool {
+        let compares = |t: &Token| matches!(t, Token::Symbol("=" | "!=" | "<>"));
+        self.eat("~") || !compares(self.peek_at(1)) && self.eat_word("not")
+    }
+
     fn not<V>(&mut self, atoms: &mut usize, value: fn(&mut Parser) -> Step<V>) -> Step<Formula<V>> {
         self.enter()?;
-        let formula = if self.eat("~") {
+        let formula = if self.eat_not() {
             Formula::Not(Box::new(self.not(atoms, value)?))
         } else if self.eat("(") {
             let inner = self.or(atoms, value)?;
@@ -167,7 +185,7 @@ impl Parser {
         Ok(formula)
     }
 
-    /// Reads `x`, `[x]` or `0:r`.
+    /// Reads `x`, `[x]`, `0:r` or `P0:r`.
     fn observed(&mut self) -> Step<Observed> {
         if self.eat("[") {
             let name = self.new_name("a location")?;
@@ -180,7 +198,19 @@ impl Parser {
                 self.expect(":", "a register of thread 0 is written `0:r`")?;
                 Some(thread)
             }
-            Token::Name(_) => None,
+            Token::Name(word) => {
+                let number = word.strip_prefix('P').and_then(|digits| digits.parse().ok());
+                let number = number.filter(|_| *self.peek_at(1) == Token::Symbol(":"));
+                let number = number.map(|value| Number {
+                    value,
+                    span: self.span(),
+                });
+                if number.is_some() {
+                    self.name("a thread")?;
+                    self.expect(":", "a register of thread 0 is written `0:r`")?;
+                }
+                number
+            }
             _ => return Err(self.unexpected("a location or a register (`x` or `0:r`)")),
         };
         Ok(Observed {

@@ -12,7 +12,7 @@ use super::limits::{NAME_BYTES_MAX, NESTING_MAX};
 pub enum Token {
     /// A name, keyword included.
     Name(String),
-    /// Digits, unsigned.
+    /// Digits, unsigned; hexadecimal ones after `0x`.
     Number(String),
     /// A quoted text, unescaped.
     Text(String),
@@ -153,7 +153,7 @@ pub(super) fn tokens(source: &str, start: usize) -> Result<Vec<Spanned>, Diagnos
             check_name(&rest[..len], &(at..at + len))?;
             (Token::Name(rest[..len].to_owned()), len)
         } else if first.is_ascii_digit() {
-            let len = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let len = number_len(rest);
             (Token::Number(rest[..len].to_owned()), len)
         } else if first == '"' {
             text(rest, at)?
@@ -172,6 +172,16 @@ pub(super) fn tokens(source: &str, start: usize) -> Result<Vec<Spanned>, Diagnos
             span: at..at + len,
         });
         at += len;
+    }
+}
+
+/// Returns the length of the number at the start of `rest`, which is decimal, or hexadecimal after `0x`.
+fn number_len(rest: &str) -> usize {
+    let end = |text: &str, is_digit: fn(&char) -> bool| text.chars().take_while(is_digit).count();
+    let prefixed = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X"));
+    match prefixed.map_or(0, |digits| end(digits, char::is_ascii_hexdigit)) {
+        0 => end(rest, char::is_ascii_digit),
+        digits => "0x".len() + digits,
     }
 }
 

@@ -43,8 +43,9 @@ pub mod limits;
 /// The clients of `mowgli-libraries` are read with it.
 pub mod syntax {
     pub use super::ast::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
+    pub use super::cursor::value_of;
     pub use super::lexer::{Token, dialect};
-    pub use super::parser::{Parser, Step, parse_dialect, parse_final_part, parse_with};
+    pub use super::parser::{FinalPart, Parser, Step, parse_dialect, parse_final_part, parse_with};
     pub use super::suggest::nearest;
 }
 

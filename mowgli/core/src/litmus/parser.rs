@@ -2,7 +2,7 @@
 //!
 //! A mistake inside a cell is reported and the parser goes on with the next cell; a mistake elsewhere ends it.
 
-use super::ast::{CasArgs, Column, File, Init, Observed, Place, Query, Rhs, Row, Stmt, StmtKind};
+use super::ast::{CasArgs, Column, File, Formula, Init, Observed, Place, Query, Rhs, Row, Stmt, StmtKind};
 use super::diagnostic::{Diagnostic, Kind, Span};
 use super::lexer::{self, Spanned, Token};
 use super::limits::{ERRORS_MAX, INSTRUCTIONS_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
@@ -91,12 +91,23 @@ pub fn parse_dialect<T>(
     }
 }
 
-/// Reads the part after the rows, `locations [..]` and conditions, of a text in another language. It starts at byte `start`.
+/// The part of a text after its rows.
+#[derive(Clone, Debug)]
+pub struct FinalPart {
+    /// What `locations [..]` lists.
+    pub observed: Vec<Observed>,
+    /// What `filter` restricts the conditions to.
+    pub filter: Option<Formula>,
+    /// The conditions.
+    pub queries: Vec<Query>,
+}
+
+/// Reads the part after the rows of a text in another language. It starts at byte `start`.
 ///
 /// # Errors
 ///
 /// The first mistake.
-pub fn parse_final_part(source: &str, start: usize) -> Step<(Vec<Observed>, Vec<Query>)> {
+pub fn parse_final_part(source: &str, start: usize) -> Step<FinalPart> {
     let mut parser = Parser {
         tokens: lexer::tokens(source, start)?,
         at: 0,
@@ -104,7 +115,11 @@ pub fn parse_final_part(source: &str, start: usize) -> Step<(Vec<Observed>, Vec<
         instructions: 0,
         errors: Vec::new(),
     };
-    let found = (parser.observed_list()?, parser.queries(Parser::signed_value)?);
+    let found = FinalPart {
+        observed: parser.observed_list()?,
+        filter: parser.filter()?,
+        queries: parser.queries(Parser::signed_value)?,
+    };
     match parser.peek() {
         Token::End => Ok(found),
         _ => Err(parser.unexpected("the end of the text")),

@@ -6,8 +6,8 @@
 use crate::shapes::SHAPES;
 use mowgli::cat::{self, Embedded, ModelFile};
 use mowgli::generate::{self, Shape};
-use mowgli::litmus::Setting;
-use mowgli::model::Model;
+use mowgli::litmus::{Setting, parse};
+use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Completeness, Limit};
 use mowgli::program::Program;
 use mowgli::{catalogue, check, declarative};
@@ -136,4 +136,72 @@ fn the_search_finds_what_enumeration_finds() {
         }
     }
     assert!(compared >= COUNT, "{compared}");
+}
+
+/// Panics if a built-in model and its file differ about whether they have a meaning for a program. Returns how many apply.
+fn compare_applicability(program: &Program, files: &[ModelFile], about: &dyn Fn() -> String) -> usize {
+    let at_once = Budget {
+        states_max: Some(0),
+        ..Budget::default()
+    };
+    let mut count = 0;
+    for (model, file) in Model::ALL.into_iter().zip(files) {
+        let applies = check::applicable(program, model).is_ok();
+        for rmw in RmwAtomicity::ALL {
+            let by_file = cat::decide(program, file, rmw, None, &at_once);
+            assert_eq!(by_file.is_ok(), applies, "{} under {model}/{rmw}", about());
+        }
+        count += usize::from(applies);
+    }
+    count
+}
+
+/// A model has no meaning for a program that *has* what the model lacks, whether or not an execution reaches it.
+#[test]
+fn files_apply_to_the_programs_of_their_built_in_models() {
+    let files = Model::ALL.map(ModelFile::of);
+    for entry in catalogue::entries() {
+        compare_applicability(&entry.parse().unwrap().program, &files, &|| entry.path());
+    }
+    let (mut applied, mut asked) = (0, 0);
+    for seed in 0..3_000 {
+        let bits = seed % 64;
+        let shape = Shape {
+            nodes: 1 + (seed % 2) as u8,
+            remote: bits & 1 > 0,
+            rmw: bits & 3 == 3,
+            polls: bits & 4 > 0,
+            waits: bits & 8 > 0,
+            control: bits & 48 > 0,
+            ..Shape::SMALL
+        };
+        let program = generate::program(seed, &shape);
+        applied += compare_applicability(&program, &files, &|| format!("seed {seed}"));
+        asked += Model::ALL.len();
+    }
+    assert!(
+        applied * 10 > asked && (asked - applied) * 10 > asked,
+        "{applied} of {asked}"
+    );
+    for (rows, lacking) in [
+        (
+            "if (0) { wait(d) } else { x := 1 }",
+            vec![Model::Tso, Model::RdmaSc, Model::RdmaTso, Model::RdmaTsoNoPcie],
+        ),
+        ("poll(2)", vec![Model::Tso, Model::RdmaWait]),
+        ("assume(0) ;\n poll(2)", vec![Model::Tso, Model::RdmaWait]),
+        ("choose { x := 1 } or { z^2 := 1 }", vec![Model::Tso]),
+        ("while (0) bound 1 { rfence(2) }", vec![Model::Tso]),
+    ] {
+        let text = format!("RDMA t\n{{ x@1=0; z@2=0; }}\n P0@1 ;\n {rows} ;\nexists (x=1)\n");
+        let program = parse(&text).unwrap().litmus.program;
+        compare_applicability(&program, &files, &|| text.clone());
+        for model in Model::ALL {
+            assert_eq!(
+                check::applicable(&program, model).is_err(),
+                lacking.contains(&model),
+                "{text} under {model}"
+            );
+        }
+    }
 }

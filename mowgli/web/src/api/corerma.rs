@@ -128,7 +128,7 @@ pub(super) fn explained(
         ..reasons::Answer::default()
     };
     match explain::allowed(program, model, wanted, budget) {
-        Err(limit) => answer.limit = Some(limit.to_string()),
+        Err(limit) => answer.limit = Some(limit.advice()),
         Ok(Some(witness)) => {
             answer.verdict = Some("allowed");
             answer.witness = Some(Graph::of_drawing(&witness.drawing(program), &answer.title));
@@ -143,12 +143,13 @@ pub(super) fn explained(
                 edges: edges(&case.violation),
             };
             answer.verdict = Some("forbidden");
-            answer.limit = reason.limit.as_ref().map(Limit::to_string);
+            answer.limit = reason.limit.as_ref().map(Limit::advice);
             answer.candidates = reason.candidates;
             answer.cycles_total = reason.cases.len();
             answer.cycles = reason.cases.iter().take(reasons::CYCLES_MAX).map(case).collect();
             answer.relaxations = reason.relaxations.iter().map(Change::text).collect();
             answer.undecided = reason.undecided.iter().map(Change::text).collect();
+            answer.say_if_without_cycle(reason.contrary);
         }
     }
     Ok(answer)

@@ -71,7 +71,7 @@ fn built_in(text: &str, parsed: &Parsed, setting: Setting, answer: &mut Answer, 
         Graph::new(parsed, &instructions, execution, drawing, &title)
     };
     match explain::allowed(program, setting, formula, budget) {
-        Err(limit) => answer.limit = Some(limit.to_string()),
+        Err(limit) => answer.limit = Some(limit.advice()),
         Ok(Some(witness)) => {
             answer.verdict = Some("allowed");
             answer.witness = Some(graph(&witness.execution, &witness.drawing(program)));
@@ -80,18 +80,18 @@ fn built_in(text: &str, parsed: &Parsed, setting: Setting, answer: &mut Answer, 
                 .and_then(|stepper| stepper.schedule_to(&wanted, budget));
             match schedule {
                 Ok(schedule) => answer.schedule = schedule,
-                Err(limit) => answer.limit = Some(limit.to_string()),
+                Err(limit) => answer.limit = Some(limit.advice()),
             }
         }
         Ok(None) => {
             match explain::is_vacuous(program, setting, budget) {
-                Err(limit) => return answer.limit = Some(limit.to_string()),
+                Err(limit) => return answer.limit = Some(limit.advice()),
                 Ok(true) => return answer.set_vacuous(),
                 Ok(false) => {}
             }
             let reason = explain::forbidden(program, setting, formula, budget);
             answer.verdict = Some("forbidden");
-            answer.limit = reason.limit.as_ref().map(Limit::to_string);
+            answer.limit = reason.limit.as_ref().map(Limit::advice);
             answer.candidates = reason.candidates;
             answer.cycles_total = reason.cases.len();
             for case in reason.cases.iter().take(CYCLES_MAX) {
@@ -118,6 +118,7 @@ fn built_in(text: &str, parsed: &Parsed, setting: Setting, answer: &mut Answer, 
             let words = |change| change_text(program, setting, change);
             answer.relaxations = reason.relaxations.iter().map(|r| words(&r.change)).collect();
             answer.undecided = reason.undecided.iter().map(words).collect();
+            answer.say_if_without_cycle(reason.contrary);
         }
     }
 }
@@ -140,7 +141,7 @@ fn in_file(
     let wanted = |outcome: &Outcome| formula.holds(outcome);
     let found = cat::witness(program, file, rmw, &wanted, budget);
     match found.map_err(|e| Refusal::Wrong(e.to_string()))? {
-        Err(limit) => answer.limit = Some(limit.to_string()),
+        Err(limit) => answer.limit = Some(limit.advice()),
         Ok(Some(execution)) => {
             answer.verdict = Some("allowed");
             let shown = file.shown(&execution);
@@ -151,7 +152,7 @@ fn in_file(
             let vacuous = cat::is_vacuous(program, file, rmw, budget);
             match vacuous.map_err(|e| Refusal::Wrong(e.to_string()))? {
                 Err(limit) => {
-                    answer.limit = Some(limit.to_string());
+                    answer.limit = Some(limit.advice());
                     return Ok(());
                 }
                 Ok(true) => {
@@ -162,7 +163,7 @@ fn in_file(
             }
             let reason = by_file::forbidden(program, file, rmw, formula, budget);
             answer.verdict = Some("forbidden");
-            answer.limit = reason.limit.as_ref().map(Limit::to_string);
+            answer.limit = reason.limit.as_ref().map(Limit::advice);
             answer.candidates = reason.candidates;
             answer.cycles_total = reason.cases.len();
             for (at, case) in reason.cases.iter().take(CYCLES_MAX).enumerate() {
@@ -193,6 +194,7 @@ fn in_file(
                     edges: case.links.iter().map(edge).collect(),
                 });
             }
+            answer.say_if_without_cycle(reason.contrary);
         }
     }
     Ok(())
@@ -218,7 +220,7 @@ fn client(client: &Client, request: &Request, budget: &Budget<'_>) -> Result<Ans
     };
     let drawn = |drawing: Option<Drawing>| drawing.map(|d| Graph::of_drawing(&d, &answer.title));
     match explain_drawn(client, &rules, &query.condition.formula, *budget) {
-        Err(limit) => answer.limit = Some(limit.to_string()),
+        Err(limit) => answer.limit = Some(limit.advice()),
         Ok((ClientReason::Allowed(execution), drawing)) => {
             answer.witness = drawn(drawing);
             answer.verdict = Some("allowed");

@@ -45,9 +45,30 @@ pub(crate) struct Answer {
     /// The answer as text, where a client or a vacuous test was asked about. The picture of a client is the witness or the
     /// only cycle.
     pub(super) words: Option<String>,
+    /// Why there is no cycle to show, though the outcome is forbidden.
+    pub(super) without_cycle: Option<String>,
 }
 
 impl Answer {
+    /// Says why no cycle of a forbidden outcome is there, if none is. `contrary` candidates break only the order of a thread's own
+    /// writes. The verdict itself rests on a search that ended, whatever stopped the search for reasons.
+    pub(super) fn say_if_without_cycle(&mut self, contrary: u64) {
+        if !self.cycles.is_empty() {
+            return;
+        }
+        self.without_cycle = Some(match (&self.limit, contrary) {
+            (Some(limit), _) => format!(
+                "No execution has this outcome: the search of all executions came to its end. The search for a reason did not. {limit}."
+            ),
+            (None, 0) => {
+                "No choice of sources gives these values: no execution has this outcome, whatever the orders.".to_owned()
+            }
+            (None, _) => {
+                "Each execution that would have this outcome orders the writes of a thread against its program.".to_owned()
+            }
+        });
+    }
+
     /// Says that the test has no execution.
     pub(super) fn set_vacuous(&mut self) {
         self.verdict = Some("vacuous");
@@ -76,4 +97,30 @@ pub(super) struct EdgeEntry {
     pub(super) relation: String,
     pub(super) cell: Option<String>,
     pub(super) reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_not_a_reason() {
+        let without = |limit: Option<&str>, contrary| {
+            let mut answer = Answer {
+                limit: limit.map(str::to_owned),
+                ..Answer::default()
+            };
+            answer.say_if_without_cycle(contrary);
+            answer.without_cycle.unwrap_or_default()
+        };
+        for contrary in [0, 1] {
+            let words = without(Some("time limit reached"), contrary);
+            assert!(
+                words.contains("time limit reached") && !words.contains("No choice of sources"),
+                "{words}"
+            );
+        }
+        assert!(without(None, 0).contains("No choice of sources"));
+        assert!(!without(None, 3).contains("No choice of sources"));
+    }
 }

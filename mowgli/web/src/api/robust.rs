@@ -8,7 +8,7 @@ use mowgli::litmus::Parsed;
 use mowgli::outcome::Budget;
 use mowgli::program::Program;
 use mowgli::robust::fix::{self, Change, Costs, Minimal};
-use mowgli::robust::{self, Condition, Exact, Finding, MODELS, Question, Reason, Weak};
+use mowgli::robust::{self, Condition, Exact, Finding, MODELS, Question, Reason, Verdict, Weak};
 use serde::{Deserialize, Serialize};
 
 use super::graph::{Graph, Instructions};
@@ -27,6 +27,8 @@ pub(crate) struct Request {
 pub(crate) struct Answer {
     setting: String,
     verdict: String,
+    /// The limit because of which the verdict is unknown, and the remedy.
+    limit: Option<String>,
     conditions: Vec<ConditionEntry>,
     /// A consistent execution that is not sequentially consistent.
     weak: Option<Graph>,
@@ -96,6 +98,10 @@ fn answer(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Ans
     );
     let mut answer = Answer {
         setting: setting.to_string(),
+        limit: match found.verdict() {
+            Verdict::Unknown(limit) => Some(limit.advice()),
+            _ => None,
+        },
         verdict: found.verdict().to_string(),
         conditions: Condition::ALL
             .map(|c| condition(program, &instructions, c, found.conditions.get(c)))

@@ -62,6 +62,6 @@ impl Condition {
 pub(super) fn limit(completeness: &Completeness) -> Option<String> {
     match completeness {
         Completeness::Complete => None,
-        Completeness::Incomplete(limit) => Some(limit.to_string()),
+        Completeness::Incomplete(limit) => Some(limit.advice()),
     }
 }

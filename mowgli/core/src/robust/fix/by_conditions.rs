@@ -3,11 +3,13 @@
 //! The pairs that Defs. 7 and 8 want in order depend on which threads access which locations and on which nodes the
 //! threads connect. Additions change neither, because an added get is between locations of its thread alone. So each
 //! thread can be mended for itself. A search in order of cost mends the pair whose later event comes first, by an
-//! addition right before that event: an addition further up would be between the events of fewer pairs that are still
-//! open. The rest of the search depends only on the polls and the last fences so far. Of two sets that agree in these,
-//! only the cheaper one is therefore kept. This makes the search polynomial for a thread without branches and with few
-//! peers. After [`SETS_MAX`] sets, the search takes the cheapest next addition each time.
+//! addition right before that event: a fence or poll further up would be between the events of fewer pairs that are still
+//! open. A get further up can be reached by fewer polls, or by a remote fence that is there, so those places are tried too. The rest of
+//! the search depends only on the polls, the added gets and the last fences so far. Of two sets that agree in these,
+//! only the cheaper one is therefore kept. After [`SETS_MAX`] sets, the search takes the cheapest next addition each time.
+//! `tests/it/mend_brute.rs` compares the cost with that of all sets, on small programs.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 
@@ -59,6 +61,7 @@ pub(super) fn mend(
             costs,
             budget,
             stripped,
+            bound: Cell::new(u64::MAX),
         };
         let (edits, proved) = judge.search()?;
         if !proved {
@@ -147,8 +150,6 @@ struct Open {
     earlier: Place,
     kinds: (Kind, Kind),
     peer: Option<Node>,
-    /// The work identifier of the earlier operation, if it has one of its own.
-    work: Option<WorkId>,
     /// Whether both events are of one instruction, and not of two rounds of a loop.
     halves: bool,
 }
@@ -163,6 +164,8 @@ struct Judge<'a> {
     budget: &'a Budget<'a>,
     /// The program without the code of other threads.
     stripped: Program,
+    /// The cost of a set that does. Sets that cost more are not tested.
+    bound: Cell<u64>,
 }
 
 /// A set of additions under test.
@@ -174,9 +177,13 @@ struct Set {
 }
 
 impl Judge<'_> {
-    /// Tests a set of additions; `None` if with it some way through the thread polls what is not there.
+    /// Tests a set of additions; `None` if it costs more than one that does, or if with it some way through the thread polls what is not
+    /// there.
     fn test(&self, edits: Edits) -> Result<Option<Set>, Unmended> {
         let applied = self.bench.thread(self.thread, &edits, self.costs);
+        if applied.cost > self.bound.get() {
+            return Ok(None);
+        }
         let mut program = self.stripped.clone();
         program.threads[self.thread].code.clone_from(&applied.code);
         let mut traces = Traces::new(&program, self.definition, self.budget).map_err(Unmended::Limit)?;
@@ -203,7 +210,6 @@ impl Judge<'_> {
                         earlier,
                         kinds: (pair.earlier.event.kind, pair.later.event.kind),
                         peer: pair.earlier.event.peer,
-                        work: pair.earlier.event.work.filter(|work| self.is_own(*work)),
                         halves: pair.earlier.event.same_instruction(&pair.later.event),
                     });
                 }
@@ -219,19 +225,28 @@ impl Judge<'_> {
         let Some(start) = self.test(Edits::default())? else {
             return Err(Unmended::Vacuous);
         };
+        let known = self.finish(&start).ok();
+        if let Some(edits) = &known {
+            let applied = self.bench.thread(self.thread, edits, self.costs);
+            self.bound.set(applied.cost);
+        }
         let mut stuck: Option<Open> = None;
         let mut seen = HashSet::new();
         let mut sets = vec![start];
         let mut queue = BinaryHeap::from([Reverse((0u64, 0usize))]);
         while let Some(Reverse((_, number))) = queue.pop() {
             let Some(first) = sets[number].open.first().cloned() else {
-                return Ok((sets[number].edits.clone(), true));
+                let edits = sets[number].edits.clone();
+                // Inside and around branches not every place is tried.
+                let proved = edits == Edits::default() || !self.has_branches();
+                return Ok((edits, proved));
             };
             if !seen.insert(self.prospect(&sets[number], &first)) {
                 continue;
             }
             if seen.len() > SETS_MAX {
-                return Ok((self.finish(&sets[number])?, false));
+                let edits = self.finish(&sets[number]);
+                return Ok((edits.or_else(|error| known.ok_or(error))?, false));
             }
             let next = self.next(&sets[number], &first)?;
             if next.is_empty() {
@@ -242,7 +257,10 @@ impl Judge<'_> {
                 sets.push(set);
             }
         }
-        Err(self.stuck(stuck.as_ref()))
+        match known {
+            Some(edits) => Ok((edits, false)),
+            None => Err(self.stuck(stuck.as_ref())),
+        }
     }
 
     fn stuck(&self, open: Option<&Open>) -> Unmended {
@@ -258,7 +276,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Takes the cheapest next addition until nothing is open.
+    /// Takes the cheapest next addition after which all that is open comes later, until nothing is open.
     fn finish(&self, set: &Set) -> Result<Edits, Unmended> {
         let mut edits = set.edits.clone();
         let mut first = set.open.first().cloned();
@@ -267,7 +285,11 @@ impl Judge<'_> {
                 return Err(self.stuck(Some(&open)));
             };
             let next = self.next(&set, &open)?;
-            let cheapest = next.into_iter().min_by_key(|s| s.applied.cost);
+            // A get may take a poll and open a pair anew.
+            let later = next
+                .into_iter()
+                .filter(|s| s.open.first().is_none_or(|first| *first > open));
+            let cheapest = later.min_by_key(|s| s.applied.cost);
             let Some(cheapest) = cheapest else {
                 return Err(self.stuck(Some(&open)));
             };
@@ -278,12 +300,13 @@ impl Judge<'_> {
     }
 
     /// Returns the facts on which the rest of the search depends: for each peer, the number of polls before the first
-    /// open pair's later event, and the last fences and added gets there. With branches it depends on the whole set.
+    /// open pair's later event, the last fences and all added gets there. With branches it depends on the whole set.
     fn prospect(&self, set: &Set, first: &Open) -> (Place, Vec<u64>, Option<Edits>) {
         if set.applied.code.iter().any(is_control) {
             return (first.later.clone(), Vec::new(), Some(set.edits.clone()));
         }
         let mut facts: BTreeMap<(u8, u16), u64> = BTreeMap::new();
+        let mut gets: Vec<u64> = Vec::new();
         let mut before = 0;
         for (index, instr) in set.applied.code.iter().enumerate() {
             if let Some(place) = set.applied.origin.get(&vec![index as u16]) {
@@ -298,59 +321,110 @@ impl Judge<'_> {
                 Instr::Mfence => *facts.entry((2, 0)).or_insert(0) = before,
                 Instr::Wait { work } => *facts.entry((4, work.0)).or_insert(0) = before,
                 Instr::Get { .. } if set.applied.marks[index] == Some(ChangeKind::Added) => {
-                    let peer = operation(&self.bench.base, instr).map_or(0, |n| u16::from(n.0));
-                    *facts.entry((3, peer)).or_insert(0) = before;
+                    let peer = operation(&self.bench.base, instr).map_or(0, |n| u64::from(n.0));
+                    gets.extend([peer, before]);
                 }
                 _ => {}
             }
         }
         let facts = facts.into_iter();
         let facts = facts.flat_map(|((kind, node), value)| [u64::from(kind), u64::from(node), value]);
-        (first.later.clone(), facts.collect(), None)
+        (first.later.clone(), facts.chain(gets).collect(), None)
     }
 
     /// Returns the sets with one more addition each that close the pair.
     fn next(&self, set: &Set, open: &Open) -> Result<Vec<Set>, Unmended> {
         let mut out = Vec::new();
         for place in self.places(open) {
-            match open.peer {
-                None => out.extend(self.try_one(set, open, &place, &[(Addition::Mfence, 1)])?),
-                Some(peer) => {
-                    out.extend(self.try_one(set, open, &place, &[(Addition::Rfence(peer), 1)])?);
-                    // Waits are for every operation of a name, polls for one.
-                    let most = match self.bench.fresh {
-                        Some(_) => 1,
-                        None => self.operations(peer) + 1,
-                    };
-                    for get in [false, true] {
-                        let work = if get { None } else { open.work };
-                        let completion = self.bench.completion(self.thread, peer, work);
-                        for count in 1..=most {
-                            let what = [(Addition::Get(peer), u32::from(get)), (completion, count)];
-                            let closed = self.try_one(set, open, &place, &what)?;
-                            if let Some(closed) = closed {
-                                out.push(closed);
-                                break;
-                            }
-                        }
+            let here = |what| (place.as_slice(), what, 1);
+            if open.peer.is_none() {
+                out.extend(self.try_one(set, open, &[here(Addition::Mfence)])?);
+            }
+            // What an operation and its completion order is in order for the CPU too, so a completion can close a pair of the CPU.
+            let peers = open.peer.map_or_else(|| self.peers(), |peer| vec![peer]);
+            for peer in peers {
+                let fence = here(Addition::Rfence(peer));
+                if open.peer.is_some() {
+                    out.extend(self.try_one(set, open, &[fence])?);
+                }
+                for work in self.works() {
+                    out.extend(self.completed(set, open, peer, work, &[], &place)?);
+                }
+                for at in self.get_places(open, peer, &place) {
+                    let get = (at.as_slice(), Addition::Get(peer), 1);
+                    if open.peer.is_some() {
+                        out.extend(self.try_one(set, open, &[get])?);
+                        out.extend(self.try_one(set, open, &[get, fence])?);
                     }
+                    out.extend(self.completed(set, open, peer, None, &[get], &place)?);
                 }
             }
         }
         Ok(out)
     }
 
-    /// Returns whether a work identifier is one of the program's.
-    fn is_own(&self, work: WorkId) -> bool {
-        let fresh = self.bench.fresh.as_ref();
-        fresh.is_some_and(|fresh| fresh[self.thread] != work)
+    /// Adds as few polls, or one wait, as close the pair together with `more`.
+    fn completed(
+        &self,
+        set: &Set,
+        open: &Open,
+        peer: Node,
+        work: Option<WorkId>,
+        more: &[(&[u16], Addition, u32)],
+        place: &[u16],
+    ) -> Result<Option<Set>, Unmended> {
+        let completion = self.bench.completion(self.thread, peer, work);
+        // Waits are for every operation of a name, polls for one.
+        let most = match self.bench.fresh {
+            Some(_) => 1,
+            None => self.operations(peer) + set.gets(self.thread, peer) + 1,
+        };
+        for count in 1..=most {
+            let what = [more, &[(place, completion, count)]].concat();
+            let closed = self.try_one(set, open, &what)?;
+            if closed.is_some() {
+                return Ok(closed);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the work identifiers for which may be waited. Waiting for a later operation of a queue pair can order an earlier one.
+    fn works(&self) -> Vec<Option<WorkId>> {
+        let ids = self.bench.base.threads[self.thread].work_ids.len();
+        match &self.bench.fresh {
+            Some(_) => (0..ids).map(|id| Some(WorkId(id as u16))).collect(),
+            None => vec![None],
+        }
+    }
+
+    /// Returns the peers of the thread's operations.
+    fn peers(&self) -> Vec<Node> {
+        let nodes = (0..self.bench.base.nodes).map(Node);
+        nodes.filter(|&node| self.operations(node) > 0).collect()
+    }
+
+    /// Returns the places for a get that is to close the pair: before the addition at `place`, and further up. There it is reached by fewer
+    /// polls, and by a remote fence that is there already.
+    fn get_places(&self, open: &Open, peer: Node, place: &[u16]) -> Vec<Place> {
+        let code = &self.bench.base.threads[self.thread].code;
+        let mut places = vec![place.to_vec()];
+        if let ([earlier], [place]) = (open.earlier.as_slice(), place) {
+            let follows = |at: u16| {
+                let before = &code[usize::from(at) - 1];
+                operation(&self.bench.base, before) == Some(peer)
+                    || code.get(usize::from(at)) == Some(&Instr::Rfence { node: peer })
+            };
+            places.extend((earlier + 1..*place).filter(|&at| follows(at)).map(|at| vec![at]));
+        }
+        places
     }
 
     /// Returns the places for an addition: right before the later event. With branches also before the whole statement in which
     /// it is, and right after the earlier event.
     fn places(&self, open: &Open) -> Vec<Place> {
         let mut places = vec![open.later.clone()];
-        if self.bench.base.threads[self.thread].code.iter().any(is_control) {
+        if self.has_branches() {
             places.push(open.later[..1].to_vec());
             let mut after = open.earlier.clone();
             if let Some(last) = after.last_mut() {
@@ -363,6 +437,10 @@ impl Judge<'_> {
         places
     }
 
+    fn has_branches(&self) -> bool {
+        self.bench.base.threads[self.thread].code.iter().any(is_control)
+    }
+
     /// Counts the instructions of the thread that post to a node.
     fn operations(&self, peer: Node) -> u32 {
         let mut count = 0;
@@ -373,20 +451,28 @@ impl Judge<'_> {
         count
     }
 
-    /// Adds something, so many times each; `None` if the pair is still open then.
+    /// Adds something at each of some places, so many times each; `None` if the pair is still open then.
     fn try_one(
         &self,
         set: &Set,
         open: &Open,
-        place: &[u16],
-        what: &[(Addition, u32)],
+        what: &[(&[u16], Addition, u32)],
     ) -> Result<Option<Set>, Unmended> {
         let mut edits = set.edits.clone();
-        for &(what, count) in what.iter().filter(|(_, count)| *count > 0) {
+        for &(place, what, count) in what {
             edits.add(self.thread, place, what, count);
         }
         let tested = self.test(edits)?;
         Ok(tested.filter(|set| !set.open.contains(open)))
+    }
+}
+
+impl Set {
+    /// Counts the added gets towards a node.
+    fn gets(&self, thread: usize, peer: Node) -> u32 {
+        let added = self.edits.0.iter();
+        let of = added.filter(|((t, _, what), _)| (*t, *what) == (thread, Addition::Get(peer)));
+        of.map(|(_, count)| count).sum()
     }
 }
 

@@ -20,10 +20,10 @@ pub type Place = Vec<u16>;
 pub enum Addition {
     /// A CPU memory fence.
     Mfence,
+    /// A get into a private copy. It comes before a remote fence at the same place, which then orders it too.
+    Get(Node),
     /// A remote fence.
     Rfence(Node),
-    /// A get into a private copy, to be polled.
-    Get(Node),
     /// A poll.
     Poll(Node),
     /// A wait for a work identifier, under RDMA^WAIT.

@@ -4,11 +4,11 @@
 //! decides on one addition after the other, the expensive ones first. It turns back where even all additions that are
 //! left would not be enough, or where the set costs as much as the best known one. Additions that alone cost as much
 //! are never considered. (With branches, a set may have polls that find nothing. Such a set counts as not enough, and
-//! the search leaves out its subsets too; the minimum is then one among the sets that are not left out.)
+//! the search leaves out its subsets too, and the minimum is then not proved.)
 
 use std::collections::BTreeMap;
 
-use super::edit::{Addition, Bench, Edits, each_place, operation};
+use super::edit::{Addition, Bench, Edits, each_place, is_control, operation};
 use super::{Costs, Mended, Minimal, Unmended};
 use crate::model::Model;
 use crate::outcome::Budget;
@@ -40,7 +40,14 @@ pub(super) fn mend(
     items.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
     let items: Vec<Edits> = items.into_iter().map(|(_, edits)| edits).collect();
     search.decide(&Edits::default(), &items);
-    let minimal = match search.open {
+    // With branches, sets are left out that a poll without an operation makes useless; and not every place is tried.
+    let branches = known
+        .bench
+        .base
+        .threads
+        .iter()
+        .any(|t| t.code.iter().any(is_control));
+    let minimal = match search.open || branches && search.cost > 0 {
         true => Minimal::NotProved,
         false => Minimal::Proved,
     };
@@ -160,7 +167,9 @@ fn split(bench: &Bench, edits: &Edits) -> Vec<Edits> {
             Addition::Get(node) => {
                 part.add(*thread, place, *what, count);
                 let completion = bench.completion(*thread, *node, None);
-                part.add(*thread, place, completion, here(completion).unwrap_or(0));
+                if let Some(count) = here(completion) {
+                    part.add(*thread, place, completion, count);
+                }
                 parts.push(part);
             }
             Addition::Poll(_) => {

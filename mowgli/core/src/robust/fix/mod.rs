@@ -7,7 +7,8 @@
 //!
 //! Polls complete operations in order, so one more poll makes every later poll of the queue pair complete a later operation, and can
 //! leave the last one with nothing. A poll that then finds nothing on any way through its thread is taken out again: the poll has moved up.
-//! Every operation is then polled where it was or earlier. A bare get is never added: it would take an existing poll, which can remove order.
+//! Every operation is then polled where it was or earlier. A get without polls of its own takes an existing poll, which can remove order;
+//! [`mend`] adds one where the conditions hold nevertheless, [`mend_exactly`] adds none.
 //! RDMA^WAIT has no polls: operations without a work identifier get one, and waits for it are added. Waits take nothing from each other.
 
 mod by_conditions;
@@ -65,10 +66,10 @@ impl Mended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Minimal {
-    /// No cheaper set of additions meets the conditions (for [`mend_exactly`]: makes the program robust). The sets
-    /// considered are those that put fences and polls before instructions.
+    /// No cheaper set of fences, polls and gets before instructions meets the conditions. For [`mend_exactly`]: no cheaper set makes the
+    /// program robust in which each get is followed by the polls that reach it.
     Proved,
-    /// A limit ended the search, so a cheaper set may exist.
+    /// A limit ended the search, or a mended thread has branches, of which not every place is tried. A cheaper set may exist.
     NotProved,
 }
 
@@ -111,7 +112,7 @@ pub enum Unmended {
 }
 
 /// Adds the cheapest set of fences and polls after which the program meets local data-race freedom and *fenced* (Theorem 5). Takes
-/// polynomial time for threads without branches. Tree-fenced programs are fenced, so nothing cheaper would do for Corollary 1.
+/// polynomial time for threads without branches that need few gets. Tree-fenced programs are fenced, so nothing cheaper would do for Corollary 1.
 ///
 /// # Errors
 /// Says why the program cannot be mended.

@@ -1,7 +1,8 @@
 //! Reads one cell: `MOV [x],$1`, `movq (%rdi),%rax`, `mfence`, or nothing.
 
 use super::Form;
-use crate::litmus::syntax::{Name, nearest};
+use super::width::Width;
+use crate::litmus::syntax::{Name, nearest, value_of};
 use crate::litmus::{Diagnostic, Kind, Span};
 use crate::program::Value;
 
@@ -9,7 +10,14 @@ use crate::program::Value;
 #[derive(Clone, Debug)]
 pub(super) enum Cell {
     Mfence,
-    Move { to: Operand, from: Operand },
+    Move {
+        to: Operand,
+        from: Operand,
+        /// The size of what is moved.
+        width: Width,
+        /// The whole instruction.
+        span: Span,
+    },
 }
 
 /// An operand of a move.
@@ -32,14 +40,16 @@ pub(super) enum Address {
 /// Beginnings of instructions that read and write memory at once.
 const ATOMIC: [&str; 4] = ["lock", "xchg", "cmpxchg", "xadd"];
 
-/// Names of the 64-bit registers and of their lower halves.
-const REGISTERS: [(&str, &str); 14] = [
+/// Names of the 64-bit registers and of their lower halves. The other names are of parts of a word, which are refused.
+const REGISTERS: [(&str, &str); 16] = [
     ("rax", "eax"),
     ("rbx", "ebx"),
     ("rcx", "ecx"),
     ("rdx", "edx"),
     ("rsi", "esi"),
     ("rdi", "edi"),
+    ("rbp", "ebp"),
+    ("rsp", "esp"),
     ("r8", "r8d"),
     ("r9", "r9d"),
     ("r10", "r10d"),
@@ -50,16 +60,14 @@ const REGISTERS: [(&str, &str); 14] = [
     ("r15", "r15d"),
 ];
 
-/// Returns the name under which reports show the register, or `None` if there is no such register.
-pub(super) fn register(form: Form, name: &str) -> Option<String> {
+/// Returns the name under which reports show the register, and the part of it that `name` means; `None` if there is no such register.
+pub(super) fn register(form: Form, name: &str) -> Option<(String, Width)> {
     let lower = name.trim_start_matches('%').to_ascii_lowercase();
     let (wide, narrow) = REGISTERS.iter().find(|(w, n)| *w == lower || *n == lower)?;
+    let width = if *wide == lower { Width::Quad } else { Width::Long };
     match form {
-        Form::Att => Some((*wide).to_owned()),
-        Form::Intel => wide
-            .starts_with("r")
-            .then(|| narrow.to_ascii_uppercase())
-            .filter(|n| n.starts_with('E')),
+        Form::Att => Some(((*wide).to_owned(), width)),
+        Form::Intel => Some((narrow.to_ascii_uppercase(), width)),
     }
 }
 
@@ -82,7 +90,9 @@ pub(super) fn parse(form: Form, text: &str, start: usize) -> Result<Option<Cell>
             Diagnostic::new(Kind::Syntax, at..at + operands.len(), "MFENCE has no operands")
                 .help("end the cell with `|` or `;`"),
         ),
-        "mov" | "movl" | "movq" => moved(form, operands, at, &span).map(Some),
+        "mov" => moved(form, operands, at, &span, None).map(Some),
+        "movl" => moved(form, operands, at, &span, Some(Width::Long)).map(Some),
+        "movq" => moved(form, operands, at, &span, Some(Width::Quad)).map(Some),
         "movb" | "movw" => Err(Diagnostic::new(
             Kind::UnknownInstruction,
             span,
@@ -112,20 +122,55 @@ pub(super) fn parse(form: Form, text: &str, start: usize) -> Result<Option<Cell>
     }
 }
 
-fn moved(form: Form, text: &str, start: usize, span: &Span) -> Result<Cell, Diagnostic> {
+/// Reads the operands of a move whose mnemonic names a size, or none.
+fn moved(
+    form: Form,
+    text: &str,
+    start: usize,
+    word: &Span,
+    named: Option<Width>,
+) -> Result<Cell, Diagnostic> {
     let Some((first, second)) = text.split_once(',') else {
         let usage = match form {
             Form::Intel => "`MOV [x],$1` stores, `MOV EAX,[x]` loads",
             Form::Att => "`movl $1,(x)` stores, `movl (x),%eax` loads",
         };
-        return Err(Diagnostic::new(Kind::Syntax, span.clone(), "a move has two operands").help(usage));
+        return Err(Diagnostic::new(Kind::Syntax, word.clone(), "a move has two operands").help(usage));
     };
     let a = operand(form, first, start)?;
     let b = operand(form, second, start + first.len() + 1)?;
-    Ok(match form {
-        Form::Intel => Cell::Move { to: a, from: b },
-        Form::Att => Cell::Move { to: b, from: a },
+    let span = word.start..start + text.len();
+    let mut widths: Vec<Width> = [&a, &b].into_iter().filter_map(|o| o.width(form)).collect();
+    widths.extend(named);
+    if widths.windows(2).any(|pair| pair[0] != pair[1]) {
+        let message = "the operands have different sizes";
+        return Err(Diagnostic::new(Kind::WrongOperand, span, message)
+            .help("movl goes with 32-bit registers such as EAX, movq with 64-bit ones such as RAX"));
+    }
+    let width = widths.first().copied().unwrap_or(match form {
+        Form::Intel => Width::Long,
+        Form::Att => Width::Unknown,
+    });
+    let (to, from) = match form {
+        Form::Intel => (a, b),
+        Form::Att => (b, a),
+    };
+    Ok(Cell::Move {
+        to,
+        from,
+        width,
+        span,
     })
+}
+
+impl Operand {
+    /// Returns the size that the name of a register states.
+    fn width(&self, form: Form) -> Option<Width> {
+        match self {
+            Operand::Register(name) => register(form, &name.text).map(|(_, width)| width),
+            _ => None,
+        }
+    }
 }
 
 fn operand(form: Form, text: &str, start: usize) -> Result<Operand, Diagnostic> {
@@ -149,23 +194,30 @@ fn operand(form: Form, text: &str, start: usize) -> Result<Operand, Diagnostic> 
             text: inner.trim().to_owned(),
             span: span.clone(),
         };
-        // In herd7's X86 form a location may have a register's name only in capitals.
-        let is_register =
-            name.text.starts_with('%') || (form == Form::Intel && register(form, &name.text).is_some());
-        return match (is_register, is_name(&name.text)) {
-            (true, _) => Ok(Operand::Memory(Address::Register(name))),
-            (false, true) => Ok(Operand::Memory(Address::Location(name))),
-            (false, false) => Err(wrong()),
+        let percent = name.text.starts_with('%');
+        return match (form, register(form, &name.text).is_some(), is_name(&name.text)) {
+            (Form::Intel, ..) if percent => Err(wrong()),
+            (Form::Att, true, _) if !percent => {
+                let message = format!("`{}` is a register's name", name.text);
+                Err(Diagnostic::new(Kind::WrongOperand, span, message).help(format!(
+                    "write `(%{})`, or give the location another name",
+                    name.text
+                )))
+            }
+            _ if percent => Ok(Operand::Memory(Address::Register(name))),
+            (Form::Intel, true, _) => Ok(Operand::Memory(Address::Register(name))),
+            (_, _, true) => Ok(Operand::Memory(Address::Location(name))),
+            (_, _, false) => Err(wrong()),
         };
     }
     if let Some(digits) = text.strip_prefix('$') {
-        let hexadecimal = digits.strip_prefix("0x").map(|d| Value::from_str_radix(d, 16));
-        return match hexadecimal.unwrap_or_else(|| digits.parse()) {
-            Ok(value) => Ok(Operand::Constant(value, span)),
-            Err(_) => Err(wrong()),
+        return match value_of(digits) {
+            Some(value) => Ok(Operand::Constant(value, span)),
+            None => Err(wrong()),
         };
     }
     match (form, text.strip_prefix('%')) {
+        // A `%` in a test for X86 would mean that the operands stand in the other order.
         (Form::Att, Some(_)) | (Form::Intel, None) if is_name(text.trim_start_matches('%')) => {
             Ok(Operand::Register(Name {
                 text: text.to_owned(),

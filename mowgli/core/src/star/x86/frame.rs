@@ -1,9 +1,10 @@
 //! Splits a test into header, init block, cells and final part. Spans are byte ranges of the text as it was given.
 
 use super::Form;
-use super::cell::is_name;
+use super::cell::{is_name, register};
+use super::width::Width;
 use crate::litmus::comment::skip_comment;
-use crate::litmus::syntax::Name;
+use crate::litmus::syntax::{Name, value_of};
 use crate::litmus::{Diagnostic, Kind, Span};
 use crate::program::Value;
 
@@ -69,10 +70,19 @@ impl Piece {
 /// An entry of the init block.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// `x=1`, `[x]=1`, `uint64_t x=1`.
-    Location { name: Name, value: Value },
-    /// `0:EAX=1`.
-    Register { thread: usize, name: Name, value: Value },
+    /// `x=1`, `[x]=1`, `uint64_t x=1`, or without a value.
+    Location {
+        name: Name,
+        value: Option<Value>,
+        width: Option<Width>,
+    },
+    /// `0:EAX=1`, or without a value.
+    Register {
+        thread: usize,
+        name: Name,
+        value: Option<Value>,
+        width: Option<Width>,
+    },
     /// `0:rsi=x`.
     Address { thread: usize, name: Name, target: Name },
 }
@@ -92,7 +102,7 @@ pub(super) fn split(source: &str) -> Result<Frame, Diagnostic> {
     let text = without_comments(source)?;
     let header = header(&text)?;
     let (name, form) = (header.1, header.2);
-    let brace = text[header.0.end..].find('{').map(|at| at + header.0.end);
+    let brace = outside_quotes(&text[header.0.end..], '{').map(|at| at + header.0.end);
     let Some(open) = brace else {
         return Err(Diagnostic::new(Kind::Syntax, header.0, "there is no init block")
             .help("the init block follows the header: `{ x=0; y=0; }`"));
@@ -107,7 +117,7 @@ pub(super) fn split(source: &str) -> Result<Frame, Diagnostic> {
         text: text[open + 1..close].to_owned(),
         start: open + 1,
     };
-    let init = entries(&block)?;
+    let init = entries(form, &block)?;
     let rest = final_part(&text, close + 1);
     let body = Piece {
         text: text[close + 1..rest].to_owned(),
@@ -139,6 +149,15 @@ pub(super) fn split(source: &str) -> Result<Frame, Diagnostic> {
         threads,
         rows,
         rest,
+    })
+}
+
+/// Finds a character that stands in no quoted text.
+fn outside_quotes(text: &str, wanted: char) -> Option<usize> {
+    let mut quoted = false;
+    text.char_indices().find_map(|(at, c)| {
+        quoted ^= c == '"';
+        (c == wanted && !quoted).then_some(at)
     })
 }
 
@@ -193,7 +212,7 @@ fn quoted(text: &str) -> Option<String> {
 
 /// Returns where the final part starts: at the first of its words that stands at the start of a row.
 fn final_part(text: &str, from: usize) -> usize {
-    let words = ["exists", "forall", "locations", "filter", "~"];
+    let words = ["exists", "forall", "locations", "filter", "not", "~"];
     let mut at = from;
     loop {
         let row = text[at..].trim_start();
@@ -234,12 +253,13 @@ fn cells(row: &Piece, threads: usize) -> Result<Vec<Piece>, Diagnostic> {
         .help("separate cells with `|`; an empty cell stands for no instruction"))
 }
 
-fn entries(block: &Piece) -> Result<Vec<Entry>, Diagnostic> {
+fn entries(form: Form, block: &Piece) -> Result<Vec<Entry>, Diagnostic> {
     let pieces = block.split(';').into_iter().map(|p| p.trimmed());
-    pieces.filter(|p| !p.text.is_empty()).map(|p| entry(&p)).collect()
+    let entries = pieces.filter(|p| !p.text.is_empty());
+    entries.map(|p| entry(form, &p)).collect()
 }
 
-fn entry(piece: &Piece) -> Result<Entry, Diagnostic> {
+fn entry(form: Form, piece: &Piece) -> Result<Entry, Diagnostic> {
     let wrong = |message: String| {
         Diagnostic::new(Kind::Syntax, piece.span(), message)
             .help("entries are `x=1`, `0:EAX=1` and `0:ESI=x`")
@@ -248,25 +268,32 @@ fn entry(piece: &Piece) -> Result<Entry, Diagnostic> {
     let (Some(left), right, None) = (sides.next(), sides.next(), sides.next()) else {
         return Err(wrong(format!("`{}` is no entry of an init block", piece.text)));
     };
-    let left = untyped(&left);
-    let number = right.as_ref().map_or(Some(0), |r| r.text.parse::<Value>().ok());
+    let (left, width) = untyped(&left);
+    let value = right.as_ref().and_then(|r| value_of(&r.text));
     if let Some((thread, _)) = left.text.split_once(':') {
-        let thread_number = thread.trim().parse::<usize>();
-        let name = left.split(':').pop().map(|p| p.trimmed().name());
-        let (Ok(thread), Some(name)) = (thread_number, name) else {
+        let thread = thread.trim();
+        let number = thread.strip_prefix('P').unwrap_or(thread).parse::<usize>();
+        let mut parts = left.split(':').into_iter().skip(1);
+        let (Ok(thread), Some(name), None) = (number, parts.next(), parts.next()) else {
             return Err(wrong(format!("`{}` is no register", left.text)));
         };
-        return match (number, right) {
-            (Some(value), _) => Ok(Entry::Register { thread, name, value }),
+        let name = name.trimmed().name();
+        return match (value, right) {
             (None, Some(target)) if is_name(&target.text) => Ok(Entry::Address {
                 thread,
                 name,
                 target: target.name(),
             }),
-            _ => Err(wrong(format!(
+            (None, Some(_)) => Err(wrong(format!(
                 "`{}` is neither a number nor a location",
                 piece.text
             ))),
+            (value, _) => Ok(Entry::Register {
+                thread,
+                name,
+                value,
+                width,
+            }),
         };
     }
     let inner = left.text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
@@ -274,22 +301,37 @@ fn entry(piece: &Piece) -> Result<Entry, Diagnostic> {
         text: inner.unwrap_or(&left.text).trim().to_owned(),
         span: left.span(),
     };
-    match (is_name(&name.text), number) {
-        (true, Some(value)) => Ok(Entry::Location { name, value }),
+    if register(form, &name.text).is_some() {
+        return Err(wrong(format!("`{}` is a register of no thread", name.text)));
+    }
+    match (is_name(&name.text), value.is_some() == right.is_some()) {
+        (true, true) => Ok(Entry::Location { name, value, width }),
         (false, _) => Err(wrong(format!("`{}` is no location", left.text))),
-        (true, None) => Err(wrong(format!("`{}` does not start at a number", name.text))),
+        (true, false) => Err(wrong(format!("`{}` does not start at a number", name.text))),
     }
 }
 
-/// Drops the C type before a name, as in `uint64_t x`.
-fn untyped(piece: &Piece) -> Piece {
-    let types = ["int", "long", "int32_t", "int64_t", "uint32_t", "uint64_t"];
-    match piece.text.split_once(char::is_whitespace) {
-        Some((first, rest)) if types.contains(&first) => Piece {
-            start: piece.start + first.len() + 1,
-            text: rest.to_owned(),
+/// Drops the C type before a name, as in `uint64_t x`, and returns its size. That of `int` is whatever the accesses have.
+fn untyped(piece: &Piece) -> (Piece, Option<Width>) {
+    const TYPES: [(&str, Option<Width>); 6] = [
+        ("int", None),
+        ("long", Some(Width::Quad)),
+        ("int32_t", Some(Width::Long)),
+        ("uint32_t", Some(Width::Long)),
+        ("int64_t", Some(Width::Quad)),
+        ("uint64_t", Some(Width::Quad)),
+    ];
+    let split = piece.text.split_once(char::is_whitespace);
+    let typed = split.and_then(|(first, rest)| {
+        let (_, width) = TYPES.iter().find(|(name, _)| *name == first)?;
+        Some((first.len() + 1, rest, *width))
+    });
+    match typed {
+        Some((offset, rest, width)) => {
+            let start = piece.start + offset;
+            let text = rest.to_owned();
+            (Piece { start, text }.trimmed(), width)
         }
-        .trimmed(),
-        _ => piece.clone(),
+        None => (piece.clone(), None),
     }
 }

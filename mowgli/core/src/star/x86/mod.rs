@@ -1,23 +1,26 @@
 //! Reads herd7's litmus tests for x86: loads, stores and `mfence`, as a [`Litmus`] on one node.
 //!
 //! herd7 has two forms. The header `X86` goes with `MOV [x],$1`, destination first; the header `X86_64` goes with `movl $1,(x)`,
-//! destination last. `frame` splits the text, `cell` reads instructions, and this module gives names their meaning. Used by
-//! [`crate::star`]'s command. The tests in `benches/peers/x86` are read by a test.
+//! destination last. `frame` splits the text, `cell` reads instructions, `width` says for which constants sizes make no difference, and
+//! this module gives names their meaning. What has no meaning here is refused. Used by the command; a test reads the tests in
+//! `benches/peers/x86`, another compares random tests with an interpreter of x86.
 
 mod cell;
 mod frame;
+mod width;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::litmus::limits::{LOCATIONS_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
-use crate::litmus::syntax::{Formula as RawFormula, Name, Observed, parse_final_part};
+use crate::litmus::limits::{INSTRUCTIONS_MAX, LOCATIONS_MAX, NAME_BYTES_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
+use crate::litmus::syntax::{FinalPart, Formula as RawFormula, Name, Observed, parse_final_part};
 use crate::litmus::{
-    Condition, Diagnostic, Expected, Formula, Kind, Litmus, Operand, ParseError, Query, Span,
+    Condition, Diagnostic, Expected, Formula, Kind, Litmus, Operand, ParseError, Quantifier, Query, Span,
 };
 use crate::program::{Expr, Instr, Loc, Location, Node, Program, Reg, Thread, ThreadId, Value};
 
 use cell::{Address, Cell, Operand as Place};
 use frame::{Entry, Frame};
+use width::{Width, Widths};
 
 /// The two forms of the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +36,8 @@ pub fn is_x86(source: &str) -> bool {
     frame::form(source).is_some()
 }
 
-/// Parses a test. Operand sizes are ignored, so that every access is to a whole word. Locations that the init block does not name
-/// start at 0, as in herd7.
+/// Parses a test. Every access is to a whole word; tests for which the sizes of accesses matter are refused. Locations that the init
+/// block does not name start at 0, as in herd7. A `filter` becomes a part of each condition.
 ///
 /// # Errors
 ///
@@ -49,38 +52,39 @@ pub fn parse(source: &str) -> Result<Litmus, ParseError> {
         return Err(one(Diagnostic::new(Kind::LimitExceeded, 0..0, message)));
     }
     let frame = frame::split(source).map_err(one)?;
-    let mut reader = Reader::new(&frame).map_err(one)?;
-    reader.init(&frame.init).map_err(one)?;
+    let mut errors = Vec::new();
+    let mut code = Vec::new();
     for row in &frame.rows {
         for (thread, cell) in row.iter().enumerate() {
             match cell::parse(frame.form, &cell.text, cell.start) {
-                Ok(None) => {}
-                Ok(Some(cell)) => reader.instruction(thread, cell),
-                Err(diagnostic) => reader.errors.push(diagnostic),
+                Ok(cell) => code.extend(cell.map(|cell| (thread, cell))),
+                Err(diagnostic) => errors.push(diagnostic),
             }
         }
+    }
+    if !errors.is_empty() {
+        return Err(ParseError { diagnostics: errors });
+    }
+    if code.len() > INSTRUCTIONS_MAX {
+        let message = format!(
+            "the test has {} instructions; INSTRUCTIONS_MAX is {INSTRUCTIONS_MAX}",
+            code.len()
+        );
+        return Err(one(Diagnostic::new(Kind::LimitExceeded, frame.header, message)));
+    }
+    let last = parse_final_part(source, frame.rest).map_err(one)?;
+    let mut reader = Reader::new(&frame).map_err(one)?;
+    reader.widths = widths(&frame, &code, &last);
+    reader.init(&frame.init).map_err(one)?;
+    for (thread, cell) in code {
+        reader.instruction(thread, cell);
     }
     if !reader.errors.is_empty() {
         return Err(ParseError {
             diagnostics: reader.errors,
         });
     }
-    let (observed, queries) = parse_final_part(source, frame.rest).map_err(one)?;
-    let observed = observed
-        .iter()
-        .map(|o| reader.observed(o))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(one)?;
-    let mut conditions = Vec::new();
-    for query in queries {
-        conditions.push(Query {
-            condition: Condition {
-                quantifier: query.quantifier,
-                formula: reader.formula(&query.formula).map_err(one)?,
-            },
-            expected: Expected::new(),
-        });
-    }
+    let (observed, queries) = reader.last(&last).map_err(one)?;
     Ok(Litmus {
         name: frame.name,
         description: frame.description,
@@ -90,17 +94,61 @@ pub fn parse(source: &str) -> Result<Litmus, ParseError> {
             threads: reader.threads,
         },
         observed,
-        queries: conditions,
+        queries,
         stated: Vec::new(),
     })
+}
+
+/// Returns the sizes that the test uses; 32 bits in any test for X86. A condition uses 32 bits of a register that it gives a 32-bit name in a test of 64 bits.
+fn widths(frame: &Frame, code: &[(usize, Cell)], last: &FinalPart) -> Widths {
+    let mut widths = Widths::default();
+    if frame.form == Form::Intel {
+        widths.add(Width::Long);
+    }
+    for (_, cell) in code {
+        if let Cell::Move { width, .. } = cell {
+            widths.add(*width);
+        }
+    }
+    for entry in &frame.init {
+        if let Entry::Location {
+            width: Some(width), ..
+        }
+        | Entry::Register {
+            width: Some(width), ..
+        } = entry
+        {
+            widths.add(*width);
+        }
+    }
+    let mut narrow = |observed: &Observed| {
+        let found = cell::register(frame.form, &observed.name.text);
+        if observed.thread.is_some() && found.is_some_and(|(_, width)| width == Width::Long) {
+            widths.add(Width::Long);
+        }
+    };
+    last.observed.iter().for_each(&mut narrow);
+    let formulas = last.queries.iter().map(|q| &q.formula).chain(&last.filter);
+    formulas.for_each(|f| each_operand(f, &mut narrow));
+    widths
+}
+
+fn each_operand(formula: &RawFormula<Value>, visit: &mut impl FnMut(&Observed)) {
+    match formula {
+        RawFormula::Const(_) => {}
+        RawFormula::And(fs) | RawFormula::Or(fs) => fs.iter().for_each(|f| each_operand(f, visit)),
+        RawFormula::Not(f) => each_operand(f, visit),
+        RawFormula::Atom(operand, ..) => visit(operand),
+    }
 }
 
 /// The program under construction.
 struct Reader {
     form: Form,
+    widths: Widths,
     locations: Vec<Location>,
     threads: Vec<Thread>,
-    /// Registers that hold the address of a location, by thread and name.
+    /// Registers that hold the address of a location at this point, by thread and name.
     addresses: BTreeMap<(usize, String), Loc>,
     errors: Vec<Diagnostic>,
 }
@@ -124,6 +172,7 @@ impl Reader {
         };
         Ok(Reader {
             form: frame.form,
+            widths: Widths::default(),
             locations: Vec::new(),
             threads: (0..frame.threads).map(thread).collect(),
             addresses: BTreeMap::new(),
@@ -132,24 +181,44 @@ impl Reader {
     }
 
     fn init(&mut self, entries: &[Entry]) -> Result<(), Diagnostic> {
+        let mut given = BTreeSet::new();
+        let mut twice = |thread: Option<usize>, text: String, name: &Name| match given.insert((thread, text))
+        {
+            true => Ok(()),
+            false => {
+                let message = format!("`{}` has two values", name.text);
+                Err(Diagnostic::new(Kind::Duplicate, name.span.clone(), message).help("remove one of them"))
+            }
+        };
         for entry in entries {
             match entry {
-                Entry::Location { name, value } => {
+                Entry::Location { name, value, .. } => {
                     let loc = self.location(name)?;
-                    self.locations[usize::from(loc.0)].init = *value;
+                    if let Some(value) = value {
+                        twice(None, name.text.clone(), name)?;
+                        let value = self.widths.constant(*value, None, &name.span)?;
+                        self.locations[usize::from(loc.0)].init = value;
+                    }
                 }
-                Entry::Register { thread, name, value } => {
+                Entry::Register {
+                    thread, name, value, ..
+                } => {
                     let reg = self.register(*thread, name)?;
+                    let Some(value) = *value else { continue };
+                    let (text, width) = self.canonical(name)?;
+                    twice(Some(*thread), text, name)?;
+                    let value = self.widths.constant(value, Some(width), &name.span)?;
                     // Registers of litmus programs start at 0.
-                    if *value != 0 {
-                        let value = Expr::Const(*value);
+                    if value != 0 {
+                        let value = Expr::Const(value);
                         self.threads[*thread].code.push(Instr::Assign { reg, value });
                     }
                 }
                 Entry::Address { thread, name, target } => {
                     let loc = self.location(target)?;
-                    let register = self.canonical(name)?;
                     self.check_thread(*thread, &name.span)?;
+                    let (register, _) = self.canonical(name)?;
+                    twice(Some(*thread), register.clone(), name)?;
                     self.addresses.insert((*thread, register), loc);
                 }
             }
@@ -170,8 +239,15 @@ impl Reader {
         if let Some(at) = self.locations.iter().position(|l| l.name == name.text) {
             return Ok(Loc(at as u16));
         }
-        if self.locations.len() == LOCATIONS_MAX {
-            let message = format!("more locations than LOCATIONS_MAX ({LOCATIONS_MAX})");
+        let limit = match self.locations.len() {
+            LOCATIONS_MAX => Some(format!("more locations than LOCATIONS_MAX ({LOCATIONS_MAX})")),
+            _ if name.text.len() > NAME_BYTES_MAX => Some(format!(
+                "the name has {} bytes; NAME_BYTES_MAX is {NAME_BYTES_MAX}",
+                name.text.len()
+            )),
+            _ => None,
+        };
+        if let Some(message) = limit {
             return Err(Diagnostic::new(Kind::LimitExceeded, name.span.clone(), message));
         }
         self.locations.push(Location {
@@ -183,12 +259,13 @@ impl Reader {
         Ok(Loc(self.locations.len() as u16 - 1))
     }
 
-    /// Returns one name for the 32-bit and the 64-bit name of a register: `EAX` in tests for X86, `rax` in those for X86_64.
-    fn canonical(&self, name: &Name) -> Result<String, Diagnostic> {
+    /// Returns one name for the 32-bit and the 64-bit name of a register, `EAX` in tests for X86 and `rax` in those for X86_64, and the
+    /// size that the name states.
+    fn canonical(&self, name: &Name) -> Result<(String, Width), Diagnostic> {
         cell::register(self.form, &name.text).ok_or_else(|| {
             let example = match self.form {
-                Form::Intel => "EAX, EBX, ECX, EDX, ESI, EDI",
-                Form::Att => "%rax, %rbx, %rcx, %rdx, %rsi, %rdi, %r8 to %r15",
+                Form::Intel => "EAX, EBX, ECX, EDX, ESI, EDI, EBP, ESP, R8D to R15D",
+                Form::Att => "%rax, %rbx, %rcx, %rdx, %rsi, %rdi, %rbp, %rsp, %r8 to %r15",
             };
             Diagnostic::new(
                 Kind::UnknownRegister,
@@ -200,7 +277,7 @@ impl Reader {
     }
 
     fn register(&mut self, thread: usize, name: &Name) -> Result<Reg, Diagnostic> {
-        let text = self.canonical(name)?;
+        let (text, _) = self.canonical(name)?;
         self.check_thread(thread, &name.span)?;
         let registers = &mut self.threads[thread].registers;
         let at = registers.iter().position(|r| *r == text).unwrap_or_else(|| {
@@ -214,29 +291,67 @@ impl Reader {
     /// Adds an instruction, or keeps the mistake in it.
     fn instruction(&mut self, thread: usize, cell: Cell) {
         let instr = match cell {
-            Cell::Mfence => Ok(Instr::Mfence),
-            Cell::Move { to, from } => self.moved(thread, to, from),
+            Cell::Mfence => Ok(Some(Instr::Mfence)),
+            Cell::Move {
+                to,
+                from,
+                width,
+                span,
+                ..
+            } => self.moved(thread, to, from, width, &span),
         };
         match instr {
-            Ok(instr) => self.threads[thread].code.push(instr),
+            Ok(instr) => self.threads[thread].code.extend(instr),
             Err(diagnostic) => self.errors.push(diagnostic),
         }
     }
 
-    fn moved(&mut self, thread: usize, to: Place, from: Place) -> Result<Instr, Diagnostic> {
+    /// Translates a move; one of an address into a register is followed here and needs no instruction.
+    fn moved(
+        &mut self,
+        thread: usize,
+        to: Place,
+        from: Place,
+        width: Width,
+        span: &Span,
+    ) -> Result<Option<Instr>, Diagnostic> {
+        let moved = self.held(thread, &from)?;
         match (to, from) {
-            (Place::Register(reg), Place::Memory(address)) => Ok(Instr::Load {
-                loc: self.address(thread, address)?,
-                reg: self.register(thread, &reg)?,
-            }),
-            (Place::Memory(address), from) => Ok(Instr::Store {
+            (Place::Register(reg), Place::Memory(address)) => {
+                let loc = self.address(thread, address)?;
+                self.forget(thread, &reg)?;
+                let reg = self.register(thread, &reg)?;
+                Ok(Some(Instr::Load { loc, reg }))
+            }
+            (Place::Register(reg), from) => {
+                self.forget(thread, &reg)?;
+                let Some(loc) = moved else {
+                    let value = self.value(thread, from)?;
+                    let reg = self.register(thread, &reg)?;
+                    return Ok(Some(Instr::Assign { reg, value }));
+                };
+                if (self.form, width) == (Form::Att, Width::Long) {
+                    return Err(Diagnostic::new(
+                        Kind::WrongOperand,
+                        span.clone(),
+                        "this cuts an address in half",
+                    )
+                    .help("move addresses with movq and 64-bit registers"));
+                }
+                let (name, _) = self.canonical(&reg)?;
+                self.addresses.insert((thread, name), loc);
+                Ok(None)
+            }
+            (Place::Memory(_), _) if moved.is_some() => Err(Diagnostic::new(
+                Kind::WrongOperand,
+                span.clone(),
+                "this stores an address",
+            )
+            .help("memory holds numbers only: store a constant or a register that holds a number")),
+            (Place::Memory(address), from) => Ok(Some(Instr::Store {
                 loc: self.address(thread, address)?,
                 value: self.value(thread, from)?,
-            }),
-            (Place::Register(reg), from) => Ok(Instr::Assign {
-                value: self.value(thread, from)?,
-                reg: self.register(thread, &reg)?,
-            }),
+            })),
             (Place::Constant(_, span), _) => {
                 Err(
                     Diagnostic::new(Kind::WrongOperand, span, "a constant cannot be the destination")
@@ -246,9 +361,25 @@ impl Reader {
         }
     }
 
+    /// Returns the location whose address an operand holds.
+    fn held(&self, thread: usize, from: &Place) -> Result<Option<Loc>, Diagnostic> {
+        let Place::Register(name) = from else {
+            return Ok(None);
+        };
+        let (register, _) = self.canonical(name)?;
+        Ok(self.addresses.get(&(thread, register)).copied())
+    }
+
+    /// Notes that a register is overwritten.
+    fn forget(&mut self, thread: usize, name: &Name) -> Result<(), Diagnostic> {
+        let (register, _) = self.canonical(name)?;
+        self.addresses.remove(&(thread, register));
+        Ok(())
+    }
+
     fn value(&mut self, thread: usize, from: Place) -> Result<Expr, Diagnostic> {
         match from {
-            Place::Constant(value, _) => Ok(Expr::Const(value)),
+            Place::Constant(value, span) => Ok(Expr::Const(self.widths.constant(value, None, &span)?)),
             Place::Register(name) => Ok(Expr::Reg(self.register(thread, &name)?)),
             Place::Memory(Address::Location(name) | Address::Register(name)) => Err(Diagnostic::new(
                 Kind::WrongOperand,
@@ -263,30 +394,69 @@ impl Reader {
         match address {
             Address::Location(name) => self.location(&name),
             Address::Register(name) => {
-                let register = self.canonical(&name)?;
+                let (register, width) = self.canonical(&name)?;
+                if (self.form, width) == (Form::Att, Width::Long) {
+                    let message = format!("`{}` is half of an address", name.text);
+                    return Err(Diagnostic::new(Kind::WrongOperand, name.span, message)
+                        .help(format!("write `(%{register})`")));
+                }
                 let known = self.addresses.get(&(thread, register)).copied();
                 known.ok_or_else(|| {
-                    let message = format!("register `{}` of P{thread} holds no address", name.text);
+                    let message = format!("register `{}` of P{thread} holds no address here", name.text);
                     Diagnostic::new(Kind::WrongOperand, name.span.clone(), message).help(format!(
-                        "give it one in the init block: `{thread}:{}=x;`",
-                        name.text
+                        "give it one in the init block, `{thread}:{}=x;`, and use it before it is overwritten",
+                        name.text.trim_start_matches('%')
                     ))
                 })
             }
         }
     }
 
-    fn observed(&mut self, observed: &Observed) -> Result<Operand, Diagnostic> {
-        match &observed.thread {
-            None => Ok(Operand::Loc(self.location(&observed.name)?)),
-            Some(number) => {
-                let thread = usize::try_from(number.value).unwrap_or(usize::MAX);
-                self.check_thread(thread, &number.span)?;
-                let reg = self.register(thread, &observed.name)?;
-                // Bounded by THREADS_MAX.
-                Ok(Operand::Reg(ThreadId(thread as u8), reg))
-            }
+    /// Reads the part after the rows.
+    fn last(&mut self, last: &FinalPart) -> Result<(Vec<Operand>, Vec<Query>), Diagnostic> {
+        let observed = last.observed.iter().map(|o| self.observed(o));
+        let observed = observed.collect::<Result<Vec<_>, _>>()?;
+        let filter = last.filter.as_ref().map(|f| self.formula(f)).transpose()?;
+        let mut queries = Vec::new();
+        for query in &last.queries {
+            let quantifier = query.quantifier;
+            let formula = self.formula(&query.formula)?;
+            let formula = match (filter.clone(), quantifier) {
+                (None, _) => formula,
+                (Some(filter), Quantifier::Forall) => {
+                    Formula::Or(vec![Formula::Not(Box::new(filter)), formula])
+                }
+                (Some(filter), _) => Formula::And(vec![filter, formula]),
+            };
+            queries.push(Query {
+                condition: Condition { quantifier, formula },
+                expected: Expected::new(),
+            });
         }
+        Ok((observed, queries))
+    }
+
+    fn observed(&mut self, observed: &Observed) -> Result<Operand, Diagnostic> {
+        let name = &observed.name;
+        let Some(number) = &observed.thread else {
+            if cell::register(self.form, &name.text).is_some() {
+                let message = format!("`{}` is a register of no thread", name.text);
+                return Err(Diagnostic::new(Kind::WrongOperand, name.span.clone(), message)
+                    .help(format!("name its thread: `0:{}`", name.text)));
+            }
+            return Ok(Operand::Loc(self.location(name)?));
+        };
+        let thread = usize::try_from(number.value).unwrap_or(usize::MAX);
+        self.check_thread(thread, &number.span)?;
+        let (register, _) = self.canonical(name)?;
+        if self.addresses.contains_key(&(thread, register)) {
+            let message = format!("`{}` of P{thread} ends with an address", name.text);
+            return Err(Diagnostic::new(Kind::WrongOperand, name.span.clone(), message)
+                .help("ask about a register that ends with a number"));
+        }
+        let reg = self.register(thread, name)?;
+        // Bounded by THREADS_MAX.
+        Ok(Operand::Reg(ThreadId(thread as u8), reg))
     }
 
     fn formula(&mut self, raw: &RawFormula<Value>) -> Result<Formula, Diagnostic> {
@@ -298,7 +468,12 @@ impl Reader {
             RawFormula::Or(fs) => Formula::Or(all(fs)?),
             RawFormula::Not(f) => Formula::Not(Box::new(self.formula(f)?)),
             RawFormula::Atom(operand, relation, value) => {
-                Formula::Atom(self.observed(operand)?, *relation, *value)
+                let width = operand.thread.as_ref().and_then(|_| {
+                    let (_, width) = cell::register(self.form, &operand.name.text)?;
+                    Some(width)
+                });
+                let value = self.widths.constant(*value, width, &operand.name.span)?;
+                Formula::Atom(self.observed(operand)?, *relation, value)
             }
         })
     }

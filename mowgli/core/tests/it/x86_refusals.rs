@@ -1,0 +1,65 @@
+//! What the reader of herd7's x86 tests refuses, because it would be a different test if it were read in another way.
+
+use mowgli::explore;
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::outcome::Budget;
+use mowgli::star::x86;
+
+/// A register's address is what it holds at that point.
+#[test]
+fn an_overwritten_address_is_followed_or_refused() {
+    let test = |rows: &str| {
+        format!("X86_64 t\n{{ 0:rsi=x; 0:rdi=y; 0:rax=7; }}\n P0 ;\n{rows}\nexists ([x]=1 /\\ [y]=0)\n")
+    };
+    let allowed = |text: &str| {
+        let litmus = x86::parse(text).unwrap();
+        let found = explore::outcomes(&litmus.program, Model::Tso, RmwAtomicity::Hca, &Budget::default());
+        found
+            .outcomes
+            .iter()
+            .any(|o| litmus.queries[0].condition.formula.holds(o))
+    };
+    assert!(allowed(&test(" movl $1,(%rsi) ;")));
+    assert!(!allowed(&test(" movq %rdi,%rsi ;\n movl $1,(%rsi) ;")));
+    for (rows, message) in [
+        (" movq %rax,%rsi ;\n movl $1,(%rsi) ;", "holds no address here"),
+        (" movq (%rsi),%rsi ;\n movl $1,(%rsi) ;", "holds no address here"),
+        (" movq $0,%rsi ;\n movl $1,(%rsi) ;", "holds no address here"),
+        (" movl %edi,%esi ;\n movl $1,(%rsi) ;", "cuts an address"),
+        (" movl $1,(%esi) ;", "half of an address"),
+        (" movq %rdi,(%rsi) ;", "stores an address"),
+        (" movl %rax,(%rsi) ;", "different sizes"),
+        (" movq $1,(rsi) ;", "a register's name"),
+    ] {
+        let error = x86::parse(&test(rows)).expect_err(rows);
+        let first = &error.diagnostics[0];
+        assert!(first.message.contains(message), "{rows}: {first}");
+        assert!(first.help.is_some() && !first.span.is_empty(), "{rows}: {first}");
+    }
+}
+
+/// What would be a different test if it were read in another way is refused.
+#[test]
+fn what_has_two_readings_is_refused() {
+    let text = "X86 t\n{ x=0; }\n P0 ;\n MOV [x],$1 ;\nexists (x=1)\n";
+    x86::parse(text).unwrap();
+    for (from, to, message) in [
+        ("{ x=0; }", "{ x=0; x=1; }", "two values"),
+        ("{ x=0; }", "{ 0:EAX=0; 0:RAX=x; }", "two values"),
+        ("{ x=0; }", "{ EAX=1; }", "register of no thread"),
+        ("exists (x=1)", "exists (EAX=1)", "register of no thread"),
+        ("MOV [x],$1", "MOV EAX,%EBX", "no operand"),
+        ("MOV [x],$1", "MOV [%ESI],$1", "no operand"),
+        ("MOV [x],$1", "MOV AL,$1", "no register"),
+        ("MOV [x],$1", "MOV [x+4],$1", "no operand"),
+        ("MOV [x],$1", "MOV [x],$0x1ffffffff", "does not fit"),
+        ("exists (x=1)", "exists (0:RAX=-1)", "32 and in 64 bits"),
+        ("exists (x=1)", "filter (x=1)", "a final condition"),
+        ("exists (x=1)", "exists (x=1) => (x=2)", "expected"),
+    ] {
+        let wrong = text.replacen(from, to, 1);
+        let error = x86::parse(&wrong).expect_err(&wrong);
+        let first = &error.diagnostics[0];
+        assert!(first.message.contains(message), "{wrong}: {first}");
+    }
+}
