@@ -246,6 +246,30 @@ mod tests {
     use super::*;
     use crate::stress::PLACEMENTS;
 
+    /// What is run from memory has a word for each put of each iteration; the rest is inlined, also for the model.
+    #[test]
+    fn puts_without_a_word_are_inlined() {
+        let run = |code: &str| {
+            let text = format!("RDMA t\n{{ x@2=0; }}\nP0@1 ;\nr := 1 ;\n{code} ;\n\nexists (x=1)\n");
+            let program = mowgli::litmus::parse(&text).unwrap().litmus.program;
+            let made = as_run(&program, Constant::Memory);
+            let made = crate::Test::of_program("t".to_owned(), "t", made).litmus.print();
+            let words = Code::new(&program, 2).unwrap().threads[0].constants_len;
+            (made.matches("inline").count(), words)
+        };
+        assert_eq!(run("x^2 := 1 ;\nx^2 := inline(2)"), (1, 1));
+        assert_eq!(run("while (r) bound 8 { x^2 := 1; r := 0 }"), (0, 8));
+        assert_eq!(run("while (r) bound 9 { x^2 := 1; r := 0 }"), (1, 0));
+        assert_eq!(
+            run("if (r) { x^2 := 1; x^2 := 2 } else { x^2 := 3 } ;\nx^2 := r"),
+            (0, 3)
+        );
+        assert_eq!(
+            run("while (r) bound 4 { x^2 := 1; x^2 := 2; x^2 := 3; r := 0 }"),
+            (1, 8)
+        );
+    }
+
     #[test]
     fn slots_of_all_runs_are_apart_and_inside() {
         for entry in mowgli::catalogue::entries() {

@@ -73,27 +73,17 @@ pub struct Cycle {
 impl Cycle {
     /// Returns what the cycle teaches.
     pub fn lesson(&self, execution: &Execution) -> Lesson {
-        let event = |e: usize| &execution.events[e];
-        let all = |holds: &dyn Fn(&Event) -> bool| self.edges.iter().all(|e| holds(event(e.from)));
-        let through_network = |e: &Edge| {
-            let (a, b) = (event(e.from), event(e.to));
+        let edge = |e: &Edge| {
+            let apart = !execution.events[e.from].same_instruction(&execution.events[e.to]);
             let ordered = matches!(e.part, Part::Po | Part::Ippo | Part::Oppo | Part::Nfo | Part::Rao);
-            ordered && !a.kind.is_cpu() && !b.kind.is_cpu() && !a.same_instruction(b)
+            (e.from, e.to, apart && ordered)
         };
-        let Some(first) = self.edges.first().map(|e| event(e.from)) else {
-            return Lesson::Threads;
-        };
-        let polls = |e: &Edge| matches!(e.part, Part::Pf | Part::PfGet | Part::PfPut);
-        if self.edges.iter().any(through_network) {
-            Lesson::Network
-        } else if first.loc.is_some() && all(&|e| e.loc == first.loc) {
-            Lesson::Coherence
-        } else if all(&|e| e.thread == first.thread) && self.edges.iter().any(polls) {
-            Lesson::OwnPoll
-        } else if all(&|e| e.kind.is_cpu()) {
-            Lesson::Cpu
-        } else {
-            Lesson::Threads
+        let edges: Vec<_> = self.edges.iter().map(edge).collect();
+        match (Lesson::of(execution, &edges), self.contest(execution)) {
+            // That one of two read-modify-writes comes second is more than coherence: it is what a lock rests on.
+            (Lesson::Coherence, Some((a, _))) if execution.events[a].kind.is_cpu() => Lesson::Threads,
+            (Lesson::Coherence, Some(_)) => Lesson::Network,
+            (lesson, _) => lesson,
         }
     }
 
@@ -132,6 +122,33 @@ pub enum Lesson {
     OwnPoll,
     /// One location is coherent: all events access it.
     Coherence,
+}
+
+impl Lesson {
+    /// Returns what a cycle of these edges teaches. An edge is two events and whether an order between operations puts it there:
+    /// program order, the flush order or the order of atomics.
+    pub(crate) fn of(execution: &Execution, edges: &[(usize, usize, bool)]) -> Lesson {
+        let event = |e: usize| &execution.events[e];
+        let all = |holds: &dyn Fn(&Event) -> bool| edges.iter().all(|&(from, ..)| holds(event(from)));
+        let Some(first) = edges.first().map(|&(from, ..)| event(from)) else {
+            return Lesson::Threads;
+        };
+        let of_card = |&(a, b, ordered): &(usize, usize, bool)| {
+            ordered && !event(a).kind.is_cpu() && !event(b).kind.is_cpu()
+        };
+        let polls = |&(from, ..): &(usize, usize, bool)| event(from).kind == Kind::Poll;
+        if edges.iter().any(of_card) {
+            Lesson::Network
+        } else if first.loc.is_some() && all(&|e| e.loc == first.loc) {
+            Lesson::Coherence
+        } else if all(&|e| e.thread == first.thread) && edges.iter().any(polls) {
+            Lesson::OwnPoll
+        } else if all(&|e| e.kind.is_cpu()) {
+            Lesson::Cpu
+        } else {
+            Lesson::Threads
+        }
+    }
 }
 
 /// The reason for an edge between two points; `None` for the step from issue to observation of one event.

@@ -52,8 +52,8 @@ pub struct Reason {
     /// The ways to the outcome that were refuted: choices of sources and orders, as far as they matter. Executions that agree on them
     /// count as one.
     pub candidates: u64,
-    /// The number of contrary candidates. Their only fault is to order memory (`mo`, `nfo`, `rao`) against
-    /// program order within a thread, whatever the outcome. They explain nothing unless there are no others, so they are
+    /// The number of contrary candidates. Their only fault is to order memory (`mo`, `nfo`, `rao`), or to
+    /// read from a later write, against program order within a thread, whatever the outcome. They explain nothing unless there are no others, so they are
     /// counted separately.
     pub contrary: u64,
     /// The limit that kept some candidates from being examined, if one did. The cycles are real either way.

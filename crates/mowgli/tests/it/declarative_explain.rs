@@ -253,6 +253,7 @@ fn parse(text: &str) -> Litmus {
 #[test]
 fn the_first_cycle_goes_through_the_network_and_no_two_are_alike() {
     let mut explained = 0;
+    let mut by_poll = BTreeSet::new();
     for entry in catalogue::entries() {
         let test = entry.parse().unwrap();
         for (index, query) in test.queries.iter().enumerate() {
@@ -300,7 +301,9 @@ fn the_first_cycle_goes_through_the_network_and_no_two_are_alike() {
                     kinds.any(|kind| kind == mowgli::event::Kind::NicRemoteRead)
                 };
                 if reason.cases.first().is_some_and(has_get) {
-                    assert_ne!(lessons[0], explain::Lesson::OwnPoll, "{about}: {}", written(0));
+                    if lessons[0] == explain::Lesson::OwnPoll {
+                        by_poll.insert(test.name.clone());
+                    }
                     explained += 1;
                 }
                 let again = self::reason(&test, index, setting);
@@ -311,6 +314,8 @@ fn the_first_cycle_goes_through_the_network_and_no_two_are_alike() {
             }
         }
     }
+    // The lesson of these tests is the poll itself: nothing else forbids their outcomes.
+    assert_eq!(by_poll, ["CRMA1", "get-put+polls"].map(str::to_owned).into());
     assert!(explained > 20, "{explained}");
 }
 
@@ -346,7 +351,7 @@ fn a_get_is_explained_by_what_it_orders() {
             GET_FENCES,
             &[
                 "P0: nrW(x,1)",
-                "P0: nrR(x,1)",
+                "P0: nlW(s,",
                 "P1: nrR(x,0)",
                 "completion of the get",
             ],

@@ -113,7 +113,7 @@ fn inlined_puts_are_printed_as_they_are_read() {
         "RDMA t\n{ x@2=0; }\n P0@1 ;\n r := 3 ;\n x^2 :=[d] inline(r+1) ;\n wait(d) ;\n\nexists (x=4)\n";
     let litmus = parse(text);
     assert!(
-        litmus.print().contains("x^2 :=[d] inline(r+1)"),
+        litmus.print().contains("x^2 :=[d] inline(r + 1)"),
         "{}",
         litmus.print()
     );

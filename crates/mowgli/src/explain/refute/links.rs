@@ -214,10 +214,10 @@ pub(super) fn close(points: usize, links: &[&[Link]], last: &Link) -> Option<(Ve
     Some((steps, needs))
 }
 
-/// Returns whether the steps contain only one choice of an order of memory, against program order of one thread.
+/// Returns whether the steps contain only one choice, of an order of memory or of a source, against program order of one thread.
 pub(super) fn is_contrary(steps: &[Step]) -> bool {
     let count = |wanted: &[Part]| steps.iter().filter(|s| wanted.contains(&s.part)).count();
-    let chosen = count(&[Part::Mo, Part::Nfo, Part::Rao]);
+    let chosen = count(&[Part::Mo, Part::Nfo, Part::Rao, Part::Rf, Part::RfExternal]);
     chosen == 1 && count(&[Part::Po, Part::Ippo, Part::Oppo, Part::Iso]) + 1 == steps.len()
 }
 
