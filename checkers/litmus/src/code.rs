@@ -8,12 +8,12 @@ use mowgli::check::Features;
 use mowgli::program::{Instr, Loc, Program, PutSrc};
 
 use crate::shared::{DATA, REPORT, THREADS_MAX};
-use crate::stress::Placement;
+use crate::stress::{CONSTANTS, Constant, Placement};
 
 /// The maximum number of nodes of a program.
 pub const NODES_MAX: usize = 8;
-/// The maximum number of puts of constants from memory that one thread makes in one run. Later ones are posted
-/// inline.
+/// The maximum number of puts of constants from memory that one thread makes in one run. Further instructions are posted
+/// inline ([`as_run`]).
 const CONSTANTS_MAX: usize = 8;
 /// The bytes of a cache line.
 const LINE: usize = 64;
@@ -25,6 +25,8 @@ const PAGE: usize = 4096;
 pub struct Code {
     /// The program.
     pub program: Program,
+    /// The program as it is run for each [`Constant`], which says of each put of a constant whether its data are inlined.
+    made: [Program; 2],
     /// For each location, the node of the job that has it and its slot there.
     pub places: Vec<Place>,
     /// For each thread, the node of the job that runs it and its position among the threads there.
@@ -103,7 +105,7 @@ impl Code {
         let mut workers = vec![0; nodes];
         let threads = program.threads.iter().map(|thread| {
             let node = usize::from(thread.node.0) % nodes;
-            let constants_len = constants(&thread.code).min(CONSTANTS_MAX);
+            let constants_len = from_memory(&mut thread.code.clone(), 0, 1);
             workers[node] += 1;
             Seat {
                 node,
@@ -115,6 +117,7 @@ impl Code {
         let code = Code {
             threads: threads.collect(),
             program: program.clone(),
+            made: CONSTANTS.map(|constant| as_run(program, constant)),
             places,
             slots,
         };
@@ -128,6 +131,11 @@ impl Code {
                 DATA / PAGE
             )),
         }
+    }
+
+    /// Returns the program as it is run under a stress: what the threads execute, and what the model must judge.
+    pub fn as_run(&self, constant: Constant) -> &Program {
+        &self.made[constant as usize]
     }
 
     /// Returns the place of a location.
@@ -192,18 +200,43 @@ fn chooses(code: &[Instr]) -> bool {
     })
 }
 
-/// Returns the most puts of constants that one run of the code can make.
-fn constants(code: &[Instr]) -> usize {
-    let count = |instr: &Instr| match instr {
-        Instr::Put {
-            src: PutSrc::Value(_),
-            ..
-        } => 1,
-        Instr::If { then, otherwise, .. } => constants(then).max(constants(otherwise)),
-        Instr::While { body, bound, .. } => constants(body).saturating_mul(*bound as usize),
-        _ => 0,
-    };
-    code.iter().map(count).fold(0, usize::saturating_add)
+/// Returns a program as it is run: with [`Constant::Inline`] all puts of constants are inlined, with [`Constant::Memory`]
+/// those for which no word is left.
+pub fn as_run(program: &Program, constant: Constant) -> Program {
+    match constant {
+        Constant::Inline => program.inlined(),
+        Constant::Memory => {
+            let mut program = program.clone();
+            for thread in &mut program.threads {
+                from_memory(&mut thread.code, 0, 1);
+            }
+            program
+        }
+    }
+}
+
+/// Gives words to the puts of constants of a block that is run up to `times` times in a run, as long as there are any, and
+/// inlines the other puts. `used` words are taken already. Returns how many are taken afterwards.
+fn from_memory(code: &mut [Instr], used: usize, times: usize) -> usize {
+    code.iter_mut().fold(used, |used, instr| match instr {
+        Instr::Put { src, .. } => match src {
+            PutSrc::Value(value) => {
+                let wanted = used.saturating_add(times);
+                if wanted <= CONSTANTS_MAX {
+                    return wanted;
+                }
+                *src = PutSrc::Inline(value.clone());
+                used
+            }
+            _ => used,
+        },
+        // One of the two blocks is run.
+        Instr::If { then, otherwise, .. } => {
+            from_memory(then, used, times).max(from_memory(otherwise, used, times))
+        }
+        Instr::While { body, bound, .. } => from_memory(body, used, times.saturating_mul(*bound as usize)),
+        _ => used,
+    })
 }
 
 #[cfg(test)]
@@ -212,6 +245,30 @@ mod tests {
 
     use super::*;
     use crate::stress::PLACEMENTS;
+
+    /// What is run from memory has a word for each put of each iteration; the rest is inlined, also for the model.
+    #[test]
+    fn puts_without_a_word_are_inlined() {
+        let run = |code: &str| {
+            let text = format!("RDMA t\n{{ x@2=0; }}\nP0@1 ;\nr := 1 ;\n{code} ;\n\nexists (x=1)\n");
+            let program = mowgli::litmus::parse(&text).unwrap().litmus.program;
+            let made = as_run(&program, Constant::Memory);
+            let made = crate::Test::of_program("t".to_owned(), "t", made).litmus.print();
+            let words = Code::new(&program, 2).unwrap().threads[0].constants_len;
+            (made.matches("inline").count(), words)
+        };
+        assert_eq!(run("x^2 := 1 ;\nx^2 := inline(2)"), (1, 1));
+        assert_eq!(run("while (r) bound 8 { x^2 := 1; r := 0 }"), (0, 8));
+        assert_eq!(run("while (r) bound 9 { x^2 := 1; r := 0 }"), (1, 0));
+        assert_eq!(
+            run("if (r) { x^2 := 1; x^2 := 2 } else { x^2 := 3 } ;\nx^2 := r"),
+            (0, 3)
+        );
+        assert_eq!(
+            run("while (r) bound 4 { x^2 := 1; x^2 := 2; x^2 := 3; r := 0 }"),
+            (1, 8)
+        );
+    }
 
     #[test]
     fn slots_of_all_runs_are_apart_and_inside() {

@@ -16,8 +16,9 @@ use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::node::{Command, Node};
 use crate::oracle::{Allowed, Oracle, Theory};
-use crate::record::Record;
+use crate::record::{Part, Record};
 use crate::search::{self, Search, Strategy};
+use crate::stress::Constant;
 use crate::test::Test;
 
 /// The number of tests that share left-over time.
@@ -143,7 +144,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
                 continue;
             }
         };
-        let allowed = oracle.ask(&test.litmus.program);
+        let judged = Judged::new(&oracle, &code, &plan.stress);
         // Time reserved for the last tests may go unused.
         let left = u32::try_from(tests.len() - index).map_or(SPREAD, |left| left.min(SPREAD));
         let time = plan.time.map(|time| time + saved / left);
@@ -155,9 +156,10 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             test,
             index,
             code,
-            allowed: &allowed,
+            judged: &judged,
             time,
             counts: BTreeMap::new(),
+            inlined: BTreeMap::new(),
             made: 0,
             discarded: 0,
             hung: None,
@@ -171,7 +173,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             saved = (saved + plan.time.unwrap_or_default())
                 .saturating_sub(Duration::from_secs_f64(trial.seconds));
         }
-        let mut record = Record::new(test, &allowed, &trial.counts);
+        let mut record = judged.record(test, &trial.counts, &trial.inlined);
         record.runs = trial.made;
         record.discarded = trial.discarded;
         record.hung = trial.hung;
@@ -222,6 +224,58 @@ fn follow<F: Fabric>(node: &mut Node<F>, tests: &[Test]) -> Result<()> {
     }
 }
 
+/// The outcomes that the model allows of a test, for each way in which the runs of a job post constants. Puts from memory and
+/// inlined puts allow different outcomes, so each batch is judged by the program that it ran.
+struct Judged {
+    /// Of runs whose constants come from memory, and of all runs of a program to which the way does not matter. `None` if the
+    /// job makes no such runs.
+    memory: Option<Allowed>,
+    /// Of runs whose constants are inlined; `None` if the job makes no such runs, or if they are the same program.
+    inline: Option<Allowed>,
+}
+
+impl Judged {
+    fn new(oracle: &Oracle, code: &Code, strategy: &Strategy) -> Judged {
+        let made = |constant| match strategy {
+            Strategy::None => constant == Constant::default(),
+            Strategy::Fixed(stress) => constant == stress.constant,
+            Strategy::Default | Strategy::Auto => true,
+        };
+        let same = code.as_run(Constant::Memory) == code.as_run(Constant::Inline);
+        let ask = |constant| oracle.ask(code.as_run(constant));
+        Judged {
+            memory: (same || made(Constant::Memory)).then(|| ask(Constant::Memory)),
+            inline: (!same && made(Constant::Inline)).then(|| ask(Constant::Inline)),
+        }
+    }
+
+    fn all(&self, holds: impl FnMut(&Allowed) -> bool) -> bool {
+        self.memory.iter().chain(&self.inline).all(holds)
+    }
+
+    /// Judges what the runs of a test showed; `inlined` is the part of `counts` that inlined runs showed.
+    fn record(
+        &self,
+        test: &Test,
+        counts: &BTreeMap<Outcome, u64>,
+        inlined: &BTreeMap<Outcome, u64>,
+    ) -> Record {
+        let others = counts.iter().filter_map(|(outcome, &count)| {
+            let count = count - inlined.get(outcome).copied().unwrap_or(0);
+            (count > 0).then(|| (outcome.clone(), count))
+        });
+        let others = others.collect();
+        let part = |allowed, inlined, counts| Part {
+            inlined,
+            allowed,
+            counts,
+        };
+        let memory = self.memory.iter().map(|allowed| part(allowed, false, &others));
+        let inline = self.inline.iter().map(|allowed| part(allowed, true, inlined));
+        Record::new(test, &memory.chain(inline).collect::<Vec<_>>())
+    }
+}
+
 /// The runs of one test.
 struct Trial<'a, F: Fabric> {
     node: &'a mut Node<F>,
@@ -230,10 +284,12 @@ struct Trial<'a, F: Fabric> {
     test: &'a Test,
     index: usize,
     code: Arc<Code>,
-    allowed: &'a Allowed,
+    judged: &'a Judged,
     /// The longest time for the runs.
     time: Option<Duration>,
     counts: BTreeMap<Outcome, u64>,
+    /// The part of `counts` that runs with inlined constants showed.
+    inlined: BTreeMap<Outcome, u64>,
     made: u64,
     discarded: u64,
     hung: Option<String>,
@@ -265,11 +321,14 @@ impl<F: Fabric> Trial<'_, F> {
     /// Returns whether more runs could not, or are unlikely to, show anything new. The share of runs that show
     /// something new is estimated by the share of runs whose outcome was seen only once (Good and Turing).
     fn is_exhausted(&self, elapsed: Duration) -> bool {
-        let is_seen = |outcome| self.counts.contains_key(outcome);
+        let is_seen = |outcome: &Outcome| self.counts.contains_key(outcome);
         let patience = self.last_new.max(self.time.unwrap_or_default() / 2);
         let is_dry = elapsed >= self.last_new + patience && self.counts.values().all(|&count| count > 1);
         self.plan.stress == Strategy::Auto
-            && (is_dry || self.allowed.complete && self.allowed.outcomes.iter().all(is_seen))
+            && (is_dry
+                || self
+                    .judged
+                    .all(|allowed| allowed.complete && allowed.outcomes.iter().all(is_seen)))
     }
 
     fn batch(&mut self) -> loco_fabric::Result<()> {
@@ -293,6 +352,9 @@ impl<F: Fabric> Trial<'_, F> {
         self.hung = thread.map(|thread| thread.name.clone());
         let before = self.counts.clone();
         for outcome in shown.outcomes {
+            if stress.constant == Constant::Inline && self.judged.inline.is_some() {
+                *self.inlined.entry(outcome.clone()).or_default() += 1;
+            }
             *self.counts.entry(outcome).or_default() += 1;
         }
         let changed = self.counts.iter().filter_map(|(outcome, &count)| {

@@ -3,7 +3,7 @@
 //! A record holds the test's text, so that a file of records documents itself. Relies on `mowgli`'s language.
 //! Used by [`crate::job`], the table and the inference.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use mowgli::counted::counted;
@@ -59,6 +59,10 @@ pub struct State {
     pub state: String,
     /// How often it was seen.
     pub count: u64,
+    /// How often in runs whose puts of constants were inlined ([`Constant::Inline`](crate::stress::Constant)). These runs
+    /// are judged by the model of inlined puts.
+    #[serde(default)]
+    pub inlined: u64,
     /// The model's answer.
     pub verdict: Verdict,
     /// The values, registers first.
@@ -66,15 +70,40 @@ pub struct State {
 }
 
 /// The model's answer about a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// The model allows the state.
     Allowed,
-    /// The model forbids the state.
-    Forbidden,
     /// The model's search was not complete and did not find the state.
     Unknown,
+    /// The model forbids the state.
+    Forbidden,
+}
+
+/// The runs of a test that were made in one way, which the model judges by what it allows of that way.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Whether puts of constants were inlined.
+    pub inlined: bool,
+    /// The outcomes that the model allows of the program as it was run.
+    pub allowed: &'a Allowed,
+    /// How often each outcome was seen.
+    pub counts: &'a BTreeMap<Outcome, u64>,
+}
+
+impl Part<'_> {
+    fn verdict(&self, outcome: &Outcome) -> Verdict {
+        match self.allowed.outcomes.contains(outcome) {
+            true => Verdict::Allowed,
+            false if self.allowed.complete => Verdict::Forbidden,
+            false => Verdict::Unknown,
+        }
+    }
+
+    fn count(&self, outcome: &Outcome) -> u64 {
+        self.counts.get(outcome).copied().unwrap_or(0)
+    }
 }
 
 /// Returns the registers, then the locations of a program.
@@ -83,24 +112,29 @@ fn operands(program: &Program) -> Vec<Operand> {
 }
 
 impl Record {
-    /// Judges the observed outcomes.
-    pub fn new(test: &Test, allowed: &Allowed, counts: &BTreeMap<Outcome, u64>) -> Record {
+    /// Judges the observed outcomes of each part of the runs. A state that was seen in several parts is forbidden if one of
+    /// them forbids it.
+    pub fn new(test: &Test, parts: &[Part<'_>]) -> Record {
         let program = &test.litmus.program;
         let operands = operands(program);
-        let unseen = allowed.outcomes.iter().filter(|o| !counts.contains_key(o));
-        let rows = counts.iter().map(|(o, &n)| (o, n)).chain(unseen.map(|o| (o, 0)));
-        let states = rows.map(|(outcome, count)| {
+        let seen: BTreeSet<&Outcome> = parts.iter().flat_map(|part| part.counts.keys()).collect();
+        let allowed: BTreeSet<&Outcome> = parts.iter().flat_map(|part| &part.allowed.outcomes).collect();
+        let unseen = allowed.difference(&seen);
+        let states = seen.iter().chain(unseen).map(|&outcome| {
+            let count = |part: &Part<'_>| part.count(outcome);
+            let inlined = parts.iter().filter(|part| part.inlined).map(count).sum();
+            let verdicts = parts
+                .iter()
+                .filter(|part| count(part) > 0)
+                .map(|part| part.verdict(outcome));
             let values: Vec<Value> = operands.iter().map(|o| o.value(outcome)).collect();
             let shown = operands.iter().zip(&values);
             let shown = shown.map(|(o, value)| format!("{}={value};", o.display(program)));
             State {
                 state: shown.collect::<Vec<_>>().join(" "),
-                count,
-                verdict: match allowed.outcomes.contains(outcome) {
-                    true => Verdict::Allowed,
-                    false if allowed.complete => Verdict::Forbidden,
-                    false => Verdict::Unknown,
-                },
+                count: parts.iter().map(count).sum(),
+                inlined,
+                verdict: verdicts.max().unwrap_or(Verdict::Allowed),
                 values,
             }
         });
@@ -112,8 +146,10 @@ impl Record {
             source: test.litmus.print(),
             fabric: String::new(),
             nodes: 0,
-            model: allowed.model.clone(),
-            judged: allowed.complete,
+            model: parts
+                .first()
+                .map_or(String::new(), |part| part.allowed.model.clone()),
+            judged: parts.iter().all(|part| part.allowed.complete),
             stress: String::new(),
             runs: 0,
             discarded: 0,
@@ -206,13 +242,21 @@ impl Record {
         for state in &self.states {
             let holds = first.formula.holds(&Record::outcome(&litmus.program, state));
             let mark = if holds { "*" } else { ":" };
+            let inlined = match state.inlined {
+                0 => String::new(),
+                n => format!(", {} with inlined constants", counted(n, "time")),
+            };
             let verdict = match (state.verdict, state.count) {
                 (Verdict::Allowed, 0) => "allowed, never seen".to_owned(),
                 (Verdict::Allowed, n) => format!("allowed, seen {}", counted(n, "time")),
                 (Verdict::Forbidden, _) => format!("FORBIDDEN by {} but seen", self.model),
                 (Verdict::Unknown, _) => format!("not judged by {}", self.model),
             };
-            let _ = writeln!(out, "{:<8}{mark}>{}  {verdict}", state.count, state.state);
+            let _ = writeln!(
+                out,
+                "{:<8}{mark}>{}  {verdict}{inlined}",
+                state.count, state.state
+            );
         }
         let witnesses = self.witnesses(&litmus);
         for (index, (query, &(positive, negative))) in litmus.queries.iter().zip(&witnesses).enumerate() {

@@ -16,7 +16,7 @@ use mowgli::outcome::Outcome;
 use crate::error::Result;
 use crate::job::{Listener, Plan};
 use crate::oracle::{Oracle, Theory, usual};
-use crate::record::Record;
+use crate::record::{Part, Record};
 use crate::test::Test;
 
 /// The name of the fabric in records.
@@ -75,7 +75,12 @@ pub fn run(tests: &[Test], plan: &Plan, listener: &mut dyn Listener) -> Result<(
                 Walked::Stuck(thread) => hung = Some(program.threads[thread].name.clone()),
             }
         }
-        let mut record = Record::new(test, &allowed, &counts);
+        let part = Part {
+            inlined: false,
+            allowed: &allowed,
+            counts: &counts,
+        };
+        let mut record = Record::new(test, &[part]);
         record.runs = made;
         record.discarded = discarded;
         record.hung = hung;

@@ -1,7 +1,8 @@
 //! A thread of a node: executes one thread of a test, run after run, as CPU accesses and posted operations.
 //!
 //! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence`
-//! fences the next operation, and a put of a constant comes from a word that nobody else writes. Between accesses of
+//! fences the next operation, and a put of a constant comes from a word that nobody else writes, or carries its data
+//! inline. It is the program of [`Code::as_run`] that is executed, which says so of each put. Between accesses of
 //! the test nothing happens that would order them: handles on words are made before the batch. Relies on [`Lines`].
 //! Used by the node.
 
@@ -15,7 +16,7 @@ use mowgli::program::{Expr, Instr, Loc, PutSrc, Value, WorkId};
 use crate::code::Code;
 use crate::line::{CONTROL, Lines};
 use crate::shared::{Shared, progress_at};
-use crate::stress::{Cache, Constant, Delay, Start, Stress, Traffic};
+use crate::stress::{Cache, Delay, Start, Stress, Traffic};
 
 /// The handle on a word of a fabric.
 type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
@@ -257,7 +258,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
 
     fn all(&mut self) -> Result<Share> {
         let code = self.code;
-        let thread = &code.program.threads[self.thread];
+        let thread = &code.as_run(self.batch.stress.constant).threads[self.thread];
         let mut share = Share {
             statuses: Vec::with_capacity(self.batch.runs),
             registers: Vec::with_capacity(self.batch.runs * thread.registers.len()),
@@ -481,21 +482,15 @@ impl<'a, F: Fabric> Execution<'a, F> {
         let near = |slot: usize| code.offset(placement, seat.node, slot, run, runs);
         let of = |loc: Loc| near(code.place(loc).slot);
         let offset = code.offset(placement, place.node, place.slot, run, runs);
-        let constant = match instr {
-            Instr::Put {
-                src: PutSrc::Value(value),
-                ..
-            } => Some(self.eval(value) as u64),
-            _ => None,
-        };
-        // A constant lies in a word of its own, unless none is left or the stress says otherwise.
-        let mut source = None;
-        if let Some(value) = constant
-            && self.put < seat.constants_len
-            && self.batch.stress.constant == Constant::Memory
+        // A constant lies in a word of its own, unless it is inlined.
+        let mut source = 0;
+        if let Instr::Put {
+            src: PutSrc::Value(value),
+            ..
+        } = instr
         {
-            self.constants[self.put * runs + run].store(value);
-            source = Some(near(seat.constants + self.put));
+            self.constants[self.put * runs + run].store(self.eval(value) as u64);
+            source = near(seat.constants + self.put);
             self.put += 1;
         }
         let registers = &self.registers;
@@ -511,19 +506,17 @@ impl<'a, F: Fabric> Execution<'a, F> {
             };
             let value = |e: &Expr| evaluate(e, registers) as u64;
             match instr {
-                Instr::Put {
-                    src: PutSrc::Loc(src),
-                    ..
-                } => qp.put(local(of(*src)), target, work),
+                Instr::Put { src, .. } => match src {
+                    PutSrc::Loc(src) => qp.put(local(of(*src)), target, work),
+                    PutSrc::Value(_) => qp.put(local(source), target, work),
+                    PutSrc::Inline(data) => qp.put_inline(&value(data).to_le_bytes(), target, work),
+                },
                 Instr::Get { dst, .. } => qp.get(local(of(*dst)), target, work),
                 Instr::RemoteFaa { dst, add, .. } => qp.fetch_add(target, value(add), local(of(*dst)), work),
                 Instr::RemoteCas {
                     dst, expected, new, ..
                 } => qp.compare_swap(target, value(expected), value(new), local(of(*dst)), work),
-                _ => match source {
-                    Some(source) => qp.put(local(source), target, work),
-                    None => qp.put_inline(&constant.unwrap_or_default().to_le_bytes(), target, work),
-                },
+                _ => unreachable!("`far_side` knows the operations"),
             }
         })?;
         if let Some(work) = work {

@@ -54,6 +54,70 @@ fn the_catalogue_on_the_deferred_nic_shows_nothing_forbidden() {
     all_as_the_model_says(&kept, 50);
 }
 
+/// Each batch is judged by the program that it ran: puts from memory flush results, inlined puts do not.
+#[test]
+fn the_catalogue_with_constants_in_memory_and_inlined_shows_nothing_forbidden() {
+    let tests = test::load(&["catalogue".to_owned()]).unwrap();
+    for (seed, constant) in [(41, "constant=memory"), (42, "constant=inline")] {
+        let fixed = Strategy::Fixed(constant.parse().unwrap());
+        let kept = job(shm(2, deferred(seed)), &tests, &plan(50, fixed));
+        all_as_the_model_says(&kept, 60);
+        let inlined = |record: &Record| record.states.iter().map(|s| s.inlined).sum::<u64>();
+        let any = kept.records.iter().any(|record| inlined(record) > 0);
+        assert_eq!(any, constant == "constant=inline");
+    }
+}
+
+/// RDMA-TSO'24 appendix A.11: the outcome of GFP2 was seen with inlined puts, and its model, whose puts read, forbids it.
+#[test]
+fn the_outcome_of_gfp2_is_allowed_where_the_put_is_inlined() {
+    let tests = test::load(&["GFP2".to_owned()]).unwrap();
+    let record = |constant: &str, seed: u64| {
+        let stress = format!("delay=between:4,{constant}");
+        let fixed = Strategy::Fixed(stress.parse().unwrap());
+        let kept = job(shm(2, deferred(seed)), &tests, &plan(400, fixed));
+        all_as_the_model_says(&kept, 1);
+        kept.records.into_iter().next().unwrap()
+    };
+    let weak = |record: &Record| {
+        let litmus = record.litmus().unwrap();
+        let wanted = &litmus.queries[0].condition.formula;
+        let is_weak = |s: &&loco_litmus::State| wanted.holds(&Record::outcome(&litmus.program, s));
+        record.states.iter().find(is_weak).map(|s| (s.verdict, s.count))
+    };
+    assert_eq!(weak(&record("constant=memory", 43)), None);
+    let (verdict, seen) = weak(&record("constant=inline", 44)).unwrap();
+    assert_eq!(verdict, loco_litmus::Verdict::Allowed);
+    println!("seen {seen} times in 400 runs");
+}
+
+/// A state that only inlined puts allow is forbidden where a batch without them showed it.
+#[test]
+fn a_state_is_judged_by_the_batches_that_showed_it() {
+    use loco_litmus::oracle::Oracle;
+    use loco_litmus::record::Part;
+    use std::collections::BTreeMap;
+    let test = test::load(&["GFP2".to_owned()]).unwrap().remove(0);
+    let program = &test.litmus.program;
+    let oracle = Oracle::new(None, loco_fabric::Atomicity::Hca);
+    let (memory, inline) = (oracle.ask(program), oracle.ask(&program.inlined()));
+    let only = inline.outcomes.difference(&memory.outcomes).next().unwrap();
+    let one = BTreeMap::from([(only.clone(), 1)]);
+    let none = BTreeMap::new();
+    for (of_memory, of_inline, violated) in [(&none, &one, false), (&one, &none, true), (&one, &one, true)] {
+        let parts = [(false, &memory, of_memory), (true, &inline, of_inline)];
+        let parts = parts.map(|(inlined, allowed, counts)| Part {
+            inlined,
+            allowed,
+            counts,
+        });
+        let record = Record::new(&test, &parts);
+        assert_eq!(record.is_violated(), violated);
+        let inlined: u64 = record.states.iter().map(|s| s.inlined).sum();
+        assert_eq!(inlined, of_inline.len() as u64);
+    }
+}
+
 #[test]
 fn a_sample_on_the_device_played_by_software_shows_nothing_forbidden() {
     let tests = test::load(&["rdma-tso24".to_owned()]).unwrap();

@@ -19,21 +19,35 @@ pub enum Stage {
     LocalWrite = 4,
     /// A put is sent: the issue of its `nrW`, which its completion reports. Placement follows.
     Send = 5,
+    /// The result of a get or read-modify-write is back: the issue of its `nlW`, for which a fence waits. Landing follows.
+    Return = 6,
 }
 
-use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite, Send};
+use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite, Return, Send};
 
+/// The number of stages.
+pub(crate) const STAGES_LEN: usize = 7;
 /// The stages, in the order of their numbers.
-const STAGES: [Stage; 6] = [LocalRead, RemoteWrite, RemoteRead, Atomic, LocalWrite, Send];
+const STAGES: [Stage; STAGES_LEN] = [
+    LocalRead,
+    RemoteWrite,
+    RemoteRead,
+    Atomic,
+    LocalWrite,
+    Send,
+    Return,
+];
 
 /// The orders that a deferred NIC keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discipline {
     /// `[earlier][later]`: whether a stage of an operation comes before a stage of a later operation of its queue pair.
-    ordered: [[bool; 6]; 6],
-    /// Whether a fenced operation waits for earlier gets and read-modify-writes.
+    ordered: [[bool; STAGES_LEN]; STAGES_LEN],
+    /// Whether a fenced operation waits until the results of earlier gets and read-modify-writes are back. They need not
+    /// have landed (RDMA-TSO'24 Fig. 9, I10).
     pub fences: bool,
-    /// Whether a get reads only when the earlier puts that were sent are placed (the PCIe flush).
+    /// Whether a get reads only when the earlier puts that were sent are placed, and a put only when the earlier results
+    /// that are back have landed (the PCIe flush).
     pub reads_flush: bool,
     /// Whether a put completes only when its source has been read and it was sent.
     pub put_waits_for_read: bool,
@@ -60,7 +74,12 @@ impl Discipline {
         let ordered = |earlier: Stage, later: Stage| match earlier {
             LocalRead => true,
             RemoteWrite | Send | Atomic => later != LocalRead,
-            RemoteRead | LocalWrite => later == LocalWrite,
+            RemoteRead | Return | LocalWrite => matches!(later, Return | LocalWrite),
+        };
+        // A result returns before earlier ones land, and before earlier puts are placed.
+        let ordered = |earlier: Stage, later: Stage| {
+            let is_early = later == Return && matches!(earlier, LocalWrite | RemoteWrite);
+            ordered(earlier, later) && !is_early
         };
         Discipline {
             ordered: STAGES.map(|earlier| STAGES.map(|later| ordered(earlier, later))),
@@ -77,7 +96,7 @@ impl Discipline {
     /// Keeps the operations of a queue pair in order: each begins when the one before has ended.
     pub fn in_order() -> Discipline {
         Discipline {
-            ordered: [[true; 6]; 6],
+            ordered: [[true; STAGES_LEN]; STAGES_LEN],
             ..Discipline::contract()
         }
     }
@@ -97,11 +116,13 @@ impl Discipline {
     }
 
     /// Returns the discipline with one order added or removed. The order of a put's `RemoteWrite` is that of its
-    /// issue (`Send`) and that of its placement.
+    /// issue (`Send`) and that of its placement; the order of a `LocalWrite` that of its issue (`Return`) and that of its
+    /// landing.
     #[must_use]
     pub fn with(mut self, earlier: Stage, later: Stage, ordered: bool) -> Discipline {
         let steps = |stage: Stage| match stage {
             RemoteWrite => vec![Send, RemoteWrite],
+            LocalWrite => vec![Return, LocalWrite],
             stage => vec![stage],
         };
         for earlier in steps(earlier) {
@@ -118,7 +139,7 @@ impl Discipline {
     }
 
     /// Returns for each stage the earlier stages for which it waits, as a set of bits.
-    pub(crate) fn awaited(&self) -> [u8; 6] {
+    pub(crate) fn awaited(&self) -> [u8; STAGES_LEN] {
         let bits = |later: Stage| {
             let awaited = STAGES.into_iter().filter(|&earlier| self.orders(earlier, later));
             awaited.fold(0, |bits, earlier| bits | earlier.bit())

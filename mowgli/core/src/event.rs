@@ -116,7 +116,8 @@ pub struct Event {
     pub thread: Option<ThreadId>,
     /// Type.
     pub kind: Kind,
-    /// The location accessed. The NIC local read of a constant put has none: it reads a fresh location that nobody writes.
+    /// The location accessed. The NIC local read of a constant put has none: it reads a fresh location that nobody writes, or
+    /// no memory at all ([`Event::inlined`]).
     pub loc: Option<Loc>,
     /// The peer node of the queue pair; for `poll`, of the queue pair polled.
     pub peer: Option<Node>,
@@ -124,6 +125,9 @@ pub struct Event {
     pub work: Option<WorkId>,
     /// True if the event belongs to a remote read-modify-write.
     pub rmw: bool,
+    /// True if the event belongs to a put whose data are in the work request, so that its NIC local read reads no memory.
+    #[serde(default)]
+    pub inlined: bool,
     /// True if the event writes memory.
     pub writes: bool,
     /// The instruction that the event comes from: its number among the executed instructions of the thread, from 0.
@@ -234,7 +238,7 @@ impl Execution {
         if let Some(loc) = e.loc {
             inside.push(program.locations[usize::from(loc.0)].name.clone());
         } else if e.kind == Kind::NicLocalRead {
-            inside.push("const".to_owned());
+            inside.push(if e.inlined { "inline" } else { "const" }.to_owned());
         }
         match (self.reads[event], self.writes[event]) {
             (Some(r), Some(w)) => inside.push(format!("{r}->{w}")),

@@ -22,9 +22,11 @@ use mowgli::outcome::{Budget, Outcome};
 use mowgli::program::Program;
 use serde::Serialize;
 
+use crate::code::as_run;
 use crate::error::{Error, Result};
 use crate::oracle::usual;
-use crate::record::Record;
+use crate::record::{Record, State};
+use crate::stress::Constant;
 
 pub mod family;
 
@@ -69,7 +71,7 @@ impl Evidence {
 pub struct Inferred {
     /// The fabrics in the results.
     pub fabrics: BTreeSet<String>,
-    /// The tests that were used.
+    /// The tests that were used. A test whose constants were put in both ways counts twice.
     pub tests: usize,
     /// The runs of these tests.
     pub runs: u64,
@@ -129,24 +131,11 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
     let mut contradicted: Vec<(u64, Option<(String, String)>)> = vec![(0, None); all.len()];
     // For each rule, the runs of tests that show more without any rule than with this one.
     let mut weight = vec![0; all.len()];
-    for record in records {
-        let litmus = record
-            .litmus()
-            .map_err(|error| Error::Input(format!("{}: {error}", record.test)))?;
-        let program = litmus.program;
-        let states = record.states.iter().filter(|state| state.count > 0);
-        let outcomes = states.map(|s| (Record::outcome(&program, s), s.count, s.state.clone()));
-        let mut test = ShownOutcomes {
-            name: record.test.clone(),
-            runs: record.runs,
-            outcomes: outcomes.collect(),
-            rules: all
-                .iter()
-                .copied()
-                .filter(|rule| rule.concerns(&program))
-                .collect(),
-            program,
-        };
+    let parts: Vec<Vec<ShownOutcomes>> = records
+        .iter()
+        .map(|record| shown(record, &all))
+        .collect::<Result<_>>()?;
+    for mut test in parts.into_iter().flatten() {
         let allowed = match usual(&test.program) {
             Model::RdmaTso => test.allowed(&base),
             _ => None,
@@ -236,6 +225,43 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
         unexplained,
         rules,
     })
+}
+
+/// Returns what a test showed, for each way in which its constants were put: the runs with inlined constants are runs of
+/// another program.
+fn shown(record: &Record, all: &[Rule]) -> Result<Vec<ShownOutcomes>> {
+    let litmus = record
+        .litmus()
+        .map_err(|error| Error::Input(format!("{}: {error}", record.test)))?;
+    let part = |constant: Constant, runs: u64, count: &dyn Fn(&State) -> u64| {
+        let program = as_run(&litmus.program, constant);
+        let seen = record.states.iter().filter(|state| count(state) > 0);
+        let outcomes = seen.map(|s| (Record::outcome(&program, s), count(s), s.state.clone()));
+        ShownOutcomes {
+            name: record.test.clone(),
+            runs,
+            outcomes: outcomes.collect(),
+            rules: all
+                .iter()
+                .copied()
+                .filter(|rule| rule.concerns(&program))
+                .collect(),
+            program,
+        }
+    };
+    let inlined: u64 = record.states.iter().map(|state| state.inlined).sum();
+    let seen: u64 = record.states.iter().map(|state| state.count).sum();
+    let mut parts = Vec::new();
+    if inlined < seen || inlined == 0 {
+        let runs = record.runs.saturating_sub(inlined);
+        parts.push(part(Constant::Memory, runs, &|state| {
+            state.count - state.inlined.min(state.count)
+        }));
+    }
+    if inlined > 0 {
+        parts.push(part(Constant::Inline, inlined, &|state| state.inlined));
+    }
+    Ok(parts)
 }
 
 /// Removes rules, one or two at a time, until the observations are allowed. Among the sets of rules that help, it

@@ -267,6 +267,7 @@ fn initial_write(loc: u16) -> Event {
         peer: None,
         work: None,
         rmw: false,
+        inlined: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

@@ -1,7 +1,7 @@
 //! The operations of one queue pair under the deferred NIC, and the steps of them that may come next.
 //!
 //! An operation is one to three stages, each named by its stamp (LOCO'26 Fig. 10). Sending a put is a separate stage,
-//! reported by its completion. A stage may run once every earlier operation of the queue pair has done the stages
+//! reported by its completion, and so is the return of a result, for which a fence waits. A stage may run once every earlier operation of the queue pair has done the stages
 //! that the stamp order puts before it ([`Discipline::orders`]). Nothing else orders the stages. A put may be placed
 //! before an earlier get reads, and a put completes before it is placed. A transfer moves in pieces of whole words,
 //! so that larger values tear. Under every discipline a flush waits for all stages before it, because tests end their
@@ -15,7 +15,7 @@ use loco_host::word;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::discipline::{Discipline, Stage};
+use crate::discipline::{Discipline, STAGES_LEN, Stage};
 use crate::operation::{OperationKind, PostedOperation};
 
 /// The maximum number of operations that have left the send queue (completed and polled) but are not placed, as a
@@ -29,9 +29,9 @@ fn stages(kind: OperationKind, inline: bool) -> &'static [Stage] {
     match kind {
         OperationKind::Put if inline => &[Stage::Send, Stage::RemoteWrite],
         OperationKind::Put => &[Stage::LocalRead, Stage::Send, Stage::RemoteWrite],
-        OperationKind::Get | OperationKind::Flush => &[Stage::RemoteRead, Stage::LocalWrite],
+        OperationKind::Get | OperationKind::Flush => &[Stage::RemoteRead, Stage::Return, Stage::LocalWrite],
         OperationKind::FetchAdd { .. } | OperationKind::CompareSwap { .. } => {
-            &[Stage::Atomic, Stage::LocalWrite]
+            &[Stage::Atomic, Stage::Return, Stage::LocalWrite]
         }
     }
 }
@@ -157,7 +157,7 @@ pub(super) struct SendQueue {
     depth: usize,
     discipline: Discipline,
     /// See [`Discipline::awaited`].
-    awaited: [u8; 6],
+    awaited: [u8; STAGES_LEN],
     operations: VecDeque<Operation>,
     /// The number of operations that are completed: the oldest ones, since completions come in order.
     acknowledged: usize,
@@ -218,11 +218,13 @@ impl SendQueue {
 
     /// Hands out the operations whose current stage may run, with the end of their rest.
     pub(super) fn candidates(&mut self, mut each: impl FnMut(usize, Rest)) {
-        let (mut earlier, mut fenced_by, mut sent) = (0, 0, false);
+        let (mut earlier, mut fenced_by) = (0, 0);
+        // Whether an earlier put was sent and is not placed, and whether an earlier result is back and has not landed.
+        let (mut sent, mut returned) = (false, false);
         let mut under_way = 0;
         for (index, operation) in self.operations.iter_mut().enumerate() {
             let Some(next) = operation.next() else { continue };
-            // A fence waits for earlier gets and read-modify-writes, and for the sending of earlier puts.
+            // A fence waits for the return of earlier results, and for the sending of earlier puts.
             operation.fence_up &= fenced_by != 0 && self.discipline.fences;
             if operation.fence_up || under_way == WINDOW {
                 return;
@@ -234,17 +236,19 @@ impl SendQueue {
             } else {
                 self.awaited[next as usize]
             };
-            let flushes = next == Stage::RemoteRead && sent && self.discipline.reads_flush;
-            if earlier & awaited == 0 && !flushes {
+            let flushes = match next {
+                Stage::RemoteRead => sent,
+                Stage::LocalRead => returned,
+                _ => false,
+            };
+            if earlier & awaited == 0 && !(flushes && self.discipline.reads_flush) {
                 each(index, operation.rest);
             }
             let open = operation.open();
             earlier |= open;
             sent |= next == Stage::RemoteWrite;
-            fenced_by |= match operation.request.kind {
-                OperationKind::Put => open & !Stage::RemoteWrite.bit(),
-                _ => open,
-            };
+            returned |= next == Stage::LocalWrite;
+            fenced_by |= open & !(Stage::RemoteWrite.bit() | Stage::LocalWrite.bit());
         }
     }
 
@@ -301,12 +305,12 @@ impl SendQueue {
                 let old = request.kind.apply(remote, *offset)?;
                 request.buffer.copy_from_slice(&old.to_ne_bytes());
             }
-            _ => {} // Sending changes no memory, and a flush has neither side: its turn is its effect.
+            _ => {} // Sending and returning change no memory, and a flush has neither side: its turn is its effect.
         }
         // Every observer sees the stages in the order in which they are chosen: none stays in the store
         // buffer.
         word::full_fence();
-        let whole = to == len || matches!(stage, Stage::Atomic | Stage::Send);
+        let whole = to == len || matches!(stage, Stage::Atomic | Stage::Send | Stage::Return);
         if whole {
             operation.done += 1;
             operation.moved = 0;
@@ -482,7 +486,13 @@ mod tests {
         let mut fenced = queue(&[PLAIN, (OperationKind::Put, PLAIN.1.fenced()), put]);
         assert_eq!(free(&mut fenced), [0], "nothing passes a fence");
         step(&mut fenced, 0);
-        assert_eq!(free(&mut fenced), [0]);
+        assert_eq!(free(&mut fenced), [0], "the result is not back");
+        step(&mut fenced, 0);
+        assert_eq!(
+            free(&mut fenced),
+            [0],
+            "the fence is passed, but the source is read when the result has landed"
+        );
         step(&mut fenced, 0);
         assert_eq!(free(&mut fenced), [1]);
         let mut sent = queue(&[put, (OperationKind::Put, PLAIN.1.fenced())]);
@@ -490,6 +500,18 @@ mod tests {
         assert_eq!(free(&mut sent), [0], "a fence waits for the sending of a put");
         step(&mut sent, 0);
         assert_eq!(free(&mut sent), [0, 1], "and not for its placement");
+    }
+
+    /// RDMA-TSO'24 Fig. 17 (GFP2): the data of an inlined put are not read, so nothing flushes the result.
+    #[test]
+    fn a_fenced_put_with_inlined_data_may_overtake_the_landing_of_a_result() {
+        let mut fenced = queue(&[PLAIN]);
+        let put = PostedOperation::new(OperationKind::Put, PLAIN.1.fenced()).inline(&[1; 8]);
+        fenced.post(put, at_once()).unwrap();
+        step(&mut fenced, 0);
+        assert_eq!(free(&mut fenced), [0]);
+        step(&mut fenced, 0);
+        assert_eq!(free(&mut fenced), [0, 1]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::predefined::Rel;
 use super::{Axiom, ModelFile};
 use crate::declarative::reference;
 use crate::event::Execution;
-use crate::explain::{CANDIDATES_MAX, Drawing, Mark, heading, opening};
+use crate::explain::{CANDIDATES_MAX, Drawing, Lesson, Mark, heading, opening};
 use crate::litmus::Formula;
 use crate::model::RmwAtomicity;
 use crate::outcome::{Budget, Limit};
@@ -108,13 +108,29 @@ pub fn forbidden(
         }
         ControlFlow::Continue(())
     });
-    cases.sort_by_key(Case::rank);
+    let cases = once(program, cases);
     Reason {
         candidates,
         contrary,
         limit: result.err(),
         cases,
     }
+}
+
+/// Makes one case of those that are written alike, and puts those first that teach most.
+fn once(program: &Program, cases: Vec<Case>) -> Vec<Case> {
+    let mut all: Vec<(String, Case)> = Vec::new();
+    for case in cases {
+        let mut text = String::new();
+        case.write(&mut text, program);
+        match all.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, known)) => known.candidates += case.candidates,
+            None => all.push((text, case)),
+        }
+    }
+    let mut cases: Vec<Case> = all.into_iter().map(|(_, case)| case).collect();
+    cases.sort_by_cached_key(Case::rank);
+    cases
 }
 
 /// Returns the first axiom that an execution violates, with its cycle; `None` if it satisfies all.
@@ -227,12 +243,17 @@ impl Links<'_> {
 }
 
 impl Case {
-    fn rank(&self) -> (bool, bool, usize, Reverse<u64>) {
-        let event = |l: &Link| &self.execution.events[l.from];
-        let cpu_only = self.links.iter().all(|l| event(l).kind.is_cpu());
-        let first = self.links.first().and_then(|l| event(l).loc);
-        let coherence = first.is_some() && self.links.iter().all(|l| event(l).loc == first);
-        (coherence, cpu_only, self.links.len(), Reverse(self.candidates))
+    /// Returns a rank that is smaller for cycles that teach more, as in [`crate::explain::Reason::cases`].
+    fn rank(&self) -> (Lesson, usize, Reverse<u64>, Vec<(usize, usize)>) {
+        let events = &self.execution.events;
+        let edge = |l: &Link| {
+            let apart = !events[l.from].same_instruction(&events[l.to]);
+            (l.from, l.to, apart && (l.fixed || l.chosen))
+        };
+        let edges: Vec<_> = self.links.iter().map(edge).collect();
+        let ends = self.links.iter().map(|l| (l.from, l.to)).collect();
+        let lesson = Lesson::of(&self.execution, &edges);
+        (lesson, self.links.len(), Reverse(self.candidates), ends)
     }
 }
 

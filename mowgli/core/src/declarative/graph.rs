@@ -218,6 +218,7 @@ pub(crate) fn initial(loc: usize) -> Event {
         peer: None,
         work: None,
         rmw: false,
+        inlined: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

@@ -12,7 +12,7 @@ pub mod unfold;
 
 mod cycles;
 pub(crate) mod graph;
-mod order;
+pub(crate) mod order;
 pub(crate) mod problem;
 mod search;
 

@@ -5,13 +5,13 @@
 
 /// A transitively closed, irreflexive relation on the points `0..n`, for `n` up to `64 * W`.
 #[derive(Clone, Debug)]
-pub(super) struct PartialOrder<const W: usize> {
+pub(crate) struct PartialOrder<const W: usize> {
     rows: Vec<[u64; W]>,
 }
 
 impl<const W: usize> PartialOrder<W> {
     /// Makes the empty order on `n` points.
-    pub(super) fn new(n: usize) -> PartialOrder<W> {
+    pub(crate) fn new(n: usize) -> PartialOrder<W> {
         debug_assert!(n <= 64 * W, "more points than the rows hold");
         PartialOrder {
             rows: vec![[0; W]; n],
@@ -19,19 +19,19 @@ impl<const W: usize> PartialOrder<W> {
     }
 
     /// Returns the number of points.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// Returns whether `a` is before `b`.
     #[inline]
-    pub(super) fn before(&self, a: u16, b: u16) -> bool {
+    pub(crate) fn before(&self, a: u16, b: u16) -> bool {
         self.rows[usize::from(a)][usize::from(b / 64)] >> (b % 64) & 1 == 1
     }
 
     /// Orders `a` before `b` and closes the order transitively. Returns false and changes nothing if that would close a cycle.
     #[must_use]
-    pub(super) fn add(&mut self, a: u16, b: u16) -> bool {
+    pub(crate) fn add(&mut self, a: u16, b: u16) -> bool {
         if a == b || self.before(b, a) {
             return false;
         }
@@ -52,12 +52,12 @@ impl<const W: usize> PartialOrder<W> {
     }
 
     /// Makes `self` equal to `other`, reusing its memory.
-    pub(super) fn copy_from(&mut self, other: &PartialOrder<W>) {
+    pub(crate) fn copy_from(&mut self, other: &PartialOrder<W>) {
         self.rows.clone_from(&other.rows);
     }
 
     /// Extends this order to a total order of the points. Among the points that may come next, the least index comes first.
-    pub(super) fn linear_extension(&self) -> Vec<u16> {
+    pub(crate) fn linear_extension(&self) -> Vec<u16> {
         let n = self.len();
         let mut placed = vec![false; n];
         let mut line = Vec::with_capacity(n);

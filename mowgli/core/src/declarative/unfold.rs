@@ -298,13 +298,17 @@ impl<'p> Unfolding<'p> {
             }
             Instr::Put { dst, src, work } => {
                 let peer = self.node_of(*dst);
-                let event = |kind| at.event(kind).to(peer).named(*work);
+                let inlined = matches!(src, PutSrc::Inline(_));
+                let event = |kind| Event {
+                    inlined,
+                    ..at.event(kind).to(peer).named(*work)
+                };
                 let (read, value) = match src {
                     PutSrc::Loc(loc) => {
                         let read = state.push(event(Kind::NicLocalRead).on(*loc), None);
                         (read, Arc::new(Sym::Read(read)))
                     }
-                    PutSrc::Value(value) => {
+                    PutSrc::Value(value) | PutSrc::Inline(value) => {
                         let value = eval(value, &state.path);
                         (state.push(event(Kind::NicLocalRead), Some(value.clone())), value)
                     }
@@ -516,6 +520,7 @@ impl Site {
             peer: None,
             work: None,
             rmw: false,
+            inlined: false,
             writes: matches!(
                 kind,
                 Kind::LocalWrite | Kind::Cas | Kind::NicRemoteWrite | Kind::NicLocalWrite

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use crate::event::{Event, Execution};
+use crate::event::{Event, Execution, Kind};
 use crate::model::Model;
 use crate::models::tables::Cell;
 use crate::models::{Derived, Part, Spec};
@@ -71,11 +71,83 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Returns whether the cycle says only that a location is coherent: all of its events access one location.
-    pub fn is_coherence(&self, execution: &Execution) -> bool {
-        let loc = |e: &Edge| execution.events[e.from].loc;
-        let first = self.edges.first().and_then(loc);
-        first.is_some() && self.edges.iter().all(|e| loc(e) == first)
+    /// Returns what the cycle teaches.
+    pub fn lesson(&self, execution: &Execution) -> Lesson {
+        let edge = |e: &Edge| {
+            let apart = !execution.events[e.from].same_instruction(&execution.events[e.to]);
+            let ordered = matches!(e.part, Part::Po | Part::Ippo | Part::Oppo | Part::Nfo | Part::Rao);
+            (e.from, e.to, apart && ordered)
+        };
+        let edges: Vec<_> = self.edges.iter().map(edge).collect();
+        match (Lesson::of(execution, &edges), self.contest(execution)) {
+            // That one of two read-modify-writes comes second is more than coherence: it is what a lock rests on.
+            (Lesson::Coherence, Some((a, _))) if execution.events[a].kind.is_cpu() => Lesson::Threads,
+            (Lesson::Coherence, Some(_)) => Lesson::Network,
+            (lesson, _) => lesson,
+        }
+    }
+
+    /// Returns the two instructions of read-modify-writes on the cycle that read the same write, by an event of each, if there are such.
+    /// They may be the acquisitions of a lock.
+    pub fn contest(&self, execution: &Execution) -> Option<(usize, usize)> {
+        let events = &execution.events;
+        // The event of the instruction that reads, and its source.
+        let read = |e: usize| {
+            let is_of_rmw = events[e].rmw || events[e].kind == Kind::Cas;
+            let reads = |&o: &usize| {
+                matches!(events[o].kind, Kind::Cas | Kind::NicAtomicRead)
+                    && events[o].same_instruction(&events[e])
+            };
+            let read = (0..execution.len()).find(reads).filter(|_| is_of_rmw)?;
+            let source = (0..execution.len()).find(|&w| execution.rf.contains(w, read))?;
+            Some((read, source))
+        };
+        let reads: Vec<(usize, usize)> = self.edges.iter().filter_map(|e| read(e.from)).collect();
+        let pairs = reads.iter().flat_map(|&a| reads.iter().map(move |&b| (a, b)));
+        let rivals = |&(a, b): &((usize, usize), (usize, usize))| a.0 < b.0 && a.1 == b.1;
+        pairs.filter(rivals).map(|(a, b)| (a.0, b.0)).min()
+    }
+}
+
+/// What a cycle teaches. The lessons that come first teach more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Lesson {
+    /// The network keeps an order: the cycle has an edge between the card's events of two operations.
+    Network,
+    /// Threads and their completions keep an order.
+    Threads,
+    /// The processors alone keep an order.
+    Cpu,
+    /// A thread that has polled an operation sees its result.
+    OwnPoll,
+    /// One location is coherent: all events access it.
+    Coherence,
+}
+
+impl Lesson {
+    /// Returns what a cycle of these edges teaches. An edge is two events and whether an order between operations puts it there:
+    /// program order, the flush order or the order of atomics.
+    pub(crate) fn of(execution: &Execution, edges: &[(usize, usize, bool)]) -> Lesson {
+        let event = |e: usize| &execution.events[e];
+        let all = |holds: &dyn Fn(&Event) -> bool| edges.iter().all(|&(from, ..)| holds(event(from)));
+        let Some(first) = edges.first().map(|&(from, ..)| event(from)) else {
+            return Lesson::Threads;
+        };
+        let of_card = |&(a, b, ordered): &(usize, usize, bool)| {
+            ordered && !event(a).kind.is_cpu() && !event(b).kind.is_cpu()
+        };
+        let polls = |&(from, ..): &(usize, usize, bool)| event(from).kind == Kind::Poll;
+        if edges.iter().any(of_card) {
+            Lesson::Network
+        } else if first.loc.is_some() && all(&|e| e.loc == first.loc) {
+            Lesson::Coherence
+        } else if all(&|e| e.thread == first.thread) && edges.iter().any(polls) {
+            Lesson::OwnPoll
+        } else if all(&|e| e.kind.is_cpu()) {
+            Lesson::Cpu
+        } else {
+            Lesson::Threads
+        }
     }
 }
 
@@ -128,13 +200,27 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Returns whether the cycle contains only one choice of memory order against program order of one
-    /// thread.
-    pub(super) fn is_contrary(&self, cycle: &Cycle) -> bool {
-        let chosen = |e: &&Edge| matches!(e.part, Part::Mo | Part::Nfo | Part::Rao);
-        let fixed = |e: &&Edge| matches!(e.part, Part::Po | Part::Ippo | Part::Oppo | Part::Iso);
-        cycle.edges.iter().filter(chosen).count() == 1
-            && cycle.edges.iter().filter(fixed).count() + 1 == cycle.edges.len()
+    /// Returns the cycle of these edges: two events, the term, and whether it is one of `ib`. The first edge leaves the event of the
+    /// smallest number, so that equal cycles are written alike.
+    pub(super) fn cycle(&self, edges: impl Iterator<Item = (usize, usize, Part, bool)>) -> Cycle {
+        let events = &self.execution.events;
+        let edge = |(from, to, part, is_issue)| Edge {
+            from,
+            to,
+            side: if is_issue { Side::Issue } else { Side::Observe },
+            part,
+            cell: cell(self.spec, part, &events[from], &events[to]),
+            forced_by: match part {
+                Part::Nfo => self.forced(from, to),
+                _ => Vec::new(),
+            },
+        };
+        let mut edges: Vec<Edge> = edges.map(edge).collect();
+        let first = (0..edges.len())
+            .min_by_key(|&at| (edges[at].from, edges[at].to))
+            .unwrap_or(0);
+        edges.rotate_left(first);
+        Cycle { edges }
     }
 
     /// Returns a cycle with the fewest labelled edges, found by a search from every point in which the step from issue to

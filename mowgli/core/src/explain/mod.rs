@@ -1,8 +1,8 @@
 //! Explains why an outcome is allowed or forbidden.
 //!
 //! An allowed outcome gets a *witness* ([`allowed`]): an execution graph that the model accepts. A forbidden outcome gets a
-//! *reason* ([`forbidden`]): every candidate execution with that outcome has a cycle in the model's orders. The reason lists
-//! these cycles, for each edge the table cell or definition that puts it there, and the single changes that would allow the
+//! *reason* ([`forbidden`]): every execution with that outcome has a cycle in the model's orders. The reason lists
+//! these cycles, those that teach most first ([`Reason::cases`]), for each edge the table cell or definition that puts it there, and the single changes that would allow the
 //! outcome. Everything is plain data (serde) with renderings as text, DOT and SVG. Used by `mowgli explain` and by the graphs of
 //! `loco-sim`.
 
@@ -11,28 +11,29 @@ mod dot;
 mod drawing;
 mod grid;
 mod layout;
+mod refute;
 mod relax;
 mod svg;
 mod text;
 
 use std::cmp::Reverse;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use serde::Serialize;
 
-pub use cycle::{CellRef, Cycle, Edge, Side};
+pub use cycle::{CellRef, Cycle, Edge, Lesson, Side};
 pub use drawing::{Arrow, Drawing, Mark, NodeBox, Place, Style};
 pub use relax::{Change, Relaxation};
 pub use text::{heading, opening};
 
-use crate::declarative::{self, reference};
+use crate::declarative;
 use crate::event::Execution;
 use crate::litmus::{Formula, Setting};
 use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit};
 use crate::program::Program;
 
-/// Most candidate executions that [`forbidden`] looks at if the budget does not say.
+/// Most branches that [`forbidden`] looks at if the budget does not say.
 pub const CANDIDATES_MAX: u64 = 200_000;
 
 /// Most states of the search that tries one relaxation.
@@ -48,18 +49,21 @@ pub struct Witness {
 /// The reason why no execution with the outcome is consistent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reason {
-    /// Candidate executions that have the outcome, without the contrary ones.
+    /// The ways to the outcome that were refuted: choices of sources and orders, as far as they matter. Executions that agree on them
+    /// count as one.
     pub candidates: u64,
-    /// The number of contrary candidates. Their only fault is to order memory (`mo`, `nfo`, `rao`) against
-    /// program order within a thread, whatever the outcome. They explain nothing, so they are counted
-    /// separately.
+    /// The number of contrary candidates. Their only fault is to order memory (`mo`, `nfo`, `rao`), or to
+    /// read from a later write, against program order within a thread, whatever the outcome. They explain nothing unless there are no others, so they are
+    /// counted separately.
     pub contrary: u64,
     /// The limit that kept some candidates from being examined, if one did. The cycles are real either way.
     pub limit: Option<Limit>,
-    /// Cycles such that every candidate has one of them. The cycles that teach most come first: cycles of the
-    /// coherence of one location come last, and cycles of the CPU alone before them; otherwise, shorter
-    /// cycles come first, then more frequent ones. The list is empty if no candidate has the outcome at all,
-    /// because no choice of sources gives the values.
+    /// Cycles such that every execution with the outcome has one of them; no two are written alike. The cycles that teach most come
+    /// first, by [`Lesson`]: an order of the network, then other orders between threads, then the processors alone, then a thread's
+    /// own poll, then the coherence of one location. Among these come first the cycles that show two read-modify-writes which
+    /// cannot read the same write, such as two acquisitions of a lock, then shorter cycles, then more frequent ones, then those whose
+    /// events come first in the program. So the order is the same in every run. The list is empty if no choice of sources gives the
+    /// values.
     pub cases: Vec<Case>,
     /// Single changes to program or model that would allow the outcome.
     pub relaxations: Vec<Relaxation>,
@@ -125,45 +129,40 @@ pub fn is_vacuous(program: &Program, setting: Setting, budget: &Budget<'_>) -> R
 /// [`allowed`] decides.
 pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: &Budget<'_>) -> Reason {
     let spec = Spec::of(setting.model, setting.rmw);
-    let mut cases: Vec<Case> = Vec::new();
-    let (mut candidates, mut contrary) = (0, 0);
     let capped = Budget {
         states_max: Some(budget.states_max.unwrap_or(CANDIDATES_MAX)),
         ..*budget
     };
-    let result = reference::each_execution(program, &spec, &capped, |execution| {
-        if !wanted.holds(&execution.outcome) {
-            return ControlFlow::Continue(());
+    let (mut found, limit) = refute::refute(program, &spec, wanted, &capped);
+    let is_contrary = |found: &refute::Found| found.contrary;
+    let all = found.iter().map(|found| found.branches).sum::<u64>();
+    // Where nothing else is wrong, this is the reason.
+    if !found.iter().all(is_contrary) {
+        found.retain(|found| !found.contrary);
+    }
+    let candidates = found.iter().map(|found| found.branches).sum();
+    let mut cases: Vec<Case> = Vec::new();
+    let mut written: Vec<String> = Vec::new();
+    for found in found {
+        let text = text::cycle(program, &spec, &found.execution, &found.cycle);
+        match written.iter().position(|known| *known == text) {
+            Some(at) => cases[at].candidates += found.branches,
+            None => {
+                written.push(text);
+                cases.push(Case {
+                    execution: found.execution,
+                    cycle: found.cycle,
+                    candidates: found.branches,
+                });
+            }
         }
-        let graph = cycle::Graph::new(execution, &spec);
-        let Some(shortest) = graph.shortest_cycle() else {
-            return ControlFlow::Continue(());
-        };
-        if graph.is_contrary(&shortest) {
-            contrary += 1;
-            return ControlFlow::Continue(());
-        }
-        candidates += 1;
-        let known = cases
-            .iter_mut()
-            .find(|case| case.execution.events == execution.events && graph.has(&case.cycle));
-        match known {
-            // A candidate with a smaller cycle than the one it shares is a case of its own.
-            Some(case) if case.cycle.edges.len() <= shortest.edges.len() => case.candidates += 1,
-            _ => cases.push(Case {
-                execution: execution.clone(),
-                cycle: shortest,
-                candidates: 1,
-            }),
-        }
-        ControlFlow::Continue(())
-    });
-    cases.sort_by_key(Case::rank);
+    }
+    cases.sort_by_cached_key(Case::rank);
     let (relaxations, undecided) = relax::relaxations(program, setting, wanted, &cases, budget);
     Reason {
         candidates,
-        contrary,
-        limit: result.err(),
+        contrary: all - candidates,
+        limit,
         cases,
         relaxations,
         undecided,
@@ -177,11 +176,12 @@ pub fn shortest_cycle(execution: &Execution, spec: &Spec) -> Option<Cycle> {
 
 impl Case {
     /// Returns a rank that is smaller for cycles that teach more; see [`Reason::cases`].
-    fn rank(&self) -> (bool, bool, usize, Reverse<u64>) {
+    fn rank(&self) -> (Lesson, bool, usize, Reverse<u64>, Vec<(usize, usize)>) {
         let edges = &self.cycle.edges;
-        let cpu_only = edges.iter().all(|e| self.execution.events[e.from].kind.is_cpu());
-        let coherence = self.cycle.is_coherence(&self.execution);
-        (coherence, cpu_only, edges.len(), Reverse(self.candidates))
+        let is_no_contest = self.cycle.contest(&self.execution).is_none();
+        let ends = edges.iter().map(|e| (e.from, e.to)).collect();
+        let lesson = self.cycle.lesson(&self.execution);
+        (lesson, is_no_contest, edges.len(), Reverse(self.candidates), ends)
     }
 }
 

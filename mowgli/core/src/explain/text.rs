@@ -8,11 +8,12 @@ use super::cycle::{CellRef, Cycle, Edge, Side};
 use super::relax::Change;
 use crate::counted::counted;
 use crate::event::{Event, Execution, Kind};
+use crate::litmus::instruction;
 use crate::model::Model;
 use crate::models::tables::{Cell, Order};
 use crate::models::{Part, Spec};
 use crate::outcome::Limit;
-use crate::program::Program;
+use crate::program::{Instr, Program};
 use crate::relation::Relation;
 
 /// Returns an execution: its events by thread, then its relations.
@@ -61,6 +62,21 @@ pub fn opening(cases: usize, candidates: u64, limit: Option<&Limit>, fails: &str
     line
 }
 
+/// Returns the first line of a reason that consists of cycles.
+fn first_line(cycles: usize, limit: Option<&Limit>, source: &str) -> String {
+    let these = match cycles {
+        1 => "this cycle".to_owned(),
+        n => format!("one of these {n} cycles"),
+    };
+    match (cycles, limit) {
+        (0, _) => opening(0, 0, limit, "", "cycle"),
+        (_, None) => format!("Every execution with this outcome has {these} under {source}.\n"),
+        (_, Some(limit)) => format!(
+            "Every execution with this outcome that was looked at has {these} under {source} ({limit}).\n"
+        ),
+    }
+}
+
 /// Returns the heading of case `index`, after an empty line. There is none if it is the only one of all `cases`.
 pub fn heading(what: &str, index: usize, cases: usize, candidates: u64) -> String {
     match cases {
@@ -76,19 +92,17 @@ pub fn heading(what: &str, index: usize, cases: usize, candidates: u64) -> Strin
 /// Returns the reason why an outcome is forbidden, with the cycles of the cases in `shown`.
 pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason, shown: Range<usize>) -> String {
     let count = reason.cases.len();
-    let fails = format!("has a cycle under {}", spec.source);
-    let mut text = opening(count, reason.candidates, reason.limit.as_ref(), &fails, "cycle");
-    if count == 0 {
-        return text;
-    }
+    let mut text = first_line(count, reason.limit.as_ref(), spec.source);
     for (index, case) in reason.cases.iter().enumerate() {
         if !shown.contains(&index) {
             continue;
         }
         text.push_str(&heading("Cycle", index, count, case.candidates));
         text.push('\n');
-        let names = Names::new(program, &case.execution);
-        write_cycle(&mut text, &names, spec, &case.cycle);
+        text.push_str(&cycle(program, spec, &case.execution, &case.cycle));
+        if let Some((a, b)) = case.cycle.contest(&case.execution) {
+            text.push_str(&contest(program, &case.execution, a, b));
+        }
     }
     if shown.len() < count {
         text.push_str("\n--all shows every cycle, --cycle N one of them.\n");
@@ -108,6 +122,48 @@ pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason, shown: Ran
         }
     }
     text
+}
+
+/// Returns a cycle, event by event.
+pub(super) fn cycle(program: &Program, spec: &Spec, execution: &Execution, cycle: &Cycle) -> String {
+    let names = Names::new(program, execution);
+    let mut text = String::new();
+    write_cycle(&mut text, &names, spec, cycle);
+    text
+}
+
+/// Names two read-modify-writes that would read the same write.
+fn contest(program: &Program, execution: &Execution, a: usize, b: usize) -> String {
+    let name = |e: usize| {
+        let event = &execution.events[e];
+        let thread = event.thread.map(|t| &program.threads[usize::from(t.0)])?;
+        let code = at(&thread.code, &event.path)?;
+        Some(format!(
+            "`{}` of {}",
+            instruction(program, thread, code),
+            thread.name
+        ))
+    };
+    let (Some(a), Some(b)) = (name(a), name(b)) else {
+        return String::new();
+    };
+    format!("\n  {a} and\n  {b}\n  would read the same write, and each would come before the other.\n")
+}
+
+/// Returns the instruction at a place.
+fn at<'p>(code: &'p [Instr], place: &[u16]) -> Option<&'p Instr> {
+    let (&first, rest) = place.split_first()?;
+    let instr = code.get(usize::from(first))?;
+    let Some((&block, rest)) = rest.split_first() else {
+        return Some(instr);
+    };
+    match instr {
+        Instr::If { then, .. } if block == 0 => at(then, rest),
+        Instr::If { otherwise, .. } => at(otherwise, rest),
+        Instr::While { body, .. } => at(body, rest),
+        Instr::Choose(blocks) => at(blocks.get(usize::from(block))?, rest),
+        _ => None,
+    }
 }
 
 fn write_cycle(text: &mut String, names: &Names<'_>, spec: &Spec, cycle: &Cycle) {

@@ -96,6 +96,7 @@ pub(super) enum PostOp {
     PutValue {
         dst: Addr,
         value: Expr,
+        inline: bool,
     },
     Get {
         dst: Addr,
@@ -265,9 +266,10 @@ impl Compiler<'_> {
                         dst: dst_addr,
                         src: self.loc(*src)?,
                     },
-                    PutSrc::Value(value) => PostOp::PutValue {
+                    PutSrc::Value(value) | PutSrc::Inline(value) => PostOp::PutValue {
                         dst: dst_addr,
                         value: self.expr(value)?,
+                        inline: matches!(src, PutSrc::Inline(_)),
                     },
                 };
                 self.post(*dst, *work, op)?;

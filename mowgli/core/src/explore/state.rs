@@ -117,10 +117,17 @@ impl State {
             } => {
                 let op = match *op {
                     PostOp::Put { dst, src } => RemoteOp::Put { dst, src },
-                    PostOp::PutValue { dst, ref value } => RemoteOp::PutValue {
+                    PostOp::PutValue {
                         dst,
-                        value: eval(value),
-                    },
+                        ref value,
+                        inline,
+                    } => {
+                        let value = eval(value);
+                        match inline {
+                            true => RemoteOp::PutInline { dst, value },
+                            false => RemoteOp::PutValue { dst, value },
+                        }
+                    }
                     PostOp::Get { dst, src } => RemoteOp::Get { dst, src },
                     PostOp::FetchAdd { dst, target, ref add } => RemoteOp::FetchAdd {
                         dst,

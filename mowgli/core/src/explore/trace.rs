@@ -205,6 +205,9 @@ fn describe_action(
             match op {
                 RemoteOp::Put { dst, src } => format!("posts put {}^{peer} := {}", name(dst), name(src)),
                 RemoteOp::PutValue { dst, value } => format!("posts put {}^{peer} := {value}", name(dst)),
+                RemoteOp::PutInline { dst, value } => {
+                    format!("posts put {}^{peer} := inline({value})", name(dst))
+                }
                 RemoteOp::Get { dst, src } => format!("posts get {} := {}^{peer}", name(dst), name(src)),
                 RemoteOp::FetchAdd { dst, target, add } => {
                     format!("posts {} := RFAA({}^{peer}, {add})", name(dst), name(target))

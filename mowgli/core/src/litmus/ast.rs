@@ -153,6 +153,8 @@ pub(super) struct CasArgs {
 #[derive(Clone, Debug)]
 pub(super) enum Rhs {
     Expr(Expr),
+    /// `inline(e)`.
+    Inline(Expr),
     /// `y^n`.
     Remote(Place),
     Cas(CasArgs),

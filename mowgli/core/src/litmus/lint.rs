@@ -141,7 +141,7 @@ fn names<'a>(stmt: &'a Stmt, out: &mut BTreeSet<&'a str>) {
                 Rhs::Expr(Expr::Name(name)) => {
                     out.insert(&name.text);
                 }
-                Rhs::Expr(_) => {}
+                Rhs::Expr(_) | Rhs::Inline(_) => {}
                 Rhs::Remote(place) | Rhs::Rfaa { target: place, .. } => {
                     out.insert(&place.name.text);
                 }

@@ -434,6 +434,7 @@ impl Parser {
         let rhs = match (self.peek().clone(), self.peek_at(1)) {
             (Token::Name(_), Token::Symbol("^")) => Rhs::Remote(self.place()?),
             (Token::Name(word), Token::Symbol("(")) => match word.as_str() {
+                "inline" => Rhs::Inline(self.call(Parser::expr)?),
                 "cas" => Rhs::Cas(self.call(Parser::cas_args)?),
                 "rcas" => Rhs::Rcas(self.call(Parser::cas_args)?),
                 "rfaa" => {

@@ -150,6 +150,7 @@ impl ThreadPrinter<'_> {
                 let src = match src {
                     PutSrc::Loc(loc) => self.loc(*loc).to_owned(),
                     PutSrc::Value(value) => self.expr(value),
+                    PutSrc::Inline(value) => format!("inline({})", self.expr(value)),
                 };
                 format!("{} {} {src}", self.remote(*dst), self.becomes(*work))
             }
@@ -226,7 +227,7 @@ fn block_follows(block: &[Instr], seen: &mut Assigned) -> bool {
             reg, expected, new, ..
         } => seen.has(expected) && seen.has(new) && reg.is_none_or(|r| seen.assign(r)),
         Instr::Put {
-            src: PutSrc::Value(e),
+            src: PutSrc::Value(e) | PutSrc::Inline(e),
             ..
         }
         | Instr::RemoteFaa { add: e, .. }

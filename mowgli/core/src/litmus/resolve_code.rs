@@ -112,6 +112,13 @@ impl<'a> ThreadScope<'a> {
         }
         match rhs {
             Rhs::Expr(expr) => self.cpu_assign(dst, expr),
+            Rhs::Inline(_) => {
+                let message = "`inline` is for the data of puts";
+                self.refuse(
+                    Diagnostic::new(Kind::WrongOperand, stmt.span.clone(), message)
+                        .help("a put names the node: `x^2 := inline(e)`"),
+                )
+            }
             Rhs::Cas(args) => {
                 if self.globals.find(&dst.name.text).is_some() {
                     let message = format!(
@@ -185,6 +192,7 @@ impl<'a> ThreadScope<'a> {
                 PutSrc::Loc(self.local(name, "a put reads its source from the thread's own node")?)
             }
             Rhs::Expr(expr) => PutSrc::Value(self.expr(expr)?),
+            Rhs::Inline(expr) => PutSrc::Inline(self.expr(expr)?),
             _ => {
                 let message = "the source of a put is a local location or an expression";
                 return self.refuse(

@@ -133,6 +133,8 @@ impl Entry {
                 dst,
                 src: Source::Constant(value),
             },
+            // Its local read was made by the CPU that posted it.
+            RemoteOp::PutInline { dst, value } => Stage::PutValue { dst, value },
             RemoteOp::Get { dst, src } => Stage::Get { dst, src },
             RemoteOp::FetchAdd { dst, target, add } => Stage::Rmw {
                 dst,

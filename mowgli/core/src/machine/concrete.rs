@@ -13,7 +13,8 @@ pub(super) fn enabled(qp: &QueuePair, config: Config, unit_free: bool, push: &mu
     // req_L
     match qp.pipe.get(inbox).map(|e| e.stage) {
         Some(Stage::Put { .. }) if !config.pcie || !qp.has_local_write() => push(Rule::LocalRead, inbox),
-        Some(Stage::Get { .. } | Stage::Rmw { .. }) => push(Rule::Forward, inbox),
+        // The value of an inlined put has been read when the put was posted.
+        Some(Stage::PutValue { .. } | Stage::Get { .. } | Stage::Rmw { .. }) => push(Rule::Forward, inbox),
         Some(Stage::Fence) if inbox == 0 => push(Rule::Fence, 0),
         _ => {}
     }

@@ -495,7 +495,7 @@ impl Machine {
             Action::Post(Post { peer, .. }) if peer >= NODES_MAX => Err(IssueError::UnknownNode { peer }),
             Action::Post(Post { op, .. }) => match op {
                 RemoteOp::Put { dst, src } | RemoteOp::Get { dst, src } => word(dst).and(word(src)),
-                RemoteOp::PutValue { dst, .. } => word(dst),
+                RemoteOp::PutValue { dst, .. } | RemoteOp::PutInline { dst, .. } => word(dst),
                 RemoteOp::FetchAdd { dst, target, .. } | RemoteOp::CompareSwap { dst, target, .. } => {
                     word(dst).and(word(target))
                 }

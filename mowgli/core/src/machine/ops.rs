@@ -36,6 +36,13 @@ pub enum RemoteOp {
         /// The value.
         value: Value,
     },
+    /// `dst := value`, where the value travels in the work request. The NIC reads no local memory and waits for no flush.
+    PutInline {
+        /// Remote destination.
+        dst: Addr,
+        /// The value.
+        value: Value,
+    },
     /// `dst := src`, from a remote word to a local one.
     Get {
         /// Local destination.

@@ -280,9 +280,11 @@ impl Spec {
         self.atomicity == RmwAtomicity::Hca
     }
 
-    /// Returns whether `nfo` must order these two events in one direction or the other (RDMA-TSO'24 Def. 4.2).
+    /// Returns whether `nfo` must order these two events in one direction or the other (RDMA-TSO'24 Def. 4.2). Inlined data are not read
+    /// over PCIe, so their read flushes nothing.
     pub fn flush_pair(&self, read: &Event, write: &Event) -> bool {
         self.flushes
+            && !read.inlined
             && read.same_queue_pair(write)
             && matches!(
                 (read.kind, write.kind),

@@ -17,7 +17,7 @@ use super::clauses::Clauses;
 pub enum Step {
     /// `[A]`: the event is of one of these kinds.
     Is(Kinds),
-    /// The event is of no remote read-modify-write.
+    /// The event is of no remote read-modify-write, and of no put with inlined data.
     Plain,
     /// `po|imm` inside one put, get or read-modify-write: to a later event of the instruction.
     Half,
@@ -89,7 +89,8 @@ pub const RULES: &[Rule] = &[
         steps: &[NLW, Step::Polled],
     },
     Rule {
-        // The remote write of a put is reached through the put's local read. That of a read-modify-write has none before it.
+        // The remote write of a put is reached through the put's local read. That of a read-modify-write has none before it,
+        // and that of inlined data flushes nothing.
         cells: "E6-E7",
         line: "[nlW]; (po ∩ sqp); [nF]; (po ∩ sqp); [nlR ∪ nrW]",
         ours: false,
@@ -191,7 +192,7 @@ impl Lines<'_> {
         let events = self.events;
         match step {
             Step::Is(kinds) => Relation::identity(n, |e| kinds.contains(events[e].kind)),
-            Step::Plain => Relation::identity(n, |e| !events[e].rmw),
+            Step::Plain => Relation::identity(n, |e| !events[e].rmw && !events[e].inlined),
             Step::Half => Relation::from_fn(n, |a, b| a < b && events[a].same_instruction(&events[b])),
             Step::Later => Relation::from_fn(n, |a, b| {
                 a < b

@@ -188,6 +188,7 @@ fn bare(program: &Program, traces: &[&Trace]) -> Execution {
         peer: None,
         work: None,
         rmw: false,
+        inlined: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

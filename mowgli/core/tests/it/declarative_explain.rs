@@ -244,3 +244,247 @@ fn explanations_serialize() {
     assert_eq!(json["candidates"], 1, "{json:#}");
     assert!(json["cases"][0]["cycle"]["edges"][0]["side"].is_string());
 }
+
+fn parse(text: &str) -> Litmus {
+    mowgli::litmus::parse(text).unwrap().litmus
+}
+
+/// A thread that polls what it got sees it. The reader of a test with a get learns more from the order that the network keeps.
+#[test]
+fn the_first_cycle_goes_through_the_network_and_no_two_are_alike() {
+    let mut explained = 0;
+    let mut by_poll = BTreeSet::new();
+    for entry in catalogue::entries() {
+        let test = entry.parse().unwrap();
+        for (index, query) in test.queries.iter().enumerate() {
+            for model in [
+                Model::RdmaTso,
+                Model::RdmaSc,
+                Model::RdmaWait,
+                Model::RdmaTsoNoPcie,
+            ] {
+                let setting = Setting {
+                    model,
+                    rmw: RmwAtomicity::Hca,
+                };
+                let wanted = &query.condition.formula;
+                if mowgli::check::applicable(&test.program, model).is_err()
+                    || !matches!(
+                        explain::allowed(&test.program, setting, wanted, &Budget::default()),
+                        Ok(None)
+                    )
+                {
+                    continue;
+                }
+                let reason = reason(&test, index, setting);
+                let about = format!("{} {index} under {model}", test.name);
+                assert_eq!(reason.limit, None, "{about}");
+                let written = |at: usize| reason.render(&test.program, setting, at..at + 1);
+                let cycle_of = |text: String| {
+                    let lines = text.lines().skip_while(|line| !line.starts_with("  "));
+                    lines
+                        .take_while(|line| line.starts_with("  "))
+                        .collect::<Vec<_>>()
+                        .join("\n")
+                };
+                let all: Vec<String> = (0..reason.cases.len()).map(|at| cycle_of(written(at))).collect();
+                let different: BTreeSet<&String> = all.iter().collect();
+                assert_eq!(different.len(), all.len(), "{about}: {all:#?}");
+                let lessons: Vec<_> = reason
+                    .cases
+                    .iter()
+                    .map(|c| c.cycle.lesson(&c.execution))
+                    .collect();
+                assert!(lessons.is_sorted(), "{about}: {lessons:?}");
+                let has_get = |case: &explain::Case| {
+                    let mut kinds = case.execution.events.iter().map(|e| e.kind);
+                    kinds.any(|kind| kind == mowgli::event::Kind::NicRemoteRead)
+                };
+                if reason.cases.first().is_some_and(has_get) {
+                    if lessons[0] == explain::Lesson::OwnPoll {
+                        by_poll.insert(test.name.clone());
+                    }
+                    explained += 1;
+                }
+                let again = self::reason(&test, index, setting);
+                assert_eq!(
+                    again.render(&test.program, setting, 0..9),
+                    reason.render(&test.program, setting, 0..9)
+                );
+            }
+        }
+    }
+    // The lesson of these tests is the poll itself: nothing else forbids their outcomes.
+    assert_eq!(by_poll, ["CRMA1", "get-put+polls"].map(str::to_owned).into());
+    assert!(explained > 20, "{explained}");
+}
+
+const GET_SEES: &str = "\
+RDMA get-sees
+{ x@2=0; d@1=0; }
+P0@1 ;
+x^2 := 1 ;
+d := x^2 ;
+poll(2) ;
+poll(2) ;
+r := d ;
+exists (0:r=0)
+";
+
+const GET_FENCES: &str = "\
+RDMA get-fences
+{ x@2=0; y@3=0; t@3=0; s@1=0; }
+P0@1     | P1@3     ;
+x^2 := 1 | a := y   ;
+s := x^2 | t := x^2 ;
+poll(2)  | poll(2)  ;
+poll(2)  | b := t   ;
+y^3 := 1 |          ;
+exists (1:a=1 /\\ 1:b=0)
+";
+
+#[test]
+fn a_get_is_explained_by_what_it_orders() {
+    for (text, edges) in [
+        (GET_SEES, &["nrW(x,1)", "nrR(x,0)", "G8"][..]),
+        (
+            GET_FENCES,
+            &[
+                "P0: nrW(x,1)",
+                "P0: nlW(s,",
+                "P1: nrR(x,0)",
+                "completion of the get",
+            ],
+        ),
+    ] {
+        let test = parse(text);
+        let reason = reason(&test, 0, RDMA_TSO);
+        let first = reason.render(&test.program, RDMA_TSO, 0..1);
+        for edge in edges {
+            assert!(first.contains(edge), "{edge}: {first}");
+        }
+        let all = reason.render(&test.program, RDMA_TSO, 0..reason.cases.len());
+        assert!(
+            all.contains("P0: lR(d,0)") || all.contains("P1: lR(t,0)"),
+            "{all}"
+        );
+    }
+}
+
+/// The smallest lock, with a counter in it.
+const LOCK: &str = "\
+RDMA lock
+{ l@3=0; d@3=0; r@1=9; s@1=9; q@2=9; t@2=9; }
+P0@1                 | P1@2                 ;
+r := rcas(l^3, 0, 1) | q := rcas(l^3, 0, 1) ;
+poll(3)              | poll(3)              ;
+a := r               | b := q               ;
+assume(a==0)         | assume(b==0)         ;
+s := rfaa(d^3, 1)    | t := rfaa(d^3, 1)    ;
+l^3 := 0             | l^3 := 0             ;
+exists (d=1)
+";
+
+/// The same with gets and puts, which need the lock.
+const LOCK_OF_GETS: &str = "\
+RDMA lock-gets
+{ l@3=0; d@3=0; r@1=9; s@1=9; q@2=9; t@2=9; }
+P0@1                 | P1@2                 ;
+r := rcas(l^3, 0, 1) | q := rcas(l^3, 0, 1) ;
+poll(3)              | poll(3)              ;
+a := r               | b := q               ;
+assume(a==0)         | assume(b==0)         ;
+s := d^3             | t := d^3             ;
+poll(3)              | poll(3)              ;
+c := s               | e := t               ;
+d^3 := c+1           | d^3 := e+1           ;
+l^3 := 0             | l^3 := 0             ;
+exists (d=1)
+";
+
+/// A reader that takes the lock after a writer.
+const LOCK_OF_READER: &str = "\
+RDMA lock-reader
+{ l@3=0; d@3=0; r@1=9; q@2=9; t@2=9; }
+P0@1                 | P1@2                 ;
+r := rcas(l^3, 0, 1) | q := rcas(l^3, 0, 1) ;
+poll(3)              | poll(3)              ;
+a := r               | b := q               ;
+d^3 := 1             | t := d^3             ;
+l^3 := 0             | poll(3)              ;
+                     | e := t               ;
+exists (0:a=0 /\\ 1:b=0 /\\ 1:e=0)
+";
+
+/// Locks of the CPU are no different.
+const LOCK_OF_CPU: &str = "\
+RDMA lock-cpu
+{ l@1=0; d@1=0; }
+P0@1              | P1@1              ;
+a := cas(l, 0, 1) | b := cas(l, 0, 1) ;
+assume(a==0)      | assume(b==0)      ;
+c := d            | e := d            ;
+d := c+1          | d := e+1          ;
+l := 0            | l := 0            ;
+exists (d=1)
+";
+
+#[test]
+fn locks_are_explained_by_their_acquisitions() {
+    for text in [LOCK, LOCK_OF_GETS, LOCK_OF_READER, LOCK_OF_CPU] {
+        let test = parse(text);
+        for rmw in RmwAtomicity::ALL {
+            let setting = Setting { rmw, ..RDMA_TSO };
+            let wanted = &test.queries[0].condition.formula;
+            // Fewer states than a second has, on any machine.
+            let budget = Budget {
+                states_max: Some(20_000),
+                ..Budget::default()
+            };
+            let reason = explain::forbidden(&test.program, setting, wanted, &budget);
+            assert_eq!(reason.limit, None, "{}", test.name);
+            let first = reason.render(&test.program, setting, 0..1);
+            let cas = if text == LOCK_OF_CPU { "cas(l" } else { "rcas(l^3" };
+            assert!(
+                first.contains("would read the same write"),
+                "{}/{rmw}: {first}",
+                test.name
+            );
+            assert_eq!(
+                first.matches(&format!("{cas}, 0, 1)` of P")).count(),
+                2,
+                "{first}"
+            );
+        }
+    }
+}
+
+/// What only an order of memory forbids is still a reason, and no claim about values.
+#[test]
+fn an_outcome_against_program_order_alone_has_its_reason() {
+    let test = parse("RDMA t\n{ x@2=0; }\nP0@1 ;\nx^2 := 1 ;\nx^2 := 2 ;\nexists (x=1)\n");
+    let reason = reason(&test, 0, RDMA_TSO);
+    let text = reason.render(&test.program, RDMA_TSO, 0..1);
+    assert!(
+        text.contains("G7") && !text.contains("No execution has these values"),
+        "{text}"
+    );
+}
+
+/// Whatever the JSON has is in the text, also where there is no cycle to show.
+#[test]
+fn relaxations_are_in_the_text_without_a_cycle_too() {
+    let test = parse("RDMA t\n{ x@1=0; }\nP0@1 ;\nr := x ;\nassume(r==0) ;\nexists (0:r=1)\n");
+    let mut reason = reason(&test, 0, RDMA_TSO);
+    assert!(reason.cases.is_empty());
+    let change = Change::Model(Setting {
+        model: Model::Sc,
+        ..RDMA_TSO
+    });
+    reason.relaxations.push(explain::Relaxation {
+        change: change.clone(),
+    });
+    reason.undecided.push(change);
+    let text = reason.render(&test.program, RDMA_TSO, 0..0);
+    assert_eq!(text.matches("under sc").count(), 2, "{text}");
+}

@@ -13,6 +13,7 @@ mod explore;
 mod fuzz_models;
 mod fuzz_parser;
 mod golden;
+mod inlined;
 mod litmus_language;
 mod machine;
 mod mend;
