@@ -9,6 +9,8 @@ use loco_fabric::{
     Time, Wait, WordOp, Work, WorkRequestId,
 };
 
+use loco_job::{Missed, note_missed};
+
 use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::completion::Window;
@@ -269,7 +271,7 @@ impl<F: Fabric> Thread<F> {
         };
         match outcome {
             Ok(value) => Ok(value),
-            Err(error) => Err(Error::of_wait(what, error)),
+            Err(error) => Err(self.failed_wait(what, error)),
         }
     }
 
@@ -307,8 +309,17 @@ impl<F: Fabric> Thread<F> {
         };
         match outcome {
             Ok(value) => Ok(value),
-            Err(error) => Err(Error::of_wait(what, error)),
+            Err(error) => Err(self.failed_wait(what, error)),
         }
+    }
+
+    /// Returns the error of a wait for `what` that failed in the fabric. The launcher hears of a node that was missed.
+    #[cold]
+    fn failed_wait(&self, what: &str, error: FabricError) -> Error {
+        if let FabricError::PeerLost(node) = error {
+            note_missed(self.fabric().node(), Missed::Lost, node);
+        }
+        Error::of_wait(what, error)
     }
 
     /// Wakes the threads of this node that sleep, and the driver of its asynchronous calls, after a store of this thread for
