@@ -16,6 +16,10 @@ pub struct Share {
     pub index: usize,
     /// The number of threads of all nodes.
     pub of: usize,
+    /// The number of the thread among those of its node.
+    pub local: usize,
+    /// The number of threads of its node.
+    pub local_of: usize,
 }
 
 /// The work that was done.
@@ -36,6 +40,20 @@ pub fn agreement<F: Fabric>(manager: &Manager<F>, options: String) -> Result<Cha
     Channel::builder(manager, "options").kind(options).join()
 }
 
+/// Waits at `barrier` as long as it takes. The others may fill, measure or check for longer than a wait's deadline, each as
+/// long as its own operations succeed: a node whose operations time out fails and leaves, so nobody waits for it here.
+///
+/// # Errors
+/// Returns the errors of the barrier but [`Timeout`](loco::ErrorKind::Timeout).
+pub fn meet<F: Fabric>(barrier: &Barrier<F>, thread: &Thread<F>) -> Result<()> {
+    loop {
+        match barrier.wait(thread) {
+            Err(error) if error.is_timeout() => {}
+            met => return met,
+        }
+    }
+}
+
 /// The threads of all nodes.
 pub struct Team<F: Fabric> {
     manager: Manager<F>,
@@ -46,6 +64,7 @@ pub struct Team<F: Fabric> {
     end: Barrier<F>,
     counts: [Sst<u64, F>; 2],
     rates: Sst<f64, F>,
+    sums: Sst<i64, F>,
     stopped: Sst<u64, F>,
     /// A channel that fails for nodes that were started with different options.
     _agreement: Channel<F>,
@@ -78,14 +97,15 @@ impl<F: Fabric> Team<F> {
                 Sst::new(manager, "second count")?,
             ],
             rates: Sst::new(manager, "rates")?,
+            sums: Sst::new(manager, "sums")?,
             stopped: Sst::new(manager, "stopped")?,
             _agreement: agreement,
         })
     }
 
-    /// Runs `prepare` in every thread, and `work` once all threads of all nodes have finished that. `work` calls its
-    /// last argument from time to time to learn whether to end. The answer is true on all nodes once one of them has
-    /// been asked to end.
+    /// Runs `prepare` in every thread, and `work` once all threads of all nodes have finished that. From then on a signal
+    /// is a request to end; before, it ends the process. `work` calls its last argument from time to time to learn
+    /// whether to end. The answer is true on all nodes once one of them has been asked to end.
     ///
     /// # Errors
     /// Returns the first error of a thread.
@@ -95,15 +115,33 @@ impl<F: Fabric> Team<F> {
         prepare: impl Fn(&Thread<F>, Share) -> Result<(), E> + Sync,
         work: impl Fn(&Thread<F>, Share, &mut dyn FnMut() -> Result<bool>) -> Result<T, E> + Sync,
     ) -> Result<Vec<T>, E> {
+        self.each(|thread, share| {
+            prepare(thread, share)?;
+            meet(&self.line, thread)?;
+            if share.local == 0 {
+                stop.begin_work();
+            }
+            work(thread, share, &mut || self.is_stopped(thread, stop))
+        })
+    }
+
+    /// Runs `body` in every thread of this node. The threads of other nodes are not waited for.
+    ///
+    /// # Errors
+    /// Returns the first error of a thread.
+    pub fn each<T: Send, E: From<Error> + Send>(
+        &self,
+        body: impl Fn(&Thread<F>, Share) -> Result<T, E> + Sync,
+    ) -> Result<Vec<T>, E> {
         let each = |index| {
             let thread = self.manager.thread()?;
             let share = Share {
                 index: self.position * self.threads + index,
                 of: self.manager.nodes().len() * self.threads,
+                local: index,
+                local_of: self.threads,
             };
-            prepare(&thread, share)?;
-            self.line.wait(&thread)?;
-            work(&thread, share, &mut || self.is_stopped(&thread, stop))
+            body(&thread, share)
         };
         thread::scope(|scope| {
             let each = &each;
@@ -142,7 +180,7 @@ impl<F: Fabric> Team<F> {
         self.rates.store_mine(mine.per_second)?;
         self.rates.push(thread)?.wait(thread)?;
         // The barrier completes what was pushed before it.
-        self.end.wait(thread)?;
+        meet(&self.end, thread)?;
         if self.position != 0 {
             return Ok(None);
         }
@@ -153,11 +191,33 @@ impl<F: Fabric> Team<F> {
         }))
     }
 
-    /// Waits until all nodes have called this.
+    /// Adds up a number of each node, with wrap-around. On the lowest node, returns the sum of all; elsewhere `None`. All
+    /// nodes must call it, once.
     ///
     /// # Errors
-    /// Returns the errors of the barrier.
+    /// Returns the errors of the objects.
+    pub fn sum(&self, thread: &Thread<F>, mine: i64) -> Result<Option<i64>> {
+        self.sums.store_mine(mine)?;
+        self.sums.push(thread)?.wait(thread)?;
+        // The barrier completes what was pushed before it.
+        meet(&self.end, thread)?;
+        if self.position != 0 {
+            return Ok(None);
+        }
+        let rows = self.sums.rows()?.map(|row| row.load());
+        Ok(Some(rows.fold(0, i64::wrapping_add)))
+    }
+
+    /// Returns whether this is the lowest node, which speaks for all.
+    pub fn leads(&self) -> bool {
+        self.position == 0
+    }
+
+    /// Waits until all nodes have called this, as long as it takes.
+    ///
+    /// # Errors
+    /// Returns the errors of [`meet`].
     pub fn end(&self, thread: &Thread<F>) -> Result<()> {
-        self.end.wait(thread)
+        meet(&self.end, thread)
     }
 }

@@ -37,7 +37,7 @@ enum Command {
     /// input. Its exit status is 1 if some line was not a command.
     Shell {
         /// Values that each node has room for.
-        #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+        #[arg(long, value_name = "N", default_value = "4096", value_parser = loco_app::number::<u32>(1..=1 << 20))]
         slots: u32,
     },
 }
@@ -45,13 +45,13 @@ enum Command {
 #[derive(clap::Args)]
 struct Load {
     /// Threads of each node.
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u16>(1..=256))]
     threads: u16,
     /// Operations of a thread under way at a time.
-    #[arg(short, long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short, long, value_name = "N", default_value = "16", value_parser = loco_app::number::<u16>(1..=1024))]
     window: u16,
     /// Keys in the store.
-    #[arg(short, long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    #[arg(short, long, value_name = "N", default_value = "100000", value_parser = loco_app::number::<u32>(1..=1 << 26))]
     keys: u32,
     /// Probabilities of the keys.
     #[arg(short, long, value_enum, default_value = "uniform")]
@@ -63,13 +63,13 @@ struct Load {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds)]
     duration: Duration,
     /// End after N operations of each thread, if that comes first.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u64>(1..=1_000_000_000_000_000))]
     ops: Option<u64>,
     /// Locks that writers of different keys share.
-    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = loco_app::number::<u32>(1..=1 << 16))]
     locks: u32,
     /// Seed of all choices.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     seed: u64,
     /// Print one line of JSON.
     #[arg(long)]
@@ -141,4 +141,18 @@ fn summary(outcome: &Outcome) -> String {
         outcome.distribution,
         outcome.window
     )
+}
+
+#[cfg(test)]
+#[path = "../../../crates/loco-cli/tests/support/numbers.rs"]
+mod numbers;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn numbers_beyond_all_reason_are_refused_by_every_option() {
+        super::numbers::are_refused(&super::Args::command(), &["seed"]);
+    }
 }

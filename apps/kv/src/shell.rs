@@ -84,7 +84,7 @@ pub fn run<F: Fabric>(
     let reads = manager.nodes()[0];
     let store = Store::<F>::new(&manager, "kv", config)?;
     let over = OwnedVar::<u64, F>::new(&manager, "over", reads)?;
-    manager.wait_for_ready()?;
+    loco_app::wait_for_ready(&manager)?;
     stop.begin_work();
     let thread = manager.thread()?;
     if manager.node() != reads {

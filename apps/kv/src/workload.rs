@@ -3,10 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use loco::fabric::Fabric;
 use loco::{Inserted, KvConfig, KvStore, Manager, Thread};
-use loco_app::{Share, Stop, Tally, Team};
+use loco_app::{Latencies, Phase, Share, Stop, Tally, Team};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::Serialize;
@@ -16,6 +15,8 @@ use crate::{KvError, Result};
 
 /// The number of keys that are drawn before the time starts and then used over and over.
 const PICKS: usize = 1 << 18;
+/// The number of keys that a thread inserts at a time.
+const PIECE: usize = 4096;
 /// The number of batches between two looks at the clock.
 const BATCHES_AT_ONCE: usize = 16;
 /// The most lookups of each thread that are timed one by one.
@@ -75,7 +76,7 @@ pub struct Outcome {
 #[derive(Default)]
 struct Count {
     tally: Tally,
-    latencies: Vec<u64>,
+    latencies: Latencies,
 }
 
 /// Runs the plan on this node, together with all others. Ends early once any node is asked to `stop`. Only
@@ -104,22 +105,24 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         ..KvConfig::default()
     };
     let store = KvStore::<u64, u64, F>::new(&manager, "kv", config)?;
-    manager.wait_for_ready()?;
-    stop.begin_work();
+    loco_app::wait_for_ready(&manager)?;
+    let own_keys = u64::from(plan.keys).div_ceil(nodes as u64);
+    let filling = Phase::new("kv: inserting the keys", own_keys, team.leads());
+    let timed = u64::from(plan.threads) * TIMED.min(plan.ops.unwrap_or(u64::MAX));
+    let timing = Phase::new("kv: timing single lookups", timed, team.leads());
     let mine = team.run(
         stop,
-        |thread, share| fill(thread, &store, plan.keys, share.index, share.of),
-        |thread, share, stopped| serve(thread, &store, plan, share, stopped),
+        |thread, share| fill(thread, &store, plan.keys, (share.index, share.of), &filling),
+        |thread, share, stopped| serve(thread, &store, (plan, &timing), share, stopped),
     )?;
     let thread = manager.thread()?;
     // Every node keeps its store until here.
     let Some(all) = team.add_up(&thread, mine.iter().map(|count: &Count| count.tally))? else {
         return Ok(None);
     };
-    let mut latencies =
-        Histogram::<u64>::new(3).map_err(|error| KvError::Usage(format!("making a histogram: {error}")))?;
-    for latency in mine.iter().flat_map(|count| &count.latencies) {
-        latencies.saturating_record(*latency);
+    let mut latencies = Latencies::new();
+    for count in &mine {
+        latencies.add(&count.latencies);
     }
     Ok(Some(Outcome {
         nodes,
@@ -131,12 +134,13 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         reads: all.counts[0],
         writes: all.counts[1],
         operations_per_second: all.per_second,
-        latency_ns_p50: latencies.value_at_quantile(0.5),
-        latency_ns_p99: latencies.value_at_quantile(0.99),
+        latency_ns_p50: latencies.at(0.5),
+        latency_ns_p99: latencies.at(0.99),
     }))
 }
 
-/// Inserts every `shares`-th key. A value contains the low half of its key, so that lookups can recognize it.
+/// Inserts every `shares`-th key from the `share`-th on, and notes in `phase` how many are there. A value contains the low
+/// half of its key, so that lookups can recognize it.
 ///
 /// # Errors
 /// Returns the errors of the store, and `Usage` if there is no room.
@@ -144,20 +148,27 @@ pub fn fill<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<u64, u64, F>,
     keys: u32,
-    share: usize,
-    shares: usize,
+    (share, shares): (usize, usize),
+    phase: &Phase,
 ) -> Result<()> {
-    let entries: Vec<(u64, u64)> = (0..keys)
-        .skip(share)
-        .step_by(shares)
-        .map(|i| (key(i), value(key(i), 0)))
-        .collect();
-    for outcome in store.insert_many(thread, &entries)? {
-        if outcome != Inserted::Done {
-            return Err(KvError::Usage(format!("filling the store: {outcome:?}")));
+    let mut keys = (0..keys).skip(share).step_by(shares).map(key);
+    loop {
+        // Each piece has a deadline of its own.
+        let piece: Vec<(u64, u64)> = keys
+            .by_ref()
+            .take(PIECE)
+            .map(|key| (key, value(key, 0)))
+            .collect();
+        if piece.is_empty() {
+            return Ok(());
         }
+        for outcome in store.insert_many(thread, &piece)? {
+            if outcome != Inserted::Done {
+                return Err(KvError::Usage(format!("filling the store: {outcome:?}")));
+            }
+        }
+        phase.add(piece.len() as u64);
     }
-    Ok(())
 }
 
 /// Returns a value of `key`: the low half of the key, below a version.
@@ -178,11 +189,11 @@ pub fn check(key: u64, found: Option<u64>) -> Result<()> {
     }
 }
 
-/// Runs one thread's part of the workload.
+/// Runs one thread's part of the workload, and then times single lookups.
 fn serve<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<u64, u64, F>,
-    plan: &Plan,
+    (plan, timing): (&Plan, &Phase),
     share: Share,
     stopped: &mut dyn FnMut() -> loco::Result<bool>,
 ) -> Result<Count> {
@@ -234,11 +245,9 @@ fn serve<F: Fabric>(
     for &pick in picks.iter().take(timed) {
         let begin = Instant::now();
         let found = store.get(thread, &key(pick))?;
-        let took = begin.elapsed();
+        count.latencies.record(begin.elapsed());
         check(key(pick), found)?;
-        count
-            .latencies
-            .push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        timing.add(1);
     }
     Ok(count)
 }

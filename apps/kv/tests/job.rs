@@ -74,6 +74,36 @@ fn a_load_on_three_nodes_checks_what_it_finds_and_prints_json() {
     }
 }
 
+/// Parts of a run by its figures are no longer than the run by the clock of this test, and no shorter than was asked for.
+#[test]
+fn the_figures_of_a_load_fit_the_time_that_it_took() {
+    let begin = std::time::Instant::now();
+    let args = [
+        "load",
+        "--json",
+        "--keys",
+        "1000",
+        "--duration",
+        "0.3",
+        "--mix",
+        "read-only",
+    ];
+    let output = job(2, &args).output().unwrap();
+    let whole = begin.elapsed().as_secs_f64();
+    assert!(output.status.success(), "{output:?}");
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |name: &str| outcome[name].as_f64().unwrap();
+    let seconds = number("reads") / number("operations_per_second");
+    assert!(
+        (0.299..whole).contains(&seconds),
+        "{outcome}: {seconds} of {whole} s"
+    );
+    let (middle, late) = (number("latency_ns_p50"), number("latency_ns_p99"));
+    assert!(0.0 < middle && middle <= late, "{outcome}");
+    // Half of ten thousand lookups take the middle time at least.
+    assert!(middle * 5000.0 <= whole * 1e9, "{outcome}: more than {whole} s");
+}
+
 #[test]
 fn the_summary_for_people_says_what_was_done() {
     let output = job(2, &["load", "--keys", "100", "--ops", "160", "--window", "3"])

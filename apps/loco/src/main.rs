@@ -12,6 +12,7 @@ mod bench;
 mod check;
 mod demo;
 mod doctor;
+mod effect;
 mod error;
 mod fabrics;
 mod launcher;
@@ -57,7 +58,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli: Cli = loco_app::arguments();
+    let (cli, given) = loco_app::arguments_and_given::<Cli>();
     // Helpers of the launcher have nothing to log, and what is wrong with `LOCO_LOG` has been said by then.
     if !matches!(cli.command, Command::Exec(_) | Command::Guard) {
         loco_app::init_logging();
@@ -65,14 +66,14 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => check::run(&args, &given),
         Command::Fabrics(args) => fabrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::DemoNode(args) => demo::node(&args),
-        Command::Bench(args) => bench::run(&args),
+        Command::Bench(args) => bench::run(&args, &given),
         Command::BenchNode(args) => bench::node(&args),
-        Command::Stress(args) => stress::run(&args),
-        Command::Litmus(args) => litmus::run(&args),
+        Command::Stress(args) => stress::run(&args, &given),
+        Command::Litmus(args) => litmus::run(&args, &given),
         Command::StressNode(args) => stress::node(&args),
         Command::Pause(args) => stress::pause(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),
@@ -80,4 +81,18 @@ fn main() -> ExitCode {
     };
     // The launcher reports what ends a job early; its exit code says it.
     loco_app::exit("loco", &Stop::default(), outcome, CliError::exit_code)
+}
+
+#[cfg(test)]
+#[path = "../tests/support/numbers.rs"]
+mod numbers;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn numbers_beyond_all_reason_are_refused_by_every_option() {
+        super::numbers::are_refused(&super::Cli::command(), &["seed"]);
+    }
 }

@@ -29,7 +29,7 @@ use crate::launcher::{Node, Plan, Remote, is_name, launch};
 #[command(group = clap::ArgGroup::new("who").required(true).args(["nodes", "hosts"]))]
 pub struct Args {
     /// Number of nodes, all on this machine.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = loco_app::number::<u16>(1..))]
     nodes: Option<u16>,
     /// Hosts file (`id host[:port]` per line).
     #[arg(long, value_name = "FILE")]
@@ -224,7 +224,7 @@ fn secret() -> Result<String, CliError> {
     let secret = match (set(var::SECRET)?, set(var::SECRET_FILE)?) {
         (Some(secret), _) => secret,
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(&path).map_err(|source| CliError::File {
+            let text = loco_litmus::read_text(Path::new(&path)).map_err(|source| CliError::File {
                 what: format!("reading the secret from {path} ({})", var::SECRET_FILE),
                 source,
             })?;

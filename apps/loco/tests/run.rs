@@ -152,7 +152,10 @@ fn a_program_that_is_not_there_is_named() {
 #[test]
 fn bad_usage_is_refused() {
     for (args, expected) in [
-        (&["run", "-n", "0", "--", "true"][..], "0 is not in 1..=65535"),
+        (
+            &["run", "-n", "0", "--", "true"][..],
+            "not a whole number from 1 to 65535",
+        ),
         (&["run", "--", "true"], "required"),
         (&["run", "-n", "1"], "required"),
         (
@@ -376,7 +379,11 @@ fn the_demonstration_tells_what_happened() {
 fn records(args: &[&str]) -> Vec<serde_json::Value> {
     let (code, out, err) = finish(loco(args));
     assert_eq!(code, 0, "{err}");
-    assert_eq!(err, "", "no progress bar without a terminal");
+    // On a busy machine a line may say how far it is.
+    assert!(
+        !err.contains(['\r', '\u{1b}']),
+        "a progress bar without a terminal: {err}"
+    );
     let records: Vec<serde_json::Value> = out
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())

@@ -71,6 +71,33 @@ fn nodes_on_two_hosts_do_their_work() {
     assert!(out.lines().all(|line| line.starts_with('[')), "{out}");
 }
 
+/// Nobody reads the output, which is more than fits into all pipes on the way.
+#[test]
+fn a_reader_that_has_stopped_reading_does_not_hold_up_the_end() {
+    let Some(sshd) = Sshd::start() else { return };
+    for signal in [None, Some((Signal::TERM, 143)), Some((Signal::INT, 130))] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        // A timeout shorter than this may come before the first line on a busy machine.
+        let timeout = if signal.is_some() { "600" } else { "10" };
+        let text = "echo $$ >pid.new; mv pid.new pid; exec yes 'a line that nobody reads'";
+        let mut command = script(&sshd, &[A, B], &["--timeout", timeout], text);
+        let mut launcher = command.stdout(writer).spawn().unwrap();
+        drop(command);
+        // So many bytes are a full pipe, but for the ends of pages.
+        while rustix::io::ioctl_fionread(&reader).unwrap() < 65536 - 1024 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        if let Some((signal, _)) = signal {
+            kill_process(Pid::from_child(&launcher), signal).unwrap();
+        }
+        let code = launcher.wait().unwrap().code();
+        assert_eq!(code, Some(signal.map_or(124, |(_, code)| code)));
+        let pid = fs::read_to_string(sshd.dir.path().join("pid")).unwrap();
+        assert_gone(&[Pid::from_raw(pid.trim().parse().unwrap()).unwrap()]);
+        drop(reader);
+    }
+}
+
 #[test]
 fn a_failure_ends_the_job_and_is_its_exit_code() {
     let Some(sshd) = Sshd::start() else { return };

@@ -30,24 +30,31 @@ enum Command {
         #[command(flatten)]
         common: Common,
         /// Delay of a message each way, microseconds.
-        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=MICROS_MAX))]
+        #[arg(long, default_value_t = 2, value_parser = loco_app::number::<u64>(..=MICROS_MAX))]
         delay: u64,
         /// Additional delay of a message, at most this many microseconds.
-        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MICROS_MAX))]
+        #[arg(long, default_value_t = 0, value_parser = loco_app::number::<u64>(..=MICROS_MAX))]
         jitter: u64,
         /// Seed of the jitter.
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, requires = "jitter", value_parser = loco_app::number::<u64>(..))]
         seed: u64,
     },
     /// Be a node of the system in real time: `loco run -n 3 -- power run`.
     ///
     /// The lowest node is the controller, and prints the result. The others have the converters. Ctrl-C ends
     /// the job after the current period. On a host with fewer cores than nodes, give a --slow-down.
+    ///
+    /// A message takes --delay of the model's time, and what the network takes divided by --slow-down. With
+    /// --delay 0 and a --slow-down, messages take next to no time of the model, and longer periods than the
+    /// paper's 40 us are stable.
     Run {
         #[command(flatten)]
         common: Common,
+        /// Time that a message takes each way besides what the network takes, microseconds of the model.
+        #[arg(long, default_value_t = 2, value_parser = loco_app::number::<u64>(..=MICROS_MAX))]
+        delay: u64,
         /// Factor by which all times of the model are stretched: with 100, a period of 40 us takes 4 ms.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        #[arg(long, default_value_t = 1, value_parser = loco_app::number::<u32>(1..=100_000))]
         slow_down: u32,
     },
 }
@@ -55,13 +62,13 @@ enum Command {
 #[derive(clap::Args)]
 struct Common {
     /// Periods of the controller's loop, microseconds.
-    #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 40, 60, 80, 100], value_parser = clap::value_parser!(u64).range(1..=MICROS_MAX))]
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 40, 60, 80, 100], value_parser = loco_app::number::<u64>(1..=MICROS_MAX))]
     periods: Vec<u64>,
     /// Number of converters.
-    #[arg(long, default_value_t = loco_power::params::CONVERTERS as u32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, default_value_t = loco_power::params::CONVERTERS as u32, value_parser = loco_app::number::<u32>(1..=4096))]
     converters: u32,
     /// Time for which each period is run, milliseconds of the model.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, default_value_t = 20, value_parser = loco_app::number::<u64>(1..=10_000))]
     duration: u64,
     /// Write output voltage over time as CSV.
     #[arg(long)]
@@ -106,15 +113,20 @@ fn run(command: Command, stop: &Stop) -> Result<()> {
             }
             common.write(&runs)
         }
-        Command::Run { common, slow_down } => real(&common, slow_down, stop),
+        Command::Run {
+            common,
+            delay,
+            slow_down,
+        } => real(&common, micros(delay), slow_down, stop),
     }
 }
 
-fn real(common: &Common, slow_down: u32, stop: &Stop) -> Result<()> {
+fn real(common: &Common, delay: Duration, slow_down: u32, stop: &Stop) -> Result<()> {
     let plan = RealPlan {
         params: common.params(),
         periods: common.periods().collect(),
         duration: common.duration(),
+        delay,
         slow_down,
     };
     let runs = run_real(loco_app::fabric("loco run -n 3 -- power run")?, &plan, stop)?;
@@ -123,15 +135,19 @@ fn real(common: &Common, slow_down: u32, stop: &Stop) -> Result<()> {
         return Ok(());
     }
     heading("missed")?;
+    // Messages of real networks have no single delay. This is the radius for the model's delay alone.
+    let delays = Delays {
+        command: delay,
+        feedback: delay,
+        ..Delays::default()
+    };
     for run in &runs {
-        // Messages of real networks have no single delay. This is the radius without any delay.
-        let none = Delays {
-            command: Duration::ZERO,
-            feedback: Duration::ZERO,
-            ..Delays::default()
-        };
-        print(&plan.params, &none, &run.run, &run.missed.to_string())?;
+        print(&plan.params, &delays, &run.run, &run.missed.to_string())?;
     }
+    loco_app::print(format_args!(
+        "A message takes {} us of the model's time each way (--delay), and what the network takes divided by {slow_down}.",
+        delay.as_micros()
+    ))?;
     let runs: Vec<Run> = runs.into_iter().map(|run| run.run).collect();
     common.write(&runs)
 }
@@ -188,4 +204,18 @@ fn print(params: &Params, delays: &Delays, run: &Run, last: &str) -> Result<(), 
     loco_app::print(format_args!(
         "{period:>12} {radius:>10} {deviation:>10.3} % {overshoot:>10.1} % {last:>10}"
     ))
+}
+
+#[cfg(test)]
+#[path = "../../../crates/loco-cli/tests/support/numbers.rs"]
+mod numbers;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn numbers_beyond_all_reason_are_refused_by_every_option() {
+        super::numbers::are_refused(&super::Args::command(), &["seed"]);
+    }
 }

@@ -6,9 +6,14 @@
 //! Both sides run loops of fixed period by the clock. All times of the model may be stretched by the same
 //! factor, for hosts that cannot keep up: a period of 40 us stretched by 100 takes 4 ms.
 //!
+//! A message takes next to no time of a stretched model, whatever the network: a microsecond stretched by 100 is a tenth of
+//! a millisecond. So each side holds its values back for the time that a message takes in the model
+//! ([`RealPlan::delay`]). Without that, periods would be stable for which the paper's system is not.
+//!
 //! A late converter catches up, because the physics that it models would have gone on. A late controller has
 //! missed its turn.
 
+use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +33,8 @@ pub struct RealPlan {
     pub periods: Vec<Duration>,
     /// The length of each run, in the model's time.
     pub duration: Duration,
+    /// The time that a message takes each way, in the model's time, besides what the network takes.
+    pub delay: Duration,
     /// The factor by which the model's times are multiplied.
     pub slow_down: u32,
 }
@@ -37,10 +44,11 @@ impl RealPlan {
     fn options(&self) -> String {
         let periods: Vec<_> = self.periods.iter().map(|p| p.as_micros().to_string()).collect();
         format!(
-            "--converters {} --periods {} --duration {} --slow-down {}",
+            "--converters {} --periods {} --duration {} --delay {} --slow-down {}",
             self.params.converters,
             periods.join(","),
             self.duration.as_millis(),
+            self.delay.as_micros(),
             self.slow_down
         )
     }
@@ -90,7 +98,7 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
     // The number of the next run, counted from 1.
     let next = OwnedVar::<u64, F>::new(&manager, "next", *controller)?;
     let line = Barrier::new(&manager, "line")?;
-    manager.wait_for_ready()?;
+    loco_app::wait_for_ready(&manager)?;
     let thread = manager.thread()?;
     // A run may take any time. The loss of a node ends it.
     thread.set_deadline(Some(Time(u64::MAX)));
@@ -171,9 +179,44 @@ impl<F: Fabric> Variables<F> {
     }
 }
 
+/// Values that one side has computed and that are still under way in the model, with the times at which they arrive.
+struct UnderWay {
+    delay: Duration,
+    values: VecDeque<(Duration, Vec<f64>)>,
+}
+
+impl UnderWay {
+    fn new(plan: &RealPlan) -> UnderWay {
+        UnderWay {
+            delay: plan.delay * plan.slow_down,
+            values: VecDeque::new(),
+        }
+    }
+
+    /// Sends values off at a time of the run.
+    fn send(&mut self, at: Duration, values: Vec<f64>) {
+        self.values.push_back((at.saturating_add(self.delay), values));
+    }
+
+    /// Hands over what has arrived by `now`, and returns when something arrives next.
+    fn arrive(
+        &mut self,
+        now: Duration,
+        mut hand_over: impl FnMut(&[f64]) -> Result<()>,
+    ) -> Result<Option<Duration>> {
+        while self.values.front().is_some_and(|&(at, _)| at <= now)
+            && let Some((_, values)) = self.values.pop_front()
+        {
+            hand_over(&values)?;
+        }
+        Ok(self.values.front().map(|&(at, _)| at))
+    }
+}
+
+/// The controller's view in one iteration. It collects the duty cycles, which are pushed when they have been under way.
 struct ControllerSide<'a, F: Fabric> {
-    thread: &'a Thread<F>,
     variables: &'a Variables<F>,
+    duties: Vec<f64>,
 }
 
 impl<F: Fabric> ControllerLink for ControllerSide<'_, F> {
@@ -185,18 +228,15 @@ impl<F: Fabric> ControllerLink for ControllerSide<'_, F> {
     }
 
     fn push_duties(&mut self, duties: &[f64]) -> Result<()> {
-        for Pair { index, duty, .. } in &self.variables.pairs {
-            duty.store(duties[*index])?;
-            duty.push_untracked(self.thread)?;
-        }
+        self.duties = duties.to_vec();
         Ok(())
     }
 }
 
+/// A converter's view. It keeps its latest voltage, which is pushed when it has been under way.
 struct ConverterSide<'a, F: Fabric> {
-    thread: &'a Thread<F>,
     duty: &'a OwnedVar<f64, F>,
-    volts: &'a OwnedVar<f64, F>,
+    volts: f64,
 }
 
 impl<F: Fabric> ConverterLink for ConverterSide<'_, F> {
@@ -205,8 +245,8 @@ impl<F: Fabric> ConverterLink for ConverterSide<'_, F> {
     }
 
     fn push_voltage(&mut self, volts: f64) -> Result<()> {
-        self.volts.store(volts)?;
-        Ok(self.volts.push_untracked(self.thread)?)
+        self.volts = volts;
+        Ok(())
     }
 }
 
@@ -218,14 +258,26 @@ fn control<F: Fabric>(
     stop: &Stop,
 ) -> Result<RealRun> {
     let mut controller = Controller::new(&plan.params, period);
-    let mut link = ControllerSide { thread, variables };
+    let mut under_way = UnderWay::new(plan);
+    let push = |duties: &[f64]| {
+        for Pair { index, duty, .. } in &variables.pairs {
+            duty.store(duties[*index])?;
+            duty.push_untracked(thread)?;
+        }
+        Ok(())
+    };
     let mut volts = vec![0.0; plan.params.converters];
     let mut samples = Vec::new();
     let mut missed = 0;
     let mut clock = Ticks::start(period, plan);
-    while let Some((tick, at)) = clock.next() {
+    while let Some((tick, at)) = clock.next(|now| under_way.arrive(now, push))? {
         missed += tick;
+        let mut link = ControllerSide {
+            variables,
+            duties: Vec::new(),
+        };
         let output = controller_iteration(&mut controller, &mut link, &mut volts)?;
+        under_way.send(at, link.duties);
         samples.push(Sample {
             at_ns: nanoseconds(at / plan.slow_down),
             volts: output,
@@ -253,18 +305,30 @@ fn convert<F: Fabric>(
     let mut converters: Vec<_> = variables
         .pairs
         .iter()
-        .map(|Pair { index, duty, volts }| {
-            let link = ConverterSide { thread, duty, volts };
+        .map(|Pair { index, duty, .. }| {
+            let link = ConverterSide { duty, volts: 0.0 };
             (Converter::new(&plan.params, *index), link)
         })
         .collect();
+    let mut under_way = UnderWay::new(plan);
+    let push = |values: &[f64]| {
+        for (Pair { volts, .. }, value) in variables.pairs.iter().zip(values) {
+            volts.store(*value)?;
+            volts.push_untracked(thread)?;
+        }
+        Ok(())
+    };
     let mut clock = Ticks::start(plan.params.converter_period, plan);
-    while let Some((behind, _)) = clock.next().filter(|_| !stop.is_asked()) {
+    while let Some((behind, at)) = clock.next(|now| under_way.arrive(now, push))? {
+        if stop.is_asked() {
+            break;
+        }
         for (converter, link) in &mut converters {
             for _ in 0..=behind {
                 converter_iteration(converter, link)?;
             }
         }
+        under_way.send(at, converters.iter().map(|(_, link)| link.volts).collect());
     }
     Ok(())
 }
@@ -288,24 +352,32 @@ impl Ticks {
         }
     }
 
-    /// Waits for the next tick. Returns the number of ticks that were missed before it, and its time.
-    fn next(&mut self) -> Option<(u64, Duration)> {
+    /// Waits for the next tick. Returns the number of ticks that were missed before it, and its time. Meanwhile `deliver`
+    /// is called with the time, whenever it has said that it wants to be and once before the tick.
+    fn next(
+        &mut self,
+        mut deliver: impl FnMut(Duration) -> Result<Option<Duration>>,
+    ) -> Result<Option<(u64, Duration)>> {
         if self.due > self.end {
-            return None;
+            return Ok(None);
         }
         let now = loop {
             let now = self.start.elapsed();
-            match self.due.checked_sub(now) {
-                None | Some(Duration::ZERO) => break now,
-                Some(left) if left > SLEEP_MIN => thread::sleep(left / SLEEP_SHARE),
-                Some(_) => thread::yield_now(),
+            let wanted = deliver(now.min(self.due))?;
+            if self.due <= now {
+                break now;
+            }
+            let left = wanted.unwrap_or(self.due).min(self.due).saturating_sub(now);
+            match left > SLEEP_MIN {
+                true => thread::sleep(left / SLEEP_SHARE),
+                false => thread::yield_now(),
             }
         };
         let missed = nanoseconds(now.saturating_sub(self.due)) / nanoseconds(self.period).max(1);
         let ticks = u32::try_from(missed).unwrap_or(u32::MAX);
         let at = self.due.saturating_add(self.period.saturating_mul(ticks));
         self.due = at.saturating_add(self.period);
-        Some((missed, at))
+        Ok(Some((missed, at)))
     }
 }
 
@@ -339,10 +411,33 @@ mod tests {
             due: Duration::ZERO,
         };
         // Ticks 0, 100 and 200 are over, and 300 is late.
-        assert_eq!(ticks.next(), Some((3, millis(300))));
-        assert_eq!(ticks.next(), Some((0, millis(400))));
+        let next = |ticks: &mut Ticks| ticks.next(|_| Ok(None)).unwrap();
+        assert_eq!(next(&mut ticks), Some((3, millis(300))));
+        assert_eq!(next(&mut ticks), Some((0, millis(400))));
         assert!(ticks.start.elapsed() >= millis(400));
         ticks.due = millis(601);
-        assert_eq!(ticks.next(), None);
+        assert_eq!(next(&mut ticks), None);
+    }
+
+    #[test]
+    fn values_arrive_after_the_delay_and_in_order() {
+        let millis = Duration::from_millis;
+        let mut under_way = UnderWay {
+            delay: millis(20),
+            values: VecDeque::new(),
+        };
+        under_way.send(millis(0), vec![1.0]);
+        under_way.send(millis(10), vec![2.0]);
+        let mut seen = Vec::new();
+        let mut arrive = |now| {
+            let next = under_way.arrive(now, |values| {
+                seen.extend_from_slice(values);
+                Ok(())
+            });
+            (next.unwrap(), seen.clone())
+        };
+        assert_eq!(arrive(millis(19)), (Some(millis(20)), vec![]));
+        assert_eq!(arrive(millis(25)), (Some(millis(30)), vec![1.0]));
+        assert_eq!(arrive(millis(30)), (None, vec![1.0, 2.0]));
     }
 }

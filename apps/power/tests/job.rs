@@ -14,7 +14,9 @@ fn job(nodes: usize, args: &[&str]) -> Command {
 
 /// Returns the deviations by period from the printed table.
 fn deviations(table: &str) -> Vec<(u64, f64)> {
-    let rows = table.lines().skip(1);
+    let rows = table
+        .lines()
+        .filter(|row| row.trim_start().starts_with(|first: char| first.is_ascii_digit()));
     rows.map(|row| {
         let columns: Vec<&str> = row.split_whitespace().collect();
         (columns[0].parse().unwrap(), columns[2].parse().unwrap())
@@ -151,4 +153,60 @@ fn a_simulation_whose_output_goes_nowhere_says_so() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     assert_eq!(simulate(writer.into()), (Some(128 + 13), String::new()));
+}
+
+/// The second way to the printed figures is the file with the samples.
+#[test]
+fn the_printed_figures_are_those_of_the_samples() {
+    let csv = std::env::temp_dir().join(format!("loco-power-figures-{}.csv", std::process::id()));
+    let mut command = alone(env!("CARGO_BIN_EXE_power"));
+    command
+        .args(["simulate", "--periods", "40,60", "--csv"])
+        .arg(&csv);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&csv).unwrap();
+    std::fs::remove_file(&csv).unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    for row in table.lines().skip(1) {
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        let number = |column: usize| columns[column].parse::<f64>().unwrap();
+        let start = format!("{},", columns[0]);
+        let volts: Vec<f64> = text
+            .lines()
+            .filter(|line| line.starts_with(&start))
+            .map(|line| line.rsplit_once(',').unwrap().1.parse().unwrap())
+            .collect();
+        let reference = 240.0;
+        let late = volts[volts.len() / 2..].iter().map(|v| (v - reference).abs());
+        let deviation = late.fold(0.0, f64::max) / reference * 100.0;
+        let overshoot = (volts.iter().copied().fold(0.0, f64::max) / reference - 1.0) * 100.0;
+        assert!((number(2) - deviation).abs() < 1e-3, "{row}: {deviation}");
+        assert!((number(4) - overshoot).abs() < 0.1, "{row}: {overshoot}");
+    }
+}
+
+/// Without time under way, messages are as fast as nothing in a stretched model, and the output says what they take.
+#[test]
+fn a_run_says_what_time_messages_take() {
+    let args = [
+        "--periods",
+        "20",
+        "--converters",
+        "2",
+        "--duration",
+        "1",
+        "--slow-down",
+        "100",
+        "--delay",
+        "3",
+    ];
+    let output = job(2, &args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("A message takes 3 us of the model's time each way"),
+        "{said}"
+    );
+    assert!(said.contains("divided by 100"), "{said}");
 }

@@ -1,11 +1,15 @@
 //! Accounts, locks, and one transfer between two accounts. Relies on loco's objects; used by the runs and by
 //! `loco bench transfer`.
 
-use loco::fabric::Fabric;
+use loco::fabric::{Fabric, NodeId};
 use loco::fence::Scope;
 use loco::{AtomicArray, Parent, Thread, TicketLock};
+use loco_app::{Phase, Share};
 
 use crate::{Result, TransferError};
+
+/// The number of accounts that a thread fills or adds up between two reports of its progress.
+const PIECE: usize = 1 << 16;
 
 /// The settings of a bank, which must be equal on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,9 @@ pub struct Bank<F: Fabric> {
     config: BankConfig,
     accounts: AtomicArray<i64, F>,
     locks: Vec<TicketLock<F>>,
+    /// The number of nodes, over which the accounts are striped.
+    nodes: usize,
+    here: NodeId,
 }
 
 /// The result of a transfer.
@@ -68,18 +75,49 @@ impl<F: Fabric> Bank<F> {
             accounts: AtomicArray::new(parent, &format!("{name}-accounts"), config.accounts)?,
             locks,
             config,
+            nodes: nodes.len(),
+            here: parent.manager().node(),
         })
     }
 
-    /// Pays the deposit into the accounts of `share` of `shares`. Every account belongs to one share.
+    /// Returns the accounts on this node that are those of `share` of its threads.
+    ///
+    /// The lowest accounts are one on each node; the others follow in turn.
+    fn own(&self, share: Share) -> impl Iterator<Item = usize> + use<F> {
+        let first = (0..self.nodes).find(|&account| self.accounts.home(account) == self.here);
+        let begin = first.unwrap_or(0) + share.local * self.nodes;
+        (begin..self.config.accounts).step_by(self.nodes * share.local_of.max(1))
+    }
+
+    /// Returns the number of accounts on this node, at most.
+    pub fn own_max(&self) -> u64 {
+        self.config.accounts.div_ceil(self.nodes) as u64
+    }
+
+    /// Does `work` with each account on this node that is one of `share`'s, and notes in `phase` how many are done.
+    fn each_own(&self, share: Share, phase: &Phase, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        let mut own = self.own(share).peekable();
+        while own.peek().is_some() {
+            let mut done = 0;
+            for account in own.by_ref().take(PIECE) {
+                work(account)?;
+                done += 1;
+            }
+            phase.add(done);
+        }
+        Ok(())
+    }
+
+    /// Pays the deposit into the accounts on this node that are those of `share`. Every account is in one share of one
+    /// node, whose memory has it.
     ///
     /// # Errors
     /// Returns the errors of the accounts.
-    pub fn fill(&self, thread: &Thread<F>, share: usize, shares: usize) -> Result<()> {
-        for account in (share..self.config.accounts).step_by(shares.max(1)) {
+    pub fn fill(&self, thread: &Thread<F>, share: Share, phase: &Phase) -> Result<()> {
+        self.each_own(share, phase, |account| {
             self.accounts.fetch_add(thread, account, self.config.deposit)?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Moves `amount` between two accounts, if the first has as much. Takes the locks of both in ascending
@@ -130,15 +168,17 @@ impl<F: Fabric> Bank<F> {
         Ok(guard.release()?)
     }
 
-    /// Returns the sum of all accounts. It is exact when nobody transfers.
+    /// Returns the sum of the accounts on this node that are those of `share`. It is exact when nobody transfers. The sums
+    /// of all shares of all nodes are all the money that there is.
     ///
     /// # Errors
     /// Returns the errors of the accounts.
-    pub fn total(&self, thread: &Thread<F>) -> Result<i64> {
+    pub fn total(&self, thread: &Thread<F>, share: Share, phase: &Phase) -> Result<i64> {
         let mut total = 0_i64;
-        for account in 0..self.config.accounts {
+        self.each_own(share, phase, |account| {
             total = total.wrapping_add(self.accounts.read(thread, account)?);
-        }
+            Ok(())
+        })?;
         Ok(total)
     }
 

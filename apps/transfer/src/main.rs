@@ -17,22 +17,22 @@ use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
 #[command(name = "transfer", version)]
 struct Args {
     /// Threads of each node.
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u16>(1..=256))]
     threads: u16,
     /// Accounts, striped over the nodes.
-    #[arg(short, long, value_name = "N", default_value = "1000000")]
-    accounts: usize,
+    #[arg(short, long, value_name = "N", default_value = "1000000", value_parser = loco_app::number::<u64>(2..=1 << 40))]
+    accounts: u64,
     /// Locks that the accounts share, striped over the nodes.
-    #[arg(short, long, value_name = "N", default_value = "341", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    #[arg(short, long, value_name = "N", default_value = "341", value_parser = loco_app::number::<u32>(1..=1 << 16))]
     locks: u32,
     /// Seconds to run.
     #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds)]
     duration: Duration,
     /// Let all threads pay into one account under one lock, instead of transferring between random accounts.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["accounts", "locks", "seed"])]
     single_lock: bool,
     /// Seed of the choice of accounts and amounts.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     seed: u64,
     /// Print one line of JSON.
     #[arg(long)]
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 fn node(args: &Args, stop: &Stop) -> Result<u8> {
     let plan = Plan {
         bank: BankConfig {
-            accounts: args.accounts,
+            accounts: usize::try_from(args.accounts).unwrap_or(usize::MAX),
             locks: args.locks as usize,
             deposit: if args.single_lock {
                 0
@@ -88,4 +88,18 @@ fn summary(outcome: &Outcome) -> String {
         counted(outcome.locks, "lock"),
         outcome.total
     )
+}
+
+#[cfg(test)]
+#[path = "../../../crates/loco-cli/tests/support/numbers.rs"]
+mod numbers;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn numbers_beyond_all_reason_are_refused_by_every_option() {
+        super::numbers::are_refused(&super::Args::command(), &["seed"]);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use loco::fabric::Fabric;
 use loco::{Manager, Thread};
-use loco_app::{Share, Stop, Tally, Team};
+use loco_app::{Phase, Share, Stop, Tally, Team};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -57,7 +57,8 @@ pub struct Outcome {
 }
 
 /// Runs the plan on this node, together with all others. Ends early, on all nodes, once one is asked to
-/// `stop`. Only the lowest node gets the outcome, after it has checked the total.
+/// `stop`. Every node fills the accounts in its memory, and adds them up at the end. Only the lowest node gets the
+/// outcome, after it has checked the total.
 ///
 /// # Errors
 /// Returns `Usage`, `Total` (on the lowest node) if the accounts have the wrong sum, and the errors of the
@@ -69,38 +70,37 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
     let options = format!("--accounts {accounts} --locks {locks}{single}");
     let team = Team::new(&manager, plan.threads, options)?;
     let bank = Bank::new(&manager, "bank", plan.bank)?;
-    manager.wait_for_ready()?;
-    stop.begin_work();
+    loco_app::wait_for_ready(&manager)?;
+    let filling = Phase::new("transfer: paying into the accounts", bank.own_max(), team.leads());
     let mine = team.run(
         stop,
         |thread, share| match plan.single {
             true => Ok(()),
-            false => bank.fill(thread, share.index, share.of),
+            false => bank.fill(thread, share, &filling),
         },
         |thread, share, stopped| transact(thread, &bank, plan, share, stopped),
     )?;
     let thread = manager.thread()?;
     // After this nobody transfers.
-    let outcome = match team.add_up(&thread, mine.into_iter())? {
-        Some(all) => {
-            let outcome = Outcome {
-                nodes: manager.nodes().len(),
-                threads: plan.threads,
-                accounts: plan.bank.accounts,
-                locks: if plan.single { 1 } else { plan.bank.locks },
-                single_lock: plan.single,
-                transfers: all.counts[0],
-                short: all.counts[1],
-                transfers_per_second: all.per_second,
-                total: bank.total(&thread)?,
-            };
-            Some(check(outcome, &plan.bank))
-        }
-        None => None,
+    let all = team.add_up(&thread, mine.into_iter())?;
+    let adding = Phase::new("transfer: adding up the accounts", bank.own_max(), team.leads());
+    let sums = team.each(|thread, share| bank.total(thread, share, &adding))?;
+    let total = team.sum(&thread, sums.into_iter().fold(0, i64::wrapping_add))?;
+    let (Some(all), Some(total)) = (all, total) else {
+        return Ok(None);
     };
-    // The others' accounts must exist until they have been counted.
-    team.end(&thread)?;
-    outcome.transpose()
+    let outcome = Outcome {
+        nodes: manager.nodes().len(),
+        threads: plan.threads,
+        accounts: plan.bank.accounts,
+        locks: if plan.single { 1 } else { plan.bank.locks },
+        single_lock: plan.single,
+        transfers: all.counts[0],
+        short: all.counts[1],
+        transfers_per_second: all.per_second,
+        total,
+    };
+    check(outcome, &plan.bank).map(Some)
 }
 
 /// Checks that the total is the sum that was paid in.

@@ -3,6 +3,8 @@
 
 #[path = "../../../apps/loco/tests/support/launched.rs"]
 mod launched;
+#[path = "../../../crates/loco-cli/tests/support/skip.rs"]
+mod skip;
 
 use std::process::{Command, Output};
 
@@ -66,6 +68,47 @@ fn under_a_single_lock_no_payment_is_lost() {
         "{outcome}"
     );
     assert!(outcome["transfers"].as_u64().unwrap() > 0, "{outcome}");
+}
+
+/// Two ways to the rate: that which is printed, and the number of transfers by the clock of this test.
+#[test]
+fn the_rate_is_that_of_the_time() {
+    let begin = std::time::Instant::now();
+    let args = ["--json", "--duration", "0.3", "--accounts", "100"];
+    let outcome = outcome(&job(2, &args).output().unwrap());
+    let whole = begin.elapsed().as_secs_f64();
+    let number = |name: &str| outcome[name].as_f64().unwrap();
+    let seconds = (number("transfers") + number("short")) / number("transfers_per_second");
+    assert!(
+        (0.299..whole).contains(&seconds),
+        "{outcome}: {seconds} of {whole} s"
+    );
+}
+
+/// Each node fills and adds up its own accounts, so their number may be whatever the nodes have memory for. When the lowest
+/// node did it alone over a network, the others gave up.
+#[test]
+fn millions_of_accounts_are_checked_over_a_network() {
+    if let Err(error) = loco::fabric::ofi::library_version() {
+        return skip::skipped("OFI", error);
+    }
+    let program = env!("CARGO_BIN_EXE_transfer");
+    let mut job = launched::launched_over("ofi:tcp", program, 3, program);
+    job.args([
+        "--json",
+        "--duration",
+        "0.3",
+        "--accounts",
+        "3000000",
+        "--threads",
+        "2",
+    ]);
+    let output = job.output().unwrap();
+    assert_eq!(
+        outcome(&output)["total"].as_i64(),
+        Some(3_000_000_000),
+        "{output:?}"
+    );
 }
 
 #[test]

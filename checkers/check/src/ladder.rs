@@ -46,6 +46,8 @@ pub struct Ladder {
     pub workers: usize,
     /// Called from time to time while a rung is explored.
     pub progress: Option<fn(&Progress)>,
+    /// Called with the object, the name of a rung and what is about to be explored of it, once for each of these.
+    pub begins: Option<fn(Object, &str, &str)>,
     /// Set from outside to end early.
     pub cancel: Option<Arc<AtomicBool>>,
 }
@@ -109,6 +111,7 @@ impl Ladder {
             seed: 1,
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             progress: None,
+            begins: None,
             cancel: None,
         }
     }
@@ -269,6 +272,16 @@ impl Climb<'_> {
         time: Duration,
     ) -> Result<Option<Completeness>, SimError> {
         let rung = &self.rungs[index];
+        if let Some(begins) = self.ladder.begins {
+            let what = match strategy {
+                Strategy::Exhaustive => Some("every schedule".to_owned()),
+                Strategy::Bounded(bounds) => Some(format!("every schedule up to {bounds}")),
+                _ => (self.reports[index].random == 0).then(|| "random schedules".to_owned()),
+            };
+            if let Some(what) = what {
+                begins(self.ladder.object, rung.name(), &what);
+            }
+        }
         let mut config = Config {
             strategy,
             workers: self.ladder.workers,

@@ -26,6 +26,8 @@ pub struct RobustCheck {
     pub workers: usize,
     /// Called from time to time.
     pub progress: Option<fn(&Progress)>,
+    /// Called with the object, the name of a world and what is about to be explored of it.
+    pub begins: Option<fn(Object, &str, &str)>,
     /// Set from outside to end early.
     pub cancel: Option<Arc<AtomicBool>>,
 }
@@ -63,6 +65,7 @@ impl RobustCheck {
             time,
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             progress: None,
+            begins: None,
             cancel: None,
         }
     }
@@ -88,6 +91,9 @@ impl RobustCheck {
                 ..Config::default()
             };
             rung.configure(&mut config);
+            if let Some(begins) = self.begins {
+                begins(self.object, rung.name(), "histories, against a strong memory");
+            }
             reports.push(RobustReport {
                 world: rung.name(),
                 expected: *expected,

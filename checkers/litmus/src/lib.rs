@@ -11,6 +11,7 @@
 
 pub mod code;
 pub mod error;
+mod files;
 pub mod infer;
 pub mod job;
 pub mod line;
@@ -29,6 +30,7 @@ pub mod walk;
 pub mod worker;
 
 pub use error::{Error, Result};
+pub use files::read_text;
 pub use job::{Listener, Plan, run};
 pub use record::{Record, State, Verdict};
 pub use search::Strategy;

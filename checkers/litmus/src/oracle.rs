@@ -17,6 +17,7 @@ use mowgli::outcome::{Budget, Outcome};
 use mowgli::program::Program;
 
 use crate::error::{Error, Result};
+use crate::files::read_text;
 
 /// The longest time that the model may take for a test.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -111,7 +112,7 @@ impl Includes for Beside {
         let folder = Path::new(includer).parent().unwrap_or(Path::new(""));
         let beside = folder.join(path);
         if beside.is_file() {
-            return match std::fs::read_to_string(&beside) {
+            return match read_text(&beside) {
                 Ok(text) => Ok(Included {
                     name: beside.display().to_string(),
                     text,
@@ -137,7 +138,7 @@ impl Theory {
                 .map_err(|error| Error::Input(format!("{error}, or a file `NAME.cat`")))?;
             return Ok(Theory::BuiltIn(model));
         }
-        let text = match (std::fs::read_to_string(path), cat::find(name)) {
+        let text = match (read_text(path), cat::find(name)) {
             (Ok(text), _) => text,
             (Err(_), Some(text)) if !path.exists() => text.to_owned(),
             (Err(source), _) => return Err(Error::file(path)(source)),

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::files::read_line;
 use crate::job::Plan;
 use crate::record::Record;
 use crate::test::Test;
@@ -40,10 +41,12 @@ fn key(record: &Record) -> Key {
 /// # Errors
 /// Fails if the file cannot be read, or if a line of it is no result. The message names the line.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
-    let file = File::open(path).map_err(Error::file(path))?;
+    let mut file = BufReader::new(File::open(path).map_err(Error::file(path))?);
     let mut records = Vec::new();
-    for (number, line) in BufReader::new(file).lines().enumerate() {
-        let line = line.map_err(Error::file(path))?;
+    for number in 0.. {
+        let Some(line) = read_line(&mut file).map_err(Error::file(path))? else {
+            break;
+        };
         if line.trim().is_empty() {
             continue;
         }
@@ -73,6 +76,10 @@ impl Results {
             .truncate(false)
             .open(path)
             .map_err(Error::file(path))?;
+        if !file.metadata().map_err(Error::file(path))?.is_file() {
+            let why = "results are kept in a regular file, which can be read again";
+            return Err(Error::Input(format!("{}: {why}", path.display())));
+        }
         let text = std::fs::read(path).map_err(Error::file(path))?;
         let whole = text
             .iter()

@@ -12,6 +12,7 @@ use mowgli::program::Program;
 
 use crate::code::Code;
 use crate::error::{Error, Result};
+use crate::files::read_text;
 
 /// A test to run.
 #[derive(Clone, Debug)]
@@ -120,7 +121,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Reads a file. Returns `None` for a test of another dialect: coreRMA's programs are not programs for a queue pair.
 fn read(path: &Path) -> Result<Option<Test>> {
-    let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
+    let text = read_text(path).map_err(Error::file(path))?;
     if litmus::syntax::dialect(&text).is_some_and(|dialect| dialect != "RDMA") {
         return Ok(None);
     }

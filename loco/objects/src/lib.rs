@@ -58,7 +58,7 @@ pub mod fabric {
     };
     pub use loco_fabric::*;
     pub use loco_job::{
-        Address, Departures, Environment, Hosts, Job, JobBuilder, Meeting, Mesh, PAYLOAD_BYTES_MAX,
+        Address, Departures, Environment, Hosts, Job, JobBuilder, Meeting, Mesh, Missed, PAYLOAD_BYTES_MAX,
         PORT_BASE, Rendezvous, Secret, Timeouts, var,
     };
     #[cfg(feature = "ofi")]

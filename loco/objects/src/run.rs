@@ -7,8 +7,8 @@ use loco_job::{Job, Mesh};
 use crate::fabric::{AnyConfig, AnyFabric, Time};
 use crate::{Barrier, Config, Error, Manager, Result};
 
-/// The channel of the barrier at the end.
-const END: &str = "loco-run-end";
+/// The channel of the barrier at the end. Errors of that wait show the name to users.
+const END: &str = "the end of the job";
 
 /// Runs `program` as one node of the job that this process was started in, with the default settings.
 ///

@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 
-use hdrhistogram::Histogram;
 use loco::fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
 use loco::raw::{Flags, Operation};
 use loco::{AckKey, Channel, Region, RingBuffer, RingConfig, Thread};
+use loco_app::Latencies;
 
-use super::measure::{Sample, histogram, latencies, one_way_ns, rate, rate_of_batches};
+use super::measure::{Sample, latencies, one_way_ns, rate, rate_of_batches};
 use super::site::Bench;
 use super::workload::wrong;
 use crate::error::CliError;
@@ -15,7 +15,7 @@ use crate::error::CliError;
 /// The alignment of the parts of a lane, which keeps them on cache lines of their own.
 const STRIDE: usize = 128;
 /// The most operations that are timed one by one: some seconds of the slowest.
-const TIMED_MAX: u64 = 10_000_000;
+pub(super) const TIMED_MAX: u64 = 10_000_000;
 
 /// One thread and its memory: the data that the other node moves, then the data that this node moves, then a word
 /// that serves as bell. As both nodes are at work at the same time, neither may touch the data that the other reads.
@@ -80,9 +80,9 @@ impl<'a, F: Fabric> Lane<'a, F> {
     /// Times `operation` up to its completion on the lowest node. The other nodes wait.
     fn completion(&self, bench: &Bench<'_, F>, operation: &Operation<'_, F>) -> Result<Sample, CliError> {
         let operations_per_second = self.rate(bench, operation)?;
-        let mut found = histogram()?;
+        let mut found = Latencies::new();
         if position(bench) == 0 {
-            latencies(timed(bench), 1, &mut found, |_| {
+            latencies(timed(bench), 1, bench.timing, &mut found, |_| {
                 self.thread
                     .raw()
                     .post(operation, Flags::default())?
@@ -113,7 +113,7 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
         };
         let operations_per_second = lane.rate(bench, &operation)?;
 
-        let mut found = histogram()?;
+        let mut found = Latencies::new();
         let mut one_way = None;
         let position = position(bench);
         if position < 2 {
@@ -202,11 +202,11 @@ pub(super) fn barrier<F: Fabric>(
         wait()?;
     }
     let measured = rate(bench.parameters.iters, bench.progress, |_| wait(), || Ok(()))?;
-    let mut found = histogram()?;
-    latencies(timed(bench), 1, &mut found, |_| wait())?;
+    let mut found = Latencies::new();
+    latencies(timed(bench), 1, bench.timing, &mut found, |_| wait())?;
     bench.progress.add(bench.parameters.iters);
     if position(bench) != 0 || index != 0 {
-        found.reset();
+        found.clear();
     }
     Ok(Sample {
         // All threads count the same barriers.
@@ -232,10 +232,10 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
         nodes[0],
         &RingConfig::new(window * RingConfig::record_bytes(size)),
     )?;
-    bench.manager.wait_for_ready()?;
+    loco_app::wait_for_ready(bench.manager)?;
     let thread = bench.manager.thread()?;
     let (warmup, iters, timed) = (bench.parameters.warmup(), bench.parameters.iters, timed(bench));
-    let mut found = histogram()?;
+    let mut found = Latencies::new();
     bench.meet(&thread)?;
     let mut operations_per_second = 0.0;
     if position(bench) == 0 {
@@ -258,7 +258,7 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
         operations_per_second = rate_of_batches(iters, bench.progress, submit, read)?;
         bench.meet(&thread)?;
         let mut writer = writer.borrow_mut();
-        latencies(timed, 1, &mut found, |_| {
+        latencies(timed, 1, bench.timing, &mut found, |_| {
             writer.submit(&thread, &message)?;
             writer.wait_until_read(&thread)
         })?;
@@ -298,9 +298,9 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
         RingBuffer::with_config(bench.manager, &format!("ring{writer}"), pair[writer], &config)
     };
     let rings = [ring(0)?, ring(1)?];
-    bench.manager.wait_for_ready()?;
+    loco_app::wait_for_ready(bench.manager)?;
     let thread = bench.manager.thread()?;
-    let mut found = histogram()?;
+    let mut found = Latencies::new();
     let (mut operations_per_second, mut one_way) = (0.0, None);
     bench.meet(&thread)?;
     let own = position(bench);
@@ -343,12 +343,12 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
 /// one by one. Returns the time of a message one way on the lower node, and `None` on the other.
 fn in_turn<F: Fabric, E>(
     bench: &Bench<'_, F>,
-    found: &mut Histogram<u64>,
+    found: &mut Latencies,
     mut round_trip: impl FnMut() -> Result<(), E>,
 ) -> Result<Option<f64>, E> {
     if position(bench) == 0 {
         let one_way = one_way_ns(timed(bench), &mut round_trip)?;
-        latencies(timed(bench), 2, found, |_| round_trip())?;
+        latencies(timed(bench), 2, bench.timing, found, |_| round_trip())?;
         return Ok(Some(one_way));
     }
     // This node looks at no clock: it must be back at its wait when the next message comes.
@@ -371,7 +371,7 @@ fn with_lane<F: Fabric>(
         .kind("lane")
         .region("data", bell + 8)
         .join()?;
-    bench.manager.wait_for_ready()?;
+    loco_app::wait_for_ready(bench.manager)?;
     let region = channel.region("data")?.clone();
     let nodes = bench.manager.nodes();
     let partner = nodes[(position(bench) + 1) % nodes.len()];

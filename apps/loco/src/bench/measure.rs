@@ -2,20 +2,17 @@
 //!
 //! The two are measured apart, because looking at the clock takes about as long as a put over shared memory.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hdrhistogram::Histogram;
+use loco_app::{Latencies, Phase};
 use serde::Serialize;
 
 use super::progress::Progress;
-use crate::error::CliError;
 
-/// The longest time that the histogram resolves.
-const LATENCY_MAX: Duration = Duration::from_secs(60);
-/// Significant digits of a time in the histogram.
-const DIGITS: u8 = 3;
 /// Operations between two reports of progress.
 const PROGRESS_EVERY: u64 = 1024;
+/// Operations that are timed one by one between two reports.
+const TIMING_EVERY: u64 = 256;
 /// Round trips between two looks at the clock, where the clock is not to be part of the time.
 const PIECE: u64 = 64;
 
@@ -57,15 +54,9 @@ pub(super) struct Latency {
 /// The measurements of one thread.
 pub(super) struct Sample {
     pub(super) operations_per_second: f64,
-    pub(super) latencies: Histogram<u64>,
+    pub(super) latencies: Latencies,
     /// The time of a message one way, where nodes send each other messages in turn.
     pub(super) one_way_ns: Option<f64>,
-}
-
-/// Returns an empty histogram.
-pub(super) fn histogram() -> Result<Histogram<u64>, CliError> {
-    Histogram::new_with_max(nanoseconds(LATENCY_MAX), DIGITS)
-        .map_err(|error| CliError::Usage(format!("making a histogram: {error}")))
 }
 
 impl Results {
@@ -73,10 +64,10 @@ impl Results {
     pub(super) fn new(
         operations_per_second: f64,
         bytes: Option<usize>,
-        latencies: &Histogram<u64>,
+        latencies: &Latencies,
         one_way_ns: Option<f64>,
     ) -> Results {
-        let at = |quantile| latencies.value_at_quantile(quantile);
+        let at = |quantile| latencies.at(quantile);
         Results {
             operations_per_second,
             #[allow(clippy::cast_precision_loss)] // Sizes are small.
@@ -158,13 +149,17 @@ pub(super) fn rate_of_batches<E>(
 pub(super) fn latencies<E>(
     count: u64,
     share: u32,
-    into: &mut Histogram<u64>,
+    timing: &Phase,
+    into: &mut Latencies,
     mut operation: impl FnMut(u64) -> Result<(), E>,
 ) -> Result<(), E> {
     for i in 0..count {
         let begin = Instant::now();
         operation(i)?;
-        into.saturating_record(nanoseconds(begin.elapsed() / share));
+        into.record(begin.elapsed() / share);
+        if (i + 1).is_multiple_of(TIMING_EVERY) {
+            timing.add(TIMING_EVERY);
+        }
     }
     Ok(())
 }
@@ -187,8 +182,4 @@ pub(super) fn one_way_ns<E>(count: u64, mut round_trip: impl FnMut() -> Result<(
     }
     pieces.sort_by(f64::total_cmp);
     Ok(pieces.get(pieces.len() / 2).copied().unwrap_or(0.0))
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use loco::fabric::{FabricChoice, var};
 
+use loco_app::some_seconds;
+
+use crate::effect::refuse_others;
 use crate::error::CliError;
 use crate::launcher::{Plan, launch};
 use crate::run::local_nodes;
@@ -21,7 +24,7 @@ mod workload;
 
 pub use node::{NAME as NODE, NodeArgs, node};
 
-use parameters::{Parameters, What};
+use parameters::{MODES, Parameters, What};
 use progress::Bar;
 
 /// Measure operations and objects between node processes on this machine.
@@ -43,7 +46,7 @@ pub struct Args {
     #[arg(value_enum)]
     what: What,
     /// Number of node processes.
-    #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(2..))]
+    #[arg(short, long, value_name = "N", default_value = "2", value_parser = loco_app::number::<u16>(2..))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
@@ -54,12 +57,18 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// End the measurement after this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "300")]
-    timeout: u64,
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = some_seconds)]
+    timeout: Duration,
 }
 
 /// Starts the nodes and returns their exit code.
-pub fn run(args: &Args) -> Result<u8, CliError> {
+pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
+    refuse_others(
+        given,
+        args.what.mode(),
+        &MODES,
+        &["--nodes", "--fabric", "--json", "--timeout"],
+    )?;
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let what = args
         .what
@@ -83,7 +92,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let ended = launch(&Plan {
         nodes,
         command,
-        timeout: Some(Duration::from_secs(args.timeout)),
+        timeout: Some(args.timeout),
         grace: Duration::from_secs(3),
         keep_going: false,
         prefix: false,

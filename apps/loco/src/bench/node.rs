@@ -3,12 +3,11 @@
 use std::thread;
 
 use loco::fabric::{AnyFabric, Fabric};
-use loco::{Barrier, KvStore, Manager, Sst};
-use loco_app::print;
-use loco_transfer::Bank;
+use loco::{Barrier, Manager, Sst};
+use loco_app::{Latencies, Phase, print};
 use serde::Serialize;
 
-use super::measure::{Results, Sample, histogram};
+use super::measure::{Results, Sample};
 use super::parameters::{Parameters, What};
 use super::progress::Progress;
 use super::site::Bench;
@@ -94,9 +93,9 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
             one(&manager, args, "lock-hand-overs", 0, |_, _| object.hand_overs())
         }
         What::Transfer => {
-            let bank = Bank::new(&manager, "bank", objects::bank_config(&args.parameters.workload))?;
+            let accounts = objects::Accounts::new(&manager, &args.parameters.workload)?;
             one(&manager, args, "transfer", 0, |bench, index| {
-                objects::transfer(bench, index, &bank)
+                objects::transfer(bench, index, &accounts)
             })
         }
         What::Queue => {
@@ -106,8 +105,7 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
             })
         }
         What::Kv => {
-            let config = objects::kv_config(&manager, &args.parameters.workload);
-            let store = KvStore::<u64, u64, F>::new(&manager, "kv", config)?;
+            let store = objects::Filled::new(&manager, &args.parameters.workload)?;
             one(&manager, args, "kv", 0, |bench, index| {
                 objects::kv(bench, index, &store)
             })
@@ -130,15 +128,26 @@ fn one<F: Fabric>(
     };
     let line = Barrier::with_threads(manager, &format!("{name}-line"), usize::from(threads))?;
     let rates = Sst::<f64, _>::new(manager, &format!("{name}-rates"))?;
-    manager.wait_for_ready()?;
-    let progress = Progress::new(match args.what.is_timed() {
-        true => u64::from(threads) * parameters.workload.milliseconds(),
-        false => 2 * u64::from(threads) * (parameters.iters + parameters.warmup()),
-    });
+    loco_app::wait_for_ready(manager)?;
+    let leads = manager.nodes().first() == Some(&manager.node());
+    let work = match args.what.is_timed() {
+        true => parameters.workload.milliseconds(),
+        false => parameters
+            .iters
+            .saturating_add(parameters.warmup())
+            .saturating_mul(2),
+    };
+    let progress = Progress::new(u64::from(threads).saturating_mul(work), leads);
+    let timed = match args.what.is_timed() {
+        true => u64::from(threads) * objects::TIMED,
+        false => u64::from(threads) * parameters.iters.min(cases::TIMED_MAX),
+    };
+    let timing = Phase::new("loco: timing single operations", timed, progress.speaks());
     let bench = Bench {
         manager,
         parameters,
         progress: &progress,
+        timing: &timing,
         line: &line,
     };
     let samples = thread::scope(|scope| {
@@ -153,14 +162,13 @@ fn one<F: Fabric>(
             .map(|sample| sample.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect::<Result<Vec<Sample>, CliError>>()
     })?;
-    let mut latencies = histogram()?;
+    let mut latencies = Latencies::new();
     let mut rate = 0.0;
     let mut one_way_ns = None;
     for sample in &samples {
         one_way_ns = one_way_ns.or(sample.one_way_ns);
         rate += sample.operations_per_second;
-        // Adding cannot fail: both histograms have the same bounds.
-        let _ = latencies.add(&sample.latencies);
+        latencies.add(&sample.latencies);
     }
     let thread = manager.thread()?;
     // -1 says "nothing measured here", since 0 says "nothing heard yet".
@@ -168,7 +176,7 @@ fn one<F: Fabric>(
     rates.push(&thread)?.wait(&thread)?;
     rates.wait_for_each(&thread, |rate| rate != 0.0)?;
     let of_all: f64 = rates.rows()?.map(|row| row.load().max(0.0)).sum();
-    if manager.nodes().first() == Some(&manager.node()) {
+    if leads {
         // A barrier moves no bytes, whatever size the options give.
         let bytes = (size != 0).then(|| parameters.size(size));
         let results = Results::new(of_all, bytes, &latencies, one_way_ns);

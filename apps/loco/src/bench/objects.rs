@@ -7,19 +7,20 @@ use std::sync::{Mutex, PoisonError};
 use loco::fabric::{Fabric, RemoteMemory};
 use loco::fence::Scope;
 use loco::{AtomicVar, KvConfig, KvStore, Manager, Popped, SharedQueue, SharedRegion, Thread, TicketLock};
+use loco_app::{Latencies, Phase};
 use loco_kv::pick::{draw, key};
 use loco_kv::workload::{check, fill, value};
 use loco_transfer::{Bank, BankConfig};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::measure::{Sample, histogram, latencies};
+use super::measure::{Sample, latencies};
 use super::site::Bench;
 use super::workload::{Workload, rate_for, wrong};
 use crate::error::CliError;
 
 /// The number of operations that are timed one by one.
-const TIMED: u64 = 20_000;
+pub(super) const TIMED: u64 = 20_000;
 /// The number of keys or accounts that are drawn before the time starts and then used over and over.
 const PICKS: usize = 1 << 20;
 /// The room in the queue for each thread.
@@ -55,7 +56,7 @@ impl<F: Fabric> Contended<F> {
         Ok(Sample {
             // The sum contains all of the node's threads. The first thread to come reports it.
             operations_per_second: std::mem::take(&mut *here),
-            latencies: histogram()?,
+            latencies: Latencies::new(),
             one_way_ns: None,
         })
     }
@@ -101,7 +102,7 @@ pub(super) fn lock<F: Fabric>(
     Ok(sample)
 }
 
-pub(super) fn bank_config(workload: &Workload) -> BankConfig {
+fn bank_config(workload: &Workload) -> BankConfig {
     BankConfig {
         accounts: workload.accounts as usize,
         locks: workload
@@ -111,18 +112,45 @@ pub(super) fn bank_config(workload: &Workload) -> BankConfig {
     }
 }
 
+/// The accounts, and what all threads have found in them at the end.
+pub(super) struct Accounts<F: Fabric> {
+    bank: Bank<F>,
+    found: AtomicVar<i64, F>,
+    filling: Phase,
+    adding: Phase,
+}
+
+impl<F: Fabric> Accounts<F> {
+    pub(super) fn new(manager: &Manager<F>, workload: &Workload) -> Result<Self, CliError> {
+        let bank = Bank::new(manager, "bank", bank_config(workload))?;
+        let leads = manager.nodes().first() == Some(&manager.node());
+        let phase = |what| Phase::new(what, bank.own_max(), leads);
+        Ok(Accounts {
+            found: AtomicVar::new(manager, "found", manager.nodes()[0])?,
+            filling: phase("loco: paying into the accounts"),
+            adding: phase("loco: adding up the accounts"),
+            bank,
+        })
+    }
+}
+
 /// Measures transfers between two random accounts, each under two locks.
 pub(super) fn transfer<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
-    bank: &Bank<F>,
+    Accounts {
+        bank,
+        found,
+        filling,
+        adding,
+    }: &Accounts<F>,
 ) -> Result<Sample, CliError> {
     let thread = bench.manager.thread()?;
-    let (share, shares) = bench.share(index);
-    bank.fill(&thread, share, shares)?;
+    let share = bench.share(index);
+    bank.fill(&thread, share, filling)?;
     bench.meet(&thread)?;
     let accounts = bank.config().accounts;
-    let mut random = SmallRng::seed_from_u64(share as u64);
+    let mut random = SmallRng::seed_from_u64(share.index as u64);
     let sample = timed(bench, &thread, || {
         let from = random.random_range(0..accounts);
         let to = (from + random.random_range(1..accounts)) % accounts;
@@ -130,13 +158,13 @@ pub(super) fn transfer<F: Fabric>(
         Ok::<u64, CliError>(1)
     })?;
     bench.meet(&thread)?;
-    if share == 0 {
-        let (found, paid_in) = (bank.total(&thread)?, bank.config().deposit * accounts as i64);
-        if found != paid_in {
-            return Err(wrong(format!("the accounts hold {found}, not {paid_in}")));
-        }
-    }
+    found.fetch_add(&thread, bank.total(&thread, share, adding)?)?;
     bench.meet(&thread)?;
+    let (found, paid_in) = (found.read(&thread)?, bank.config().deposit * accounts as i64);
+    bench.meet(&thread)?;
+    if found != paid_in {
+        return Err(wrong(format!("the accounts hold {found}, not {paid_in}")));
+    }
     Ok(sample)
 }
 
@@ -163,7 +191,7 @@ pub(super) fn queue<F: Fabric>(
     jobs: &Jobs<F>,
 ) -> Result<Sample, CliError> {
     let thread = bench.manager.thread()?;
-    let share = bench.share(index).0 as u64;
+    let share = bench.share(index).index as u64;
     let (mut pushed, mut popped) = (0_u64, 0_u64);
     let mut turn = 0;
     let sample = timed(bench, &thread, || {
@@ -188,14 +216,28 @@ pub(super) fn queue<F: Fabric>(
     Ok(sample)
 }
 
-pub(super) fn kv_config<F: Fabric>(manager: &Manager<F>, workload: &Workload) -> KvConfig {
-    let nodes = u32::try_from(manager.nodes().len()).unwrap_or(u32::MAX);
-    KvConfig {
-        slots_per_node: workload.key_space().div_ceil(nodes) + 1,
-        value_bytes_max: 8,
-        key_bytes_max: 8,
-        locks: workload.locks.unwrap_or(KV_LOCKS),
-        ..KvConfig::default()
+/// A store, and how far it is filled.
+pub(super) struct Filled<F: Fabric> {
+    store: KvStore<u64, u64, F>,
+    filling: Phase,
+}
+
+impl<F: Fabric> Filled<F> {
+    pub(super) fn new(manager: &Manager<F>, workload: &Workload) -> Result<Self, CliError> {
+        let nodes = u32::try_from(manager.nodes().len()).unwrap_or(u32::MAX);
+        let config = KvConfig {
+            slots_per_node: workload.key_space().div_ceil(nodes) + 1,
+            value_bytes_max: 8,
+            key_bytes_max: 8,
+            locks: workload.locks.unwrap_or(KV_LOCKS),
+            ..KvConfig::default()
+        };
+        let leads = manager.nodes().first() == Some(&manager.node());
+        let own_keys = workload.keys().div_ceil(nodes).into();
+        Ok(Filled {
+            store: KvStore::new(manager, "kv", config)?,
+            filling: Phase::new("loco: inserting the keys", own_keys, leads),
+        })
     }
 }
 
@@ -203,15 +245,22 @@ pub(super) fn kv_config<F: Fabric>(manager: &Manager<F>, workload: &Workload) ->
 pub(super) fn kv<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
-    store: &KvStore<u64, u64, F>,
+    store: &Filled<F>,
 ) -> Result<Sample, CliError> {
     let thread = bench.manager.thread()?;
-    let (share, shares) = bench.share(index);
+    let share = bench.share(index);
     let workload = &bench.parameters.workload;
     let keys = workload.keys();
-    fill(&thread, store, keys, share, shares)?;
+    fill(
+        &thread,
+        &store.store,
+        keys,
+        (share.index, share.of),
+        &store.filling,
+    )?;
+    let store = &store.store;
     let window = bench.parameters.window as usize;
-    let mut random = SmallRng::seed_from_u64(share as u64);
+    let mut random = SmallRng::seed_from_u64(share.index as u64);
     let drawn = draw(workload.distribution, keys, PICKS.max(window), &mut random)?;
     // The number of the key, and whether to write. They are small, to leave the caches to the store.
     let picks: Vec<u32> = drawn
@@ -220,7 +269,7 @@ pub(super) fn kv<F: Fabric>(
         .collect();
     let unpack = |pick: u32| (key(pick >> 1), pick & 1 == 1);
     let mut version = 0_u32;
-    let mut found = histogram()?;
+    let mut found = Latencies::new();
     let operations_per_second;
     {
         let mut batches = picks.chunks_exact(window).cycle();
@@ -252,7 +301,7 @@ pub(super) fn kv<F: Fabric>(
         operations_per_second = rate_for(workload.duration, bench.progress, &mut some)?;
     }
     bench.meet(&thread)?;
-    latencies(TIMED, 1, &mut found, |i| {
+    latencies(TIMED, 1, bench.timing, &mut found, |i| {
         let (key, write) = unpack(picks[i as usize % picks.len()]);
         if write {
             version = version.wrapping_add(1);
@@ -282,8 +331,8 @@ fn timed<F: Fabric>(
     bench.meet(thread)?;
     let operations_per_second = rate_for(workload.duration, bench.progress, &mut operation)?;
     bench.meet(thread)?;
-    let mut found = histogram()?;
-    latencies(TIMED, 1, &mut found, |_| operation().map(drop))?;
+    let mut found = Latencies::new();
+    latencies(TIMED, 1, bench.timing, &mut found, |_| operation().map(drop))?;
     bench.meet(thread)?;
     Ok(Sample {
         operations_per_second,

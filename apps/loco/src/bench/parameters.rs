@@ -6,6 +6,10 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::workload::Workload;
+use crate::effect::Mode;
+
+/// The most operations: with a nanosecond for each, a fortnight.
+const COUNT_MAX: u64 = 1_000_000_000_000_000;
 
 /// The operation or object to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -33,7 +37,51 @@ pub enum What {
     Kv,
 }
 
+/// The options that each measurement depends on, in the order of [`What`].
+pub(super) static MODES: [Mode; 10] = [
+    mode(
+        "`put`",
+        &["--threads", "--size", "--window", "--iters", "--warmup"],
+    ),
+    mode(
+        "`get`",
+        &["--threads", "--size", "--window", "--iters", "--warmup"],
+    ),
+    // It moves a word.
+    mode("`atomic`", &["--threads", "--window", "--iters", "--warmup"]),
+    mode("`barrier`", &["--threads", "--iters", "--warmup"]),
+    mode("`broadcast`", &["--size", "--window", "--iters", "--warmup"]),
+    mode("`ping-pong`", &["--size", "--iters", "--warmup"]),
+    mode("`lock`", &["--threads", "--duration"]),
+    mode(
+        "`transfer`",
+        &["--threads", "--duration", "--locks", "--accounts"],
+    ),
+    mode("`queue`", &["--threads", "--duration"]),
+    mode(
+        "`kv`",
+        &[
+            "--threads",
+            "--window",
+            "--duration",
+            "--distribution",
+            "--mix",
+            "--key-space-mb",
+            "--locks",
+        ],
+    ),
+];
+
+const fn mode(name: &'static str, options: &'static [&'static str]) -> Mode {
+    Mode { name, options }
+}
+
 impl What {
+    /// Returns the options that the measurement depends on.
+    pub(super) fn mode(self) -> &'static Mode {
+        &MODES[self as usize]
+    }
+
     /// Returns whether it runs for a time, and not for a number of operations.
     pub(super) fn is_timed(self) -> bool {
         matches!(self, What::Lock | What::Transfer | What::Queue | What::Kv)
@@ -44,20 +92,20 @@ impl What {
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Parameters {
     /// Threads of each node that work at the same time (`broadcast` and `ping-pong` have one on each node).
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u16>(1..=256))]
     pub(super) threads: u16,
     /// Bytes moved at a time (8 unless given; 64 for `broadcast` and `ping-pong`)
-    #[arg(short, long = "size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(short, long = "size", value_name = "BYTES", value_parser = loco_app::number::<u32>(1..=1 << 24))]
     #[serde(rename = "size_bytes", skip_serializing_if = "Option::is_none")]
     pub(super) size: Option<u32>,
     /// Operations under way at a time.
-    #[arg(short, long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=32768))]
+    #[arg(short, long, value_name = "N", default_value = "64", value_parser = loco_app::number::<u32>(1..=32768))]
     pub(super) window: u32,
     /// Operations measured.
-    #[arg(short, long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "N", default_value = "200000", value_parser = loco_app::number::<u64>(1..=COUNT_MAX))]
     pub(super) iters: u64,
     /// Operations before the measured ones (a tenth of --iters unless given)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u64>(..=COUNT_MAX))]
     pub(super) warmup: Option<u64>,
     #[command(flatten)]
     #[serde(skip)]

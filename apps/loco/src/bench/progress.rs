@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use loco_app::Phase;
 
 use crate::error::CliError;
 
@@ -16,6 +17,8 @@ use crate::error::CliError;
 pub(super) const VARIABLE: &str = "LOCO_BENCH_PROGRESS";
 /// The number that stands for all of the work.
 const WHOLE: u64 = 1000;
+/// The time that the bar has to go.
+const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The bar, drawn until dropped.
@@ -23,7 +26,7 @@ pub(super) struct Bar {
     file: Arc<File>,
     drawn: ProgressBar,
     stop: Arc<AtomicBool>,
-    painter: Option<JoinHandle<()>>,
+    painter: JoinHandle<()>,
 }
 
 impl Bar {
@@ -57,7 +60,7 @@ impl Bar {
             file,
             drawn,
             stop,
-            painter: Some(painter),
+            painter,
         })
     }
 
@@ -77,39 +80,51 @@ impl Drop for Bar {
     fn drop(&mut self) {
         // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(painter) = self.painter.take() {
-            // A panic in the painter has been reported already.
-            let _ = painter.join();
+        // A terminal that takes no more must not hold up the end. A panic in the painter has been reported already.
+        let begin = Instant::now();
+        while !self.painter.is_finished() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// A node's end of the file. It counts how much of `total` is done.
+/// A node's end of the file. It counts how much of `total` is done. Without a file, as where no terminal shows the bar, the
+/// lowest node says now and then how far it is.
 pub(super) struct Progress {
     file: Option<File>,
+    phase: Phase,
     total: u64,
     done: AtomicU64,
 }
 
 impl Progress {
-    /// Opens the file. Without the environment variable the result does nothing.
-    pub(super) fn new(total: u64) -> Progress {
+    /// Opens the file, if the environment variable names one. The node says something only if it `leads`.
+    pub(super) fn new(total: u64, leads: bool) -> Progress {
         let path = std::env::var_os(VARIABLE);
+        let file = path.and_then(|path| File::options().write(true).open(path).ok());
         Progress {
-            file: path.and_then(|path| File::options().write(true).open(path).ok()),
+            phase: Phase::new("loco: measuring", total, leads && file.is_none()),
+            file,
             total: total.max(1),
             done: AtomicU64::new(0),
         }
     }
 
+    /// Returns whether this node says how far it is, as no terminal shows the bar.
+    pub(super) fn speaks(&self) -> bool {
+        self.phase.speaks()
+    }
+
     /// Reports that `more` are done.
     pub(super) fn add(&self, more: u64) {
-        if let Some(file) = &self.file {
-            // Relaxed: the counter publishes no other data.
-            let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
-            let share = done.min(self.total) * WHOLE / self.total;
-            // The measurement goes on even if the bar cannot be updated.
-            let _ = file.write_all_at(&share.to_ne_bytes(), 0);
-        }
+        let Some(file) = &self.file else {
+            return self.phase.add(more);
+        };
+        // Relaxed: the counter publishes no other data.
+        let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
+        let share = u128::from(done.min(self.total)) * u128::from(WHOLE) / u128::from(self.total);
+        let share = u64::try_from(share).unwrap_or(WHOLE);
+        // The measurement goes on even if the bar cannot be updated.
+        let _ = file.write_all_at(&share.to_ne_bytes(), 0);
     }
 }

@@ -32,13 +32,13 @@ pub struct Workload {
     #[arg(long, value_enum, default_value = "read-only")]
     pub(super) mix: Mix,
     /// For `kv`: size of the key space, in MB of 64-bit keys with 64-bit values; 80 % of it is filled.
-    #[arg(long, value_name = "MB", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "MB", default_value = "10", value_parser = loco_app::number::<u32>(1..=1000))]
     pub(super) key_space_mb: u32,
     /// For `kv` and `transfer`: locks that keys or accounts share; 1024 for `kv`, 341 for `transfer` unless given.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(1..=1 << 16))]
     pub(super) locks: Option<u32>,
     /// For `transfer`: accounts.
-    #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(2..))]
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = loco_app::number::<u32>(2..=1 << 31))]
     pub(super) accounts: u32,
 }
 
@@ -79,7 +79,7 @@ impl Workload {
 
     /// Returns all of a thread's time, for the progress bar, in milliseconds.
     pub(super) fn milliseconds(&self) -> u64 {
-        milliseconds(self.duration + self.warm_up())
+        milliseconds(self.duration.saturating_add(self.warm_up()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `loco check --client` and `--clients`: clients of libraries on the shipped objects, against the specifications.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -37,18 +37,18 @@ pub(super) struct ClientArgs {
     /// Run this client of libraries (docs/clients.md) on the shipped objects: a file, or the name of a built-in client.
     /// OBJECT then says which lock or owned variable is meant. May be given several times
     #[arg(long, value_name = "FILE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs"])]
-    client: Vec<String>,
+    pub(super) client: Vec<String>,
     /// Run every client of OBJECT of this size, once up to symmetry: parts such as threads<=3,calls<=2,nodes<=2,with=sv
     #[arg(long, value_name = "SIZE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs", "replay", "client"])]
-    clients: Option<Size>,
+    pub(super) clients: Option<Size>,
     /// With --clients: draw N at random, of the whole size, with --seed
-    #[arg(long, value_name = "N", requires = "clients")]
+    #[arg(long, value_name = "N", requires = "clients", value_parser = loco_app::number::<u64>(1..=1_000_000_000_000))]
     random: Option<u64>,
-    /// States of one client after which it is explored by random schedules instead of all
-    #[arg(long, value_name = "N", default_value_t = 300_000)]
+    /// With --clients: states of one client after which it is explored by random schedules instead of all
+    #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = loco_app::number::<u64>(1..=1_000_000_000_000))]
     states: u64,
     /// With --clients: random schedules of a client with more states
-    #[arg(long, value_name = "N", requires = "clients", default_value_t = SAMPLES, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "clients", default_value_t = SAMPLES, value_parser = loco_app::number::<u64>(1..=1_000_000_000))]
     samples: u64,
     /// With --clients: write the client that fails into this file
     #[arg(long, value_name = "FILE", requires = "clients")]
@@ -89,6 +89,9 @@ fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, C
             progress: Arc::new(AtomicU64::new(0)),
             cancel: cancel.clone(),
         };
+        if progress::is_in_lines(args.json) {
+            print(format_args!("{object}: exploring clients"))?;
+        }
         let summary = with_progress(args.json, object, &campaign.progress, || campaign.run())
             .map_err(|error| CliError::Usage(error.to_string()))?;
         show(args, object, &summary)?;
@@ -265,6 +268,9 @@ fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     for name in &args.clients.client {
         let client = load(name)?;
         for form in forms(args, &client) {
+            if progress::is_in_lines(args.json) {
+                print(format_args!("{name}: exploring {}", form.about()))?;
+            }
             let allowed = promised(&client, Budget::default());
             if !allowed.is_complete() {
                 complain(format_args!(
@@ -321,7 +327,7 @@ fn forms(args: &Args, client: &Client) -> Vec<Form> {
 fn load(name: &str) -> Result<Client, CliError> {
     let text = match catalogue::find(name) {
         Some(text) => text.to_owned(),
-        None => std::fs::read_to_string(name).map_err(|error| {
+        None => loco_litmus::read_text(Path::new(name)).map_err(|error| {
             CliError::Usage(format!(
                 "--client {name}: {error}; it is no built-in client either, which `litmus/clients` lists"
             ))

@@ -48,6 +48,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
             only: args.rung.clone(),
             seed: args.seed,
             progress: progress::printer(args.json),
+            begins: progress::teller(args.json),
             cancel: Some(cancel.clone()),
             ..Ladder::new(object, Duration::from_secs(args.time.unwrap_or(SECONDS)))
         };

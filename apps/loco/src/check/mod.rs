@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_app::{counted, print};
+use loco_app::{OutputError, SECONDS_MAX, counted, print};
 use loco_sim::{
     Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, execution_graph, explore, film,
     replay,
@@ -18,6 +18,7 @@ use crate::error::CliError;
 
 mod clients;
 mod ladder;
+mod mode;
 mod pictures;
 mod progress;
 mod robust;
@@ -110,48 +111,48 @@ pub struct Args {
     #[arg(long, conflicts_with_all = SIZED)]
     rungs: bool,
     /// Nodes of the world (2 unless given)
-    #[arg(long, value_parser = clap::value_parser!(u16).range(2..=8))]
+    #[arg(long, value_parser = loco_app::number::<u16>(2..=8))]
     nodes: Option<u16>,
     /// Threads on each node; more than one for the barrier, atomic variable, locks, queue and key-value store.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4))]
+    #[arg(long, value_parser = loco_app::number::<u16>(1..=4))]
     threads: Option<u16>,
     /// Operations of each thread (1 unless given)
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_parser = loco_app::number::<u64>(1..=100))]
     ops: Option<u64>,
     /// Schedules of a world of chosen size (exhaustive unless given)
     #[arg(long, value_enum)]
     strategy: Option<How>,
     /// Bounded: most preemptions of an execution. A preemption is a move of another thread, store buffer or
     /// queue pair than the last while that one could go on.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000))]
     preemptions: Option<u32>,
     /// Bounded: most delays of an execution. A delay skips a possible move in a fixed round.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000))]
     delays: Option<u32>,
     /// Number of random schedules.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 10_000, value_parser = loco_app::number::<u64>(1..=1_000_000_000_000_000))]
     executions: u64,
     /// Seed of random schedules.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = loco_app::number::<u64>(..))]
     seed: u64,
     /// Depth of PCT: one more than the points at which priorities change.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = loco_app::number::<u32>(1..=1000))]
     depth: u32,
     /// Seconds for each object's ladder (60 unless given), or after which to give up a world of chosen size
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = loco_app::number::<u64>(1..=SECONDS_MAX))]
     time: Option<u64>,
     /// Make remote read-modify-writes atomic against the CPU too.
     #[arg(long)]
     glob: bool,
     /// Most deadlines that pass in an execution while something else could still happen. A wait that only its deadline
     /// could end is a deadlock
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000))]
     expiries: Option<u32>,
     /// Most nodes that stop for good in an execution, at any step
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000))]
     crashes: Option<u32>,
     /// Most nodes that are declared lost in an execution, at any step, although they live
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000))]
     suspicions: Option<u32>,
     /// Repeat this schedule, from an earlier failure, and explore nothing.
     #[arg(long, conflicts_with_all = ["strategy", "soak"])]
@@ -210,8 +211,9 @@ fn shard(text: &str) -> Result<Shard, String> {
 const INTERRUPTED: u8 = 130;
 
 /// Explores and reports.
-pub fn run(args: &Args) -> Result<u8, CliError> {
+pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
     args.validate()?;
+    args.refuse_what_has_no_effect(given)?;
     if let (Some(shard), true) = (args.shard, args.json) {
         print(format_args!("{{\"shard\":\"{shard}\"}}"))?;
     }
@@ -232,6 +234,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut found = false;
     for object in args.share(args.objects()?) {
         let size = args.size();
+        if !args.json {
+            say_what(object, size)?;
+        }
         let report = check(&config, object, size, args.replay.as_ref())?;
         show(args, object, size, config.strategy, &report)?;
         found |= report.failure.is_some();
@@ -454,8 +459,18 @@ fn options_of(faults: Faults) -> String {
     given.map(|(name, n)| format!(" --{name} {n}")).collect()
 }
 
-fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result<(), CliError> {
+/// Says which world is explored, before that takes its time.
+fn say_what(object: Object, size: Size) -> Result<(), OutputError> {
     let Size { nodes, threads, ops } = size;
+    print(format_args!(
+        "{object}: {}, {} each, {} each",
+        counted(nodes, "node"),
+        counted(threads, "thread"),
+        counted(ops, "operation")
+    ))
+}
+
+fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result<(), CliError> {
     let Stats {
         states,
         executions,
@@ -463,15 +478,10 @@ fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result
         seconds,
         ..
     } = report.stats;
-    let name = object.name();
-    print(format_args!(
-        "{name}: {}, {} each, {} each",
-        counted(nodes, "node"),
-        counted(threads, "thread"),
-        counted(ops, "operation")
-    ))?;
     match &report.failure {
         Some(failure) => {
+            let Size { nodes, threads, ops } = size;
+            let name = object.name();
             let glob = if glob { " --glob" } else { "" };
             let faults = options_of(report.faults);
             print(format_args!("FAILED\n{failure}"))?;

@@ -4,6 +4,7 @@ use loco_app::counted;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use loco_check::Object;
 use loco_sim::{Config, Progress};
 
 /// The least time between two lines, in milliseconds.
@@ -12,6 +13,20 @@ const INTERVAL_MS: u64 = 200;
 /// Returns the function that prints progress. Only a terminal gets it: neither logs nor `--json` do.
 pub(super) fn printer(json: bool) -> Option<fn(&Progress)> {
     (!json && std::io::stderr().is_terminal()).then_some(print as fn(&Progress))
+}
+
+/// Returns whether lines say what is being explored, since no terminal shows it.
+pub(super) fn is_in_lines(json: bool) -> bool {
+    !json && !std::io::stderr().is_terminal()
+}
+
+/// Returns the function that says which world is explored next, in a line of its own, where no terminal shows progress.
+pub(super) fn teller(json: bool) -> Option<fn(Object, &str, &str)> {
+    fn tell(object: Object, world: &str, how: &str) {
+        // An output that takes no more ends the command when it prints the result.
+        let _ = loco_app::print(format_args!("{object}: exploring {world}: {how}"));
+    }
+    is_in_lines(json).then_some(tell)
 }
 
 /// Removes the line.

@@ -24,6 +24,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
         let check = RobustCheck {
             only: args.rung.clone(),
             progress: progress::printer(args.json),
+            begins: progress::teller(args.json),
             cancel: Some(cancel.clone()),
             ..RobustCheck::new(object, Duration::from_secs(args.time.unwrap_or(SECONDS)))
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use loco_app::{OutputError, counted, print};
+use loco_app::{OutputError, SECONDS_MAX, counted, print};
 use loco_check::Object;
 use loco_check::sized::Size;
 use loco_sim::{Bounds, Completeness, Config, Strategy};
@@ -15,6 +15,8 @@ use crate::error::CliError;
 
 /// The longest time of one exploration before the next object has its turn.
 const TURN: Duration = Duration::from_secs(2);
+/// The time between two lines that say how far the soak is, where no terminal shows it.
+const TELL: Duration = Duration::from_secs(5);
 /// The distance between the seeds of two explorations, which is more than the executions of one.
 const SEEDS_APART: u64 = 1 << 32;
 
@@ -31,8 +33,10 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         _ => 0,
     };
     match number.parse::<u64>().ok().and_then(|n| n.checked_mul(seconds)) {
-        Some(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("`{text}` is not a duration such as 90s, 10m or 2h")),
+        Some(seconds @ 1..=SECONDS_MAX) => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!(
+            "not a duration such as 90s, 10m or 2h, from 1s to {SECONDS_MAX}s"
+        )),
     }
 }
 
@@ -66,12 +70,27 @@ pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> 
         ..Summary::default()
     };
     let mut found = false;
+    let mut told = begun;
     for number in 0.. {
         let left = duration.saturating_sub(begun.elapsed());
         if left.is_zero() || progress::is_set(cancel) || found {
             break;
         }
         let turn = turn(args, &objects, number);
+        if progress::is_in_lines(args.json) && told.elapsed() >= TELL {
+            told = Instant::now();
+            let Size { nodes, threads, ops } = turn.size;
+            print(format_args!(
+                "soak: {}, {}, {} s; next {}: {}, {} each, {} each",
+                counted(summary.explorations, "exploration"),
+                counted(summary.executions, "execution"),
+                begun.elapsed().as_secs(),
+                turn.object,
+                counted(nodes, "node"),
+                counted(threads, "thread"),
+                counted(ops, "operation")
+            ))?;
+        }
         let config = Config {
             strategy: turn.strategy,
             time_max: Some(TURN.min(left)),
@@ -89,6 +108,9 @@ pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> 
         summary.seed_last = seed(args, number);
         if report.failure.is_some() {
             found = true;
+            if !args.json {
+                super::say_what(turn.object, turn.size)?;
+            }
             show(args, turn.object, turn.size, turn.strategy, &report)?;
             args.draw(turn.object, turn.size, &config, &report)?;
         }

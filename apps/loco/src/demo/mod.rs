@@ -17,7 +17,7 @@ pub use node::{Args as NodeArgs, NAME as NODE, node};
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of node processes.
-    #[arg(short, long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "N", default_value = "3", value_parser = loco_app::number::<u16>(1..))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]

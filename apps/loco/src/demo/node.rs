@@ -92,7 +92,7 @@ fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> 
         &RingConfig::new(WINDOW * RingConfig::record_bytes(MESSAGE_BYTES)),
     )?;
     let heard = Sst::<u64, _>::new(&manager, "heard")?;
-    manager.wait_for_ready()?;
+    loco_app::wait_for_ready(&manager)?;
     let node = Node {
         thread: manager.thread()?,
         manager: &manager,

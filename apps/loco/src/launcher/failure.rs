@@ -4,8 +4,10 @@
 use std::fmt;
 use std::fs;
 
-use loco::fabric::NodeId;
+use loco::fabric::{Missed, NodeId};
 use rustix::process::{Pid, WaitStatus};
+
+use super::missed::MissedNodes;
 
 /// Shells report exit codes above this for a program that was killed by a signal.
 const SIGNAL_BASE: i32 = 128;
@@ -32,6 +34,8 @@ enum End {
     CutOff,
 }
 
+/// The exit code of a program in Rust that panicked.
+const PANICKED: i32 = 101;
 /// The exit code with which `ssh` says that it has failed itself.
 pub(super) const SSH_FAILED: u8 = 255;
 
@@ -94,21 +98,77 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.end {
-            End::Exit(code) => write!(f, "{} ended with exit code {code}", self.node),
-            End::Signal(signal) => write!(f, "{} was killed by signal {signal}", self.node),
-            End::NotBegun(_) => write!(f, "{} did not begin", self.node),
-            End::CutOff => write!(f, "{} was cut off", self.node),
+        write!(f, "{} {}", self.node, self.end)
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Exit(code) => write!(f, "ended with exit code {code}"),
+            End::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            End::NotBegun(_) => f.write_str("did not begin"),
+            End::CutOff => f.write_str("was cut off"),
         }
     }
 }
 
-/// Returns the failure that most likely caused the others. `failures` is in the order in which the kernel
-/// reported them. It is the first failure by a signal or of a connection, because survivors end with an exit
-/// code; else the first.
-pub(super) fn culprit(failures: &[Failure]) -> Option<&Failure> {
-    let cause = failures.iter().find(|failure| failure.is_a_cause());
-    cause.or(failures.first())
+/// The failure that the job ends with, and why it came to that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Culprit {
+    pub(super) failure: Failure,
+    /// The nodes that this one missed, if they did not fail themselves: they ended early, or did not come as far.
+    missed: Vec<NodeId>,
+}
+
+impl fmt::Display for Culprit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { node, end } = self.failure;
+        match self.missed.len() {
+            0 => write!(f, "{}", self.failure),
+            count => {
+                let were = if count == 1 { "was" } else { "were" };
+                let missed = NodeId::list(self.missed.iter().copied());
+                write!(f, "{missed} {were} missed by {node}, which {end}")
+            }
+        }
+    }
+}
+
+/// Returns the failure that caused the others. `failures` is in the order in which the kernel reported them, which says
+/// little: a node that notices may be faster than the one that it notices.
+///
+/// Survivors end with an exit code, so the first failure by a signal or of a connection is the cause. Without any, it is a
+/// node that missed no other; of several, one that others lost, then one that panicked, then the first. If all that failed
+/// missed somebody, the cause are the nodes that were missed first.
+pub(super) fn culprit(failures: &[Failure], missed: &MissedNodes) -> Option<Culprit> {
+    let alone = |failure: &Failure| Culprit {
+        failure: *failure,
+        missed: Vec::new(),
+    };
+    if let Some(cause) = failures.iter().find(|failure| failure.is_a_cause()) {
+        return Some(alone(cause));
+    }
+    // A node that came late to others may fail because they go.
+    let by_itself = |failure: &&Failure| {
+        !missed.has_missed(failure.node) && !missed.was_missed(failure.node, Missed::Late)
+    };
+    let rank = |failure: &&Failure| {
+        let lost = missed.was_missed(failure.node, Missed::Lost);
+        (!lost, failure.end != End::Exit(PANICKED))
+    };
+    // The first of the lowest rank.
+    if let Some(cause) = failures.iter().filter(by_itself).min_by_key(rank) {
+        return Some(alone(cause));
+    }
+    let find = |node| failures.iter().find(|failure| failure.node == node);
+    if let Some((by, nodes)) = missed.first(|node| find(node).is_some()) {
+        return find(by).map(|&failure| Culprit {
+            failure,
+            missed: nodes,
+        });
+    }
+    failures.first().map(alone)
 }
 
 /// Returns whether one of the failures cannot be the consequence of another. That node is then the culprit, and no later
@@ -123,6 +183,15 @@ pub(super) fn is_on_its_way_out(pid: Pid) -> bool {
     let read = |name| fs::read_to_string(format!("/proc/{}/{name}", pid.as_raw_nonzero()));
     let exiting = read("stat").is_ok_and(|stat| is_exiting(&stat));
     exiting || read("status").is_ok_and(|status| is_being_killed(&status))
+}
+
+/// Returns whether a process is stopped.
+pub(super) fn is_stopped(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, after)| after.split_whitespace().next());
+    matches!(state, Some("T" | "t"))
 }
 
 fn is_exiting(stat: &str) -> bool {
@@ -153,30 +222,71 @@ mod tests {
         }
     }
 
+    fn blamed(failures: &[Failure], notes: &str) -> String {
+        culprit(failures, &MissedNodes::of(notes)).map_or(String::new(), |culprit| culprit.to_string())
+    }
+
     #[test]
     fn a_signal_is_blamed_before_those_that_noticed() {
         let killed = Failure {
             node: NodeId(2),
             end: End::Signal(9),
         };
-        assert_eq!(culprit(&[exit(0, 1), exit(1, 1), killed]), Some(&killed));
+        assert_eq!(blamed(&[exit(0, 1), exit(1, 1), killed], ""), killed.to_string());
         assert!(is_decided(&[exit(0, 1), killed]));
         // A shell reports a signal in this way.
-        assert_eq!(culprit(&[exit(0, 1), exit(2, 137)]), Some(&exit(2, 137)));
+        assert_eq!(blamed(&[exit(0, 1), exit(2, 137)], ""), exit(2, 137).to_string());
     }
 
     #[test]
-    fn without_a_signal_the_first_is_blamed() {
-        assert_eq!(culprit(&[exit(1, 7), exit(0, 1)]), Some(&exit(1, 7)));
+    fn without_a_sign_the_first_is_blamed() {
+        assert_eq!(blamed(&[exit(1, 7), exit(0, 1)], ""), exit(1, 7).to_string());
         assert!(!is_decided(&[exit(1, 7), exit(0, 1)]));
-        assert_eq!(culprit(&[]), None);
+        assert_eq!(blamed(&[], ""), "");
+    }
+
+    /// Other hosts note nothing, and programs of others neither.
+    #[test]
+    fn a_panic_is_blamed_before_other_exit_codes() {
+        assert_eq!(
+            blamed(&[exit(0, 1), exit(1, 101), exit(2, 101)], ""),
+            exit(1, 101).to_string()
+        );
+    }
+
+    #[test]
+    fn who_missed_another_is_blamed_after_it() {
+        let both = [exit(0, 101), exit(2, 1), exit(1, 1)];
+        assert_eq!(
+            blamed(&both, "0 lost 1\n2 lost 0\n2 lost 1\n"),
+            exit(1, 1).to_string()
+        );
+        // The lost node notices later that the others go.
+        assert_eq!(
+            blamed(&both, "2 lost 1\n1 lost 0\n0 lost 1\n"),
+            exit(1, 1).to_string()
+        );
+    }
+
+    #[test]
+    fn nodes_that_were_missed_and_did_not_fail_first_are_named_with_the_one_that_did() {
+        let early = blamed(&[exit(0, 1)], "0 lost 1\n");
+        assert_eq!(early, "node 1 was missed by node 0, which ended with exit code 1");
+        let both = blamed(&[exit(2, 1), exit(0, 1)], "2 lost 1\n0 lost 1\n2 lost 0\n");
+        assert_eq!(both, "node 1 was missed by node 2, which ended with exit code 1");
+        let late = "2 late 0\n2 late 1\n1 lost 2\n0 lost 2\n";
+        let late = blamed(&[exit(2, 1), exit(1, 1), exit(0, 1)], late);
+        assert_eq!(
+            late,
+            "nodes 0, 1 were missed by node 2, which ended with exit code 1"
+        );
     }
 
     #[test]
     fn a_host_that_was_not_reached_is_blamed_before_those_that_waited_for_it() {
         for end in [End::NotBegun(255), End::CutOff] {
             let unreached = Failure { node: NodeId(2), end };
-            assert_eq!(culprit(&[exit(0, 1), unreached]), Some(&unreached));
+            assert_eq!(blamed(&[exit(0, 1), unreached], ""), unreached.to_string());
             assert_eq!(unreached.code(), 255);
         }
     }

@@ -2,8 +2,7 @@
 
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 
 use loco::fabric::{NodeId, Secret};
 use rustix::process::{Signal, WaitStatus};
@@ -14,9 +13,6 @@ use super::output::Printer;
 use super::ssh::{self, Control, Progress, Remote};
 use super::{Event, Node, Plan};
 use crate::error::CliError;
-
-/// The time in which the last output of a connection that has ended comes out of its pipes.
-const LAST_OUTPUT: Duration = Duration::from_secs(5);
 
 /// The far side of a node.
 pub(super) struct Far {
@@ -81,13 +77,13 @@ impl Far {
         self.control = None;
     }
 
-    /// Waits for the last output of a connection that has ended, and returns what went wrong.
-    pub(super) fn failure(&mut self, node: NodeId, status: WaitStatus) -> Option<Failure> {
-        let deadline = Instant::now() + LAST_OUTPUT;
-        // Only a process that has left `ssh` could hold the pipes open.
-        while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+    /// Returns whether all output of the connection has been printed.
+    pub(super) fn is_printed(&self) -> bool {
+        self.readers.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Returns what went wrong, once the connection has ended and its output, which tells how far it came, is printed.
+    pub(super) fn failure(&self, node: NodeId, status: WaitStatus) -> Option<Failure> {
         // A program that a signal killed makes `ssh` end with a code.
         let failed = status.signaled() || status.exit_status() == Some(i32::from(SSH_FAILED));
         if !self.began() {
@@ -118,10 +114,5 @@ impl Far {
                 failure.code()
             ))
         }
-    }
-
-    /// Returns the threads that print the node's output.
-    pub(super) fn into_readers(self) -> Vec<JoinHandle<()>> {
-        self.readers
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use loco::fabric::{Departures, NodeId};
+use loco::fabric::{Departures, NodeId, var};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGTSTP};
 
@@ -16,6 +16,7 @@ use super::failure::{Failure, SSH_FAILED, culprit, is_decided, is_on_its_way_out
 use super::far::Far;
 use super::guard::Guard;
 use super::input::{self, Input};
+use super::missed::Notes;
 use super::output::Printer;
 use super::ssh::{self, CONNECTING_MAX, Remote};
 use super::{ENDING_SIGNALS, Ended, Event, Node, Plan, children, exec};
@@ -26,6 +27,16 @@ use loco_app::{OUTPUT_CLOSED, OutputError};
 const TIMED_OUT: u8 = 124;
 /// The time that the remaining processes have to die.
 const LAST_WAIT: Duration = Duration::from_secs(5);
+/// The time in which the last output of a connection that has ended comes out of its pipes. Only a process that has left
+/// `ssh`, or a reader of our output that has stopped reading, holds it up.
+const LAST_OUTPUT: Duration = Duration::from_secs(5);
+/// The time after which a reader that has taken nothing has stopped reading. Only a job that was told to end, by a signal
+/// or its timeout, gives up the rest of its output then.
+const STALLED: Duration = Duration::from_secs(2);
+/// The longest time between two looks at the output that is left, once all nodes have ended.
+const OUTPUT_LOOK: Duration = Duration::from_millis(20);
+/// The longest grace that is told from none.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The longest time between two rounds of the main loop.
 const LOOK: Duration = Duration::from_secs(1);
 /// The time during which the launcher collects failures before it names the culprit and ends the others.
@@ -56,8 +67,11 @@ pub(super) struct RunningJob<'a> {
     collecting_since: Option<Instant>,
     ending: Ending,
     deadline: Option<Instant>,
-    grace: Duration,
-    keep_going: bool,
+    /// Set once a signal or the timeout has asked for the end of the job.
+    is_told: bool,
+    /// Set once nothing is left to clean up.
+    is_over: bool,
+    notes: Notes,
 }
 
 struct RunningNode {
@@ -65,6 +79,8 @@ struct RunningNode {
     /// The node's process, which leads a group with the same id.
     pid: Pid,
     alive: bool,
+    /// How and when the connection to a node on another host ended, until its output has been printed.
+    ended: Option<(WaitStatus, Instant)>,
     departures: Option<Departures>,
     /// The far side of a node on another host, whose process here is `ssh`.
     far: Option<Far>,
@@ -116,9 +132,13 @@ impl<'a> RunningJob<'a> {
             failures: Vec::new(),
             collecting_since: None,
             ending: Ending::No,
-            deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
-            grace: plan.grace,
-            keep_going: plan.keep_going,
+            // A time beyond what the clock counts to is none.
+            deadline: plan
+                .timeout
+                .and_then(|timeout| Instant::now().checked_add(timeout)),
+            is_told: false,
+            is_over: false,
+            notes: Notes::new()?,
         })
     }
 
@@ -174,6 +194,7 @@ impl<'a> RunningJob<'a> {
                 shim.env_remove(name);
             }
             shim.envs(node.set.iter().map(|(name, value)| (name, value)));
+            shim.env(var::MISSED, self.notes.path());
         }
         shim.spawn().map_err(CliError::os("starting a node"))
     }
@@ -184,6 +205,7 @@ impl<'a> RunningJob<'a> {
             id: node.id,
             pid,
             alive: true,
+            ended: None,
             departures: node.departures.clone(),
             far,
         });
@@ -258,7 +280,8 @@ impl<'a> RunningJob<'a> {
 
     /// Waits for the end of all nodes, and until all of their output has been printed.
     pub(super) fn see_through(mut self, events: &mpsc::Receiver<Event>) -> Ended {
-        while !self.waiting.is_empty() || self.nodes.iter().any(|node| node.alive) {
+        let is_under_way = |node: &RunningNode| node.alive || node.ended.is_some();
+        while !self.waiting.is_empty() || self.nodes.iter().any(is_under_way) {
             let event = events.recv_timeout(self.next_look());
             match event {
                 Ok(Event::Signal(SIGCHLD)) | Err(_) => {}
@@ -270,14 +293,14 @@ impl<'a> RunningJob<'a> {
             self.look_at_clock();
             self.start_waiting();
         }
-        self.clean_up();
-        for event in events.try_iter() {
-            if let Event::OutputFailed(error) = event {
-                self.lose_output(error);
-            }
+        if self.clean_up() {
+            self.print_the_rest(events);
+        } else {
+            std::thread::sleep(OUTPUT_LOOK);
         }
-        if let Some(failure) = culprit(&self.failures) {
-            self.code.get_or_insert(failure.code());
+        self.is_over = true;
+        if let Some(culprit) = culprit(&self.failures, &self.notes.read()) {
+            self.code.get_or_insert(culprit.failure.code());
         }
         Ended {
             code: self.code.unwrap_or(0),
@@ -291,6 +314,7 @@ impl<'a> RunningJob<'a> {
         let kill = match self.ending {
             Ending::Asked(at) | Ending::Killed(at) => until(at),
             Ending::No if self.collecting_since.is_some() => MOMENT_LOOK,
+            _ if self.nodes.iter().any(|node| node.ended.is_some()) => MOMENT_LOOK,
             _ => LOOK,
         };
         self.deadline.map_or(LOOK, until).min(kill).min(LOOK)
@@ -300,6 +324,7 @@ impl<'a> RunningJob<'a> {
         let now = Instant::now();
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             self.deadline = None;
+            self.is_told = true;
             self.printer.say("the job ran past its timeout; ending it");
             self.end_with(TIMED_OUT);
         }
@@ -315,13 +340,14 @@ impl<'a> RunningJob<'a> {
             return;
         };
         if ENDING_SIGNALS.contains(&signal) {
+            self.is_told = true;
+            self.code
+                .get_or_insert(u8::try_from(128 + signal).unwrap_or(u8::MAX));
             if self.ending != Ending::No {
                 // The user has asked twice: do not wait any longer.
                 self.kill();
                 return;
             }
-            self.code
-                .get_or_insert(u8::try_from(128 + signal).unwrap_or(u8::MAX));
             self.ask_to_end(to_nodes);
         } else if signal == SIGTSTP {
             // The nodes are not in the terminal's foreground group: stop them on its behalf, then this
@@ -352,7 +378,10 @@ impl<'a> RunningJob<'a> {
                 node.signal_group(Signal::KILL);
             }
         }
-        self.ending = Ending::Asked(Instant::now() + self.grace);
+        let now = Instant::now();
+        // A time beyond what the clock counts to is as good as a day: the user ends it by a second signal.
+        let kill = now.checked_add(self.plan.grace).unwrap_or(now + DAY);
+        self.ending = Ending::Asked(kill);
     }
 
     /// Kills the nodes. Hosts get some time to report that this is done, unless it is the second time.
@@ -392,18 +421,41 @@ impl<'a> RunningJob<'a> {
             if let Some(departures) = &node.departures {
                 departures.tell(node.id);
             }
-            let (failure, advice) = match &mut node.far {
-                None => (Failure::of(node.id, status), None),
+            let failure = match &mut node.far {
+                None => Failure::of(node.id, status),
                 Some(far) => {
                     far.let_go();
-                    let failure = far.failure(node.id, status);
-                    (failure, failure.and_then(|failure| far.advice(&failure)))
+                    node.ended = Some((status, Instant::now()));
+                    None
                 }
             };
             self.guard.forget_if_empty(pid);
             if let Some(failure) = failure {
-                self.note(failure, advice);
+                self.note(failure, None);
             }
+        }
+        self.judge_far();
+    }
+
+    /// Notes how connections have ended, once their output has been printed. After the time for that, or when the job ends
+    /// anyway, what is known must do.
+    fn judge_far(&mut self) {
+        let no_time = self.ending != Ending::No;
+        let mut failures = Vec::new();
+        for node in &mut self.nodes {
+            let (Some((status, at)), Some(far)) = (node.ended, &node.far) else {
+                continue;
+            };
+            if far.is_printed() || no_time || at.elapsed() >= LAST_OUTPUT {
+                node.ended = None;
+                failures.extend(
+                    far.failure(node.id, status)
+                        .map(|failure| (failure, far.advice(&failure))),
+                );
+            }
+        }
+        for (failure, advice) in failures {
+            self.note(failure, advice);
         }
     }
 
@@ -416,7 +468,7 @@ impl<'a> RunningJob<'a> {
             self.printer.say(&advice);
         }
         self.failures.push(failure);
-        if self.keep_going {
+        if self.plan.keep_going {
             self.printer.say(&failure.to_string());
         } else {
             self.collecting_since.get_or_insert_with(Instant::now);
@@ -429,24 +481,30 @@ impl<'a> RunningJob<'a> {
         let Some(since) = self.collecting_since.filter(|_| self.ending == Ending::No) else {
             return;
         };
-        let mut left = self.nodes.iter().filter(|node| node.alive).peekable();
-        let others = left.peek().is_some();
+        let left: Vec<_> = self.nodes.iter().filter(|node| node.alive).collect();
+        let missed = self.notes.read();
         let waited = now.saturating_duration_since(since);
         let is_far = self.nodes.iter().any(|node| node.far.is_some());
         let moment = if is_far { FAR_MOMENT } else { MOMENT };
+        let may_change =
+            |node: &RunningNode| is_on_its_way_out(node.pid) || missed.is_ending(node.id, node.pid);
         let patient = match waited {
-            _ if is_decided(&self.failures) || !others => false,
+            _ if is_decided(&self.failures) || left.is_empty() => false,
             waited if waited < moment => true,
-            waited => waited < MOMENT_MAX && left.any(|node| is_on_its_way_out(node.pid)),
+            waited => waited < MOMENT_MAX && left.iter().any(|node| may_change(node)),
         };
         if patient {
             return;
         }
+        let then = if left.is_empty() {
+            ""
+        } else {
+            "; ending the others"
+        };
         self.collecting_since = None;
-        if let Some(&failure) = culprit(&self.failures) {
-            let then = if others { "; ending the others" } else { "" };
-            self.printer.say(&format!("{failure}{then}"));
-            self.end_with(failure.code());
+        if let Some(culprit) = culprit(&self.failures, &missed) {
+            self.printer.say(&format!("{culprit}{then}"));
+            self.end_with(culprit.failure.code());
         }
     }
 
@@ -460,25 +518,73 @@ impl<'a> RunningJob<'a> {
         self.end_with(code);
     }
 
-    /// Ends all remaining processes of the nodes and their descendants, and waits for the last output.
-    fn clean_up(&mut self) {
+    /// Ends all remaining processes of the nodes and their descendants. Returns false if some do not die.
+    fn clean_up(&mut self) -> bool {
         self.kill();
-        if !children::kill_all(self.guard.pid(), LAST_WAIT) {
+        let all = children::kill_all(self.guard.pid(), LAST_WAIT);
+        if !all {
             self.printer.say("some processes of the job do not die");
-            return;
         }
-        let far = self.nodes.iter_mut().filter_map(|node| node.far.take());
-        let readers = far.flat_map(Far::into_readers).chain(self.readers.drain(..));
-        for reader in readers {
-            // No writer is left, so the pipes end. A reader that panicked has reported its panic.
-            let _ = reader.join();
+        all
+    }
+
+    /// Waits until the last output has been printed. It waits for a reader that takes its time, but a job that was told to
+    /// end does not wait for one that has stopped reading.
+    fn print_the_rest(&mut self, events: &mpsc::Receiver<Event>) {
+        let (mut written, mut since) = (self.printer.written(), Instant::now());
+        let mut look = Duration::from_millis(1);
+        // No writer is left, so the pipes end. A reader that panicked has reported its panic.
+        while !self.is_printed() {
+            match events.recv_timeout(look) {
+                Ok(Event::Signal(signal)) => {
+                    if self.is_told && ENDING_SIGNALS.contains(&signal) {
+                        // The user has asked twice.
+                        break;
+                    }
+                    self.pass_on(signal);
+                }
+                Ok(Event::OutputFailed(error)) => self.lose_output(error),
+                Ok(Event::Began(..)) => {}
+                Err(_) => look = OUTPUT_LOOK.min(2 * look),
+            }
+            self.look_at_clock();
+            if written != self.printer.written() {
+                (written, since) = (self.printer.written(), Instant::now());
+            } else if self.is_told && since.elapsed() >= STALLED {
+                self.printer
+                    .say("nobody reads the output any more; the rest of it is lost");
+                // It is read if standard error is another stream.
+                std::thread::sleep(OUTPUT_LOOK);
+                break;
+            }
         }
+        // The failure of the last write may have come after it was looked for.
+        for event in events.try_iter() {
+            if let Event::OutputFailed(error) = event {
+                self.lose_output(error);
+            }
+        }
+    }
+
+    /// Returns whether all output, of the nodes and of the launcher, has been printed.
+    fn is_printed(&self) -> bool {
+        let far = self.nodes.iter().filter_map(|node| node.far.as_ref());
+        self.readers.iter().all(JoinHandle::is_finished)
+            && far.into_iter().all(Far::is_printed)
+            && self.printer.is_heard()
     }
 }
 
 impl Drop for RunningJob<'_> {
-    /// Cleans up after a failed start. A job that ran to its end has nothing left.
+    /// Cleans up after a failed start, and prints what the nodes that had started have said.
     fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
         self.clean_up();
+        let begin = Instant::now();
+        while !self.is_printed() && begin.elapsed() < STALLED {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

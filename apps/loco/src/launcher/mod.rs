@@ -35,6 +35,7 @@ mod far;
 mod guard;
 mod input;
 mod job;
+mod missed;
 mod output;
 mod ssh;
 
@@ -121,7 +122,7 @@ pub fn launch(plan: &Plan) -> Result<Ended, CliError> {
         plan.bar.clone(),
         &plan.nodes,
         sender.clone(),
-    ));
+    )?);
     let mut job = RunningJob::new(plan, printer, sender)?;
     // An error here drops the job, which ends the nodes that have started.
     for (index, node) in plan.nodes.iter().enumerate() {

@@ -1,12 +1,18 @@
 //! Prints the nodes' output: whole lines, each with the node's id before it, in the order in which they come.
+//!
+//! Whoever reads our output may stop reading, and then a write does not return. So threads of their own write: one for each
+//! stream of a node, and one for the launcher's messages. The launcher itself never writes, so that it sees timeouts and
+//! signals all the same.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use anstyle::{AnsiColor, Style};
 use indicatif::ProgressBar;
 use loco::fabric::NodeId;
+use loco_app::complain;
 
 use super::{Event, Node};
 use crate::error::CliError;
@@ -31,6 +37,13 @@ pub(super) struct Printer {
     width: usize,
     /// The place to report that standard output cannot be written; empty once it has been reported.
     failed: Mutex<Option<mpsc::Sender<Event>>>,
+    /// The messages of the launcher, for the thread that writes them.
+    messages: mpsc::Sender<String>,
+    /// The number of these messages, and how many have been written.
+    said: AtomicU64,
+    heard: Arc<AtomicU64>,
+    /// The number of lines of nodes that have been written.
+    lines: AtomicU64,
 }
 
 #[derive(Clone, Copy)]
@@ -45,14 +58,43 @@ impl Printer {
         bar: Option<ProgressBar>,
         nodes: &[Node],
         events: mpsc::Sender<Event>,
-    ) -> Printer {
+    ) -> Result<Printer, CliError> {
         let longest = nodes.iter().map(|node| node.id.0).max().unwrap_or(0);
-        Printer {
+        let (messages, waiting) = mpsc::channel::<String>();
+        let heard = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&heard);
+        thread::Builder::new()
+            .name("loco-messages".to_owned())
+            .spawn(move || {
+                for message in waiting {
+                    complain(format_args!("loco: {message}"));
+                    // Release: whoever sees the count sees the message written.
+                    counter.fetch_add(1, Ordering::Release);
+                }
+            })
+            .map_err(CliError::os("starting the thread of the launcher's messages"))?;
+        Ok(Printer {
             prefix,
             bar,
             width: longest.to_string().len(),
             failed: Mutex::new(Some(events)),
-        }
+            messages,
+            said: AtomicU64::new(0),
+            heard,
+            lines: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns whether every message of the launcher has been written.
+    pub(super) fn is_heard(&self) -> bool {
+        // Acquire pairs with the release of the thread that writes.
+        self.heard.load(Ordering::Acquire) == self.said.load(Ordering::Acquire)
+    }
+
+    /// Returns a number that grows with everything that is written.
+    pub(super) fn written(&self) -> u64 {
+        // Relaxed: only whether it grows is of interest.
+        self.lines.load(Ordering::Relaxed) + self.heard.load(Ordering::Relaxed)
     }
 
     /// Starts threads that print the output of a node. `look` sees each line of its standard output first, and
@@ -100,9 +142,11 @@ impl Printer {
             .map_err(CliError::os("starting a thread for a node's output"))
     }
 
-    /// Prints a message of the launcher itself.
+    /// Prints a message of the launcher itself, soon.
     pub(super) fn say(&self, what: &str) {
-        let _ = writeln!(io::stderr(), "loco: {what}");
+        self.said.fetch_add(1, Ordering::Release);
+        // The thread lives as long as this sender.
+        let _ = self.messages.send(what.to_owned());
     }
 
     fn line(&self, node: NodeId, stream: Stream, line: &[u8]) {
@@ -114,6 +158,7 @@ impl Printer {
             Some(bar) => bar.suspend(write),
             None => write(),
         };
+        self.lines.fetch_add(1, Ordering::Relaxed);
         if let (Err(error), Stream::Out) = (written, stream) {
             // Reading continues, so that no node blocks on its way to its end.
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,9 +22,9 @@ enum Command {
 }
 
 /// Runs the subcommand and returns its exit code.
-pub fn run(args: &Args) -> Result<u8, CliError> {
+pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
     match &args.command {
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(args, given),
         Command::Table(args) => results::table(args),
         Command::Infer(args) => results::infer(args),
     }

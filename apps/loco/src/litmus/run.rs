@@ -5,12 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Job, Mesh, var};
-use loco_app::{Stop, complain, counted, print, seconds};
+use loco_app::{Stop, complain, counted, print, some_seconds};
 use loco_litmus::oracle::Theory;
 use loco_litmus::results::Results;
 use loco_litmus::table::Table;
 use loco_litmus::{Listener, Plan, Record, Strategy, Stress, Test, pin, stress, test, walk};
 
+use crate::effect::{Mode, refuse_others};
 use crate::error::CliError;
 use crate::launcher::{Plan as JobPlan, launch};
 use crate::run::local_nodes;
@@ -61,31 +62,31 @@ pub struct Args {
     /// Files, folders, tests or folders of the catalogue.
     tests: Vec<String>,
     /// Run this many random programs too.
-    #[arg(long, value_name = "N", default_value = "0")]
-    random: usize,
+    #[arg(long, value_name = "N", default_value = "0", value_parser = loco_app::number::<u32>(..=1_000_000))]
+    random: u32,
     /// Runs of each test.
-    #[arg(short, long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "N", default_value = "1000", value_parser = loco_app::number::<u64>(1..=1_000_000_000_000))]
     runs: u64,
     /// Most runs side by side.
-    #[arg(long, value_name = "N", default_value = "250", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", default_value = "250", value_parser = loco_app::number::<u32>(1..=65536))]
     batch: u32,
     /// Conditions that make rare states likelier: none, default, auto, or switches.
     #[arg(long, value_name = "STRESS", default_value = "default")]
     stress: Strategy,
     /// Seed of random programs and of all choices.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     seed: u64,
     /// Model that judges, or a file: without it rdma-wait for tests that wait, else rdma-tso.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Seconds after which a test that has not ended hangs.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    #[arg(long, value_name = "S", default_value = "10", value_parser = some_seconds)]
     deadline: Duration,
     /// Most seconds for the runs of one test.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = some_seconds)]
     time: Option<Duration>,
     /// Number of node processes, where this command starts them.
-    #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(short, long, value_name = "N", default_value = "2", value_parser = loco_app::number::<u16>(1..=16))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), auto (the best that every node
     /// has), or model (random walks on the model's machine, by one process).
@@ -144,11 +145,53 @@ impl FromStr for Ground {
     }
 }
 
+/// The options that have an effect on every ground.
+const ALWAYS: [&str; 10] = [
+    "--random", "--runs", "--seed", "--model", "--time", "--fabric", "--out", "--json", "--quiet", "--html",
+];
+
+/// The grounds, and the other options that have an effect on each.
+static MODES: [Mode; 3] = [
+    Mode {
+        name: "--fabric model",
+        options: &[],
+    },
+    Mode {
+        name: "--fabric ofi",
+        options: &["--batch", "--stress", "--deadline", "--nodes", "--name"],
+    },
+    Mode {
+        name: "a fabric whose memory is ours: shm, verbs or auto",
+        options: &[
+            "--batch",
+            "--stress",
+            "--deadline",
+            "--nodes",
+            "--name",
+            "--pages",
+            "--deferred",
+        ],
+    },
+];
+
+impl Args {
+    /// Refuses options without effect on the ground. In a job, `--nodes` may be left from the command that started it.
+    fn refuse_what_has_no_effect(&self, given: &[String]) -> Result<(), CliError> {
+        let mode = match self.fabric {
+            Ground::Model => &MODES[0],
+            Ground::Fabric(FabricChoice::Ofi(_)) => &MODES[1],
+            Ground::Fabric(_) => &MODES[2],
+        };
+        refuse_others(given, mode, &MODES, &ALWAYS)
+    }
+}
+
 /// The variables that identify a launcher, which sets at least one of them.
 const LAUNCHED: [&str; 4] = [var::NODE, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// Starts the nodes, or is one.
-pub fn run(args: &Args) -> Result<u8, CliError> {
+pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
+    args.refuse_what_has_no_effect(given)?;
     if LAUNCHED.iter().any(|name| std::env::var_os(name).is_some()) {
         return node(args);
     }
@@ -163,7 +206,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         nodes: local_nodes(args.nodes, fabric)?,
         command,
         timeout: None,
-        grace: Duration::from_secs(args.deadline.as_secs() + 3),
+        grace: args.deadline + Duration::from_secs(3),
         keep_going: false,
         prefix: false,
         bar: None,
@@ -180,7 +223,7 @@ fn load(args: &Args) -> Result<(Vec<Test>, Option<Theory>), CliError> {
         names.push("catalogue".to_owned());
     }
     let mut tests = test::load(&names)?;
-    tests.extend(test::random(args.random, args.seed));
+    tests.extend(test::random(args.random as usize, args.seed));
     if tests.is_empty() {
         return Err(CliError::Usage("these files hold no test for RDMA".into()));
     }

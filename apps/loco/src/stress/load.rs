@@ -9,22 +9,63 @@ use clap::ValueEnum;
 use loco::fabric::var;
 use serde::{Serialize, Serializer};
 
+use crate::effect::Mode;
 use crate::error::CliError;
+
+/// A day in milliseconds, the longest time that a fault takes.
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+/// The options that have an effect with every object.
+pub(super) const ALWAYS: [&str; 13] = [
+    "--nodes",
+    "--fabric",
+    "--timeout",
+    "--check-time",
+    "--report",
+    "--json",
+    "--threads",
+    "--ops",
+    "--seed",
+    "--kill",
+    "--pause",
+    "--pause-for",
+    "--silence",
+];
+
+/// The other options that have an effect, in the order of [`Object`].
+pub(super) static MODES: [Mode; 5] = [
+    mode("`atomic`", &[]),
+    mode("`ticket-lock`", &["--on-loss"]),
+    mode("`tas-lock`", &["--on-loss"]),
+    mode("`queue`", &[]),
+    mode("`kv`", &["--keys"]),
+];
+
+const fn mode(name: &'static str, options: &'static [&'static str]) -> Mode {
+    Mode { name, options }
+}
+
+impl Object {
+    /// Returns the options that have an effect with this object and not with every one.
+    pub(super) fn mode(self) -> &'static Mode {
+        &MODES[self as usize]
+    }
+}
 
 /// The work of the nodes.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Load {
     /// Threads of each node.
-    #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(short, long, value_name = "N", default_value = "2", value_parser = loco_app::number::<u16>(1..=64))]
     pub(super) threads: u16,
     /// Calls of all threads of all nodes together.
-    #[arg(long, value_name = "N", default_value = "60000", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value = "60000", value_parser = loco_app::number::<u64>(1..=1_000_000_000))]
     pub(super) ops: u64,
     /// Number of keys that the calls of the key-value store use.
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", default_value = "8", value_parser = loco_app::number::<u64>(1..=1 << 20))]
     pub(super) keys: u64,
     /// Seed of the calls.
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     pub(super) seed: u64,
     /// Kill the last node MS milliseconds after the start of the calls, or at a random one of its calls.
     #[arg(long, value_name = "MS|random")]
@@ -33,11 +74,11 @@ pub struct Load {
     #[arg(long, value_name = "MS|random")]
     pub(super) pause: Option<Moment>,
     /// Resume the stopped node after MS milliseconds.
-    #[arg(long, value_name = "MS", default_value = "200", requires = "pause", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS", default_value = "200", requires = "pause", value_parser = loco_app::number::<u64>(1..=DAY_MS))]
     #[serde(rename = "pause_for_ms")]
     pause_for: u64,
     /// Silence after which the others give a node up, in milliseconds.
-    #[arg(long, value_name = "MS", env = var::SILENCE_SAME_HOST_MS, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS", env = var::SILENCE_SAME_HOST_MS, default_value = "10000", value_parser = loco_app::number::<u64>(1..=DAY_MS))]
     #[serde(rename = "silence_ms")]
     silence: u64,
     /// The policy of a lock whose holder is lost.
@@ -93,8 +134,10 @@ impl FromStr for Moment {
     fn from_str(text: &str) -> Result<Moment, String> {
         match text.parse() {
             _ if text == "random" => Ok(Moment::Random),
-            Ok(milliseconds @ 1_u64..) => Ok(Moment::After(Duration::from_millis(milliseconds))),
-            _ => Err("give milliseconds, at least 1, or `random`".to_owned()),
+            Ok(milliseconds @ 1..=DAY_MS) => Ok(Moment::After(Duration::from_millis(milliseconds))),
+            _ => Err(format!(
+                "not `random` or a number of milliseconds from 1 to {DAY_MS}"
+            )),
         }
     }
 }

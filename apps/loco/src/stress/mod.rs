@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use loco::fabric::{FabricChoice, NodeId, var};
-use loco_app::{complain, counted, print};
+use loco_app::{complain, counted, print, some_seconds};
 use serde::Serialize;
 
+use crate::effect::refuse_others;
 use crate::error::CliError;
 use crate::launcher::{Ended, Plan, launch};
 use crate::record::Record;
@@ -25,7 +26,7 @@ pub use pause::{Args as PauseArgs, NAME as PAUSE, pause};
 
 use journals::Journals;
 use judge::Findings;
-use load::{Load, Object};
+use load::{ALWAYS, Load, MODES, Object};
 
 /// Let processes use an object at the same time, and check what they saw
 ///
@@ -64,17 +65,17 @@ pub struct Args {
     /// The object.
     object: Object,
     /// Number of node processes.
-    #[arg(short, long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(2..=16))]
+    #[arg(short, long, value_name = "N", default_value = "3", value_parser = loco_app::number::<u16>(2..=16))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// Seconds after which the job is ended as failed.
-    #[arg(long, value_name = "S", default_value = "600")]
-    timeout: u64,
+    #[arg(long, value_name = "S", default_value = "600", value_parser = some_seconds)]
+    timeout: Duration,
     /// Seconds after which the check gives up.
-    #[arg(long, value_name = "S", default_value = "300")]
-    check_time: u64,
+    #[arg(long, value_name = "S", default_value = "300", value_parser = some_seconds)]
+    check_time: Duration,
     /// Write the history as an HTML timeline if it breaks a promise.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -109,7 +110,8 @@ struct Results {
 }
 
 /// Starts the nodes, then checks their recorded calls.
-pub fn run(args: &Args) -> Result<u8, CliError> {
+pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
+    refuse_others(given, args.object.mode(), &MODES, &ALWAYS)?;
     args.load.validate(args.nodes)?;
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let journals = Journals::new()?;
@@ -126,7 +128,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let ended = launch(&Plan {
         nodes,
         command,
-        timeout: Some(Duration::from_secs(args.timeout)),
+        timeout: Some(args.timeout),
         grace: Duration::from_secs(3),
         keep_going: args.load.kill.is_some() || args.load.pause.is_some(),
         prefix: true,
@@ -139,14 +141,13 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         return Ok(code);
     }
     let begin = Instant::now();
-    let limit = Duration::from_secs(args.check_time);
     let recorded = journals.read()?;
     let findings = judge::judge(
         args.object,
         args.nodes,
         &args.load,
         &recorded,
-        limit,
+        args.check_time,
         args.report.as_deref(),
     )?;
     let check_s = begin.elapsed().as_secs_f64();

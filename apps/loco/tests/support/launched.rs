@@ -72,11 +72,16 @@ pub fn job(program: &str, nodes: usize, args: &[&str]) -> Command {
     command
 }
 
-/// Returns a command that runs `runs` on so many nodes, by the launcher that is beside `program`.
+/// Returns a command that runs `runs` on so many nodes over shared memory, by the launcher that is beside `program`.
 pub fn launched(program: &str, nodes: usize, runs: &str) -> Command {
+    launched_over("shm", program, nodes, runs)
+}
+
+/// Returns a command that runs `runs` on so many nodes over a fabric, by the launcher that is beside `program`.
+pub fn launched_over(fabric: &str, program: &str, nodes: usize, runs: &str) -> Command {
     let mut command = alone(launcher(program));
     command
-        .args(["run", "--timeout", "300", "--fabric", "shm", "--no-prefix", "-n"])
+        .args(["run", "--timeout", "300", "--fabric", fabric, "--no-prefix", "-n"])
         .arg(nodes.to_string())
         .arg("--")
         .arg(runs)

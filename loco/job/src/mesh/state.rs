@@ -10,6 +10,7 @@ use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
 use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
 use super::system::time_left;
+use crate::{Missed, note_missed};
 
 /// Bytes that may wait for this node from one peer before that peer has to wait.
 const WAITING_BYTES_MAX: usize = 4 * PAYLOAD_BYTES_MAX;
@@ -279,6 +280,8 @@ impl State {
         if self.peers[victim].load(Ordering::Relaxed) != ALIVE || arrivals.suspects.contains_key(&victim) {
             return false;
         }
+        // Nobody here has failed because of it yet.
+        note_missed(self.node, Missed::Lost, self.nodes[victim]);
         arrivals.suspects.insert(victim, BTreeSet::new());
         true
     }

@@ -1,7 +1,8 @@
 //! The time that a call has, and the errors of calls that run out of it. An error tells how long the whole call took, not
 //! its last step.
 
-use loco_fabric::{Fabric, FabricError, Peers, Time, Wait};
+use loco_fabric::{Control, Fabric, FabricError, Peers, Time, Wait};
+use loco_job::{Missed, note_missed};
 
 use crate::operations::thread::Thread;
 use crate::{Error, Result};
@@ -90,9 +91,13 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Returns the error of a wait that failed in the fabric. If it waited for one peer, a timeout names that peer.
+    /// Returns the error of a wait that failed in the fabric. If it waited for one peer, a timeout names that peer. The
+    /// launcher hears of a lost node that was missed.
     #[cold]
     pub(super) fn wait_failed(&self, wait: Wait<'_>, error: FabricError) -> Error {
+        if let FabricError::PeerLost(node) = error {
+            note_missed(self.fabric().node(), Missed::Lost, node);
+        }
         let failed = self.of_wait(wait.what, wait.deadline, error);
         match wait.peers {
             Peers::One(peer) => failed.because(

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use loco::fabric::var;
+
 use super::super::Node;
 use super::Remote;
 use crate::error::CliError;
@@ -80,7 +82,10 @@ fn environment(
 ) -> BTreeMap<String, OsString> {
     let passed = |name: &String| {
         let asked = name.starts_with("LOCO_") || remote.export.contains(name);
-        asked && name != RUN && is_name(name) && !node.unset.contains(&name.as_str())
+        asked
+            && ![RUN, var::MISSED].contains(&name.as_str())
+            && is_name(name)
+            && !node.unset.contains(&name.as_str())
     };
     let mut variables: BTreeMap<String, OsString> = ours
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))

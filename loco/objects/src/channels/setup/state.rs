@@ -8,6 +8,8 @@ use loco_fabric::{
     AtomicCell, Control, Fabric, FabricError, Lock, NodeId, PeerState, Peers, Platform, Time, Wait,
 };
 
+use loco_job::{Missed, note_missed};
+
 use super::registry::{Registry, Unready};
 use crate::operations::network::Network;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
@@ -125,6 +127,9 @@ impl<F: Fabric> Setup<F> {
                     unready.report(now.since(begin));
                 }
                 FabricError::Timeout { .. } => {
+                    for &node in &unready.missing {
+                        note_missed(self.fabric().node(), Missed::Late, node);
+                    }
                     return Err(Error::NotReady {
                         channel: unready.channel,
                         missing: unready.missing,
@@ -137,6 +142,7 @@ impl<F: Fabric> Setup<F> {
                 FabricError::PeerLost(peer) => {
                     let end = *grace.get_or_insert(now.after(GRACE));
                     if now >= end.min(deadline) {
+                        note_missed(self.fabric().node(), Missed::Lost, peer);
                         return Err(FabricError::PeerLost(peer).into());
                     }
                     self.registry().lock().gone(peer);

@@ -1,0 +1,81 @@
+//! Tells the launcher whom this node missed. When one node fails, the others notice and fail too, and the kernel may report
+//! their ends first. What they noticed is in the order of causes: a node that ends because of another has noted that before.
+//!
+//! Used by the mesh, for losses, and by whoever waits for other nodes.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use loco_fabric::NodeId;
+
+use crate::var;
+
+/// The reason why a node was missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Missed {
+    /// It ended, or its connection broke.
+    Lost,
+    /// It was waited for until the deadline.
+    Late,
+}
+
+impl Missed {
+    /// Returns the word that stands in the file.
+    fn word(self) -> &'static str {
+        match self {
+            Missed::Lost => "lost",
+            Missed::Late => "late",
+        }
+    }
+
+    /// Reads a line of the file: the node that noted it, the reason, and the node that was missed.
+    pub fn read(line: &str) -> Option<(NodeId, Missed, NodeId)> {
+        let mut words = line.split(' ');
+        let by = NodeId(words.next()?.parse().ok()?);
+        let word = words.next()?;
+        let how = [Missed::Lost, Missed::Late]
+            .into_iter()
+            .find(|how| how.word() == word)?;
+        let node = NodeId(words.next()?.parse().ok()?);
+        Some((by, how, node))
+    }
+}
+
+/// Notes for the launcher that node `by`, which is this process, missed `node`. Does nothing without a launcher that
+/// [asks](var::MISSED) for it. Notes the same only once.
+#[cold]
+pub fn note_missed(by: NodeId, how: Missed, node: NodeId) {
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+    static NOTED: Mutex<BTreeSet<(NodeId, Missed, NodeId)>> = Mutex::new(BTreeSet::new());
+    let open = || {
+        File::options()
+            .append(true)
+            .open(std::env::var_os(var::MISSED)?)
+            .ok()
+    };
+    let Some(mut file) = FILE.get_or_init(open).as_ref() else {
+        return;
+    };
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.insert((by, how, node)) {
+        // One write, so that the lines of several nodes do not mix. A launcher that is gone needs no line.
+        let _ = file.write_all(format!("{} {} {}\n", by.0, how.word(), node.0).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_or_ignored() {
+        let read = Missed::read;
+        assert_eq!(read("3 lost 12"), Some((NodeId(3), Missed::Lost, NodeId(12))));
+        assert_eq!(read("0 late 1"), Some((NodeId(0), Missed::Late, NodeId(1))));
+        for bad in ["", "3", "3 lost", "3 gone 1", "x lost 1", "3 lost 70000"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}
