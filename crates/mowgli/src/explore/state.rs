@@ -145,6 +145,7 @@ impl State {
                     op,
                     tag,
                     signaled,
+                    transfer: 0,
                 })
             }
         }
