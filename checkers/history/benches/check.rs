@@ -1,9 +1,10 @@
 //! Measures the events (invocations and responses) that the checker checks in a second, with 10,000 operations of 8 threads on a
-//! register and on a map of 1,000 keys that is partitioned by key.
+//! register and on a map of 1,000 keys that is partitioned by key. Measures also how long a violation takes to be found in a map
+//! with 50 keys whose searches would take hours.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use loco_history::spec::*;
-use loco_history::{History, Limits, Operation, Spec, ThreadId, check};
+use loco_history::{History, Limits, Operation, Spec, ThreadId, Verdict, check};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -69,6 +70,39 @@ fn map() -> History<KeyValueCall<u16, u64>, KeyValueRet<u64>> {
     })
 }
 
+/// Adds keys with forty concurrent updates and a get of a value that nobody wrote, and to one key of `map` a get of such a
+/// value.
+fn violated() -> History<KeyValueCall<u16, u64>, KeyValueRet<u64>> {
+    let mut operations = map().operations;
+    let thread = |thread| ThreadId { node: 1, thread };
+    for key in KEYS..KEYS + 50 {
+        let insert = KeyValueCall::Insert(key, 1);
+        operations.push(Operation::new(thread(41), insert, 10, KeyValueRet::Done, 20));
+        for value in 0..40 {
+            let update = KeyValueCall::Update(key, value);
+            operations.push(Operation::new(
+                thread(value as u16),
+                update,
+                50,
+                KeyValueRet::Done,
+                100,
+            ));
+        }
+        let get = KeyValueCall::Get(key);
+        operations.push(Operation::new(thread(41), get, 50, KeyValueRet::Found(50), 100));
+    }
+    let late = 16 * (OPERATIONS + 4 * THREADS);
+    let get = KeyValueCall::Get(0);
+    operations.push(Operation::new(
+        thread(41),
+        get,
+        late,
+        KeyValueRet::Found(u64::MAX),
+        late + 1,
+    ));
+    History::from(operations)
+}
+
 fn bench<S: Spec>(c: &mut Criterion, name: &str, spec: &S, history: &History<S::Call, S::Ret>) {
     let mut group = c.benchmark_group("check");
     group.throughput(Throughput::Elements(2 * OPERATIONS));
@@ -85,6 +119,14 @@ fn bench<S: Spec>(c: &mut Criterion, name: &str, spec: &S, history: &History<S::
 fn benches(c: &mut Criterion) {
     bench(c, "register_10k", &Register::new(0), &register());
     bench(c, "map_10k_by_key", &KeyValue::new(), &map());
+    let history = violated();
+    c.bench_function("check/violation_among_hard_keys", |b| {
+        b.iter(|| {
+            let spec = KeyValue::new();
+            let verdict = check(&spec, &history, &Limits::default()).verdict();
+            assert_eq!(verdict, Verdict::Violation);
+        });
+    });
 }
 
 criterion_group!(all, benches);

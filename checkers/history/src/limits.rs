@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Limits {
     /// The time for the whole check.
     pub time: Duration,
-    /// The memory for the search of one partition, in bytes, as far as the search accounts for it.
+    /// The memory for the whole check, in bytes, as far as the searches account for it.
     pub memory_bytes: usize,
     /// The configurations that the search of one partition may visit. This bound does not depend on the machine.
     pub configurations: u64,

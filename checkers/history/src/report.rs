@@ -11,8 +11,10 @@ use crate::{History, Operation, Spec};
 pub struct Report<'a, S: Spec> {
     pub(crate) spec: &'a S,
     pub(crate) history: &'a History<S::Call, S::Ret>,
-    /// The parts of the object, in the order in which they were first used.
+    /// The parts of the object whose search is over, in the order in which they were first used.
     pub partitions: Vec<Partition<S::Key>>,
+    /// The number of parts that are not among them: a violation of another part ended the check before theirs was over.
+    pub undecided: usize,
 }
 
 /// The result in one word.
@@ -131,17 +133,21 @@ impl<S: Spec> Report<'_, S> {
         // Writing to a string does not fail.
         let _ = writeln!(
             out,
-            "{}: {} operations in {} partitions: {} ok, {} violated, {} unknown; {} configurations visited",
+            "{}: {} operations in {} partitions: {} ok, {} violated, {} unknown{}; {} configurations visited",
             match self.verdict() {
                 Verdict::Ok => "linearizable",
                 Verdict::Violation => "NOT LINEARIZABLE",
                 Verdict::Unknown => "UNKNOWN",
             },
             self.history.len(),
-            self.partitions.len(),
+            self.partitions.len() + self.undecided,
             count(Verdict::Ok),
             count(Verdict::Violation),
             count(Verdict::Unknown),
+            match self.undecided {
+                0 => String::new(),
+                undecided => format!(", {undecided} not decided"),
+            },
             configurations
         );
         let bad = self.bad_partitions();

@@ -27,10 +27,12 @@ use crate::limits::{Exhausted, Limits, Stats};
 use crate::report::{Blocked, Outcome, Partition, Report};
 use crate::{History, Spec};
 
-/// Searches each partition of the history for an order of its operations that explains them. Small partitions come
-/// first, so that a hard partition does not hide the verdicts of the others.
+/// Searches the partitions of the history for orders of their operations that explain them. All partitions are searched in
+/// turns, which grow longer, so that a hard partition does not hide the verdicts of the others.
 ///
-/// Within the limits the answer is exact: *ok* comes with the order, and *violation* means that there is no order.
+/// Within the limits the answer is exact: *ok* comes with the order, and *violation* means that there is no order. A
+/// violation of one partition decides for the whole history, so the check ends with the first that it finds. The
+/// partitions whose search was not over by then are not in the report ([`Report::undecided`]).
 pub fn check<'a, S: Spec>(
     spec: &'a S,
     history: &'a History<S::Call, S::Ret>,
@@ -47,25 +49,62 @@ pub fn check<'a, S: Spec>(
         });
         parts[part].1.push(index);
     }
-    let mut smallest_first: Vec<usize> = (0..parts.len()).collect();
-    smallest_first.sort_by_key(|&part| parts[part].1.len());
-    let mut searched: Vec<Option<Partition<S::Key>>> = parts.iter().map(|_| None).collect();
-    for part in smallest_first {
-        let (key, operations) = &mut parts[part];
-        let operations = std::mem::take(operations);
-        searched[part] = Some(Search::new(spec, history, key, operations).run(key.clone(), limits, deadline));
+    let count = parts.len();
+    let mut open: Vec<(usize, Search<'a, S>)> = Vec::with_capacity(count);
+    for (part, (key, operations)) in parts.iter_mut().enumerate() {
+        open.push((part, Search::new(spec, history, key, std::mem::take(operations))));
     }
+    // The smallest come first.
+    open.sort_by_key(|(_, search)| search.operations.len());
+    let mut searched: Vec<(usize, Partition<S::Key>)> = Vec::new();
+    let mut room = PARTIAL_ENTRIES_MAX;
+    let mut turn = TURN_FIRST;
+    let mut violated = false;
+    while !open.is_empty() && !violated {
+        let mut held: usize = open.iter().map(|(_, search)| search.stats.memory_bytes).sum();
+        let mut rest = Vec::new();
+        for (part, mut search) in std::mem::take(&mut open) {
+            if violated {
+                break;
+            }
+            let others = held - search.stats.memory_bytes;
+            let bounds = Bounds {
+                configurations: limits.configurations,
+                memory_bytes: limits.memory_bytes.saturating_sub(others),
+                deadline,
+            };
+            let found = match search.go_on(&bounds, turn) {
+                Ok(None) => {
+                    held = others + search.stats.memory_bytes;
+                    rest.push((part, search));
+                    continue;
+                }
+                Ok(Some(found)) => Ok(found),
+                Err(exhausted) => Err(exhausted),
+            };
+            violated = found == Ok(false);
+            held = others;
+            searched.push((part, search.finish(parts[part].0.clone(), found, &mut room)));
+        }
+        open = rest;
+        turn = turn.saturating_mul(TURN_GROWTH);
+    }
+    searched.sort_by_key(|(part, _)| *part);
     Report {
         spec,
         history,
-        partitions: searched.into_iter().flatten().collect(),
+        undecided: count - searched.len(),
+        partitions: searched.into_iter().map(|(_, partition)| partition).collect(),
     }
 }
 
-/// The most entries that all partial orders of one partition together may have.
+/// The most entries that the partial orders of all partitions together may have.
 const PARTIAL_ENTRIES_MAX: usize = 1 << 20;
-/// Loop iterations between two looks at the clock.
-const CLOCK_INTERVAL: u64 = 1024;
+/// Work between two looks at the clock. A step of the search is one unit, and so is each entry that a step goes through.
+const CLOCK_INTERVAL: u64 = 4096;
+/// The work of a partition's first turn, and the growth of turns. Most partitions are decided in their first turn.
+const TURN_FIRST: u64 = 1 << 16;
+const TURN_GROWTH: u64 = 4;
 /// The first entry of the event list.
 const HEAD: usize = 0;
 
@@ -104,6 +143,14 @@ enum At {
     Entry(usize),
     /// This pending operation, because no completed operation leads on before the next response.
     Pending(usize),
+}
+
+/// The limits of a turn.
+struct Bounds {
+    configurations: u64,
+    /// The memory that the other partitions leave.
+    memory_bytes: usize,
+    deadline: Option<Instant>,
 }
 
 /// A placed operation, with the state to restore when it is taken back.
@@ -158,6 +205,12 @@ struct Search<'a, S: Spec> {
     longest: (u32, u32),
     /// The last response that stopped the search, and the longest order that came so far.
     furthest: (usize, u32, u32),
+    /// Where the search is, and the number of the first state to try there.
+    at: At,
+    alternative: usize,
+    /// The work done, and that at which the clock is looked at next.
+    work: u64,
+    look: u64,
     stats: Stats,
 }
 
@@ -221,6 +274,11 @@ impl<'a, S: Spec> Search<'a, S> {
             operations,
             completed,
             remaining: completed,
+            // The head is never removed, and the first event follows it.
+            at: At::Entry(HEAD + 1),
+            alternative: 0,
+            work: 0,
+            look: 0,
             next: (0..=last).map(|i| (i + 1).min(last)).collect(),
             prev: (0..=last).map(|i| i.saturating_sub(1)).collect(),
             entries,
@@ -242,8 +300,8 @@ impl<'a, S: Spec> Search<'a, S> {
         }
     }
 
-    fn run(mut self, key: S::Key, limits: &Limits, deadline: Option<Instant>) -> Partition<S::Key> {
-        let found = self.search(limits, deadline);
+    /// Ends the search with what was found. The partial orders take their entries out of `room`.
+    fn finish(mut self, key: S::Key, found: Result<bool, Exhausted>, room: &mut usize) -> Partition<S::Key> {
         if found != Ok(true) {
             self.note();
         }
@@ -272,7 +330,7 @@ impl<'a, S: Spec> Search<'a, S> {
         let partials = if found == Ok(true) {
             Vec::new()
         } else {
-            self.partials()
+            self.partials(room)
         };
         let mut operations = self.operations;
         operations.sort_unstable();
@@ -285,17 +343,22 @@ impl<'a, S: Spec> Search<'a, S> {
         }
     }
 
-    /// Returns whether there is an order. If so, its frames are left in place.
-    fn search(&mut self, limits: &Limits, deadline: Option<Instant>) -> Result<bool, Exhausted> {
+    /// Searches on for a turn. Returns whether there is an order, or `None` if the turn is over before that is known. If
+    /// there is one, its frames are left in place.
+    fn go_on(&mut self, bounds: &Bounds, turn: u64) -> Result<Option<bool>, Exhausted> {
         let mut states = Vec::new();
-        let mut at = At::Entry(self.next[HEAD] as usize);
-        let mut alternative = 0;
-        let mut iterations = 0;
+        let (mut at, mut alternative) = (self.at, self.alternative);
+        let end = self.work.saturating_add(turn);
         while self.remaining > 0 {
-            if iterations % CLOCK_INTERVAL == 0 {
-                self.within(limits, deadline)?;
+            if self.work >= self.look {
+                self.within(bounds)?;
+                self.look = self.work + CLOCK_INTERVAL;
+                if self.work >= end {
+                    (self.at, self.alternative) = (at, alternative);
+                    return Ok(None);
+                }
             }
-            iterations += 1;
+            self.work += 1;
             if let At::Entry(entry) = at
                 && !matches!(self.entries[entry], Entry::Call(_))
             {
@@ -349,8 +412,9 @@ impl<'a, S: Spec> Search<'a, S> {
             self.note();
             loop {
                 let Some(frame) = self.take_back() else {
-                    return Ok(false);
+                    return Ok(Some(false));
                 };
+                self.work += 1;
                 if !frame.committed {
                     let op = frame.op as usize;
                     at = match op.checked_sub(self.completed) {
@@ -362,27 +426,29 @@ impl<'a, S: Spec> Search<'a, S> {
                 }
             }
         }
-        Ok(true)
+        Ok(Some(true))
     }
 
     /// Finds the first pending operation, from this number on, that is not placed and may come before the next response.
-    fn next_pending(&self, number: usize) -> Option<usize> {
+    fn next_pending(&mut self, number: usize) -> Option<usize> {
         let is_placed = |p: usize| self.pending[p / 64] & (1 << (p % 64)) != 0;
         let pending = (number..self.pending_from.len()).find(|&p| !is_placed(p))?;
+        self.work += (pending - number) as u64;
         let mut response = self.next[HEAD];
         while let Entry::Call(_) = self.entries[response as usize] {
+            self.work += 1;
             response = self.next[response as usize];
         }
         (self.pending_from[pending] <= response).then_some(pending)
     }
 
-    fn within(&self, limits: &Limits, deadline: Option<Instant>) -> Result<(), Exhausted> {
-        if self.stats.configurations >= limits.configurations {
+    fn within(&self, bounds: &Bounds) -> Result<(), Exhausted> {
+        if self.stats.configurations >= bounds.configurations {
             Err(Exhausted::Configurations)
-        } else if self.stats.memory_bytes >= limits.memory_bytes || self.tree.len() > (u32::MAX / 2) as usize
+        } else if self.stats.memory_bytes >= bounds.memory_bytes || self.tree.len() > (u32::MAX / 2) as usize
         {
             Err(Exhausted::Memory)
-        } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        } else if bounds.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             Err(Exhausted::Time)
         } else {
             Ok(())
@@ -411,6 +477,7 @@ impl<'a, S: Spec> Search<'a, S> {
             }
             MapEntry::Occupied(mut place) => {
                 let sets = place.get_mut();
+                self.work += sets.len() as u64;
                 if sets.iter().any(|before| is_subset(before, &pending)) {
                     self.unmark(op as usize, base_before, high_before);
                     self.stats.repeats += 1;
@@ -508,6 +575,7 @@ impl<'a, S: Spec> Search<'a, S> {
             .take_while(|frame| frame.noted < length)
         {
             frame.noted = length;
+            self.work += 1;
             let best = &mut self.best[frame.op as usize];
             *best = (*best).max((length, node));
         }
@@ -525,18 +593,17 @@ impl<'a, S: Spec> Search<'a, S> {
         order
     }
 
-    fn partials(&self) -> Vec<Vec<usize>> {
+    fn partials(&self, room: &mut usize) -> Vec<Vec<usize>> {
         let mut ends = self.best.clone();
         ends.push((self.furthest.1, self.furthest.2));
         ends.sort_unstable_by(|a, b| b.cmp(a));
         ends.dedup();
-        let mut room = PARTIAL_ENTRIES_MAX;
         let mut partials = Vec::new();
         for (length, node) in ends {
-            if length == 0 || room < length as usize {
+            if length == 0 || *room < length as usize {
                 continue;
             }
-            room -= length as usize;
+            *room -= length as usize;
             partials.push(self.order(node));
         }
         partials

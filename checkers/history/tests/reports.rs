@@ -209,6 +209,91 @@ fn a_hard_partition_does_not_hide_a_violation_in_another() {
         .iter()
         .map(|part| (part.key, part.verdict()))
         .collect();
-    assert_eq!(verdicts, [(1, Verdict::Unknown), (2, Verdict::Violation)]);
+    assert_eq!(verdicts, [(2, Verdict::Violation)]);
+    assert_eq!(report.undecided, 1);
     assert_eq!(report.verdict(), Verdict::Violation);
+    assert!(
+        report.text().contains("0 unknown, 1 not decided"),
+        "{}",
+        report.text()
+    );
+}
+
+/// Makes a history of keys whose search would never end, all of which come before a long key with a violation, in time
+/// and by size.
+fn hard_keys_and_a_violation(keys: u8) -> History<KeyValueCall<u8, u8>, KeyValueRet<u8>> {
+    let mut operations = Vec::new();
+    for key in 0..=keys {
+        let insert = KeyValueCall::Insert(key, 1);
+        operations.push(Operation::new(thread(1), insert, 10, KeyValueRet::Done, 20));
+    }
+    for key in 1..=keys {
+        for value in 100..140 {
+            let update = KeyValueCall::Update(key, value);
+            operations.push(Operation::new(
+                thread(value.into()),
+                update,
+                50,
+                KeyValueRet::Done,
+                100,
+            ));
+        }
+        let get = KeyValueCall::Get(key);
+        operations.push(Operation::new(thread(1), get, 50, KeyValueRet::Found(7), 100));
+    }
+    for at in 0..200 {
+        let value = (at % 100) as u8;
+        let update = KeyValueCall::Update(0, value);
+        operations.push(Operation::new(
+            thread(1),
+            update,
+            1000 + 10 * at,
+            KeyValueRet::Done,
+            1005 + 10 * at,
+        ));
+    }
+    let get = KeyValueCall::Get(0);
+    operations.push(Operation::new(thread(2), get, 5000, KeyValueRet::Found(99), 5010));
+    let get = KeyValueCall::Get(0);
+    operations.push(Operation::new(thread(2), get, 5020, KeyValueRet::Missing, 5030));
+    History::from(operations)
+}
+
+#[test]
+fn a_violation_decides_however_many_hard_partitions_come_before_it() {
+    let spec = KeyValue::new();
+    let history = hard_keys_and_a_violation(50);
+    // Within the default limits the fifty keys together would take hours, and all memory.
+    let report = check(&spec, &history, &Limits::default());
+    let violated: Vec<_> = report.partitions.iter().map(|part| part.key).collect();
+    assert_eq!((violated.as_slice(), report.undecided), (&[0][..], 50));
+    assert_eq!(report.verdict(), Verdict::Violation);
+}
+
+#[test]
+fn the_memory_of_a_check_is_bounded_for_all_partitions_together() {
+    let spec = KeyValue::new();
+    let mut history = hard_keys_and_a_violation(20);
+    history
+        .operations
+        .retain(|op| KeyValue::new().partition(&op.call) != 0);
+    let limits = Limits {
+        memory_bytes: 32 << 20,
+        ..Limits::default()
+    };
+    let report = check(&spec, &history, &limits);
+    assert_eq!(report.verdict(), Verdict::Unknown);
+    let (mut most, mut sum) = (0, 0);
+    for part in &report.partitions {
+        let Outcome::Unknown { reason, .. } = part.outcome else {
+            panic!("{:?}", part.outcome);
+        };
+        assert_eq!(reason, Exhausted::Memory);
+        most = most.max(part.stats.memory_bytes);
+        sum += part.stats.memory_bytes;
+    }
+    // A search that ends frees its memory for the others, so no one has more than the whole, and the limit is not one
+    // for each.
+    assert!(most <= limits.memory_bytes + (1 << 20), "{most}");
+    assert!(sum < 20 * limits.memory_bytes, "{sum}");
 }

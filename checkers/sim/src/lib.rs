@@ -45,7 +45,7 @@ pub use reports::trace::TraceStep;
 pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
 pub use state::faults::Faults;
 pub use world::history::{End, Event, ThreadHistory};
-pub use world::{Node, World, call, note};
+pub use world::{Node, World, call, faults, note};
 
 /// The settings of an exploration.
 #[derive(Clone, Debug)]

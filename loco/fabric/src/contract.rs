@@ -17,8 +17,10 @@
 //! * Completion of a `get` or an atomic: the result is in local memory. Completion of a `put`: its source has
 //!   been read, nothing more. Completion of a [`flush`](QueuePair::flush): every earlier put of that queue pair is
 //!   placed in the peer's memory.
-//! * A transfer of more than one word is a sequence of word transfers (LOCO'26 G.6): words do not tear,
-//!   larger values may.
+//! * A transfer of more than one word is a set of word transfers (LOCO'26 G.6): words do not tear, larger values may. The
+//!   words of one transfer have no order: those of a put are placed, and those of a get are read, in any order. A flag
+//!   beside its data needs a transfer of its own, after that of the data, or a record that shows by itself whether it
+//!   is whole.
 //! * Remote read-modify-writes are atomic against one another on the same node. They are atomic against CPU
 //!   accesses only where [`Caps::atomicity`] is [`Atomicity::Glob`]. Elsewhere, the write of a completed
 //!   read-modify-write is placed by a later read-like operation of its queue pair, as a put's data is. Until

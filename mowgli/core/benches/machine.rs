@@ -57,6 +57,7 @@ fn busy() -> Machine {
                 op,
                 tag: 0,
                 signaled: false,
+                transfer: 0,
             };
             let _ = machine.issue(thread, Action::Post(post));
         }

@@ -54,6 +54,12 @@ impl fmt::Display for Limit {
 }
 
 impl Limits<'_> {
+    /// Returns whether the deadline has passed. Unlike [`exceeded`](Limits::exceeded), which asks the caller's functions, it is
+    /// cheap enough to be called every few moves.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     /// Returns the limit that has been reached after `states` states, if any.
     pub fn exceeded(&self, states: u64) -> Option<Limit> {
         if self.states_max.is_some_and(|max| states >= max) {

@@ -16,6 +16,8 @@ use crate::limits::{Limit, Limits, Progress};
 use crate::shared::Stats;
 use crate::system::{Failed, Flow, System};
 
+/// The number of moves between two looks at the clock within an execution.
+const LOOK: u64 = 16;
 /// The number of executions between two reports of progress.
 const REPORT: u64 = 256;
 
@@ -149,8 +151,9 @@ impl<W: System> Job<'_, W> {
         let Some(start) = system.start()? else {
             return Ok((Stats::default(), 0, system.collected()));
         };
-        let mut walk = Walk {
+        let mut walk: Walk<'_, W> = Walk {
             depth_max: samples.depth_max,
+            limits: samples.limits,
             at: start.clone(),
             moves: Vec::new(),
             optional: Vec::new(),
@@ -215,8 +218,9 @@ impl<W: System> Job<'_, W> {
 }
 
 /// The storage of one worker's executions.
-struct Walk<W: System> {
+struct Walk<'a, W: System> {
     depth_max: u64,
+    limits: Limits<'a>,
     at: W::State,
     moves: Vec<W::Move>,
     optional: Vec<W::Move>,
@@ -224,7 +228,7 @@ struct Walk<W: System> {
     cut_off: u64,
 }
 
-impl<W: System> Walk<W> {
+impl<W: System> Walk<'_, W> {
     /// Runs one execution from `at`. `choose` picks among the moves that are not optional at a step. `times`
     /// says whether an optional move comes first.
     fn run(
@@ -245,6 +249,12 @@ impl<W: System> Walk<W> {
                 !is_optional
             });
             self.stats.depth = self.stats.depth.max(step);
+            // An execution that the deadline interrupts is not counted. The caller finds the same limit.
+            if step > 0 && step.is_multiple_of(LOOK) && self.limits.is_late() {
+                self.stats.ends -= 1;
+                system.limited(&self.at);
+                break;
+            }
             let optional = times.choose(step as usize, self.optional.len());
             let flow = if self.moves.is_empty() && optional.is_none() {
                 match system.end(&mut self.at)? {
@@ -253,6 +263,7 @@ impl<W: System> Walk<W> {
                 }
             } else if step > self.depth_max {
                 self.cut_off += 1;
+                system.limited(&self.at);
                 Flow::Cut
             } else {
                 let what = match optional {

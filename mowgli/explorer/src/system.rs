@@ -95,6 +95,11 @@ pub trait System {
         true
     }
 
+    /// Looks at the state that a worker had come to when a limit ended the exploration, to say why it did.
+    fn limited(&mut self, state: &Self::State) {
+        let _ = state;
+    }
+
     /// Frees storage that copies of the state need not carry. Called before a state with several moves is
     /// kept.
     fn keep(&mut self, state: &mut Self::State) {

@@ -14,6 +14,8 @@ use crate::visited::fingerprint;
 
 /// The number of moves between two reports, which look at the limits.
 const BATCH: u64 = 512;
+/// The number of moves between two looks at the clock. A move can take long, where it runs much of an execution again.
+const LOOK: u64 = 16;
 /// The most states kept for their storage.
 const SPARE_MAX: usize = 64;
 
@@ -115,7 +117,7 @@ impl<'a, W: System> Worker<'a, W> {
     pub(crate) fn run(&mut self, moves_max: u64) -> Result<bool, W::Error> {
         let end = self.stats.moves.saturating_add(moves_max);
         while !self.stopped {
-            if self.stats.moves - self.reported.moves >= self.batch && !self.report(self.frames.is_empty()) {
+            if self.is_due() && !self.report(self.frames.is_empty()) {
                 break;
             }
             if self.stats.moves >= end && !self.frames.is_empty() {
@@ -236,8 +238,14 @@ impl<'a, W: System> Worker<'a, W> {
         let options = shared.options;
         loop {
             self.moves.clear();
+            // A path without choices can be long, too.
+            if self.is_due() && !self.report(false) {
+                self.system.limited(&node.state);
+                return Ok(Entered::Closed);
+            }
             if node.depth > options.depth_max {
                 self.stopped = true;
+                self.system.limited(&node.state);
                 shared.stop(Ended::Limit(Limit::Depth(options.depth_max)), None);
                 return Ok(Entered::Closed);
             }
@@ -249,10 +257,6 @@ impl<'a, W: System> Worker<'a, W> {
                 return Ok(Entered::Closed);
             }
             self.stats.states += u64::from(options.count_passed);
-            // A path without choices can be long, too.
-            if self.stats.moves - self.reported.moves >= self.batch && !self.report(false) {
-                return Ok(Entered::Closed);
-            }
         }
         self.stats.depth = self.stats.depth.max(node.depth);
         self.bytes.clear();
@@ -312,6 +316,13 @@ impl<'a, W: System> Worker<'a, W> {
             self.shared.cut.store(true, Ordering::Relaxed);
         }
         self.moves.truncate(self.choices.len() - start);
+    }
+
+    /// Returns whether it is time for a report.
+    fn is_due(&self) -> bool {
+        let moves = self.stats.moves - self.reported.moves;
+        let looks = self.stats.moves.is_multiple_of(LOOK);
+        moves >= self.batch || moves > 0 && looks && self.shared.options.limits.is_late()
     }
 
     /// Adds to the common counts and looks at the limits. Returns false if the search is to stop. `is_over`

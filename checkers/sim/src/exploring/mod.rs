@@ -4,6 +4,7 @@
 
 pub(crate) mod conditions;
 pub(crate) mod persistent;
+mod polling;
 pub(crate) mod progress;
 pub(crate) mod random;
 pub(crate) mod reach;

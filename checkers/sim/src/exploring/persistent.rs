@@ -23,8 +23,10 @@ use crate::state::faults::Fault;
 use crate::state::sharing::{Agent, Other, Part, Shared};
 use crate::state::{Move, State, Status};
 
-/// Agents of one queue pair.
-const PARTS: usize = Part::ALL.len();
+/// Agents of one queue pair: its parts, and the places of the writes that are on their way to memory.
+const PARTS: usize = Part::ALL.len() + PLACES;
+/// The number of agents for the writes of a queue pair's `wb_R`. Writes further behind belong to the last of them.
+const PLACES: usize = 8;
 
 /// Numbers agents: two per thread, then the parts of all queue pairs.
 #[derive(Clone, Copy)]
@@ -38,6 +40,9 @@ enum Who {
     Program(u16),
     Buffer(u16),
     Nic(QpId, Part),
+    /// The write at this position of `wb_R`. The words of one transfer reach memory in any order, so each is an agent of
+    /// its own: a word that nobody reads next need not be interleaved.
+    Write(QpId, usize),
 }
 
 impl Numbering {
@@ -54,7 +59,9 @@ impl Numbering {
         out.extend((0..self.threads as u16).flat_map(|t| [Who::Program(t), Who::Buffer(t)]));
         for thread in 0..self.threads as u16 {
             for peer in 0..self.nodes as u16 {
-                out.extend(Part::ALL.map(|part| Who::Nic(QpId { thread, peer }, part)));
+                let qp = QpId { thread, peer };
+                out.extend(Part::ALL.map(|part| Who::Nic(qp, part)));
+                out.extend((0..PLACES).map(|at| Who::Write(qp, at)));
             }
         }
     }
@@ -63,11 +70,15 @@ impl Numbering {
         match who {
             Who::Program(t) => 2 * usize::from(t),
             Who::Buffer(t) => 2 * usize::from(t) + 1,
-            Who::Nic(qp, part) => {
-                let pair = usize::from(qp.thread) * self.nodes + usize::from(qp.peer);
-                2 * self.threads + pair * PARTS + part as usize
-            }
+            Who::Nic(qp, part) => self.pair(qp) + part as usize,
+            Who::Write(qp, at) => self.pair(qp) + Part::ALL.len() + at.min(PLACES - 1),
         }
+    }
+
+    /// Returns the number of a queue pair's first agent.
+    fn pair(self, qp: QpId) -> usize {
+        let pair = usize::from(qp.thread) * self.nodes + usize::from(qp.peer);
+        2 * self.threads + pair * PARTS
     }
 }
 
@@ -130,6 +141,11 @@ fn agent_of(what: Move) -> Who {
     match what {
         Move::Thread(t) => Who::Program(t),
         Move::Machine(Step::Drain { thread }) => Who::Buffer(thread),
+        Move::Machine(Step::Nic {
+            qp,
+            rule: Rule::PlaceRemote,
+            index,
+        }) => Who::Write(qp, usize::from(index)),
         Move::Machine(Step::Nic { qp, rule, .. }) => Who::Nic(qp, Part::of(rule)),
         Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => Who::Program(thread),
         // Nothing is left out while nodes may be lost: see `reduce`.
@@ -152,9 +168,27 @@ impl Needs<'_, '_, '_> {
         self.agents.insert(self.numbering.number(who));
     }
 
+    /// Adds what may enable an operation of the queue pair. Where it waits until `wb_R` is empty, it is enough to follow
+    /// the oldest write.
     fn add_queue_pair(&mut self, qp: QpId) {
         for part in Part::ALL {
             self.add(Who::Nic(qp, part));
+        }
+        self.add(Who::Write(qp, 0));
+    }
+
+    /// Adds whoever may yet move a remote write of the queue pair.
+    fn add_remote_writes(&mut self, state: &State, qp: QpId) {
+        self.add(Who::Nic(qp, Part::RemoteWrite));
+        self.add_writes(state, qp, |_| true);
+    }
+
+    /// Adds the writes of `wb_R` to such words.
+    fn add_writes(&mut self, state: &State, qp: QpId, to: impl Fn(Addr) -> bool) {
+        for (at, word) in state.machine.unplaced(qp).enumerate() {
+            if to(word) {
+                self.add(Who::Write(qp, at));
+            }
         }
     }
 
@@ -203,6 +237,12 @@ impl Needs<'_, '_, '_> {
                     // Loads; stores that are still to come; locked instructions.
                     if state.may_ask(other) {
                         self.add(Who::Program(thread));
+                    }
+                }
+                (_, Some((qp, Part::RemoteWrite))) => {
+                    self.add_writes(state, qp, |to| to == word);
+                    if state.may_ask(other) || state.machine.will_write(qp, word) {
+                        self.add(Who::Nic(qp, Part::RemoteWrite));
                     }
                 }
                 (_, Some((qp, part))) => self.add(Who::Nic(qp, part)),
@@ -306,12 +346,15 @@ impl Needs<'_, '_, '_> {
             // A pending remote write keeps gets from reading.
             Rule::RemoteWrite => self.add(Who::Nic(qp, Part::RemoteRead)),
             Rule::RemoteRead | Rule::AtomicRead | Rule::AtomicWrite => {
-                self.add(Who::Nic(qp, Part::RemoteWrite));
+                self.add_remote_writes(state, qp);
                 self.add(Who::Nic(qp, Part::RemoteRead));
                 self.add(Who::Nic(qp, Part::Atomic));
             }
             Rule::PlaceRemote | Rule::PlaceLocal | Rule::Complete | Rule::Fence => {}
-            Rule::Forward => self.add_queue_pair(qp),
+            Rule::Forward => {
+                self.add_queue_pair(qp);
+                self.add_remote_writes(state, qp);
+            }
         }
         if touched.unit.is_some() || rule == Rule::AtomicRead {
             for thread in 0..self.numbering.threads as u16 {
@@ -320,7 +363,7 @@ impl Needs<'_, '_, '_> {
                     peer: qp.peer,
                 };
                 self.add(Who::Nic(other, Part::Atomic));
-                self.add(Who::Nic(other, Part::RemoteWrite));
+                self.add_remote_writes(state, other);
             }
         }
         if state.machine.commutes(step).notifies {
@@ -350,6 +393,8 @@ impl Needs<'_, '_, '_> {
                     );
                 }
             }
+            // Whatever is ahead of it is placed first, so it is enough to follow the oldest write.
+            Who::Write(qp, _) => self.add(Who::Write(qp, 0)),
             Who::Nic(qp, part) => {
                 match state.machine.next(qp, |rule| Part::of(rule) == part) {
                     Next::Queued => self.add_queue_pair(qp),
@@ -368,7 +413,7 @@ impl Needs<'_, '_, '_> {
                     };
                     if other != qp && state.machine.holds_unit(other) {
                         self.add(Who::Nic(other, Part::Atomic));
-                        self.add(Who::Nic(other, Part::RemoteWrite));
+                        self.add_remote_writes(state, other);
                     }
                 }
             }

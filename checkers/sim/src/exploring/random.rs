@@ -9,7 +9,7 @@ use explorer::{Choice, Samples};
 use crate::exploring::conditions;
 use crate::exploring::progress::Progress;
 use crate::exploring::script::Script;
-use crate::exploring::search::{failed, samples};
+use crate::exploring::search::{because, failed, samples};
 use crate::exploring::system::{Explored, end_of, failure_of_length, failure_of_thread};
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
@@ -49,14 +49,23 @@ pub(crate) fn explore(
     };
     let sampled = explorer::sample(&samples, make).map_err(failed)?;
     let executions = sampled.stats.ends;
+    let (mut runs, mut polls) = (0, None);
+    for learned in sampled.collected {
+        runs += learned.runs;
+        polls = polls.or(learned.polls);
+    }
     let failure = sampled.finding.map(|failure| *failure);
     let completeness = match (&failure, sampled.cut_off) {
         (Some(_), _) => Completeness::Stopped,
-        (None, 0) => Completeness::Random(executions),
-        (None, cut_off) => Completeness::Incomplete(format!(
-            "{cut_off} of {executions} random schedules were cut off after {} steps",
-            config.steps_max
-        )),
+        (None, 0) => match (sampled.limit, polls) {
+            (Some(limit), Some(polls)) => Completeness::Incomplete(because(limit.to_string(), Some(polls))),
+            _ => Completeness::Random(executions),
+        },
+        (None, cut_off) => {
+            let steps = config.steps_max;
+            let cut = format!("{cut_off} of {executions} random schedules were cut off after {steps} steps");
+            Completeness::Incomplete(because(cut, polls))
+        }
     };
     Ok(Report {
         faults: config.faults,
@@ -66,7 +75,7 @@ pub(crate) fn explore(
             executions,
             transitions: sampled.stats.moves,
             depth_max: sampled.stats.depth,
-            runs: sampled.collected.iter().map(|learned| learned.runs).sum(),
+            runs,
             passes: 1,
             pasts: common.behaviour.len() as u64,
             seconds: begun.elapsed().as_secs_f64(),

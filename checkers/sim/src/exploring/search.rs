@@ -124,16 +124,18 @@ impl Pass<'_> {
             Explored::new(walker, config.reduces())
         };
         let searched = explorer::search(&options, make).map_err(failed)?;
+        let mut polls = None;
         for learned in searched.collected {
             seen.merge(&learned.seen);
             total.runs += learned.runs;
+            polls = polls.or(learned.polls);
         }
         (total.states, total.executions) = (searched.stats.states, searched.stats.ends);
         total.transitions += searched.stats.moves;
         total.depth_max = total.depth_max.max(searched.stats.depth);
         let failure = searched.finding.map(|failure| *failure);
         let completeness = match (searched.ended, self.bounds) {
-            (Ended::Limit(limit), _) => Completeness::Incomplete(limit.to_string()),
+            (Ended::Limit(limit), _) => Completeness::Incomplete(because(limit.to_string(), polls)),
             (Ended::Quit, _) => Completeness::Stopped,
             (Ended::Bounded, Some(bounds)) => Completeness::UpTo(bounds),
             // The bounds excluded nothing.
@@ -201,6 +203,14 @@ pub(crate) fn samples(
         limits: limits(config, begun),
         depth_max: config.steps_max as u64,
         progress: None,
+    }
+}
+
+/// Adds to the limit that ended an exploration why executions did not end, if that is known.
+pub(crate) fn because(limit: String, polls: Option<String>) -> String {
+    match polls {
+        Some(polls) => format!("{limit}; {polls}"),
+        None => limit,
     }
 }
 

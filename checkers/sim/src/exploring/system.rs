@@ -14,6 +14,10 @@ use crate::state::faults::Fault;
 use crate::state::sharing::SeenAccesses;
 use crate::state::{Move, Status};
 
+/// The number of ended executions of a worker that are all run again, to see whether threads do the same. Of the later ones
+/// some are.
+const REPEATED: u64 = 8;
+
 /// A world, as one worker of an exploration sees it.
 pub(crate) struct Explored<'a> {
     pub(crate) walker: Walker<'a>,
@@ -24,12 +28,18 @@ pub(crate) struct Explored<'a> {
     /// The moves taken, and how many of them had been taken when a conflict that was not known showed.
     moves: u64,
     fresh: Option<u64>,
+    /// The executions that have ended.
+    ends: u64,
+    /// What a thread did that kept an execution from ending, once that was looked for.
+    polls: Option<Option<String>>,
 }
 
 /// The knowledge of a worker and the work that it has done.
 pub(crate) struct Learned {
     pub(crate) seen: SeenAccesses,
     pub(crate) runs: u64,
+    /// Why executions do not end, if that was found.
+    pub(crate) polls: Option<String>,
 }
 
 impl<'a> Explored<'a> {
@@ -40,6 +50,8 @@ impl<'a> Explored<'a> {
             learns,
             moves: 0,
             fresh: None,
+            ends: 0,
+            polls: None,
         }
     }
 }
@@ -102,6 +114,10 @@ impl System for Explored<'_> {
 
     fn end(&mut self, at: &mut Position) -> Result<Flow<Box<Failure>>, SimError> {
         let failure = end_of(&mut self.walker, at)?;
+        self.ends += 1;
+        if self.ends <= REPEATED || self.ends.is_power_of_two() {
+            self.walker.repeat(at)?;
+        }
         Ok(failure.map_or(Flow::On, |failure| Flow::Found(Box::new(failure))))
     }
 
@@ -133,6 +149,12 @@ impl System for Explored<'_> {
         !matches!(what, Move::Fault(_))
     }
 
+    fn limited(&mut self, at: &Position) {
+        if self.polls.is_none() {
+            self.polls = Some(self.walker.polls(at));
+        }
+    }
+
     fn keep(&mut self, at: &mut Position) {
         at.state.machine.forget_idle();
     }
@@ -140,6 +162,7 @@ impl System for Explored<'_> {
     fn collected(self) -> Learned {
         Learned {
             runs: self.walker.runs,
+            polls: self.polls.flatten(),
             seen: self.walker.seen,
         }
     }

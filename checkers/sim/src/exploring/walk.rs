@@ -4,17 +4,23 @@
 //! The reduction takes a move at once and alone (a persistent set of one move) if the move commutes with
 //! everything else that can happen, now or later. Such moves are
 //! * thread moves that nobody else sees: a store or a post (into the thread's own store buffer), a fence, a load of a
-//!   word that nobody else writes any more, a read-modify-write or a lock that nobody else uses any more, notes, a call
-//!   where nobody else returns any more, a return where nobody else calls any more;
+//!   word that nobody else writes any more, a read-modify-write or a lock that nobody else uses any more, and, where
+//!   the thread's node cannot stop before, notes, a call where nobody else returns any more, a return where nobody else
+//!   calls any more;
 //! * a poll in vain by which a thread finds that what it waits for has not come, and parks;
 //! * machine steps on words that nobody else touches any more ([`crate::state::sharing`]) if they commute within their queue pair
 //!   ([`Machine::commutes`](mowgli::machine::Machine::commutes)) and tell no poller anything.
+//!
+//! A node that stops takes along what its threads know and what its store buffers hold, and what its queue pairs hold may be
+//! cut off. So its moves of the first kind commute with its end, except those that the end of an execution shows. A step of the
+//! machine commutes with it unless a check of complete executions looks at the word.
 //!
 //! Every path is finite (threads make progress or park), so nothing is put off for ever.
 
 use mowgli::machine::{Addr, Rule, Step};
 use smallvec::SmallVec;
 
+use crate::exploring::polling;
 use crate::exploring::trail::Trail;
 use crate::fabric::request::{Deadline, Note, Reply, Request};
 use crate::state::behaviour::Past;
@@ -22,7 +28,7 @@ use crate::state::sharing::{Agent, SeenAccesses};
 use crate::state::waits::Waits;
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
-use crate::world::run::{Granted, Run, Start, unknown};
+use crate::world::run::{Run, Start, Told, unknown};
 use crate::{Config, Memory, SimError};
 
 /// Builds a world.
@@ -106,33 +112,61 @@ impl<'a> Walker<'a> {
 
     /// Brings a run to this position, so that the next request of every thread is known.
     pub(crate) fn consult(&mut self, state: &State, path: &Trail<Answered>) -> Result<(), SimError> {
-        let reply = |past: Option<Past>| past.map_or(Reply::Unit, |past| self.common.behaviour.reply(past));
-        let path: Vec<Granted> = path
-            .to_vec()
-            .into_iter()
-            .map(|(thread, past)| (thread, reply(past)))
-            .collect();
+        let path = self.replies(path);
         let on_path = match &mut self.run {
-            Some(run) => run.follow(&path),
+            Some(run) => run.follow(self.common, &path),
             None => None,
         };
         match on_path {
             Some(followed) => followed?,
-            None => {
-                // Drop the old threads before new ones start.
-                self.run = None;
-                let Start { mut run, .. } = Run::start(self.common, self.config, self.builder)?;
-                self.runs += 1;
-                if let Some(followed) = run.follow(&path) {
-                    followed?;
-                }
-                self.run = Some(run);
-            }
+            None => self.run_again(&path)?,
         }
         match &self.run {
             Some(run) => run.learn(self.common, state),
             None => Ok(()),
         }
+    }
+
+    /// Returns the replies of a path.
+    fn replies(&self, path: &Trail<Answered>) -> Vec<Told> {
+        let reply = |past: Option<Past>| past.map_or(Reply::Unit, |past| self.common.behaviour.reply(past));
+        let path = path.to_vec().into_iter();
+        path.map(|(thread, past)| ((thread, reply(past)), past)).collect()
+    }
+
+    /// Runs the world from its beginning to the end of a path.
+    fn run_again(&mut self, path: &[Told]) -> Result<(), SimError> {
+        // Drop the old threads before new ones start.
+        self.run = None;
+        let Start { mut run, .. } = Run::start(self.common, self.config, self.builder)?;
+        self.runs += 1;
+        if let Some(followed) = run.follow(self.common, path) {
+            followed?;
+        }
+        self.run = Some(run);
+        Ok(())
+    }
+
+    /// Runs the execution that led here again, from its beginning.
+    ///
+    /// # Errors
+    /// Returns [`SimError::NotDeterministic`] if a thread then asks for other things.
+    pub(crate) fn repeat(&mut self, at: &Position) -> Result<(), SimError> {
+        let path = self.replies(&at.path);
+        self.run_again(&path)
+    }
+
+    /// Says which thread does the same again and again without waiting, and where, if one does.
+    pub(crate) fn polls(&mut self, at: &Position) -> Option<String> {
+        let path = at.path.to_vec();
+        let thread = polling::thread(self.common, &path)?;
+        self.run = None;
+        let start = Run::start(self.common, self.config, self.builder).ok()?;
+        self.runs += 1;
+        let mut run = start.run;
+        let place = run.place(self.common, &self.replies(&at.path), thread);
+        let name = &at.state.info(thread).name;
+        Some(polling::says(thread, name, place.as_deref()))
     }
 
     /// Takes a move that is enabled. Returns false if the move cannot be taken. The caller checks the conditions that
@@ -324,8 +358,13 @@ impl<'a> Walker<'a> {
         touched.unit.is_none() && !conflicts(touched.reads, false) && !conflicts(touched.writes, true)
     }
 
-    /// Returns whether another agent may yet access the word, and one of the two writes.
+    /// Returns whether another agent may yet access the word, and one of the two writes, or whether an access that a loss
+    /// may forestall shows at the end.
     fn conflicts(&self, state: &State, word: Addr, agent: Agent, write: bool) -> bool {
+        // The loss of the writer's node may come before the write.
+        if write && state.losses.is_settling() && self.common.is_checked(word) {
+            return true;
+        }
         let mut others = self.seen.words.others(word, agent, write);
         others.any(|other| state.may_access(word, other))
     }
@@ -336,10 +375,10 @@ impl<'a> Walker<'a> {
             | Request::Fence
             | Request::WaitEnd
             | Request::Park
-            | Request::Join { .. }
-            | Request::Spawn { .. }
-            | Request::Note(Note::Mark(_))
-            | Request::End(_) => true,
+            | Request::Join { .. } => true,
+            // What the end shows of a thread is not lost with its node: a node that stops before is another execution.
+            Request::Spawn { .. } | Request::Note(Note::Mark(_)) => !state.may_stop(thread),
+            Request::End(_) => !state.ends_faults(thread),
             Request::WaitBegin { deadline, .. } => !matches!(deadline, Deadline::Within(_)),
             Request::Post { owner, peer, .. } => {
                 owner == thread && !state.losses.may_refuse(state.info(thread).node, peer)
@@ -369,7 +408,7 @@ impl<'a> Walker<'a> {
             | Request::Close => false,
             Request::Note(Note::Call(_) | Note::Return(_)) => {
                 let returns = matches!(request, Request::Note(Note::Return(_)));
-                !state.may_ask_any(self.seen.history_of_others(thread, returns))
+                !state.may_stop(thread) && !state.may_ask_any(self.seen.history_of_others(thread, returns))
             }
         }
     }
@@ -380,10 +419,14 @@ impl<'a> Walker<'a> {
             self.run = Some(Run::start(self.common, self.config, self.builder)?.run);
             self.runs += 1;
         }
-        Ok(self
+        let checked = self.common.checked();
+        let failed = self
             .run
             .as_ref()
-            .and_then(|run| run.check_end(self.common, state)))
+            .and_then(|run| run.check_end(self.common, state));
+        // Whether a lost node's last write to such a word has arrived makes a difference after all.
+        self.seen.fresh |= self.config.faults.lossy() && self.common.checked() > checked;
+        Ok(failed)
     }
 
     /// Returns the assertion that failed in a thread, if one has.

@@ -5,6 +5,7 @@
 //! which make requests through [`ask`].
 #![allow(unsafe_code)]
 
+use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -13,10 +14,17 @@ use std::sync::{Arc, Once};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::Faults;
+use crate::fabric::burial;
 use crate::fabric::request::{Reply, Request, VirtualWord};
+
+pub(crate) use crate::fabric::burial::bury;
 
 /// Bytes of stack of one model thread.
 const STACK_BYTES: usize = 256 * 1024;
+
+/// The number of transfers of a thread after which their numbers begin again.
+const TRANSFERS_MAX: u32 = 1 << 14;
 
 /// The body of a model thread.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
@@ -40,9 +48,18 @@ thread_local! {
     /// The number of names that each thread has given out. An OS thread runs the threads of one run at a
     /// time.
     static NAMED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// The number of the last transfer of each thread.
+    static TRANSFERS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
     /// Threads that hold a lock of the model, once for each lock, in the order in which they took them.
     static HOLDERS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    /// The faults of the world that this OS thread runs.
+    static FAULTS: Cell<Option<Faults>> = const { Cell::new(None) };
+    /// Set while a model thread unwinds from a panic of its own.
+    static PANICS: Cell<bool> = const { Cell::new(false) };
+    /// The thread whose next request leaves its place in `PLACE`.
+    static WATCHED: Cell<Option<u16>> = const { Cell::new(None) };
+    static PLACE: RefCell<Option<Backtrace>> = const { RefCell::new(None) };
 }
 
 type Thread = Coroutine<Reply, Request, Result<(), Arc<str>>, DefaultStack>;
@@ -66,6 +83,10 @@ impl Task {
             named.resize(named.len().max(usize::from(thread) + 1), 0);
             named[usize::from(thread)] = 0;
         });
+        TRANSFERS.with_borrow_mut(|given| {
+            given.resize(given.len().max(usize::from(thread) + 1), 0);
+            given[usize::from(thread)] = 0;
+        });
         let coroutine =
             Coroutine::with_stack(stack, move |yielder: &Yielder<Reply, Request>, _first: Reply| {
                 CURRENT.set(Some(Current {
@@ -73,7 +94,9 @@ impl Task {
                     thread,
                     node,
                 }));
-                catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
+                let ended = catch_unwind(AssertUnwindSafe(body));
+                PANICS.set(false);
+                ended.map_err(|panic| {
                     let text = panic
                         .downcast_ref::<&str>()
                         .map(|s| (*s).to_owned())
@@ -138,12 +161,17 @@ impl Drop for Running<'_> {
 }
 
 impl Task {
-    /// Unwinds the thread now.
-    pub(crate) fn dismantle(&mut self) {
-        drop(Task {
-            coroutine: self.coroutine.take(),
-            current: None,
-        });
+    /// Gives the stack of a suspended thread back without running the destructors of what is on it. That is forgotten.
+    pub(super) fn forget(mut self) {
+        let Some(mut coroutine) = self.coroutine.take() else {
+            return;
+        };
+        if coroutine.started() && !coroutine.done() {
+            // SAFETY: nothing outside refers to values on the stack: a thread shares its values with others only by
+            // reference counts, whose values are forgotten with the counts that the stack holds.
+            unsafe { coroutine.force_reset() };
+        }
+        STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
     }
 }
 
@@ -154,7 +182,7 @@ impl Drop for Task {
         };
         CURRENT.set(None);
         if coroutine.started() && !coroutine.done() {
-            dismantle(|| coroutine.force_unwind());
+            dismantle(|| burial::unwinding(|| coroutine.force_unwind()));
         }
         if coroutine.done() {
             STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
@@ -171,12 +199,74 @@ pub(crate) fn ask(request: Request) -> Reply {
     if DISMANTLING.get() || std::thread::panicking() {
         return Reply::Dismantled;
     }
+    if WATCHED.get() == Some(current.thread) {
+        WATCHED.set(None);
+        PLACE.set(Some(Backtrace::force_capture()));
+    }
     // SAFETY: `CURRENT` is set only while the coroutine that owns this yielder is running on this OS thread:
     // `resume` clears it when the coroutine suspends or ends. The yielder lives as long as the coroutine's
     // stack, so it is alive, and this code runs on that stack.
     let reply = unsafe { current.yielder.as_ref() }.suspend(request);
     CURRENT.set(Some(current));
     reply
+}
+
+/// Takes the stacks that are kept to be used again.
+pub(super) fn take_stacks() -> Vec<DefaultStack> {
+    STACKS.take()
+}
+
+/// Keeps stacks to be used again.
+pub(super) fn add_stacks(stacks: Vec<DefaultStack>) {
+    STACKS.with_borrow_mut(|all| all.extend(stacks));
+}
+
+/// Makes the next request of a thread leave its place.
+pub(crate) fn watch(thread: u16) {
+    WATCHED.set(Some(thread));
+}
+
+/// Returns where in the program the watched thread made its request: the innermost function that belongs neither to the
+/// model nor to the library under it. Returns `None` if it has made none, or if the program has no symbols.
+pub(crate) fn watched() -> Option<String> {
+    WATCHED.set(None);
+    let trace = PLACE.take()?.to_string();
+    let mut lines = trace.lines().map(str::trim).peekable();
+    while let Some(line) = lines.next() {
+        let Some((number, function)) = line.split_once(": ") else {
+            continue;
+        };
+        let path = function.trim_start_matches(['<', '&']);
+        let is_below = BELOW.iter().any(|below| path.starts_with(below));
+        if number.parse::<u32>().is_err() || is_below {
+            continue;
+        }
+        let at = lines.peek().and_then(|next| next.strip_prefix("at "));
+        return Some(at.map_or_else(|| function.to_owned(), |at| format!("{function} ({at})")));
+    }
+    None
+}
+
+/// The crates whose functions do not say where a program makes a request.
+const BELOW: [&str; 8] = [
+    "loco_sim::",
+    "loco::",
+    "loco_fabric::",
+    "std::",
+    "core::",
+    "alloc::",
+    "corosensei::",
+    "__",
+];
+
+/// Says which faults the world has that this OS thread runs from now on.
+pub(crate) fn set_faults(faults: Faults) {
+    FAULTS.set(Some(faults));
+}
+
+/// Returns the faults of the world that this OS thread runs.
+pub(crate) fn faults() -> Faults {
+    FAULTS.get().unwrap_or_default()
 }
 
 /// Returns the number and the node of the running model thread.
@@ -197,6 +287,19 @@ pub(crate) fn fresh_names(count: u64) -> u64 {
         let first = VirtualWord::base(thread) + *given;
         *given += count;
         first
+    })
+}
+
+/// Returns a number for a transfer of several words. Threads number their transfers apart, and the number depends on the
+/// thread's past alone. No two transfers of a thread that are under way at a time have the same number.
+pub(crate) fn fresh_transfer() -> u32 {
+    let Some((thread, _)) = current() else {
+        return 0;
+    };
+    TRANSFERS.with_borrow_mut(|given| {
+        let last = &mut given[usize::from(thread)];
+        *last = *last % TRANSFERS_MAX + 1;
+        u32::from(thread) * TRANSFERS_MAX + *last
     })
 }
 
@@ -241,9 +344,9 @@ pub(crate) fn take_over(thread: u16) -> Option<Body> {
     })
 }
 
-/// Drops bodies whose threads never started.
-pub(crate) fn forget_handed_over() {
-    drop(SPAWNED.take());
+/// Returns the bodies whose threads never started, to be dropped.
+pub(crate) fn forget_handed_over() -> Vec<(u16, Body)> {
+    SPAWNED.take()
 }
 
 /// Returns true while the remains of an execution are dropped.
@@ -283,8 +386,14 @@ fn install_panic_hook() {
     ONCE.call_once(|| {
         let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
+            burial::panics();
             if CURRENT.get().is_some() || DISMANTLING.get() {
                 let place = info.location().map(ToString::to_string);
+                // A destructor that panics while its thread unwinds ends the process, as it does anywhere.
+                if CURRENT.get().is_some() && PANICS.replace(true) {
+                    let first = PANIC_PLACE.with_borrow(|place| place.clone().unwrap_or_default());
+                    eprintln!("a thread of the world panicked at {first}; a destructor that then ran panicked, too: {info}");
+                }
                 PANIC_PLACE.with_borrow_mut(|p| *p = place);
             } else {
                 default(info);

@@ -1,11 +1,12 @@
-//! Queue pairs of the model: each word of a transfer is an operation of the machine.
+//! Queue pairs of the model: each word of a transfer is an operation of the machine. The words of one transfer have a number
+//! in common, and the machine places them in any order.
 //!
 //! Relies on [`super::memory`] for the words. Used by [`super::ModelFabric`].
 
 use loco_fabric::{FabricError, Local, NodeId, Posted, QueuePair, Result, Target, Work};
 
 use crate::fabric::WORD;
-use crate::fabric::coroutine::ask;
+use crate::fabric::coroutine::{self, ask};
 use crate::fabric::memory::{ModelMemory, ModelRemote, word_of};
 use crate::fabric::request::{NicOp, Reply, Request, VirtualWord};
 
@@ -21,13 +22,14 @@ pub struct ModelQueuePair {
 
 impl ModelQueuePair {
     fn post(&self, ops: impl IntoIterator<Item = NicOp>, work: Work) -> Result<Posted> {
-        let request = |op, signaled| {
+        let request = |op, signaled, transfer| {
             let posted = ask(Request::Post {
                 owner: self.owner,
                 peer: self.peer.0,
                 op,
                 tag: work.id.0,
                 signaled,
+                transfer,
             });
             match posted {
                 Reply::Lost(node) if node == self.node.0 => Err(FabricError::DeclaredLost),
@@ -36,15 +38,20 @@ impl ModelQueuePair {
             }
         };
         if work.fenced {
-            request(NicOp::Fence, false)?;
+            request(NicOp::Fence, false, 0)?;
         }
         let mut ops = ops.into_iter().peekable();
-        let mut any = false;
-        while let Some(op) = ops.next() {
-            any = true;
-            request(op, work.signaled && ops.peek().is_none())?;
+        let Some(first) = ops.next() else {
+            return Ok(Posted::Done);
+        };
+        // An operation of one word needs no number.
+        let transfer = ops.peek().map_or(0, |_| coroutine::fresh_transfer());
+        let mut next = Some(first);
+        while let Some(op) = next {
+            next = ops.next();
+            request(op, work.signaled && next.is_none(), transfer)?;
         }
-        Ok(if any { Posted::Pending } else { Posted::Done })
+        Ok(Posted::Pending)
     }
 
     fn check_peer(&self, target: &Target<'_, ModelRemote>) -> Result<()> {

@@ -111,10 +111,6 @@ impl NodeSet {
         self.0 & 1 << (node % NODES_MAX) != 0
     }
 
-    pub(crate) fn without(self, node: u16) -> NodeSet {
-        NodeSet(self.0 & !(1 << (node % NODES_MAX)))
-    }
-
     pub(crate) fn common(self, other: NodeSet) -> NodeSet {
         NodeSet(self.0 & other.0)
     }
@@ -186,6 +182,8 @@ pub(crate) enum Request {
         op: NicOp,
         tag: u64,
         signaled: bool,
+        /// The transfer of which the operation moves a word, or 0 ([`mowgli::machine::Post::transfer`]).
+        transfer: u32,
     },
     /// Takes all notifications that this node can take now.
     Poll,

@@ -179,7 +179,9 @@ impl Graph<'_> {
             pf: Relation::from_pairs(n, pf),
             po: Relation::from_fn(n, |a, b| match (a.checked_sub(base), b.checked_sub(base)) {
                 (None, Some(_)) => true,
-                (Some(a), Some(b)) => a < b && events[a].thread == events[b].thread,
+                (Some(a), Some(b)) => {
+                    a < b && events[a].thread == events[b].thread && !events[a].is_unordered(&events[b])
+                }
                 _ => false,
             }),
             reads: vec![None; base]

@@ -26,6 +26,8 @@ pub(super) struct Recorded {
     pub(super) rmw: bool,
     /// The number of the thread's request that the event belongs to.
     pub(super) instance: u32,
+    /// The transfer of which the event moves a word, or 0. Nothing orders the words of a transfer.
+    pub(super) transfer: u32,
     pub(super) read: Option<i64>,
     pub(super) written: Option<i64>,
     /// The write that the event read, or for a poll the completion that it took. `None` stands for the
@@ -35,6 +37,13 @@ pub(super) struct Recorded {
     pub(super) time: u64,
     /// Whether an event of a remote operation has taken effect.
     done: bool,
+}
+
+impl Recorded {
+    /// Returns whether the events belong to different words of one transfer.
+    pub(super) fn is_unordered(&self, other: &Recorded) -> bool {
+        self.transfer != 0 && self.transfer == other.transfer && self.instance != other.instance
+    }
 }
 
 /// A remote operation under way, as its events.
@@ -215,9 +224,13 @@ impl Recorder {
                 peer,
                 op,
                 signaled,
+                transfer,
                 ..
             } => {
                 let op = self.post(common, state, owner, peer, op, signaled);
+                for event in [op.first, op.middle, op.last] {
+                    self.events[event].transfer = transfer;
+                }
                 let buffer = self.buffers.entry(owner).or_default();
                 buffer.push_back(Buffered::Remote(peer, op));
             }
@@ -363,7 +376,7 @@ impl Recorder {
                 }
             }
             Rule::PlaceRemote => {
-                if let Some((event, word)) = queues.remote.pop_front() {
+                if let Some((event, word)) = queues.remote.remove(index) {
                     self.place(event, word);
                 }
             }
@@ -451,6 +464,7 @@ impl Recorder {
             peer,
             rmw: false,
             instance: self.instances.get(&thread).copied().unwrap_or(0),
+            transfer: 0,
             read: None,
             written: None,
             source: None,

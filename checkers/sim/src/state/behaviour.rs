@@ -169,6 +169,15 @@ impl Behaviour {
         child.copied().map(Past)
     }
 
+    /// Returns the past before the last reply; `None` at the beginning of a thread.
+    pub(crate) fn parent(&self, past: Past) -> Option<Past> {
+        self.nodes
+            .get(past.0)
+            .parent
+            .get()
+            .map(|&(parent, _)| Past(parent))
+    }
+
     /// Returns the reply that led to `past`.
     ///
     /// # Panics

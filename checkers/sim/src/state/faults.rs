@@ -15,10 +15,6 @@ use crate::fabric::request::{ModelThreadKind, NodeSet};
 
 /// The faults that may happen in an execution, and how often. By default no deadline passes and no node is
 /// lost.
-///
-/// Some executions differ only in notes ([`note`](crate::note)) that a node made just before it stopped, or in
-/// whether a lost node's last write to a word that nobody reads has arrived. The reduction explores only one of
-/// such executions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
     /// The largest number of waits that end by their deadline while something else could still happen.
@@ -252,6 +248,11 @@ impl Losses {
             || peer != node && (self.crashes > 0 || self.sites[usize::from(peer)].standing != Standing::Up)
     }
 
+    /// Returns whether the node may still stop.
+    fn may_stop(&self, node: u16) -> bool {
+        self.crashes > 0 && self.site(node).is_some_and(|site| site.standing == Standing::Up)
+    }
+
     /// Returns whether nodes may still be lost, or become known to be.
     pub(crate) fn is_settling(&self) -> bool {
         self.crashes > 0
@@ -384,25 +385,42 @@ impl State {
         self.losable(out);
     }
 
-    /// Appends the nodes that can be lost. A crash makes no difference unless another node still has something
-    /// to do. A node that is thought lost may itself be the one that goes on.
+    /// Returns whether the thread's node may still stop, before or after the thread's next move.
+    pub(crate) fn may_stop(&self, thread: u16) -> bool {
+        self.losses.may_stop(self.info(thread).node)
+    }
+
+    /// Returns whether no node can be lost any more once the thread has ended, and some still can until then.
+    pub(crate) fn ends_faults(&self, thread: u16) -> bool {
+        let losses = &self.losses;
+        (losses.crashes > 0 || losses.suspicions > 0) && self.busy().eq([thread])
+    }
+
+    /// Returns the threads whose end an execution waits for, of nodes that are up.
+    fn busy(&self) -> impl Iterator<Item = u16> + '_ {
+        let threads = (0u16..).zip(&self.threads);
+        let busy = threads.filter(|(t, thread)| {
+            let info = self.info(*t);
+            let site = self.losses.site(info.node);
+            let up = site.is_some_and(|site| site.standing == Standing::Up);
+            info.kind == ModelThreadKind::Worker && up && thread.status != Status::Done
+        });
+        busy.map(|(t, _)| t)
+    }
+
+    /// Appends the nodes that can be lost, as long as something is still to be done.
     fn losable(&self, out: &mut Vec<Move>) {
         let losses = &self.losses;
-        let up = |node: u16| losses.sites[usize::from(node)].standing == Standing::Up;
-        let busy: NodeSet = (0u16..)
-            .zip(&self.threads)
-            .filter(|(t, thread)| {
-                let info = self.info(*t);
-                info.kind == ModelThreadKind::Worker && up(info.node) && thread.status != Status::Done
-            })
-            .map(|(t, _)| self.info(t).node)
-            .collect();
-        for node in (0..losses.sites.len() as u16).filter(|&n| up(n)) {
-            if losses.crashes > 0 && busy.without(node).first().is_some() {
+        let exhausted = losses.crashes == 0 && losses.suspicions == 0;
+        if exhausted || self.busy().next().is_none() {
+            return;
+        }
+        let up = |&node: &u16| losses.sites[usize::from(node)].standing == Standing::Up;
+        for node in (0..losses.sites.len() as u16).filter(up) {
+            if losses.crashes > 0 {
                 out.push(Move::Fault(Fault::Crash(node)));
             }
-            let suspectable = losses.suspicions > 0 && busy.first().is_some();
-            if suspectable && (losses.allowed.unenforced || !self.holds_unit(node)) {
+            if losses.suspicions > 0 && (losses.allowed.unenforced || !self.holds_unit(node)) {
                 out.push(Move::Fault(Fault::Suspect(node)));
             }
         }

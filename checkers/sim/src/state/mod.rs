@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mowgli::machine::{Action, Addr, Machine, Post, QpId, Step};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::fabric::request::{
@@ -38,6 +38,8 @@ pub(crate) struct Common {
     pub(crate) locks: Names,
     versions: Versions,
     pub(crate) waits: Waits,
+    /// The words at which checks of complete executions have looked.
+    checked: Mutex<FxHashSet<Addr>>,
 }
 
 impl Common {
@@ -47,6 +49,21 @@ impl Common {
             waits,
             ..Common::default()
         }
+    }
+
+    /// Notes that a check of a complete execution looks at the word.
+    pub(crate) fn check(&self, word: Addr) {
+        lock(&self.checked).insert(word);
+    }
+
+    /// Returns whether checks of complete executions have looked at the word.
+    pub(crate) fn is_checked(&self, word: Addr) -> bool {
+        lock(&self.checked).contains(&word)
+    }
+
+    /// Returns the number of words at which checks of complete executions have looked.
+    pub(crate) fn checked(&self) -> usize {
+        lock(&self.checked).len()
     }
 }
 
@@ -324,6 +341,7 @@ impl State {
                 op,
                 tag,
                 signaled,
+                transfer,
             } => {
                 if let Some(lost) = self.post_refusal(thread, peer) {
                     return Some(Reply::Lost(lost));
@@ -344,6 +362,7 @@ impl State {
                             op,
                             tag,
                             signaled,
+                            transfer,
                         }),
                     )
                     .ok()?;

@@ -48,6 +48,7 @@ impl End<'_> {
     /// Returns the final value of the 8-byte word of `memory` that holds byte `offset`.
     pub fn word(&self, memory: &ModelMemory, offset: usize) -> u64 {
         let addr = Addr(self.common.words.index(memory.word(offset).0));
+        self.common.check(addr);
         self.state
             .machine
             .memory()

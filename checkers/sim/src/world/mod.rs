@@ -7,11 +7,11 @@ use std::any::Any;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Config;
-use crate::fabric::coroutine::{Body, ask};
+use crate::fabric::coroutine::{self, Body, ask};
 use crate::fabric::request::{ModelThreadKind, Note, Reply, Request};
 use crate::fabric::{ModelFabric, Options};
 use crate::world::history::End;
+use crate::{Config, Faults};
 
 /// A world under construction. The closure given to [`explore`](crate::explore) is called for every run and
 /// must build the same world each time. The threads of one world share state only through the fabric.
@@ -143,6 +143,12 @@ impl World {
             check(end);
         }
     }
+}
+
+/// Returns the faults that may happen in the executions of the running thread's world, for code that tells a call which is late
+/// as often as the faults allow from one that never ends. Outside worlds no fault may happen.
+pub fn faults() -> Faults {
+    coroutine::faults()
 }
 
 /// Adds a line to the history of the running thread. Lines of different threads are not ordered among one another.

@@ -9,7 +9,7 @@ use mowgli::machine::Machine;
 
 use crate::fabric::coroutine::{self, Body, Task};
 use crate::fabric::request::{ModelThreadKind, Reply, Request};
-use crate::state::behaviour::Past;
+use crate::state::behaviour::{Diverged, Past};
 use crate::state::sharing::SeenAccesses;
 use crate::state::{Common, State, Status};
 use crate::world::history::End;
@@ -18,6 +18,9 @@ use crate::{Config, SimError};
 
 /// A granted request of a path: the thread, and its reply.
 pub(crate) type Granted = (u16, Reply);
+
+/// A granted request of a path, and the past that the reply led to, where that past is the thread's own.
+pub(crate) type Told = (Granted, Option<Past>);
 
 /// The threads, suspended at their requests.
 pub(crate) struct Run {
@@ -48,6 +51,7 @@ impl Run {
             log: Vec::new(),
             world: None,
         };
+        coroutine::set_faults(config.faults);
         let mut built = World::new(config);
         world(&mut built);
         let machine = Machine::new(config.machine());
@@ -194,17 +198,53 @@ impl Run {
 
     /// Brings the threads to the end of `path`, from where they are if that is on the path. Returns `None` if
     /// they must start afresh.
-    pub(crate) fn follow(&mut self, path: &[Granted]) -> Option<Result<(), SimError>> {
+    ///
+    /// On the way, each thread must ask for what it asked for before in the same past. A world that is not a function of
+    /// what it is told, for example one that goes through a hash map in the order of its random keys, shows it here.
+    pub(crate) fn follow(&mut self, common: &Common, path: &[Told]) -> Option<Result<(), SimError>> {
         let done = self.log.len();
-        if done > path.len() || self.log[..] != path[..done] {
+        let is_prefix = |log: &[Granted]| log.iter().zip(path).all(|(mine, (theirs, _))| mine == theirs);
+        if done > path.len() || !is_prefix(&self.log) {
             return None;
         }
-        for (thread, reply) in &path[done..] {
-            if let Err(e) = self.give(*thread, reply.clone()) {
+        for ((thread, reply), past) in &path[done..] {
+            if let Err(e) = self.give_again(common, *thread, reply, *past) {
                 return Some(Err(e));
             }
         }
         Some(Ok(()))
+    }
+
+    fn give_again(
+        &mut self,
+        common: &Common,
+        thread: u16,
+        reply: &Reply,
+        past: Option<Past>,
+    ) -> Result<(), SimError> {
+        self.give(thread, reply.clone())?;
+        let before = past.and_then(|past| common.behaviour.request(past));
+        let now = &self.requests[usize::from(thread)];
+        match before {
+            Some(before) if before != now => Err(SimError::diverged(Diverged {
+                before: before.clone(),
+                now: now.clone(),
+            })),
+            _ => Ok(()),
+        }
+    }
+
+    /// Brings the threads, which have just started, to the end of `path`, and returns where in the program `thread` makes the
+    /// last of its requests on the path.
+    pub(crate) fn place(&mut self, common: &Common, path: &[Told], thread: u16) -> Option<String> {
+        let last = path.iter().rposition(|((of, _), _)| *of == thread)?;
+        self.follow(common, &path[..last])?.ok()?;
+        coroutine::watch(thread);
+        let ((_, reply), _) = &path[last];
+        let given = self.give(thread, reply.clone());
+        let place = coroutine::watched();
+        given.ok()?;
+        place
     }
 
     /// Runs the world's checks of a complete execution. Returns the message of the first that panics.
@@ -233,20 +273,19 @@ impl Drop for Run {
     fn drop(&mut self) {
         // Dismantle threads first: they may hold what the world keeps alive. Begin with the threads that hold
         // locks, the last taken first, because others' destructors may take these locks.
+        let mut tasks: Vec<Option<Task>> = std::mem::take(&mut self.tasks).into_iter().map(Some).collect();
+        let mut remains = Vec::with_capacity(tasks.len());
         while let Some(holder) = coroutine::last_holder() {
-            let Some(task) = self.tasks.get_mut(usize::from(holder)) else {
+            let Some(task) = tasks.get_mut(usize::from(holder)) else {
                 break;
             };
-            task.dismantle();
+            remains.extend(task.take());
             // A leaked guard is never dropped.
             coroutine::lets_go_of_all(holder);
         }
-        self.tasks.clear();
-        let world = self.world.take();
-        coroutine::dismantle(|| {
-            coroutine::forget_handed_over();
-            drop(world);
-        });
+        remains.extend(tasks.into_iter().flatten());
+        let handed_over = coroutine::forget_handed_over();
+        coroutine::bury(remains, (handed_over, self.world.take()));
     }
 }
 

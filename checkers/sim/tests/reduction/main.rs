@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod losses;
 mod messages;
 mod node;
 mod programs;
+mod transfers;
 mod waits;

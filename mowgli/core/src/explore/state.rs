@@ -152,6 +152,7 @@ impl State {
                     op,
                     tag,
                     signaled,
+                    transfer: 0,
                 })
             }
         }

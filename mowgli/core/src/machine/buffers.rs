@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::ops::{Addr, RemoteOp};
+use super::ops::{Addr, Post, RemoteOp};
 use crate::program::Value;
 
 /// A FIFO buffer, oldest entry first. Cloning into an existing buffer reuses its storage.
@@ -114,17 +114,10 @@ pub(crate) enum Stage {
     Fence,
 }
 
-/// An operation on its way through the store buffer and the pipe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Entry {
-    pub(crate) stage: Stage,
-    pub(crate) tag: u64,
-    pub(crate) signaled: bool,
-}
-
-impl Entry {
-    pub(crate) fn new(op: RemoteOp, tag: u64, signaled: bool) -> Entry {
-        let stage = match op {
+impl Stage {
+    /// Returns the first stage of an operation.
+    pub(crate) fn of(op: RemoteOp) -> Stage {
+        match op {
             RemoteOp::Put { dst, src } => Stage::Put {
                 dst,
                 src: Source::Word(src),
@@ -152,11 +145,34 @@ impl Entry {
                 rmw: Rmw::Swap { expected, new },
             },
             RemoteOp::Fence => Stage::Fence,
-        };
+        }
+    }
+}
+
+/// An operation on its way through the store buffer and the pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entry {
+    pub(crate) stage: Stage,
+    pub(crate) tag: u64,
+    pub(crate) signaled: bool,
+    /// [`Post::transfer`](super::Post::transfer).
+    pub(crate) transfer: u32,
+}
+
+impl Entry {
+    pub(crate) fn new(post: Post) -> Entry {
+        let Post {
+            op,
+            tag,
+            signaled,
+            transfer,
+            ..
+        } = post;
         Entry {
-            stage,
+            stage: Stage::of(op),
             tag,
             signaled: signaled && !matches!(op, RemoteOp::Fence),
+            transfer,
         }
     }
 
@@ -181,6 +197,8 @@ pub(crate) struct RemoteWrite {
     pub(crate) value: Value,
     /// True for the write of an RMW, whose arrival in memory frees the atomic unit.
     pub(crate) atomic: bool,
+    /// [`Post::transfer`](super::Post::transfer).
+    pub(crate) transfer: u32,
 }
 
 /// An entry of `wb_L`.
@@ -238,6 +256,16 @@ impl QueuePair {
             LocalBack::Write { dst, .. } => Some(dst),
             LocalBack::Notification { .. } => None,
         })
+    }
+
+    /// Returns how many of the oldest writes of `wb_R` may reach memory next: the oldest one, and those behind it that are
+    /// words of the same transfer.
+    pub(crate) fn placeable(&self) -> usize {
+        let Some(first) = self.wb_r.first() else {
+            return 0;
+        };
+        let of_one = |w: &&RemoteWrite| w.transfer == first.transfer && first.transfer != 0;
+        1 + self.wb_r[1..].iter().take_while(of_one).count()
     }
 
     /// Returns whether nothing is under way; notifications may be left.

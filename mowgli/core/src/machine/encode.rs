@@ -43,8 +43,12 @@ impl Machine {
                     encode_entry(out, entry);
                 }
                 for write in qp.wb_r.iter() {
-                    number(out, u64::from(write.dst.0) << 1 | u64::from(write.atomic));
+                    let flags = u64::from(write.transfer != 0) << 1 | u64::from(write.atomic);
+                    number(out, u64::from(write.dst.0) << 2 | flags);
                     value(out, write.value);
+                    if write.transfer != 0 {
+                        number(out, write.transfer.into());
+                    }
                 }
                 for entry in qp.wb_l.iter() {
                     match *entry {
@@ -131,7 +135,13 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
         }
         Stage::Fence => 9,
     };
-    out[kind] = code | u8::from(entry.signaled) << 4 | u8::from(entry.tag != 0) << 5;
+    out[kind] = code
+        | u8::from(entry.signaled) << 4
+        | u8::from(entry.tag != 0) << 5
+        | u8::from(entry.transfer != 0) << 6;
+    if entry.transfer != 0 {
+        number(out, entry.transfer.into());
+    }
     if entry.tag != 0 {
         number(out, entry.tag);
     }

@@ -201,13 +201,8 @@ impl Machine {
                 Issued::Value(old)
             }
             Action::Mfence | Action::Wait { .. } => Issued::Done,
-            Action::Post(Post {
-                peer,
-                op,
-                tag,
-                signaled,
-            }) => {
-                let entry = Entry::new(op, tag, signaled);
+            Action::Post(post) => {
+                let (peer, entry) = (post.peer, Entry::new(post));
                 match self.config.cpu {
                     Cpu::Tso => state.store_buffer.push(Delayed::Remote { peer, entry }),
                     Cpu::Sc => state.queue_pair_or_new(peer).pipe.push(entry),
@@ -321,8 +316,8 @@ impl Machine {
             Pipeline::Simplified => simplified::enabled(qp, self.config, unit_free, &mut push),
             Pipeline::Concrete => concrete::enabled(qp, self.config, unit_free, &mut push),
         }
-        if !qp.wb_r.is_empty() {
-            push(Rule::PlaceRemote, 0);
+        for at in 0..qp.placeable() {
+            push(Rule::PlaceRemote, at);
         }
         if qp.has_local_write() {
             push(Rule::PlaceLocal, 0);
@@ -361,7 +356,10 @@ impl Machine {
                 }
                 match rule {
                     Rule::PlaceRemote => {
-                        let write = qp.wb_r.pop()?;
+                        if at >= qp.placeable() {
+                            return None;
+                        }
+                        let write = qp.wb_r.remove(at)?;
                         *memory.get_mut(write.dst.0 as usize)? = write.value;
                         if write.atomic {
                             *units &= !unit_bit(id.peer);
@@ -395,6 +393,7 @@ impl Machine {
                             dst,
                             value,
                             atomic: false,
+                            transfer: qp.pipe[at].transfer,
                         });
                     }
                     Rule::RemoteRead => {
@@ -442,6 +441,7 @@ impl Machine {
                             dst: target,
                             value: new,
                             atomic: true,
+                            transfer: 0,
                         });
                     }
                     Rule::Fence => {

@@ -87,6 +87,10 @@ pub struct Post {
     /// True if completion leaves a notification for [`Action::Poll`]. Unsignaled operations can still be
     /// waited for by tag. Ignored for fences, which have no completion.
     pub signaled: bool,
+    /// The transfer of which the operation moves one word, as a number of the caller's choice; 0 for an operation of its own. The words
+    /// of a transfer are posted one after another, to different destinations. They are placed in any order, since nothing
+    /// orders the words of one put. Transfers that follow one another in a queue pair need different numbers.
+    pub transfer: u32,
 }
 
 /// An action of a thread.

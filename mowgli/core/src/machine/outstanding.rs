@@ -31,7 +31,7 @@ pub enum Next {
 impl RemoteOp {
     /// Calls `visit` with every access that the operation makes once it has been posted.
     pub fn accesses(self, visit: impl FnMut(Access)) {
-        Entry::new(self, 0, false).stage.accesses(visit);
+        Stage::of(self).accesses(visit);
     }
 }
 
@@ -112,6 +112,22 @@ impl Machine {
                 });
             }
         }
+    }
+
+    /// Returns the words of the writes that are on their way to memory (`wb_R`), oldest first.
+    pub fn unplaced(&self, id: QpId) -> impl Iterator<Item = Addr> + '_ {
+        let writes = self.queue_pair(id).map_or(&[][..], |qp| &qp.wb_r);
+        writes.iter().map(|write| write.dst)
+    }
+
+    /// Returns whether an operation that was posted to the queue pair will write the remote word, and its write is not on
+    /// its way to memory yet.
+    pub fn will_write(&self, id: QpId, word: Addr) -> bool {
+        let mut writes = 0;
+        self.outstanding(id, |access| {
+            writes += usize::from(access.rule == Rule::PlaceRemote && access.word == word);
+        });
+        writes > self.unplaced(id).filter(|&to| to == word).count()
     }
 
     /// Returns where the operation is that a rule of this sort will apply to next, if none applies now.

@@ -21,7 +21,8 @@ pub enum Step {
         qp: QpId,
         /// The rule that it applies.
         rule: Rule,
-        /// The pipe entry that it concerns, counted from the oldest; 0 for rules of the write-back buffers.
+        /// The entry that it concerns, counted from the oldest: of `wb_R` for [`Rule::PlaceRemote`], of the pipe for other
+        /// rules; 0 for [`Rule::PlaceLocal`].
         index: u16,
     },
 }
@@ -35,7 +36,7 @@ pub enum Rule {
     LocalRead,
     /// A put's remote write enters `wb_R`; the put becomes an acknowledgement.
     RemoteWrite,
-    /// The oldest write of `wb_R` reaches the peer's memory.
+    /// The oldest write of `wb_R`, or a later word of the same transfer, reaches the peer's memory.
     PlaceRemote,
     /// NIC remote read: a get reads its source.
     RemoteRead,

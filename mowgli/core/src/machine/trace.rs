@@ -57,7 +57,7 @@ impl Machine {
         let stage = qp.pipe.get(index as usize).map(|e| e.stage);
         Some(match (rule, stage) {
             (Rule::PlaceRemote, _) => {
-                let write = qp.wb_r.first()?;
+                let write = qp.wb_r.get(usize::from(index))?;
                 let what = if write.atomic { "write of RMW" } else { "put" };
                 format!("{what} is placed: {} := {}", name(write.dst), write.value)
             }

@@ -87,8 +87,9 @@ impl Machine {
             Step::Drain { .. } => (Buffer::StoreBuffer, 0),
             Step::Nic {
                 rule: Rule::PlaceRemote,
+                index,
                 ..
-            } => (Buffer::RemoteWrites, 0),
+            } => (Buffer::RemoteWrites, usize::from(index)),
             Step::Nic {
                 rule: Rule::PlaceLocal,
                 qp,
