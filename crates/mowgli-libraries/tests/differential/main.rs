@@ -15,7 +15,7 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Search};
 use mowgli::program::Program;
 use mowgli::{declarative, explore};
-use mowgli_libraries::client::{Client, Library, Method, Setting};
+use mowgli_libraries::client::{Client, Library, Method, Setting, parse};
 use mowgli_libraries::enumerate::{Bounds, RandomClients};
 use mowgli_libraries::implementation::{Implementation, Rules};
 use mowgli_libraries::implementations::{IBal, IMsw, IRbl, ISv};
@@ -158,6 +158,24 @@ fn the_wait_over_polls_and_the_model_agree() {
         left_out * 50 < count,
         "{left_out} of {count} programs were left out"
     );
+}
+
+/// The card reads a word that only its own thread stores, before or after the later store.
+#[test]
+fn a_card_reads_what_its_thread_stores_later() {
+    let text = "RDMA later\n{ x@1=0; y@1=0; }\nP0@1 ;\nrfaa(x, y, 1, d) ;\nwrite(y, 2) ;\nwait(d) ;\na := read(x) ;\nlocations [y;]\n";
+    let client = parse(text).expect("it is a client").client;
+    let ends = ends_of_model(&of_model(&program(&client, Waits::Named), Model::RdmaWait));
+    let (registers, memory): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    let last = memory.iter().map(|all| vec![all[1]]);
+    let of_model: Ends = registers.into_iter().zip(last).collect();
+    assert!(
+        of_model.iter().any(|(registers, _)| registers == &[[2]]),
+        "{of_model:?}"
+    );
+    for setting in [Setting::Spec, Setting::ImplWait] {
+        assert_eq!(of_words(&client, setting), Some(of_model.clone()), "{setting}");
+    }
 }
 
 /// The choices of runs of one client that are compared at most. Larger clients are left out.
