@@ -144,7 +144,7 @@ fn summary(outcome: &Outcome) -> String {
 }
 
 #[cfg(test)]
-#[path = "../../../crates/loco-cli/tests/support/numbers.rs"]
+#[path = "../../../apps/loco/tests/support/numbers.rs"]
 mod numbers;
 
 #[cfg(test)]

@@ -78,10 +78,10 @@ fn the_first_program_is_made_beside_the_clone_and_runs() {
     // The command is that of this build. To install it takes as long as to build everything for release.
     let (install, rest) = begin.text.split_once('\n').unwrap();
     assert!(
-        install.starts_with("cargo install --locked --path crates/loco-cli "),
+        install.starts_with("cargo install --locked --path apps/loco "),
         "{install}"
     );
-    assert!(repository.join("crates/loco-cli/Cargo.toml").exists());
+    assert!(repository.join("apps/loco/Cargo.toml").exists());
     type_in(&clone, rest);
     let hello = place.join("hello");
     let made = fs::read_to_string(hello.join("Cargo.toml")).unwrap();

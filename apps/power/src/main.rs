@@ -207,7 +207,7 @@ fn print(params: &Params, delays: &Delays, run: &Run, last: &str) -> Result<(), 
 }
 
 #[cfg(test)]
-#[path = "../../../crates/loco-cli/tests/support/numbers.rs"]
+#[path = "../../../apps/loco/tests/support/numbers.rs"]
 mod numbers;
 
 #[cfg(test)]

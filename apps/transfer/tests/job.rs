@@ -3,7 +3,7 @@
 
 #[path = "../../../apps/loco/tests/support/launched.rs"]
 mod launched;
-#[path = "../../../crates/loco-cli/tests/support/skip.rs"]
+#[path = "../../../apps/loco/tests/support/skip.rs"]
 mod skip;
 
 use std::process::{Command, Output};

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../loco-cli/tests/support/skip.rs"]
+#[path = "../../../apps/loco/tests/support/skip.rs"]
 mod skip;
 
 use std::process::{Command, Stdio};

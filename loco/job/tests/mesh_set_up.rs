@@ -6,9 +6,9 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
-#[path = "../../loco-cli/tests/support/addresses.rs"]
+#[path = "../../../apps/loco/tests/support/addresses.rs"]
 mod addresses;
-#[path = "../../loco-cli/tests/support/skip.rs"]
+#[path = "../../../apps/loco/tests/support/skip.rs"]
 mod skip;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The time that a call has, and the errors of calls that run out of it. An error tells how long the whole call took, not
 //! its last step.
 
-use loco_fabric::{Control, Fabric, FabricError, Peers, Time, Wait};
+use loco_fabric::{Fabric, FabricError, Peers, Time, Wait};
 use loco_job::{Missed, note_missed};
 
 use crate::operations::thread::Thread;
