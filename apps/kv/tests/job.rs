@@ -1,16 +1,13 @@
 //! Tests the `kv` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/launched.rs"]
-mod launched;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Output, Stdio};
 
-use launched::{alone, interrupted};
+use loco_testing::launched::{alone, interrupted};
 
 fn job(nodes: usize, args: &[&str]) -> Command {
-    launched::job(env!("CARGO_BIN_EXE_kv"), nodes, args)
+    loco_testing::launched::job(env!("CARGO_BIN_EXE_kv"), nodes, args)
 }
 
 fn shell(nodes: usize, commands: &str) -> Output {
@@ -192,7 +189,7 @@ fn an_interrupted_load_ends_early_with_its_summary() {
 /// A node that waits for one that never comes has nothing to finish.
 #[test]
 fn a_node_that_still_waits_for_others_ends_at_once_when_it_is_told_to() {
-    let mut command = launched::launched(env!("CARGO_BIN_EXE_kv"), 2, "sh");
+    let mut command = loco_testing::launched::launched(env!("CARGO_BIN_EXE_kv"), 2, "sh");
     let script = format!(
         "if [ $LOCO_NODE = 1 ]; then exec sleep 300; fi; echo $$; exec {} shell",
         env!("CARGO_BIN_EXE_kv")
@@ -214,7 +211,7 @@ fn a_node_that_still_waits_for_others_ends_at_once_when_it_is_told_to() {
     while !seen.contains("waiting for node 1") {
         assert!(said.read_line(&mut seen).unwrap() > 0, "it ended early: {seen}");
     }
-    launched::signal("-TERM", line.trim().parse().unwrap());
+    loco_testing::launched::signal("-TERM", line.trim().parse().unwrap());
     said.read_to_string(&mut seen).unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(128 + 15), "{seen}");
@@ -257,19 +254,19 @@ fn a_full_disk_is_an_error_with_its_reason() {
 
 #[test]
 fn the_command_gives_its_own_name_as_that_of_the_version() {
-    launched::gives_its_name(env!("CARGO_BIN_EXE_kv"), "kv");
+    loco_testing::launched::gives_its_name(env!("CARGO_BIN_EXE_kv"), "kv");
 }
 
 #[test]
 fn a_load_without_time_or_operations_is_refused() {
     for option in ["--duration", "--ops"] {
-        launched::refuses(env!("CARGO_BIN_EXE_kv"), &["load"], option, "0");
+        loco_testing::launched::refuses(env!("CARGO_BIN_EXE_kv"), &["load"], option, "0");
     }
 }
 
 #[test]
 fn nodes_with_different_options_are_told_so() {
-    launched::refuses_different(
+    loco_testing::launched::refuses_different(
         env!("CARGO_BIN_EXE_kv"),
         "load --keys 10 --ops 10",
         "--threads",

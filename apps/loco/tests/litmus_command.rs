@@ -3,16 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/addresses.rs"]
-mod addresses;
-#[path = "support/skip.rs"]
-mod skip;
-
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use addresses::free_addresses;
-use skip::skipped;
+use loco_testing::free_addresses;
+use loco_testing::skipped;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
 

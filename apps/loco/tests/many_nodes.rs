@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests unwrap, too.
 
-#[path = "support/skip.rs"]
-mod skip;
-
 use std::process::{Command, Output};
 
-use skip::skipped;
+use loco_testing::skipped;
 
 const NODES: usize = 64;
 

@@ -1,15 +1,12 @@
 //! Tests the `power` command: as nodes of a job in real time, and its messages on mistakes.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/launched.rs"]
-mod launched;
-
 use std::process::Command;
 
-use launched::{alone, interrupted};
+use loco_testing::launched::{alone, interrupted};
 
 fn job(nodes: usize, args: &[&str]) -> Command {
-    launched::job(env!("CARGO_BIN_EXE_power"), nodes, &[&["run"], args].concat())
+    loco_testing::launched::job(env!("CARGO_BIN_EXE_power"), nodes, &[&["run"], args].concat())
 }
 
 /// Returns the deviations by period from the printed table.
@@ -88,7 +85,7 @@ fn an_interrupted_run_ends_in_time() {
 
 #[test]
 fn nodes_with_different_options_are_told_so() {
-    launched::refuses_different(
+    loco_testing::launched::refuses_different(
         env!("CARGO_BIN_EXE_power"),
         "run --converters 2 --periods 20 --duration 1",
         "--slow-down",
@@ -118,7 +115,7 @@ fn mistakes_are_told() {
 
 #[test]
 fn the_command_gives_its_own_name_as_that_of_the_version() {
-    launched::gives_its_name(env!("CARGO_BIN_EXE_power"), "power");
+    loco_testing::launched::gives_its_name(env!("CARGO_BIN_EXE_power"), "power");
 }
 
 #[test]
@@ -131,7 +128,7 @@ fn numbers_beyond_all_reason_are_refused() {
         ("--delay", "18446744073709551615"),
         ("--jitter", "18446744073709551615"),
     ] {
-        launched::refuses(env!("CARGO_BIN_EXE_power"), &["simulate"], option, value);
+        loco_testing::launched::refuses(env!("CARGO_BIN_EXE_power"), &["simulate"], option, value);
     }
 }
 

@@ -1,17 +1,12 @@
 //! Tests the `transfer` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/launched.rs"]
-mod launched;
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use std::process::{Command, Output};
 
-use launched::{alone, interrupted};
+use loco_testing::launched::{alone, interrupted};
 
 fn job(nodes: usize, args: &[&str]) -> Command {
-    launched::job(env!("CARGO_BIN_EXE_transfer"), nodes, args)
+    loco_testing::launched::job(env!("CARGO_BIN_EXE_transfer"), nodes, args)
 }
 
 fn outcome(output: &Output) -> serde_json::Value {
@@ -21,7 +16,7 @@ fn outcome(output: &Output) -> serde_json::Value {
 
 #[test]
 fn the_command_gives_its_own_name_as_that_of_the_version() {
-    launched::gives_its_name(env!("CARGO_BIN_EXE_transfer"), "transfer");
+    loco_testing::launched::gives_its_name(env!("CARGO_BIN_EXE_transfer"), "transfer");
 }
 
 #[test]
@@ -31,7 +26,7 @@ fn a_run_without_time_and_locks_without_end_are_refused() {
         ("--locks", "0"),
         ("--locks", "2305843009213693951"),
     ] {
-        launched::refuses(env!("CARGO_BIN_EXE_transfer"), &[], option, value);
+        loco_testing::launched::refuses(env!("CARGO_BIN_EXE_transfer"), &[], option, value);
     }
 }
 
@@ -90,10 +85,10 @@ fn the_rate_is_that_of_the_time() {
 #[test]
 fn millions_of_accounts_are_checked_over_a_network() {
     if let Err(error) = loco::fabric::ofi::library_version() {
-        return skip::skipped("OFI", error);
+        return loco_testing::skipped("OFI", error);
     }
     let program = env!("CARGO_BIN_EXE_transfer");
-    let mut job = launched::launched_over("ofi:tcp", program, 3, program);
+    let mut job = loco_testing::launched::launched_over("ofi:tcp", program, 3, program);
     job.args([
         "--json",
         "--duration",
@@ -137,7 +132,7 @@ fn help_and_mistakes_on_the_command_line() {
 
 #[test]
 fn nodes_with_different_options_are_told_so() {
-    let said = launched::refuses_different(
+    let said = loco_testing::launched::refuses_different(
         env!("CARGO_BIN_EXE_transfer"),
         "--duration 0.1 --accounts 10",
         "--threads",

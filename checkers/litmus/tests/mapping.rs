@@ -10,8 +10,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
 mod support;
 
 use loco_host::HugePages;
@@ -86,7 +84,7 @@ fn has_libfabric() -> bool {
     match usable(&config(&WeakProvider::honest(0, Orders::NONE), Trust::Known)) {
         Ok(_) => true,
         Err(error) => {
-            skip::skipped("OFI", error);
+            loco_testing::skipped("OFI", error);
             false
         }
     }

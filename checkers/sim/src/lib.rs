@@ -203,7 +203,7 @@ pub enum SimError {
 }
 
 impl SimError {
-    pub(crate) fn diverged(diverged: behaviour::Diverged) -> SimError {
+    pub(crate) fn diverged(diverged: &behaviour::Diverged) -> SimError {
         SimError::NotDeterministic {
             before: format!("{:?}", diverged.before),
             now: format!("{:?}", diverged.now),

@@ -6,8 +6,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../mowgli/cli/tests/page/browser.rs"]
-mod browser;
 #[path = "films/documents.rs"]
 mod documents;
 
@@ -23,7 +21,7 @@ fn documents_of_executions_and_histories_do_what_they_say() {
     std::fs::create_dir_all(&folder).unwrap();
     documents::write_film(&documents[0]);
     documents::write_history(&documents[1]);
-    if browser::is_missing(&folder) {
+    if loco_testing::browser::is_missing(&folder) {
         return;
     }
     let script = folder.join("films.test.mjs");

@@ -5,9 +5,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use std::process::{Command, Stdio};
 
 use loco_any::{AnyConfig, AnyFabric, FabricChoice};
@@ -15,7 +12,7 @@ use loco_conformance::job::Processes;
 use loco_conformance::processes::is_node;
 use loco_fabric::{Control, Fabric, FabricError, NodeId};
 use loco_job::{Job, Mesh, var};
-use skip::skipped;
+use loco_testing::skipped;
 
 /// Brings up the fabric of the environment in a node's process, and prints its name or the error.
 fn play() {

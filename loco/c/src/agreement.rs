@@ -14,9 +14,6 @@ use crate::node::Options;
 use crate::store::StoreOptions;
 use crate::{collective, fence, lock, node, region, status, thread};
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -224,8 +221,10 @@ fn compile(c: &str) -> std::io::Result<Result<(), String>> {
 #[test]
 fn header_and_crate_agree() {
     match compile("#include <stddef.h>\n#include <stdint.h>\n") {
-        Err(error) => return skip::skipped("C", format!("there is no C compiler `cc`: {error}")),
-        Ok(Err(words)) => return skip::skipped("C", format!("the C library's headers are missing: {words}")),
+        Err(error) => return loco_testing::skipped("C", format!("there is no C compiler `cc`: {error}")),
+        Ok(Err(words)) => {
+            return loco_testing::skipped("C", format!("the C library's headers are missing: {words}"));
+        }
         Ok(Ok(())) => {}
     }
     let c = comparison();

@@ -14,6 +14,7 @@ use loco_fabric::{
 
 pub mod failure;
 pub mod job;
+pub mod layout;
 pub mod operations;
 pub mod ordering;
 pub mod processes;

@@ -6,11 +6,6 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
-#[path = "../../../apps/loco/tests/support/addresses.rs"]
-mod addresses;
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -18,10 +13,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use addresses::free_addresses;
 use loco_fabric::{FabricError, NodeId, Platform, Std, Time};
 use loco_job::{Address, Hosts, Job, Mesh, Rendezvous, Secret, Timeouts};
-use skip::skipped;
+use loco_testing::free_addresses;
+use loco_testing::skipped;
 
 /// Only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);

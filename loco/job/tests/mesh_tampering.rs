@@ -3,18 +3,15 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
-#[path = "../../../apps/loco/tests/support/addresses.rs"]
-mod addresses;
-
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use addresses::free_addresses;
 use loco_fabric::{Control, NodeId, PeerState, Platform, Std, Time};
 use loco_job::{Address, Hosts, Job, Mesh, Secret, Timeouts};
+use loco_testing::free_addresses;
 
 /// Only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);

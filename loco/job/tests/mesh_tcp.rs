@@ -3,11 +3,6 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
-#[path = "../../../apps/loco/tests/support/addresses.rs"]
-mod addresses;
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -15,12 +10,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use addresses::free_addresses;
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Std, Time};
 use loco_job::{
     Address, Environment, Hosts, Job, JobBuilder, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Secret, Timeouts,
 };
-use skip::skipped;
+use loco_testing::free_addresses;
+use loco_testing::skipped;
 
 /// Only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);

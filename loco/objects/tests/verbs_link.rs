@@ -3,15 +3,12 @@
 //! Needs two devices, and leave to take the interface that `LOCO_TEST_LINK` names down: `ci/verbs-suite` has both. Says so
 //! and passes elsewhere.
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use loco::fabric::verbs::{VerbsConfig, VerbsFabric, devices};
 use loco::{Barrier, Config, Manager, RingBuffer};
-use skip::skipped;
+use loco_testing::skipped;
 
 /// The port may be down for this long before operations fail.
 const LINK_TIMEOUT: Duration = Duration::from_secs(2);

@@ -7,9 +7,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use loco_conformance::World;
 use loco_host::HugePages;
 use loco_job::Mesh;
@@ -62,7 +59,7 @@ macro_rules! worlds {
                 match usable(&$config) {
                     Ok(_) => true,
                     Err(error) => {
-                        skip::skipped("OFI", error);
+                        loco_testing::skipped("OFI", error);
                         false
                     }
                 }
@@ -102,13 +99,13 @@ impl World for Verbs {
             test,
             "words_within_copies_do_not_tear" | "narrow_words_do_not_tear"
         ) {
-            skip::skipped("WHOLE_WORDS", "Soft-RoCE may tear words");
+            loco_testing::skipped("WHOLE_WORDS", "Soft-RoCE may tear words");
             return false;
         }
         match usable(&config("verbs;ofi_rxm", Trust::Known)) {
             Ok(_) => true,
             Err(error) => {
-                skip::skipped("RDMA", error);
+                loco_testing::skipped("RDMA", error);
                 false
             }
         }

@@ -10,14 +10,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use loco_conformance::World;
 use loco_host::HugePages;
 use loco_job::Mesh;
+use loco_testing::skipped;
 use loco_verbs::{VerbsConfig, VerbsFabric, choose};
-use skip::skipped;
 
 struct Device;
 

@@ -9,9 +9,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,8 +21,8 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
+use loco_testing::skipped;
 use loco_verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueuePair, VerbsRemote, choose};
-use skip::skipped;
 
 mod litmus;
 

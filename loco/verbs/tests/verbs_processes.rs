@@ -7,9 +7,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 use std::env;
 use std::process::Command;
 use std::time::Instant;
@@ -21,8 +18,8 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
+use loco_testing::skipped;
 use loco_verbs::{VerbsConfig, VerbsFabric, choose, devices};
-use skip::skipped;
 
 fn config() -> VerbsConfig {
     VerbsConfig {

@@ -5,9 +5,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "page/browser.rs"]
-mod browser;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -154,7 +151,7 @@ fn searches_that_reach_the_limit_of_memory_end_and_the_page_stays_usable() {
 fn the_page_does_what_it_says() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
-    if browser::is_missing(&folder) {
+    if loco_testing::browser::is_missing(&folder) {
         return;
     }
     let (_served, url) = serve(&["--limit", "time=120s,memory=1G"]);

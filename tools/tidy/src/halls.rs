@@ -20,7 +20,13 @@ pub const HALLS: [(&str, &[&str]); 5] = [
 ];
 
 /// The packages of other halls that tests use against the arrows, as `(hall, package of another hall)`.
-pub const USED_BY_TESTS: [(&str, &str); 1] = [("loco", "checkers/history")];
+pub const USED_BY_TESTS: [(&str, &str); 5] = [
+    ("loco", "checkers/history"),
+    ("loco", "tools/testing"),
+    ("mowgli", "tools/testing"),
+    ("checkers", "tools/testing"),
+    ("apps", "tools/testing"),
+];
 
 /// A package of the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,17 +1,12 @@
 //! A private `sshd` on addresses of the loopback interface, with keys of its own, that ends with the test.
 
-#[path = "addresses.rs"]
-mod addresses;
-#[path = "skip.rs"]
-mod skip;
-
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
-use addresses::free_addresses;
-use skip::skipped;
+use loco_testing::free_addresses;
+use loco_testing::skipped;
 use tempfile::TempDir;
 
 /// The hosts on which the server listens.

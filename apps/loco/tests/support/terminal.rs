@@ -1,12 +1,9 @@
 //! Runs a command on a terminal, which `script` emulates.
 
-#[path = "skip.rs"]
-mod skip;
-
 use std::io::Result;
 use std::process::{Command, Output, Stdio};
 
-use skip::skipped;
+use loco_testing::skipped;
 
 /// Runs `command` in a shell on a terminal. The result has everything that it prints. Returns `None` where
 /// there is no `script`, and the test counts as skipped.

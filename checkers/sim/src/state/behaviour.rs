@@ -106,15 +106,15 @@ impl Behaviour {
     }
 
     /// Records the request that a run has seen after a past.
-    pub(crate) fn learn(&self, past: Past, request: &Request) -> Result<(), Diverged> {
+    pub(crate) fn learn(&self, past: Past, request: &Request) -> Result<(), Box<Diverged>> {
         let before = self.nodes.get(past.0).request.get_or_init(|| request.clone());
         if before == request {
             return Ok(());
         }
-        Err(Diverged {
+        Err(Box::new(Diverged {
             before: before.clone(),
             now: request.clone(),
-        })
+        }))
     }
 
     /// Returns the past in which the condition is evaluated again after the evaluation that ended at

@@ -112,7 +112,7 @@ impl Run {
         common
             .behaviour
             .learn(state.threads[thread as usize].past, request)
-            .map_err(SimError::diverged)?;
+            .map_err(|diverged| SimError::diverged(&diverged))?;
         Ok(())
     }
 
@@ -226,7 +226,7 @@ impl Run {
         let before = past.and_then(|past| common.behaviour.request(past));
         let now = &self.requests[usize::from(thread)];
         match before {
-            Some(before) if before != now => Err(SimError::diverged(Diverged {
+            Some(before) if before != now => Err(SimError::diverged(&Diverged {
                 before: before.clone(),
                 now: now.clone(),
             })),
@@ -262,7 +262,7 @@ impl Run {
                 common
                     .behaviour
                     .learn(t.past, &self.requests[index])
-                    .map_err(SimError::diverged)?;
+                    .map_err(|diverged| SimError::diverged(&diverged))?;
             }
         }
         Ok(())

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::skip::skipped;
 use crate::support::{Installation, Language, here, install, installation, job, run};
+use loco_testing::skipped;
 
 /// The functions that the header declares.
 fn declared() -> BTreeSet<String> {

@@ -8,6 +8,3 @@ mod border;
 mod examples;
 mod installation;
 mod support;
-
-#[path = "../../../../apps/loco/tests/support/skip.rs"]
-mod skip;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use loco::fabric::{NodeId, var};
 use loco_conformance::job::Processes;
 
-use crate::skip::skipped;
+use loco_testing::skipped;
 
 /// The folder of this crate.
 pub fn here() -> &'static Path {

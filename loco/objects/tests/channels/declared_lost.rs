@@ -2,7 +2,8 @@
 
 use crate::common::{ALL, Cluster, until_lost};
 use loco::fabric::{Control as _, NodeId};
-use loco::{Barrier, Result, Scope, fence};
+use loco::fence::Scope;
+use loco::{Barrier, Result, fence};
 
 #[test]
 fn an_empty_fence_of_a_node_that_was_declared_lost_says_so() {

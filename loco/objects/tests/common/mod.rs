@@ -12,9 +12,6 @@ use loco::fabric::{
 };
 use loco::{Config, Manager, Polling, Result};
 
-#[path = "../../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 /// A way to bring up a cluster: the network card, and who polls.
 #[allow(dead_code)] // Each test file uses its part.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +69,7 @@ fn has_libfabric() -> bool {
     match ofi::usable(&tcp()) {
         Ok(_) => true,
         Err(error) => {
-            skip::skipped("OFI", error);
+            loco_testing::skipped("OFI", error);
             false
         }
     }

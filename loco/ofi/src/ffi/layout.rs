@@ -3,15 +3,10 @@
 
 use super::types::{constants, layouts};
 
-#[path = "../../../../apps/loco/tests/support/layout.rs"]
-mod compared;
-#[path = "../../../../apps/loco/tests/support/skip.rs"]
-mod skip;
-
 #[test]
 fn structures_are_those_of_the_headers() {
     let dir = tempfile::tempdir().unwrap();
-    compared::Bindings {
+    loco_conformance::layout::Bindings {
         headers: &[
             "rdma/fabric.h",
             "rdma/fi_domain.h",

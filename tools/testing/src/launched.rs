@@ -1,4 +1,4 @@
-//! Starts applications as nodes of a job. Each application's tests include this file.
+//! Starts applications as nodes of a job.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

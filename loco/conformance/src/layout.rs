@@ -1,13 +1,12 @@
-//! Compares declared C structures and constants with the real headers, by a C program that is generated from them. Each
-//! crate with bindings includes this file, and `skip.rs` beside it.
+//! Compares declared C structures and constants with the real headers, by a C program that is generated from them. Used by the tests
+//! of fabrics with bindings.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
 use loco_host::bindings::{Extent, Layout};
-
-use super::skip::skipped;
+use loco_testing::skipped;
 
 /// The declarations of one binding.
 pub struct Bindings<'a> {
@@ -15,7 +14,9 @@ pub struct Bindings<'a> {
     pub headers: &'a [&'a str],
     /// The name that `LOCO_REQUIRE_` is put before, to make the absence of the headers a failure.
     pub need: &'a str,
+    /// The declared structures.
     pub structures: Vec<Layout>,
+    /// The declared constants, by the names that C has for them.
     pub constants: Vec<(&'static str, u64)>,
     /// Pairs of fields, with the structure's name first, that must be at one offset: members of unions.
     pub same_offset: &'a [(&'a str, &'a str, &'a str)],

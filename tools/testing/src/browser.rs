@@ -1,11 +1,11 @@
-//! Says whether this host has a browser for tests. Used by the tests of the page, and of films.
+//! Says whether this host has a browser for tests.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Returns true if Chromium, Node.js or the packages in `folder` are missing, and says what is. Fails then if `LOCO_REQUIRE_BROWSER` is
 /// set.
-pub(crate) fn is_missing(folder: &Path) -> bool {
+pub fn is_missing(folder: &Path) -> bool {
     let has = |program: &str| {
         let found = Command::new(program)
             .arg("--version")

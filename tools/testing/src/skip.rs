@@ -1,4 +1,4 @@
-//! Skips tests that need something that a host may lack. Each crate with such tests includes this file.
+//! Skips tests that need something that a host may lack.
 
 use std::fmt::Display;
 use std::io::Write as _;

@@ -1,0 +1,14 @@
+//! What the tests of several packages share: free [`addresses`](free_addresses), [skips](skipped) that are seen, jobs of
+//! [programs](launched), and whether there is a [`browser`].
+//!
+//! Relies on nothing of ours, and panics where a test should fail. Used by tests only.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+mod addresses;
+pub mod browser;
+pub mod launched;
+mod skip;
+
+pub use addresses::free_addresses;
+pub use skip::skipped;
