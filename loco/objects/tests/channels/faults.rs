@@ -230,7 +230,7 @@ fn lacks_memory(free: usize, left: i64) -> u64 {
             kit.collective.gather(&thread, NodeId(1), [0; 200])?;
             kit.barrier.wait(&thread)?;
             use_all(&mut kit, &thread, Some(&mut reader), None)?;
-            assert!(!kit.queue.try_pop(&thread)?.value().is_some());
+            assert!(kit.queue.try_pop(&thread)?.value().is_none());
             kit.barrier.wait(&thread)?;
             return Ok(0);
         }
