@@ -9,20 +9,11 @@ use std::sync::{Arc, PoisonError};
 use loco_fabric::{NodeId, PeerState, Time};
 use rustix::event::epoll::EventFlags;
 
-use super::connection::Connection;
+use super::connection::{Connection, New};
 use super::frame::Frame;
-use super::noise::Opener;
 use super::session::Session;
 use super::watch::Watch;
 use super::wire::{End, Incoming, RUNNING, Wire};
-
-/// A thing that the I/O thread is to take over.
-pub(super) enum New {
-    /// The connection with the peer at this index, and its receiving direction.
-    Connection(usize, Opener),
-    /// The process of the peer at this index.
-    Process(usize),
-}
 
 impl Wire {
     /// Takes over the connection with `node`. From now on it is watched.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use loco_fabric::{NodeId, Platform, Std, Time};
 
-use super::noise::Sealer;
+use super::noise::{Opener, Sealer};
 use crate::timeouts::Timeouts;
 
 /// The interval of heartbeats is multiplied by the number of nodes divided by this, if that is more than 1: all pairs
@@ -19,6 +19,14 @@ use crate::timeouts::Timeouts;
 const FEW_NODES: u32 = 8;
 /// The least number of heartbeats within the silence after which a peer is lost.
 const HEARTBEATS: u32 = 10;
+
+/// A thing that the I/O thread is to take over.
+pub(super) enum New {
+    /// The connection with the peer at this index, and its receiving direction.
+    Connection(usize, Opener),
+    /// The process of the peer at this index.
+    Process(usize),
+}
 
 /// A connection with `node`.
 pub(super) struct Connection {

@@ -28,8 +28,7 @@ use loco_fabric::{FabricError, PeerState, Platform, Result, Std, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::attach::New;
-use super::connection::Connection;
+use super::connection::{Connection, New};
 use super::frame::{Decoded, Frame, decode};
 use super::noise::{Forged, Opener};
 use super::parcel::PAYLOAD_BYTES_MAX;
