@@ -488,3 +488,23 @@ fn relaxations_are_in_the_text_without_a_cycle_too() {
     let text = reason.render(&test.program, RDMA_TSO, 0..0);
     assert_eq!(text.matches("under sc").count(), 2, "{text}");
 }
+
+/// A limit leaves the reason open. It is no claim that nothing gives the values.
+#[test]
+fn a_limit_never_becomes_an_answer() {
+    let test = parse(LOCK_OF_GETS);
+    let wanted = &test.queries[0].condition.formula;
+    for states in [1, 2, 5, 20] {
+        let budget = Budget {
+            states_max: Some(states),
+            ..Budget::default()
+        };
+        let reason = explain::forbidden(&test.program, RDMA_TSO, wanted, &budget);
+        assert!(reason.limit.is_some() && !reason.is_complete());
+        let text = reason.render(&test.program, RDMA_TSO, 0..1);
+        assert!(
+            text.contains("limit of") && !text.contains("No execution has"),
+            "{text}"
+        );
+    }
+}
