@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use loco::fabric::{NodeId, Peers};
 use loco::{Error, Manager, Result, SharedRegion, SharedVar, Thread};
 use loco_sim::spec::{Operation, Violation, operations};
-use loco_sim::{End, ModelFabric, Node, World};
+use loco_sim::{End, ModelFabric, Node, World, faults};
 
 /// The fabric of every world.
 pub(crate) type Fabric = ModelFabric;
@@ -46,22 +46,29 @@ pub(crate) fn is_loss(error: &Error) -> bool {
     error.lost_peer().is_some() || matches!(error, Error::HolderLost { .. }) || error.is_declared_lost()
 }
 
-/// The number of times that a call may time out in a world before that is a finding. It exceeds the number of waits
-/// of an execution that may be late: a call that times out again and again waits for something that never comes.
-pub(crate) const TIMEOUTS_MAX: u32 = 6;
+/// The number of times in a row that a call may time out because nothing else can happen, before that is a finding: such
+/// a call waits for something that never comes.
+const IDLE_TIMEOUTS_MAX: u32 = 6;
+
+/// Returns the number of times in a row that a call may time out in this world before that is a finding. Each time, the
+/// clock of the node passes a deadline that was ahead of it. The world allows that so often while something else could happen.
+pub(crate) fn timeouts_max() -> u32 {
+    faults().expiries.saturating_add(IDLE_TIMEOUTS_MAX)
+}
 
 /// Calls again until the result is no timeout.
 ///
 /// # Panics
 /// Panics if that takes too many calls.
 pub(crate) fn until_in_time<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    for _ in 0..TIMEOUTS_MAX {
+    let most = timeouts_max();
+    for _ in 0..most {
         match attempt() {
             Err(error) if error.is_timeout() => {}
             outcome => return outcome,
         }
     }
-    panic!("{TIMEOUTS_MAX} calls in a row have timed out: what they wait for never comes");
+    panic!("{most} calls in a row have timed out: what they wait for never comes");
 }
 
 /// The result of a call that may or may not have taken effect, since a node was lost.

@@ -73,6 +73,37 @@ fn an_expiry() {
     all(2, 1, EXPIRY, Strategy::Exhaustive);
 }
 
+/// However many deadlines pass, a correct object is not blamed for it. Schedules are random, since with many expiries even
+/// these worlds are large.
+#[test]
+fn any_number_of_expiries() {
+    for expiries in 1..=8 {
+        let strategy = |depth| Strategy::Pct {
+            executions: 150,
+            seed: expiries.into(),
+            depth,
+        };
+        all(2, 2, faults(0, 0, expiries), strategy(3));
+        all(
+            2,
+            1,
+            faults(0, 0, expiries),
+            Strategy::Random {
+                executions: 100,
+                seed: expiries.into(),
+            },
+        );
+    }
+}
+
+/// A thread that is late each time that its deadline may pass is in the first executions of a search.
+#[test]
+fn all_expiries_of_an_execution_in_one_call() {
+    for expiries in [6, 8] {
+        all(2, 1, faults(0, 0, expiries), Strategy::Exhaustive);
+    }
+}
+
 #[test]
 fn three_nodes_with_every_fault_at_random() {
     let strategy = |seed| Strategy::Pct {

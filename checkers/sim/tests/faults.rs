@@ -392,7 +392,9 @@ fn operations_towards_a_lost_node_fail() {
     });
     let of = |text: &str| seen.iter().any(|notes| notes == &[text]);
     assert!(of("0") && of("3") && of("failed") && of("not posted") && of("not reached"));
-    assert_eq!(seen.len(), 5);
+    // The first node may stop, too, and then says nothing.
+    assert!(seen.contains(&Vec::new()));
+    assert_eq!(seen.len(), 6);
 }
 
 impl Node {

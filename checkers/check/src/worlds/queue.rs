@@ -9,7 +9,7 @@ use loco_sim::{World, call, spec};
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{
-    Fabric, LATE, TIMEOUTS_MAX, UNKNOWN, known, must, nodes, promise, run, unless_lost, until_in_time,
+    Fabric, LATE, UNKNOWN, known, must, nodes, promise, run, timeouts_max, unless_lost, until_in_time,
 };
 
 type Queue = SharedQueue<u64, Fabric>;
@@ -152,9 +152,10 @@ pub(crate) fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
 
 /// Makes a call, and repeats it if it times out. Returns false if a node is lost.
 fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
-    match (0..TIMEOUTS_MAX).find_map(|_| attempt_once(queue, thread, what)) {
+    let most = timeouts_max();
+    match (0..most).find_map(|_| attempt_once(queue, thread, what)) {
         Some(goes_on) => goes_on,
-        None => panic!("{TIMEOUTS_MAX} calls in a row have timed out: what they wait for never comes"),
+        None => panic!("{most} calls in a row have timed out: what they wait for never comes"),
     }
 }
 

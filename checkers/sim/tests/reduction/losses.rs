@@ -267,10 +267,10 @@ fn agree_with_a_crash(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn the_reduction_keeps_every_history_of_nodes_that_stop() {
-    agree_with_a_crash(0..150);
+    agree_with_a_crash(0..50);
 }
 
 #[test]
 fn the_reduction_keeps_every_history_of_nodes_that_stop_of_other_seeds_too() {
-    agree_with_a_crash(1000..1150);
+    agree_with_a_crash(1000..1050);
 }
