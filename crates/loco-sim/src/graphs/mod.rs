@@ -135,6 +135,7 @@ impl Graph<'_> {
             peer: e.peer.map(|p| Node(p as u8)),
             work: None,
             rmw: e.rmw,
+            inlined: false,
             writes: e.written.is_some(),
             instance: e.instance,
             path: Vec::new(),
