@@ -81,7 +81,7 @@ fn with_sources(p: &Problem<'_>, wanted: &Formula, state: State, tries: &mut u32
         }),
         Some(Decision::Last(loc)) => p.writes[loc].iter().find_map(|&last| {
             let is_last = |&w: &u16| !state.orders(Part::Mo, usize::from(last), usize::from(w));
-            p.writes[loc].iter().all(|w| is_last(w)).then_some(())?;
+            p.writes[loc].iter().all(is_last).then_some(())?;
             let mut next = state.clone();
             for &other in p.writes[loc].iter().filter(|&&w| w != last) {
                 next.place(usize::from(other), usize::from(last));
@@ -106,7 +106,7 @@ fn sort(
     let mut place = 0;
     while !left.is_empty() {
         let is_first = |&e: &usize| left.iter().all(|&other| !state.orders(part, other, e));
-        let at = left.iter().position(|e| is_first(e))?;
+        let at = left.iter().position(is_first)?;
         rank[left.remove(at)] = place;
         place += 1;
     }
