@@ -84,7 +84,7 @@ impl Resolver {
 
     fn locations(&mut self, file: &File) {
         for entry in &file.init {
-            let Init::Location { name, node, value } = entry else {
+            let Init::Location { name, node, value, .. } = entry else {
                 continue;
             };
             let node = self.node(node);

@@ -218,6 +218,8 @@ pub(crate) fn initial(loc: usize) -> Event {
         peer: None,
         work: None,
         rmw: false,
+        strong: false,
+        relaxed: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

@@ -68,6 +68,7 @@ pub fn paths(program: &Program, thread: usize, spec: &Spec, budget: &Budget<'_>)
             place: Vec::new(),
         }],
         instances: 0,
+        strong: false,
         unpolled: Vec::new(),
     };
     let mut unfolding = Unfolding {
@@ -88,6 +89,8 @@ struct State<'p> {
     path: Path,
     frames: Vec<Frame<'p>>,
     instances: u32,
+    /// True while the events of an operation with a request for strong order are added.
+    strong: bool,
     /// Completions not yet polled, oldest first, with their peer.
     unpolled: Vec<(Node, usize)>,
 }
@@ -154,6 +157,7 @@ impl<'p> Unfolding<'p> {
                     )));
                 }
             }
+            self.mark_relaxed(&mut state.path);
             self.done.push(state.path);
             if self.done.len() + self.waiting.len() > PATHS_MAX {
                 return Err(Limit::TooLarge(format!(
@@ -233,6 +237,8 @@ impl<'p> Unfolding<'p> {
             place,
         };
         state.instances += 1;
+        let (instr, strong) = instr.request();
+        state.strong = strong;
         match instr {
             Instr::Store { loc, value } => {
                 let value = eval(value, &state.path);
@@ -395,6 +401,7 @@ impl<'p> Unfolding<'p> {
                 done: 0,
                 place: [at.place.as_slice(), &[0]].concat(),
             }),
+            Instr::Strong(_) => unreachable!("the request was taken off"),
             Instr::Choose(blocks) => {
                 let block = |i: usize| Frame::Block {
                     code: &blocks[i],
@@ -434,13 +441,22 @@ impl<'p> Unfolding<'p> {
         self.waiting.push(other);
     }
 
+    /// Marks the NIC's writes into regions of relaxed ordering.
+    fn mark_relaxed(&self, path: &mut Path) {
+        for event in path.events.iter_mut().filter(|e| !e.kind.is_cpu() && e.writes) {
+            let location = event.loc.map(|l| &self.program.locations[usize::from(l.0)]);
+            event.relaxed = location.is_some_and(|l| l.relaxed);
+        }
+    }
+
     fn node_of(&self, loc: Loc) -> Node {
         self.program.locations[usize::from(loc.0)].node
     }
 }
 
 impl State<'_> {
-    fn push(&mut self, event: Event, value: Option<Arc<Sym>>) -> usize {
+    fn push(&mut self, mut event: Event, value: Option<Arc<Sym>>) -> usize {
+        event.strong = self.strong && !event.kind.is_cpu();
         self.path.events.push(event);
         self.path.values.push(value);
         self.path.events.len() - 1
@@ -463,6 +479,8 @@ impl Site {
             peer: None,
             work: None,
             rmw: false,
+            strong: false,
+            relaxed: false,
             writes: matches!(
                 kind,
                 Kind::LocalWrite | Kind::Cas | Kind::NicRemoteWrite | Kind::NicLocalWrite

@@ -43,8 +43,15 @@ impl Machine {
                     encode_entry(out, entry);
                 }
                 for write in qp.wb_r.iter() {
-                    number(out, u64::from(write.dst.0) << 1 | u64::from(write.atomic));
+                    let order = u64::from(write.strong) << 1 | u64::from(write.epoch != 0);
+                    number(
+                        out,
+                        u64::from(write.dst.0) << 3 | order << 1 | u64::from(write.atomic),
+                    );
                     value(out, write.value);
+                    if write.epoch != 0 {
+                        number(out, write.epoch.into());
+                    }
                 }
                 for entry in qp.wb_l.iter() {
                     match *entry {
@@ -130,10 +137,20 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
             8
         }
         Stage::Fence => 9,
+        Stage::Done => 10,
     };
-    out[kind] = code | u8::from(entry.signaled) << 4 | u8::from(entry.tag != 0) << 5;
+    let (strong, epoch) = entry.order;
+    let flags = [entry.signaled, entry.tag != 0, strong, epoch != 0];
+    let bits = flags
+        .iter()
+        .enumerate()
+        .map(|(i, &flag)| u8::from(flag) << (4 + i));
+    out[kind] = code | bits.sum::<u8>();
     if entry.tag != 0 {
         number(out, entry.tag);
+    }
+    if epoch != 0 {
+        number(out, epoch.into());
     }
 }
 

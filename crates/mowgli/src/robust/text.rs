@@ -188,6 +188,8 @@ fn bare(program: &Program, traces: &[&Trace]) -> Execution {
         peer: None,
         work: None,
         rmw: false,
+        strong: false,
+        relaxed: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

@@ -385,6 +385,8 @@ mod random {
                     name: format!("x{i}"),
                     node: Node(i as u8 / 2),
                     init: init[i],
+                    // The second location of each node.
+                    relaxed: i % 2 == 1,
                 };
                 let thread = |t: u8, code: Vec<Instr>| Thread {
                     name: format!("P{t}"),

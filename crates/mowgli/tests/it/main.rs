@@ -29,3 +29,4 @@ mod robust_naive;
 mod shapes;
 mod star;
 mod support;
+mod tiers;

@@ -128,7 +128,12 @@ impl Bench {
                         .find(|n| !names.contains(n));
                     let name = name.unwrap_or(base_name);
                     names.insert(name.clone());
-                    base.locations.push(Location { name, node, init: 0 });
+                    base.locations.push(Location {
+                        name,
+                        node,
+                        init: 0,
+                        relaxed: false,
+                    });
                     Loc((base.locations.len() - 1) as u16)
                 };
                 let local = place("done", code.node);
