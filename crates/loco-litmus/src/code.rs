@@ -194,7 +194,7 @@ fn chooses(code: &[Instr]) -> bool {
 
 /// Returns the most puts of constants that one run of the code can make.
 fn constants(code: &[Instr]) -> usize {
-    let count = |instr: &Instr| match instr {
+    let count = |instr: &Instr| match instr.request().0 {
         Instr::Put {
             src: PutSrc::Value(_),
             ..

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use mowgli::check::{self, Answer, Engine, Judgement, applicable, settings};
+use mowgli::check::{self, Answer, Engine, Judgement, applicable, settings, tiered_settings};
 use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::report;
@@ -179,11 +179,10 @@ fn settings_of(test: &Test, args: &Args, models: &[Loaded]) -> Vec<Under> {
                 .iter()
                 .any(|m| matches!(m, Loaded::BuiltIn(b) if *b == model))
         };
+        out.extend(tiered_settings(program));
         out.retain(|s| asked(s.model));
         // A model asked for by name is reported even where it does not apply.
-        let missing = Model::ALL
-            .into_iter()
-            .filter(|&m| asked(m) && applicable(program, m).is_err());
+        let missing = Model::every().filter(|&m| asked(m) && applicable(program, m).is_err());
         out.extend(missing.map(|model| Setting {
             model,
             rmw: RmwAtomicity::Hca,

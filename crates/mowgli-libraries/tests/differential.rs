@@ -20,6 +20,7 @@ fn program(client: &Client) -> Program {
             name: object.name.clone(),
             node,
             init,
+            relaxed: false,
         },
         _ => panic!("only words here"),
     });

@@ -57,6 +57,7 @@ fn busy() -> Machine {
                 op,
                 tag: 0,
                 signaled: false,
+                strong: false,
             };
             let _ = machine.issue(thread, Action::Post(post));
         }

@@ -135,6 +135,8 @@ impl Graph<'_> {
             peer: e.peer.map(|p| Node(p as u8)),
             work: None,
             rmw: e.rmw,
+            strong: false,
+            relaxed: false,
             writes: e.written.is_some(),
             instance: e.instance,
             path: Vec::new(),
@@ -239,6 +241,7 @@ impl Graph<'_> {
                     0
                 }),
                 init: self.initial.get(word as usize).copied().unwrap_or(0),
+                relaxed: false,
             }
         };
         Program {
@@ -267,6 +270,8 @@ fn initial_write(loc: u16) -> Event {
         peer: None,
         work: None,
         rmw: false,
+        strong: false,
+        relaxed: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

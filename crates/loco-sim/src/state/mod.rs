@@ -344,6 +344,8 @@ impl State {
                             op,
                             tag,
                             signaled,
+                            // The network of the model fabric is of the tier on which every put is.
+                            strong: false,
                         }),
                     )
                     .ok()?;

@@ -441,9 +441,10 @@ impl<'p> Unfolding<'p> {
         self.waiting.push(other);
     }
 
-    /// Marks the NIC's writes into regions of relaxed ordering.
+    /// Marks the writes of NICs into regions of relaxed ordering. An atomic that reads and writes in one step is carried out at the memory.
     fn mark_relaxed(&self, path: &mut Path) {
-        for event in path.events.iter_mut().filter(|e| !e.kind.is_cpu() && e.writes) {
+        let buffered = |e: &&mut Event| matches!(e.kind, Kind::NicRemoteWrite | Kind::NicLocalWrite);
+        for event in path.events.iter_mut().filter(buffered) {
             let location = event.loc.map(|l| &self.program.locations[usize::from(l.0)]);
             event.relaxed = location.is_some_and(|l| l.relaxed);
         }
