@@ -89,6 +89,9 @@ struct Document<'a> {
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let models: Vec<Loaded> = args.models.iter().map(choice::load).collect::<Result<_, _>>()?;
     let loaded = source::load(&args.paths)?;
+    if let [test] = &loaded.tests[..] {
+        refuse_regions(test, &models)?;
+    }
     let run = Run::start(args.limit);
     let mut jobs: Vec<(&Test, Under)> = Vec::new();
     for test in &loaded.tests {
@@ -167,6 +170,20 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         output::print(&summary.table(output::width()))?;
     }
     Ok(summary.exit())
+}
+
+/// Refuses to check one test with regions of relaxed ordering under a model that has none: the answer would be empty.
+fn refuse_regions(test: &Test, models: &[Loaded]) -> Result<(), Error> {
+    let program = &test.litmus.program;
+    for model in models {
+        if let Loaded::BuiltIn(model) = model
+            && program.has_relaxed_regions()
+            && let Err(reason) = applicable(program, *model)
+        {
+            return Err(Error::Usage(format!("{}: {reason}", test.litmus.name)));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the settings under which a test is checked: those asked for, or all that apply.

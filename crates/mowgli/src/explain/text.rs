@@ -254,6 +254,7 @@ fn part_reason(part: Part, a: &Event, b: &Event) -> &'static str {
 fn source(spec: &Spec, part: Part) -> &'static str {
     match part {
         Part::Rao => "docs/rmw.md, rao",
+        Part::Nfo if spec.tier() != Tier::Ibta => TIERS,
         _ => spec.source,
     }
 }

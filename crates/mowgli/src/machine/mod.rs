@@ -151,13 +151,6 @@ impl Machine {
         Addr((self.memory.len() - 1) as u32)
     }
 
-    /// Puts a word into a region of relaxed ordering, which matters on [`Tier::PcieRelaxed`] only.
-    pub fn relax(&mut self, word: Addr) {
-        if self.config.tier.has_relaxed_regions() && !self.relaxed.contains(&word) {
-            self.relaxed.push(word);
-        }
-    }
-
     /// Adds a thread and returns its number.
     pub fn add_thread(&mut self) -> u16 {
         self.threads.push(ThreadState::new());
@@ -353,11 +346,6 @@ impl Machine {
         if qp.has_local_write() {
             push(Rule::PlaceLocal, 0);
         }
-    }
-
-    /// Returns whether the bus may reorder writes to the word.
-    fn is_relaxed(&self, word: Addr) -> bool {
-        self.relaxed.contains(&word)
     }
 
     /// Takes a step. Only steps that [`Machine::steps`] lists in this state are meaningful.

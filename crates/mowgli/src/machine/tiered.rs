@@ -7,10 +7,24 @@
 //! Completions stay in the order of the operations on every tier. So a poll waits for the operation that it counts, as the axioms say,
 //! and for nothing that they do not order.
 
-use super::Rule;
 use super::buffers::{Entry, LocalBack, QueuePair, Stage};
 use super::ops::Addr;
+use super::{Machine, Rule};
 use crate::model::Tier;
+
+impl Machine {
+    /// Puts a word into a region of relaxed ordering, which matters on [`Tier::PcieRelaxed`] only.
+    pub fn relax(&mut self, word: Addr) {
+        if self.config.tier.has_relaxed_regions() && !self.relaxed.contains(&word) {
+            self.relaxed.push(word);
+        }
+    }
+
+    /// Returns whether the bus may reorder writes to the word.
+    pub(super) fn is_relaxed(&self, word: Addr) -> bool {
+        self.relaxed.contains(&word)
+    }
+}
 
 /// Calls `push` with every enabled rule and the index of its entry: in the pipe, in `wb_R`, or among the writes of `wb_L`.
 pub(super) fn enabled(

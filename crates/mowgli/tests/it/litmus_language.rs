@@ -289,6 +289,11 @@ mod random {
             node.clone().prop_map(|node| Instr::Poll { node }),
             node.prop_map(|node| Instr::Rfence { node }),
             Just(Instr::Wait { work: WorkId(0) }),
+            Just(Instr::Strong(Box::new(Instr::Put {
+                dst: Loc(2),
+                src: PutSrc::Value(Expr::Const(1)),
+                work: None,
+            }))),
             e().prop_map(Instr::Assume),
         ];
         leaf.prop_recursive(2, 8, 3, move |inner| {

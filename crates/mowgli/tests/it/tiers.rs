@@ -13,13 +13,16 @@ use mowgli::cat::{self, ModelFile};
 use mowgli::catalogue;
 use mowgli::check::{self, Features, applicable};
 use mowgli::declarative;
+use mowgli::explain;
 use mowgli::explore::{Options, outcomes_with};
 use mowgli::generate::tiers::{self, Waiting};
 use mowgli::generate::{self, Shape};
-use mowgli::litmus::Setting;
+use mowgli::litmus::{self, Litmus, Setting};
 use mowgli::model::{Model, RmwAtomicity, Tier};
 use mowgli::outcome::{Budget, Outcome, Search};
 use mowgli::program::Program;
+use mowgli::robust::Question;
+use mowgli::robust::fix::{self, Costs};
 
 use crate::shapes::SHAPES;
 
@@ -265,6 +268,123 @@ fn the_catalogue() {
         for setting in check::tiered_settings(&litmus.program) {
             let found = agreed(&litmus.program, setting, &files, false, &mut tally);
             assert!(matches!(found, Ok(Some(_))), "{}: {found:?}", entry.path());
+        }
+    }
+}
+
+fn catalogue_test(name: &str) -> Litmus {
+    catalogue::find(name).unwrap().parse().unwrap()
+}
+
+fn on(tier: Tier) -> Setting {
+    Setting {
+        model: Model::RdmaTso.on(tier).unwrap(),
+        rmw: RmwAtomicity::Hca,
+    }
+}
+
+/// An explanation names the cell of the tier's table, the page that has it, and the request that was made.
+#[test]
+fn an_explanation_names_the_cell_of_the_tier() {
+    let reason = |name: &str, tier| {
+        let litmus = catalogue_test(name);
+        let wanted = &litmus.queries[0].condition.formula;
+        let reason = explain::forbidden(&litmus.program, on(tier), wanted, &budget());
+        reason.render(&litmus.program, on(tier), 0..1)
+    };
+    let atomic = reason("MP+put-rfaa", Tier::OooRw);
+    assert!(atomic.contains("because of nAR(y,0): ippo G11"), "{atomic}");
+    assert!(atomic.contains("docs/ordering-models.md"), "{atomic}");
+    assert!(atomic.contains("under rdma-tso+ooo-all"), "{atomic}");
+    let strong = reason("MP+puts+strong", Tier::Unordered);
+    assert!(strong.contains("asks for strong order"), "{strong}");
+    assert!(
+        strong.contains("without `strong` (instruction 2 of P0)"),
+        "{strong}"
+    );
+    let completed = reason("MP+puts+poll", Tier::OooRw);
+    assert!(completed.contains("handed the writes to the bus"), "{completed}");
+    // Nothing changes for those who do not ask about a tier.
+    let papers = reason("MP+puts", Tier::Ibta);
+    assert!(
+        papers.contains("oppo G7: ") && !papers.contains("ordering-models"),
+        "{papers}"
+    );
+}
+
+/// Mending on a tier asks for strong order where, and only where, it is needed.
+#[test]
+fn mending_asks_for_the_fewest_requests() {
+    let mended = |name: &str, tier| {
+        let litmus = catalogue_test(name);
+        let question = Question::of(on(tier).model);
+        let mended = fix::mend_on_tier(&litmus.program, &question, &Costs::default(), &budget());
+        let mended = mended.unwrap();
+        let weak = declarative::outcomes(&mended.program, on(tier).model, RmwAtomicity::Hca, &budget());
+        let sc = declarative::outcomes(&mended.program, Model::Sc, RmwAtomicity::Hca, &budget());
+        assert_eq!(weak.outcomes, sc.outcomes, "{name} on {tier}");
+        mended.requests
+    };
+    for tier in [Tier::OooRw, Tier::OooAll, Tier::Unordered] {
+        assert_eq!(mended("MP+puts", tier), [(0, vec![1])], "{tier}");
+    }
+    assert_eq!(mended("MP+puts+strong", Tier::Unordered), []);
+    assert_eq!(mended("MP+put-rfaa", Tier::OooRw), []);
+    assert_eq!(mended("MP+put-rfaa", Tier::OooAll), [(0, vec![1])]);
+}
+
+#[test]
+fn only_operations_with_a_remote_side_ask_for_strong_order() {
+    let parse = |row: &str| {
+        litmus::parse(&format!(
+            "RDMA t\n{{ x@2=0; y@1=0; }}\nP0@1 ;\n{row} ;\nexists (x=1)"
+        ))
+    };
+    for row in [
+        "strong x^2 := 1",
+        "strong y := x^2",
+        "strong y := rfaa(x^2, 1)",
+        "strong x^2 :=[d] y",
+    ] {
+        let parsed = parse(row).unwrap().litmus;
+        assert!(parsed.print().contains(row), "{}", parsed.print());
+    }
+    for row in ["strong y := 1", "strong rfence(2)", "strong mfence"] {
+        let error = parse(row).unwrap_err().to_string();
+        assert!(
+            error.contains("only puts, gets and remote read-modify-writes"),
+            "{row}: {error}"
+        );
+    }
+    // Both words are names like others where nothing follows them.
+    let named = "RDMA t\n{ relaxed@1=0; relaxed strong@1=0; }\nP0@1 ;\nstrong := 1 ;\nexists (strong=1)";
+    let named = litmus::parse(named).unwrap().litmus;
+    assert_eq!(
+        named
+            .program
+            .locations
+            .iter()
+            .map(|l| l.relaxed)
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
+    assert_eq!(litmus::parse(&named.print()).unwrap().litmus, named);
+}
+
+#[test]
+fn a_model_without_relaxed_regions_refuses_a_test_with_them_and_names_those_that_have_them() {
+    let program = catalogue_test("MP+relaxed").program;
+    for model in Model::every() {
+        let answer = applicable(&program, model);
+        match model {
+            Model::Sc => assert_eq!(answer, Ok(())),
+            _ if model.base() == Model::RdmaWait => {}
+            _ if model.tier() == Tier::PcieRelaxed => assert_eq!(answer, Ok(())),
+            Model::Tso => assert!(answer.is_err()),
+            _ => {
+                let reason = answer.unwrap_err().to_string();
+                assert!(reason.contains("rdma-tso+pcie-relaxed"), "{reason}");
+            }
         }
     }
 }

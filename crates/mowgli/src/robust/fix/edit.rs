@@ -522,7 +522,7 @@ pub(super) fn is_control(instr: &Instr) -> bool {
 
 /// Returns the node to which an instruction posts an operation.
 pub(super) fn operation(program: &Program, instr: &Instr) -> Option<Node> {
-    let loc = match instr {
+    let loc = match instr.request().0 {
         Instr::Put { dst, .. } => dst,
         Instr::Get { src, .. } => src,
         Instr::RemoteFaa { target, .. } | Instr::RemoteCas { target, .. } => target,

@@ -194,7 +194,7 @@ impl Pending {
             }
             _ => {}
         }
-        let work = match instr {
+        let work = match instr.request().0 {
             Instr::Put { work, .. }
             | Instr::Get { work, .. }
             | Instr::RemoteFaa { work, .. }
