@@ -11,7 +11,7 @@
 //! * SC: no store buffers, and remote operations in program order (Robust'25 Def. 5), where each read and each write is one
 //!   step.
 //!
-//! Remote read-modify-writes follow `docs/rmw.md`.
+//! Remote read-modify-writes follow `docs/rmw.md`, and networks that order less `docs/ordering-models.md` (`tiered`).
 //!
 //! The machine knows nothing of programs. Its user adds words and threads, calls [`Machine::issue`] for the actions of threads, lists the
 //! steps that the hardware may take with [`Machine::steps`], and takes one of them with [`Machine::apply`]. The users are

@@ -21,7 +21,8 @@ pub enum Step {
         qp: QpId,
         /// The rule that it applies.
         rule: Rule,
-        /// The pipe entry that it concerns, counted from the oldest; 0 for rules of the write-back buffers.
+        /// The entry that it concerns, counted from the oldest: of the pipe, or among the writes of a write-back buffer. Only where the bus
+        /// reorders may a write-back buffer place another write than the oldest.
         index: u16,
     },
 }
@@ -29,13 +30,13 @@ pub enum Step {
 /// A rule of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// A remote fence at the head is done.
+    /// A remote fence is done. It is at the head, or the network reorders and only puts are ahead of it.
     Fence,
     /// NIC local read: a put reads its source.
     LocalRead,
     /// A put's remote write enters `wb_R`; the put becomes an acknowledgement.
     RemoteWrite,
-    /// The oldest write of `wb_R` reaches the peer's memory.
+    /// A write of `wb_R`, the oldest unless the bus reorders, reaches the peer's memory.
     PlaceRemote,
     /// NIC remote read: a get reads its source.
     RemoteRead,
@@ -43,7 +44,7 @@ pub enum Rule {
     Respond,
     /// An acknowledged put leaves the pipe: its notification enters `wb_L`.
     Complete,
-    /// The oldest write of `wb_L` reaches the thread's memory.
+    /// A write of `wb_L`, the oldest unless the bus reorders, reaches the thread's memory.
     PlaceLocal,
     /// NIC atomic read: an RMW reads its target (under `glob`, also writes it).
     AtomicRead,
