@@ -218,25 +218,28 @@ pub fn as_run(program: &Program, constant: Constant) -> Program {
 /// Gives words to the puts of constants of a block that is run up to `times` times in a run, as long as there are any, and
 /// inlines the other puts. `used` words are taken already. Returns how many are taken afterwards.
 fn from_memory(code: &mut [Instr], used: usize, times: usize) -> usize {
-    code.iter_mut().fold(used, |used, instr| match instr {
-        Instr::Put { src, .. } => match src {
-            PutSrc::Value(value) => {
-                let wanted = used.saturating_add(times);
-                if wanted <= CONSTANTS_MAX {
-                    return wanted;
+    code.iter_mut()
+        .fold(used, |used, instr| match instr.request_mut() {
+            Instr::Put { src, .. } => match src {
+                PutSrc::Value(value) => {
+                    let wanted = used.saturating_add(times);
+                    if wanted <= CONSTANTS_MAX {
+                        return wanted;
+                    }
+                    *src = PutSrc::Inline(value.clone());
+                    used
                 }
-                *src = PutSrc::Inline(value.clone());
-                used
+                _ => used,
+            },
+            // One of the two blocks is run.
+            Instr::If { then, otherwise, .. } => {
+                from_memory(then, used, times).max(from_memory(otherwise, used, times))
+            }
+            Instr::While { body, bound, .. } => {
+                from_memory(body, used, times.saturating_mul(*bound as usize))
             }
             _ => used,
-        },
-        // One of the two blocks is run.
-        Instr::If { then, otherwise, .. } => {
-            from_memory(then, used, times).max(from_memory(otherwise, used, times))
-        }
-        Instr::While { body, bound, .. } => from_memory(body, used, times.saturating_mul(*bound as usize)),
-        _ => used,
-    })
+        })
 }
 
 #[cfg(test)]

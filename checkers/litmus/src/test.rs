@@ -172,7 +172,7 @@ fn polls_in_vain(program: &Program) -> bool {
         let mut open = vec![0i32; usize::from(program.nodes)];
         let node = |loc: mowgli::program::Loc| usize::from(program.locations[usize::from(loc.0)].node.0);
         thread.code.iter().any(|instr| {
-            match instr {
+            match instr.request().0 {
                 Instr::Put { dst: far, .. }
                 | Instr::Get { src: far, .. }
                 | Instr::RemoteFaa { target: far, .. }

@@ -456,6 +456,8 @@ impl<'a, F: Fabric> Execution<'a, F> {
                     return Err(Stop::Status(Status::LoopBound));
                 }
             }
+            // The contract places every put after the earlier ones of its queue pair.
+            Instr::Strong(operation) => self.step(operation)?,
             Instr::Choose(_) => unreachable!("`Code::new` refuses programs that choose"),
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! `mowgli bench`: measures the engines on this machine and prints JSON.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -183,13 +184,16 @@ fn catalogue_time(args: &Args, run: &Run, engine: Engine) -> Result<CatalogueTim
 
 /// Measures the catalogue with the model files that define the built-in models, read beforehand.
 fn catalogue_time_by_files(args: &Args, run: &Run) -> Result<CatalogueTime, Error> {
-    let files = Model::ALL.map(|m| Arc::new(ModelFile::of(m)));
+    let files: BTreeMap<Model, Arc<ModelFile>> = Model::ALL
+        .into_iter()
+        .map(|m| (m, Arc::new(ModelFile::of(m))))
+        .collect();
     let tests: Vec<Litmus> = catalogue::entries()
         .iter()
         .map(|e| test(e.source))
         .collect::<Result<_, _>>()?;
     let under = |s: Setting| Under {
-        model: Loaded::File(files[s.model as usize].clone()),
+        model: Loaded::File(files[&s.model].clone()),
         rmw: s.rmw,
     };
     let jobs: Vec<(&Litmus, Under)> = tests

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use mowgli::check::{self, Answer, Engine, Judgement, applicable, settings};
+use mowgli::check::{self, Answer, Engine, Judgement, applicable, settings, tiered_settings};
 use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::report;
@@ -89,6 +89,9 @@ struct Document<'a> {
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let models: Vec<Loaded> = args.models.iter().map(choice::load).collect::<Result<_, _>>()?;
     let loaded = source::load(&args.paths)?;
+    if let [test] = &loaded.tests[..] {
+        refuse_regions(test, &models)?;
+    }
     let run = Run::start(args.limit);
     let mut jobs: Vec<(&Test, Under)> = Vec::new();
     for test in &loaded.tests {
@@ -169,6 +172,20 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     Ok(summary.exit())
 }
 
+/// Refuses to check one test with regions of relaxed ordering under a model that has none: the answer would be empty.
+fn refuse_regions(test: &Test, models: &[Loaded]) -> Result<(), Error> {
+    let program = &test.litmus.program;
+    for model in models {
+        if let Loaded::BuiltIn(model) = model
+            && program.has_relaxed_regions()
+            && let Err(reason) = applicable(program, *model)
+        {
+            return Err(Error::Usage(format!("{}: {reason}", test.litmus.name)));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the settings under which a test is checked: those asked for, or all that apply.
 fn settings_of(test: &Test, args: &Args, models: &[Loaded]) -> Vec<Under> {
     let program = &test.litmus.program;
@@ -179,11 +196,10 @@ fn settings_of(test: &Test, args: &Args, models: &[Loaded]) -> Vec<Under> {
                 .iter()
                 .any(|m| matches!(m, Loaded::BuiltIn(b) if *b == model))
         };
+        out.extend(tiered_settings(program));
         out.retain(|s| asked(s.model));
         // A model asked for by name is reported even where it does not apply.
-        let missing = Model::ALL
-            .into_iter()
-            .filter(|&m| asked(m) && applicable(program, m).is_err());
+        let missing = Model::every().filter(|&m| asked(m) && applicable(program, m).is_err());
         out.extend(missing.map(|model| Setting {
             model,
             rmw: RmwAtomicity::Hca,

@@ -92,7 +92,7 @@ impl TypedValueParser for ModelParser {
 
 /// Returns the names of the models that are no files.
 fn names() -> impl Iterator<Item = &'static str> {
-    let rdma = Model::ALL.into_iter().map(Model::name);
+    let rdma = Model::every().map(Model::name);
     rdma.chain(CoreRma::ALL.into_iter().map(CoreRma::name))
 }
 

@@ -63,6 +63,8 @@ MODELS
   rdma-tso         RDMA over x86-TSO (RDMA-TSO'24)
   rdma-tso-nopcie  rdma-tso without the PCIe ordering guarantees
   rdma-wait        RDMA with work identifiers and wait (LOCO'26)
+  MODEL+TIER       rdma-sc, rdma-tso or rdma-wait over a network that orders less: +ooo-rw,
+                   +ooo-all, +pcie-relaxed, +unordered (docs/ordering-models.md)
   FILE.cat         a model file, yours or a built-in one: rdma-tso.cat (docs/models.md)
   corerma          coreRMA with in-order routing (coreRMA'16), for tests of coreRMA only;
                    variants: -fig4, -unordered, -ib, -inlined, -atomic-rga

@@ -267,6 +267,12 @@ fn by_file(job: &Job<'_>, file: &ModelFile, args: &Args, run: &Run) -> Result<Op
     if let Exact::NotRobust(weak) = &found.exact {
         let _ = writeln!(text, "  {:12} {}", "cycle", document::cycle(program, weak));
     }
+    let mut row = Row::by_file(job.test, under.clone(), &found, time_s);
+    if let (true, Some(setting)) = (args.fix, job.under.setting()) {
+        let (mended, report) = fix::fix_on_tier(job.test, setting, &args.cost, &run.budget());
+        row.fix = Some(mended);
+        text.push_str(&report);
+    }
     text.push('\n');
     if let Some(path) = &args.svg {
         let drawing = match &found.exact {
@@ -275,7 +281,7 @@ fn by_file(job: &Job<'_>, file: &ModelFile, args: &Args, run: &Run) -> Result<Op
         };
         draw(path, &title(job.test, &under, &found.verdict()), drawing)?;
     }
-    Ok(Some((Row::by_file(job.test, under, &found, time_s), text)))
+    Ok(Some((row, text)))
 }
 
 fn title(test: &Test, under: &str, verdict: &Verdict) -> String {

@@ -58,6 +58,7 @@ fn busy() -> Machine {
                 tag: 0,
                 signaled: false,
                 transfer: 0,
+                strong: false,
             };
             let _ = machine.issue(thread, Action::Post(post));
         }

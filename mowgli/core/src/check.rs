@@ -94,6 +94,7 @@ impl Features {
                     self.remote = true;
                     self.rmw = true;
                 }
+                Instr::Strong(operation) => self.block(std::slice::from_ref(operation)),
                 Instr::Poll { .. } => self.poll = true,
                 Instr::Wait { .. } => self.wait = true,
                 Instr::If { then, otherwise, .. } => {
@@ -122,15 +123,21 @@ pub struct NotApplicable {
 /// Checks that the model has a meaning for the program.
 ///
 /// `sc` runs every instruction in program order and applies to every program (Robust'25 Def. 5). `tso` has no remote operations.
-/// RDMA-TSO'24 and Robust'25 have `poll` and no `wait`, LOCO'26 has `wait` and no `poll`.
+/// RDMA-TSO'24 and Robust'25 have `poll` and no `wait`, LOCO'26 has `wait` and no `poll`. Regions of relaxed ordering have a meaning on
+/// the tier `pcie-relaxed` only, and under `sc`.
 ///
 /// # Errors
 ///
 /// Returns what the model lacks.
 pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> {
     let features = Features::of(program);
-    let lacking = match model {
+    let regions = program.has_relaxed_regions() && !model.tier().has_relaxed_regions();
+    let lacking = match model.base() {
         Model::Sc => None,
+        _ if regions && model.is_remote() => Some(
+            "it has no regions of relaxed ordering: leave `relaxed` out of the test, or use rdma-sc+pcie-relaxed, \
+             rdma-tso+pcie-relaxed or rdma-wait+pcie-relaxed",
+        ),
         Model::Tso if features.remote || features.poll || features.wait => {
             Some("it has no remote operations")
         }
@@ -141,17 +148,26 @@ pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> 
     lacking.map_or(Ok(()), |reason| Err(NotApplicable { model, reason }))
 }
 
-/// Returns the settings under which verdicts can differ: every applicable model, with both atomicities if the program has
+/// Returns the settings over the papers' network under which verdicts can differ: every applicable model, with both atomicities if the program has
 /// remote read-modify-writes.
 pub fn settings(program: &Program) -> Vec<Setting> {
+    settings_among(program, &Model::ALL)
+}
+
+/// Returns the settings of other tiers under which verdicts can differ, in the order of [`Model::TIERED`].
+pub fn tiered_settings(program: &Program) -> Vec<Setting> {
+    settings_among(program, &Model::TIERED)
+}
+
+fn settings_among(program: &Program, models: &[Model]) -> Vec<Setting> {
     let atomicities: &[RmwAtomicity] = if Features::of(program).rmw {
         &RmwAtomicity::ALL
     } else {
         &[RmwAtomicity::Hca]
     };
-    let models = Model::ALL.into_iter().filter(|&m| applicable(program, m).is_ok());
+    let models = models.iter().filter(|&&m| applicable(program, m).is_ok());
     models
-        .flat_map(|model| atomicities.iter().map(move |&rmw| Setting { model, rmw }))
+        .flat_map(|&model| atomicities.iter().map(move |&rmw| Setting { model, rmw }))
         .collect()
 }
 

@@ -128,6 +128,10 @@ pub struct Event {
     /// True if the event belongs to a put whose data are in the work request, so that its NIC local read reads no memory.
     #[serde(default)]
     pub inlined: bool,
+    /// True if the event belongs to an operation that is to be placed after the earlier writes of its queue pair.
+    pub strong: bool,
+    /// True for a NIC's write into a region registered for relaxed ordering.
+    pub relaxed: bool,
     /// True if the event writes memory.
     pub writes: bool,
     /// The instruction that the event comes from: its number among the executed instructions of the thread, from 0.

@@ -5,6 +5,7 @@
 //! pipelines and all models.
 
 pub mod families;
+pub mod tiers;
 
 use crate::program::{
     BinaryOp, Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Thread, Value, WorkId,
@@ -110,6 +111,7 @@ pub fn program(seed: u64, shape: &Shape) -> Program {
                 name,
                 node: Node(node),
                 init: 0,
+                relaxed: false,
             });
         }
     }
@@ -372,7 +374,12 @@ impl Writer<'_> {
 
     fn new_location(&mut self, node: Node) -> Loc {
         let name = format!("a{}", self.locations.len());
-        self.locations.push(Location { name, node, init: 0 });
+        self.locations.push(Location {
+            name,
+            node,
+            init: 0,
+            relaxed: false,
+        });
         Loc((self.locations.len() - 1) as u16)
     }
 

@@ -58,6 +58,8 @@ pub struct Location {
     pub node: Node,
     /// Initial value.
     pub init: Value,
+    /// True if the location is in a region registered for relaxed ordering. Only [`crate::model::Tier::PcieRelaxed`] has such regions.
+    pub relaxed: bool,
 }
 
 /// A sequential thread on one node.
@@ -261,6 +263,9 @@ pub enum Instr {
         /// The peer.
         node: Node,
     },
+    /// `strong I`: a put, get or remote read-modify-write that takes effect at the peer after the earlier writes of its queue pair have
+    /// been placed there (`docs/ordering-models.md`). Only remote operations with a remote side stand inside.
+    Strong(Box<Instr>),
     /// `wait(d)`: waits for earlier operations with work identifier `d` (RDMA^WAIT).
     Wait {
         /// The work identifier.
@@ -324,6 +329,11 @@ impl Program {
         program
     }
 
+    /// Returns whether a location is in a region registered for relaxed ordering.
+    pub fn has_relaxed_regions(&self) -> bool {
+        self.locations.iter().any(|l| l.relaxed)
+    }
+
     /// Returns whether some thread has an instruction for the network card.
     pub fn has_remote_operations(&self) -> bool {
         self.threads
@@ -336,7 +346,7 @@ impl Program {
 /// Inlines the puts of constants of a block.
 fn inline(code: &mut [Instr]) {
     for instr in code {
-        match instr {
+        match instr.request_mut() {
             Instr::Put { src, .. } => {
                 if let PutSrc::Value(value) = src {
                     *src = PutSrc::Inline(value.clone());
@@ -354,6 +364,22 @@ fn inline(code: &mut [Instr]) {
 }
 
 impl Instr {
+    /// Returns the instruction without its requests, and whether it asks for strong order.
+    pub fn request(&self) -> (&Instr, bool) {
+        match self {
+            Instr::Strong(operation) => (operation.request().0, true),
+            other => (other, false),
+        }
+    }
+
+    /// Returns the instruction without its requests, to change it.
+    pub fn request_mut(&mut self) -> &mut Instr {
+        match self {
+            Instr::Strong(operation) => operation.request_mut(),
+            other => other,
+        }
+    }
+
     /// Returns whether the instruction, or a part of it, is for the network card.
     fn is_remote(&self) -> bool {
         match self {

@@ -54,8 +54,8 @@ impl Language {
             remote_fences: remote,
             cas: true,
             rmw: false,
-            polls: remote && model != Model::RdmaWait,
-            waits: matches!(model, Model::Sc | Model::RdmaWait),
+            polls: remote && model.base() != Model::RdmaWait,
+            waits: matches!(model.base(), Model::Sc | Model::RdmaWait),
             loopback: false,
             idle: false,
         }

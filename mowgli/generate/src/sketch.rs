@@ -303,6 +303,7 @@ impl Sketch {
                 .map_or_else(|| format!("x{l}"), |&name| name.to_owned()),
             node: Node(node),
             init: inits[l],
+            relaxed: false,
         });
         let threads = self.threads.iter().enumerate().map(|(t, column)| {
             let mut registers = Vec::new();

@@ -151,7 +151,7 @@ struct Step {
 fn flatten(program: &Program, code: &[Instr], steps: &mut Vec<Step>) {
     let node = |loc: &Loc| program.locations[usize::from(loc.0)].node.0;
     for instr in code {
-        let (peer, kinds) = match instr {
+        let (peer, kinds) = match instr.request().0 {
             Instr::Put { dst, src, .. } => {
                 let _either: &PutSrc = src; // A constant is read, too.
                 (node(dst), vec![Kind::NicLocalRead, Kind::NicRemoteWrite])

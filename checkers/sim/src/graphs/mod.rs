@@ -136,6 +136,8 @@ impl Graph<'_> {
             work: None,
             rmw: e.rmw,
             inlined: false,
+            strong: false,
+            relaxed: false,
             writes: e.written.is_some(),
             instance: e.instance,
             path: Vec::new(),
@@ -242,6 +244,7 @@ impl Graph<'_> {
                     0
                 }),
                 init: self.initial.get(word as usize).copied().unwrap_or(0),
+                relaxed: false,
             }
         };
         Program {
@@ -271,6 +274,8 @@ fn initial_write(loc: u16) -> Event {
         work: None,
         rmw: false,
         inlined: false,
+        strong: false,
+        relaxed: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

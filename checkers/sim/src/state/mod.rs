@@ -363,6 +363,8 @@ impl State {
                             tag,
                             signaled,
                             transfer,
+                            // The network of the model fabric is of the tier on which every put is.
+                            strong: false,
                         }),
                     )
                     .ok()?;

@@ -175,6 +175,8 @@ impl Interpreter<'_> {
             Instr::Rfence { node } => {
                 self.fenced.insert(node.0);
             }
+            // The fabric places every put after the earlier ones.
+            Instr::Strong(operation) => return self.step(operation),
             Instr::Wait { work } => {
                 return self.wait("wait", |me| {
                     (me.outstanding.get(work).copied().unwrap_or(0) == 0).then_some(())

@@ -27,7 +27,7 @@ fn instructions(code: &[Instr]) -> Vec<&Instr> {
                 Instr::Choose(blocks) => blocks.iter().flat_map(|b| instructions(b)).collect(),
                 _ => Vec::new(),
             };
-            std::iter::once(instr).chain(inner)
+            std::iter::once(instr.request().0).chain(inner)
         })
         .collect()
 }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use mowgli::litmus::Setting;
+use mowgli::counted::counted;
+use mowgli::litmus::{Litmus, Setting};
 use mowgli::outcome::Budget;
 use mowgli::robust::fix::{self, Change, Costs, Mended, Minimal};
 use mowgli::robust::{Exact, Question, Theorem};
@@ -47,21 +48,70 @@ pub(super) fn fix(
     };
     match mended {
         Ok(mended) => shown(test, setting, question, costs, exactly, &mended, budget),
-        Err(error) => {
-            let text = format!("Not mended: {error}\n");
-            let fix = Fix {
-                mended: false,
-                reason: Some(error.to_string()),
-                cost: None,
-                minimal: None,
-                changes: Vec::new(),
-                theorem: None,
-                exactly_robust: None,
-                text: None,
-            };
-            (fix, text)
-        }
+        Err(error) => unmended(&error),
     }
+}
+
+/// Mends a test for a network that orders less. Returns the JSON and the text of the report.
+pub(super) fn fix_on_tier(
+    test: &Test,
+    setting: Setting,
+    costs: &Costs,
+    budget: &Budget<'_>,
+) -> (Fix, String) {
+    let question = Question {
+        rmw: setting.rmw,
+        ..Question::of(setting.model)
+    };
+    let found = fix::mend_on_tier(&test.litmus.program, &question, costs, budget);
+    let requested = match found {
+        Ok(requested) => requested,
+        Err(error) => return unmended(&error),
+    };
+    let base = &requested.base;
+    let mut text = String::new();
+    let listing = Litmus {
+        program: requested.program.clone(),
+        ..fix::litmus(&test.litmus, base, &question)
+    };
+    let listing = listing.print();
+    if base.changes.is_empty() && requested.requests.is_empty() {
+        let _ = writeln!(text, "Nothing to mend: robust under {setting}");
+    } else {
+        let _ = writeln!(
+            text,
+            "Mended at cost {} ({costs}) as on the papers' network, and by {} for strong order, the fewest that do; robust exhaustively:\n",
+            base.cost,
+            counted(requested.requests.len(), "request")
+        );
+        text.push_str(&listing);
+    }
+    let fix = Fix {
+        mended: true,
+        reason: None,
+        cost: Some(base.cost),
+        minimal: Some(base.minimal),
+        changes: base.changes.clone(),
+        theorem: None,
+        exactly_robust: Some(true),
+        text: Some(listing),
+    };
+    (fix, text)
+}
+
+fn unmended(error: &fix::Unmended) -> (Fix, String) {
+    let text = format!("Not mended: {error}\n");
+    let fix = Fix {
+        mended: false,
+        reason: Some(error.to_string()),
+        cost: None,
+        minimal: None,
+        changes: Vec::new(),
+        theorem: None,
+        exactly_robust: None,
+        text: None,
+    };
+    (fix, text)
 }
 
 fn shown(

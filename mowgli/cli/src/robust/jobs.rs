@@ -51,8 +51,9 @@ pub(super) fn models(args: &Args) -> Result<Vec<Asked>, Error> {
                     )));
                 }
             };
+            let tiered = matches!(&name, Loaded::BuiltIn(model) if MODELS.contains(&model.base()));
             match (&file, args.fix) {
-                (Some(_), true) => Err(Error::Usage(format!(
+                (Some(_), true) if !tiered => Err(Error::Usage(format!(
                     "--fix begins with what the conditions ask for, which are about {}, not {name}: name one of these",
                     MODELS.map(Model::name).join(", ")
                 ))),

@@ -153,7 +153,7 @@ impl<'a> Values<'a> {
                 let id = Relation::identity(x.len(), |_| true);
                 x.rf.inverse().then(&x.mo).minus(&id)
             }
-            Rel::Nfo => x.nfo.clone(),
+            Rel::Nfo | Rel::Bus => x.nfo.clone(),
             Rel::Rao => x.rao.clone(),
             rel => Relation::from_fn(x.len(), |a, b| {
                 rel.between(&x.events[a], &x.events[b], a == b) == Some(true)

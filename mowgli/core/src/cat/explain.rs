@@ -179,7 +179,7 @@ impl Links<'_> {
     }
 
     fn link(&self, id: NodeId, from: usize, to: usize) -> Link {
-        let order = |rel| matches!(rel, Rel::Mo | Rel::Nfo | Rel::Rao);
+        let order = |rel| matches!(rel, Rel::Mo | Rel::Nfo | Rel::Bus | Rel::Rao);
         Link {
             from,
             to,

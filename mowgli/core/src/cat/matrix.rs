@@ -45,7 +45,7 @@ pub(super) fn chosen(rel: Rel) -> Option<usize> {
         Rel::Rf => 0,
         Rel::Mo => 1,
         Rel::Rb => 2,
-        Rel::Nfo => 3,
+        Rel::Nfo | Rel::Bus => 3,
         Rel::Rao => 4,
         _ => return None,
     })

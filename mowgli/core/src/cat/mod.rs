@@ -42,7 +42,7 @@ use crate::declarative::unfold::{self, End, Path};
 use crate::declarative::{Choices, loop_beyond_bound, reference, unfold_all};
 use crate::event::Execution;
 use crate::litmus::{Operand, Severity};
-use crate::model::{Model, RmwAtomicity};
+use crate::model::{Model, RmwAtomicity, Tier};
 use crate::models::{Parts, Spec};
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
@@ -187,13 +187,20 @@ impl ModelFile {
     /// Returns the data from which executions are made for this model: those of RDMA^TSO, whose events are the same in every model,
     /// without the orders that the file does not mention, and without axioms.
     fn candidates(&self, atomicity: RmwAtomicity) -> Spec {
-        let stated = self.axioms.iter().chain(&self.requirements).map(|a| a.expr);
-        let shown = self.shows.iter().map(|&(_, node)| node);
+        let uses = |rel| {
+            let stated = self.axioms.iter().chain(&self.requirements).map(|a| a.expr);
+            let shown = self.shows.iter().map(|&(_, node)| node);
+            self.graph.use_of(stated.chain(shown), rel)
+        };
+        let bus = uses(Rel::Bus);
+        // On a tier whose network reorders, the order of the bus is a choice.
+        let tier = if bus { Tier::OooAll } else { Tier::Ibta };
+        let model = Model::RdmaTso.on(tier).unwrap_or(Model::RdmaTso);
         Spec {
-            flushes: self.graph.use_of(stated.chain(shown), Rel::Nfo),
+            flushes: bus || uses(Rel::Nfo),
             ib: Parts::default(),
             ob: Parts::default(),
-            ..Spec::of(Model::RdmaTso, atomicity)
+            ..Spec::of(model, atomicity)
         }
     }
 }

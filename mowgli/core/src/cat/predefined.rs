@@ -28,6 +28,10 @@ pub enum Set {
     Nic,
     /// Events of remote read-modify-writes.
     Rmw,
+    /// Events of operations that ask for strong order.
+    Strong,
+    /// Writes of NICs into regions of relaxed ordering.
+    Relaxed,
 }
 
 /// A predefined relation on events.
@@ -57,12 +61,15 @@ pub enum Rel {
     Rb,
     /// NIC flush order.
     Nfo,
+    /// NIC flush order with the writes of one side of a queue pair ordered too. In a file that uses it, NIC flush order is the same
+    /// relation.
+    Bus,
     /// Order of the remote read-modify-writes at a node.
     Rao,
 }
 
 /// Names of the predefined sets.
-pub const SETS: [(&str, Set); 24] = [
+pub const SETS: [(&str, Set); 26] = [
     ("R", Set::Read),
     ("W", Set::Write),
     ("M", Set::Memory),
@@ -84,13 +91,15 @@ pub const SETS: [(&str, Set); 24] = [
     ("CPU", Set::Cpu),
     ("NIC", Set::Nic),
     ("RMW", Set::Rmw),
+    ("STRONG", Set::Strong),
+    ("RELAXED", Set::Relaxed),
     ("aCR", Set::Kind(Kind::LocalRead)),
     ("aCW", Set::Kind(Kind::LocalWrite)),
     ("aWT", Set::Kind(Kind::Poll)),
 ];
 
 /// Names of the predefined relations.
-pub const RELATIONS: [(&str, Rel); 15] = [
+pub const RELATIONS: [(&str, Rel); 16] = [
     ("po", Rel::Po),
     ("rf", Rel::Rf),
     ("mo", Rel::Mo),
@@ -99,6 +108,7 @@ pub const RELATIONS: [(&str, Rel); 15] = [
     ("fr", Rel::Rb),
     ("pf", Rel::Pf),
     ("nfo", Rel::Nfo),
+    ("bus", Rel::Bus),
     ("rao", Rel::Rao),
     ("id", Rel::Id),
     ("loc", Rel::Loc),
@@ -131,6 +141,8 @@ impl Set {
             Set::Cpu => event.kind.is_cpu() && !initial,
             Set::Nic => !event.kind.is_cpu(),
             Set::Rmw => event.rmw,
+            Set::Strong => event.strong,
+            Set::Relaxed => event.relaxed,
         }
     }
 }
@@ -138,7 +150,7 @@ impl Set {
 impl Rel {
     /// Returns whether a program fixes the relation, whatever its reads read and in whatever order memory changes.
     pub fn is_static(self) -> bool {
-        !matches!(self, Rel::Rf | Rel::Mo | Rel::Rb | Rel::Nfo | Rel::Rao)
+        !matches!(self, Rel::Rf | Rel::Mo | Rel::Rb | Rel::Nfo | Rel::Bus | Rel::Rao)
     }
 
     /// Returns whether two events are related, for the relations that follow from the events alone; `None` for the others.
@@ -153,7 +165,7 @@ impl Rel {
                 let kinds = (a.kind, b.kind) == (Kind::NicAtomicRead, Kind::NicRemoteWrite);
                 kinds && a.same_instruction(b)
             }
-            Rel::Po | Rel::Pf | Rel::Rf | Rel::Mo | Rel::Rb | Rel::Nfo | Rel::Rao => return None,
+            Rel::Po | Rel::Pf | Rel::Rf | Rel::Mo | Rel::Rb | Rel::Nfo | Rel::Bus | Rel::Rao => return None,
         })
     }
 }

@@ -219,6 +219,8 @@ pub(crate) fn initial(loc: usize) -> Event {
         work: None,
         rmw: false,
         inlined: false,
+        strong: false,
+        relaxed: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

@@ -85,6 +85,7 @@ fn unfold(
             place: Vec::new(),
         }],
         instances: 0,
+        strong: false,
         unpolled: Vec::new(),
     };
     let mut unfolding = Unfolding {
@@ -106,6 +107,8 @@ struct State<'p> {
     path: Path,
     frames: Vec<Frame<'p>>,
     instances: u32,
+    /// True while the events of an operation with a request for strong order are added.
+    strong: bool,
     /// Completions not yet polled, oldest first, with their peer.
     unpolled: Vec<(Node, usize)>,
 }
@@ -174,6 +177,7 @@ impl<'p> Unfolding<'p> {
                     )));
                 }
             }
+            self.mark_relaxed(&mut state.path);
             self.done.push(state.path);
             if self.done.len() + self.waiting.len() > PATHS_MAX {
                 return Err(Limit::TooLarge(format!(
@@ -256,6 +260,8 @@ impl<'p> Unfolding<'p> {
         if self.outline && self.outlined(state, instr, &at) {
             return None;
         }
+        let (instr, strong) = instr.request();
+        state.strong = strong;
         match instr {
             Instr::Store { loc, value } => {
                 let value = eval(value, &state.path);
@@ -422,6 +428,7 @@ impl<'p> Unfolding<'p> {
                 done: 0,
                 place: [at.place.as_slice(), &[0]].concat(),
             }),
+            Instr::Strong(_) => unreachable!("the request was taken off"),
             Instr::Choose(blocks) => {
                 let block = |i: usize| Frame::Block {
                     code: &blocks[i],
@@ -491,13 +498,23 @@ impl<'p> Unfolding<'p> {
         true
     }
 
+    /// Marks the writes of NICs into regions of relaxed ordering. An atomic that reads and writes in one step is carried out at the memory.
+    fn mark_relaxed(&self, path: &mut Path) {
+        let buffered = |e: &&mut Event| matches!(e.kind, Kind::NicRemoteWrite | Kind::NicLocalWrite);
+        for event in path.events.iter_mut().filter(buffered) {
+            let location = event.loc.map(|l| &self.program.locations[usize::from(l.0)]);
+            event.relaxed = location.is_some_and(|l| l.relaxed);
+        }
+    }
+
     fn node_of(&self, loc: Loc) -> Node {
         self.program.locations[usize::from(loc.0)].node
     }
 }
 
 impl State<'_> {
-    fn push(&mut self, event: Event, value: Option<Arc<Sym>>) -> usize {
+    fn push(&mut self, mut event: Event, value: Option<Arc<Sym>>) -> usize {
+        event.strong = self.strong && !event.kind.is_cpu();
         self.path.events.push(event);
         self.path.values.push(value);
         self.path.events.len() - 1
@@ -521,6 +538,8 @@ impl Site {
             work: None,
             rmw: false,
             inlined: false,
+            strong: false,
+            relaxed: false,
             writes: matches!(
                 kind,
                 Kind::LocalWrite | Kind::Cas | Kind::NicRemoteWrite | Kind::NicLocalWrite

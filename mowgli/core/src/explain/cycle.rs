@@ -53,7 +53,7 @@ impl CellRef {
         CellRef {
             earlier: cell.earlier.label(),
             later: cell.later.label(),
-            name: match spec.model {
+            name: match spec.model.base() {
                 Model::RdmaSc => cell.name_in_fig4(),
                 _ => cell.to_string(),
             },

@@ -12,7 +12,7 @@ use crate::check::{Features, applicable};
 use crate::declarative;
 use crate::event::Event;
 use crate::litmus::{Formula, Operand, Setting, instruction};
-use crate::model::{Model, RmwAtomicity};
+use crate::model::{Model, RmwAtomicity, Tier};
 use crate::models::tables::{Cell, Order};
 use crate::models::{Part, Spec};
 use crate::outcome::Budget;
@@ -84,7 +84,10 @@ pub(super) fn relaxations(
     for (change, changed) in weakenings(&spec, cases) {
         attempt(change, program, &changed);
     }
-    for model in Model::ALL {
+    // The tiers are named to those who ask about one.
+    let tiered = Model::TIERED.into_iter();
+    let others = tiered.filter(|m| setting.model.tier() != Tier::Ibta && m.base() == setting.model.base());
+    for model in Model::ALL.into_iter().chain(others) {
         for rmw in RmwAtomicity::ALL {
             let other = Setting { model, rmw };
             let differs = model != setting.model || (rmw != setting.rmw && Features::of(program).rmw);
@@ -103,7 +106,7 @@ fn removals(program: &Program, operands: &[Operand]) -> Vec<(Change, Program)> {
     let mut all = Vec::new();
     for (thread, t) in program.threads.iter().enumerate() {
         let asked = |operand: Operand| operands.contains(&operand);
-        let removable = |instr: &Instr| match instr {
+        let removable = |instr: &Instr| match instr.request().0 {
             Instr::Mfence
             | Instr::Poll { .. }
             | Instr::Rfence { .. }
@@ -119,6 +122,14 @@ fn removals(program: &Program, operands: &[Operand]) -> Vec<(Change, Program)> {
             }
             _ => false,
         };
+        for path in places(&t.code, &[], &|instr| matches!(instr, Instr::Strong(_))) {
+            let mut changed = program.clone();
+            if let Some(instr) = at(&mut changed.threads[thread].code, &path) {
+                *instr = instr.request().0.clone();
+                let text = "strong".to_owned();
+                all.push((Change::Remove { thread, path, text }, changed));
+            }
+        }
         for path in places(&t.code, &[], &removable) {
             let mut changed = program.clone();
             let Some(removed) = remove(&mut changed.threads[thread].code, &path) else {
@@ -154,6 +165,22 @@ fn places(code: &[Instr], prefix: &[u16], removable: &dyn Fn(&Instr) -> bool) ->
         }
     }
     all
+}
+
+/// Returns the instruction at a place.
+fn at<'c>(code: &'c mut [Instr], path: &[u16]) -> Option<&'c mut Instr> {
+    let (&here, rest) = path.split_first()?;
+    let instr = code.get_mut(usize::from(here))?;
+    let Some((&branch, rest)) = rest.split_first() else {
+        return Some(instr);
+    };
+    match instr {
+        Instr::If { then, .. } if branch == 0 => at(then, rest),
+        Instr::If { otherwise, .. } => at(otherwise, rest),
+        Instr::While { body, .. } => at(body, rest),
+        Instr::Choose(blocks) => at(blocks.get_mut(usize::from(branch))?, rest),
+        _ => None,
+    }
 }
 
 fn remove(code: &mut Vec<Instr>, path: &[u16]) -> Option<Instr> {

@@ -9,7 +9,7 @@ use super::relax::Change;
 use crate::counted::counted;
 use crate::event::{Event, Execution, Kind};
 use crate::litmus::instruction;
-use crate::model::Model;
+use crate::model::{Model, Tier};
 use crate::models::tables::{Cell, Order};
 use crate::models::{Part, Spec};
 use crate::outcome::Limit;
@@ -187,6 +187,13 @@ fn write_cycle(text: &mut String, names: &Names<'_>, spec: &Spec, cycle: &Cycle)
 /// Says why an edge is there, with its source.
 pub(super) fn edge_reason(program: &Program, execution: &Execution, spec: &Spec, edge: &Edge) -> String {
     let (a, b) = (&execution.events[edge.from], &execution.events[edge.to]);
+    if edge.cell.is_some() && spec.is_asked(edge.part, a, b) {
+        return format!(
+            "{}: the later operation asks for strong order, which places it after the earlier writes of its queue pair ({})",
+            edge.part.name(),
+            TIERS
+        );
+    }
     if let Some(cell) = &edge.cell {
         let at = Cell {
             earlier: a.kind,
@@ -210,7 +217,7 @@ pub(super) fn edge_reason(program: &Program, execution: &Execution, spec: &Spec,
             figure(spec, cell)
         );
     }
-    let order = match (edge.side, spec.model) {
+    let order = match (edge.side, spec.model.base()) {
         (Side::Issue, _) => "ib",
         (Side::Observe, Model::RdmaWait) => "hb",
         (Side::Observe, _) => "ob",
@@ -262,9 +269,19 @@ fn synchronisation(program: &Program, execution: &Execution, event: usize) -> St
 fn figure<'a>(spec: &'a Spec, cell: &CellRef) -> &'a str {
     let ours = Kind::NicAtomicRead.label();
     match cell.earlier == ours || cell.later == ours {
+        _ if is_of_tier(spec, cell) => TIERS,
         true => "docs/rmw.md",
         false => spec.figure,
     }
+}
+
+/// The page with the tables of the tiers.
+const TIERS: &str = "docs/ordering-models.md";
+
+/// Returns whether the table of the model's tier has the cell: a cell of two events of the NIC.
+fn is_of_tier(spec: &Spec, cell: &CellRef) -> bool {
+    let nic = |label: &str| Kind::ALL.iter().any(|k| !k.is_cpu() && k.label() == label);
+    spec.tier() != Tier::Ibta && nic(cell.earlier) && nic(cell.later)
 }
 
 fn part_reason(part: Part, a: &Event, b: &Event) -> &'static str {
@@ -281,6 +298,9 @@ fn part_reason(part: Part, a: &Event, b: &Event) -> &'static str {
             "completion of the put, which says that its remote write was sent"
         }
         Part::Pf | Part::PfGet | Part::PfPut => "completion of the get, whose local write is in memory",
+        Part::Nfo if a.is_write() && b.is_write() => {
+            "the NIC handed the writes to the bus in this order, and the bus keeps it"
+        }
         Part::Nfo if b.is_write() => "the NIC read came first on this queue pair",
         Part::Nfo => "the NIC read flushes the earlier NIC write of its queue pair (PCIe)",
         Part::Rao => "atomics at one node do not overlap",
@@ -290,6 +310,7 @@ fn part_reason(part: Part, a: &Event, b: &Event) -> &'static str {
 fn source(spec: &Spec, part: Part) -> &'static str {
     match part {
         Part::Rao => "docs/rmw.md, rao",
+        Part::Nfo if spec.tier() != Tier::Ibta => TIERS,
         _ => spec.source,
     }
 }

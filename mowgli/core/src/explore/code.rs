@@ -82,6 +82,7 @@ pub(super) enum Act {
         peer: u16,
         tag: u64,
         signaled: bool,
+        strong: bool,
         op: PostOp,
     },
 }
@@ -220,7 +221,9 @@ impl Compiler<'_> {
     }
 
     fn instr(&mut self, instr: &Instr) -> Result<(), Refusal> {
+        let (instr, strong) = instr.request();
         match instr {
+            Instr::Strong(_) => unreachable!("the request was taken off"),
             Instr::Store { loc, value } => {
                 let act = Act::Store {
                     loc: self.loc(*loc)?,
@@ -272,14 +275,14 @@ impl Compiler<'_> {
                         inline: matches!(src, PutSrc::Inline(_)),
                     },
                 };
-                self.post(*dst, *work, op)?;
+                self.post(*dst, *work, strong, op)?;
             }
             Instr::Get { dst, src, work } => {
                 let op = PostOp::Get {
                     dst: self.loc(*dst)?,
                     src: self.loc(*src)?,
                 };
-                self.post(*src, *work, op)?;
+                self.post(*src, *work, strong, op)?;
             }
             Instr::RemoteFaa {
                 dst,
@@ -292,7 +295,7 @@ impl Compiler<'_> {
                     target: self.loc(*target)?,
                     add: self.expr(add)?,
                 };
-                self.post(*target, *work, op)?;
+                self.post(*target, *work, strong, op)?;
             }
             Instr::RemoteCas {
                 dst,
@@ -307,7 +310,7 @@ impl Compiler<'_> {
                     expected: self.expr(expected)?,
                     new: self.expr(new)?,
                 };
-                self.post(*target, *work, op)?;
+                self.post(*target, *work, strong, op)?;
             }
             Instr::Poll { node } => {
                 self.push(Op::Act(Act::Poll { peer: node.0.into() }))?;
@@ -321,6 +324,7 @@ impl Compiler<'_> {
                     peer,
                     tag: 0,
                     signaled: false,
+                    strong: false,
                     op: PostOp::Fence,
                 }))?;
             }
@@ -372,7 +376,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn post(&mut self, remote: Loc, work: Option<WorkId>, op: PostOp) -> Result<(), Refusal> {
+    fn post(&mut self, remote: Loc, work: Option<WorkId>, strong: bool, op: PostOp) -> Result<(), Refusal> {
         let peer = peer(self.program.locations[remote.0 as usize].node.0)?;
         // Names and notifications that nobody asks for would only multiply states.
         let tag = work.filter(|w| self.waited.contains(w)).map_or(0, tag);
@@ -381,6 +385,7 @@ impl Compiler<'_> {
             peer,
             tag,
             signaled,
+            strong,
             op,
         }))
         .map(|_| ())

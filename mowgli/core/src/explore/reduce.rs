@@ -25,7 +25,7 @@ use super::state::{Move, State};
 use crate::machine::{
     Addr, Cpu, Delayed, Entry, LocalBack, Machine, QpId, QueuePair, Rule, Source, Stage, Step,
 };
-use crate::model::RmwAtomicity;
+use crate::model::{RmwAtomicity, Tier};
 
 /// An agent in a state in which no single move is persistent.
 #[derive(Debug)]
@@ -258,14 +258,13 @@ fn entry_access(thread: u16, peer: u16, entry: &Entry) -> Access {
             reads: 0,
             writes: wb_l(qp) | word(dst),
         },
-        Stage::Ack | Stage::Fence => Access::NONE,
+        Stage::Ack | Stage::Fence | Stage::Done => Access::NONE,
     }
 }
 
 /// Returns the accesses that a queue pair may still make, without the entry that `rule` is about.
 fn others_access(id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Access {
     let mut access = Access::NONE;
-    let about = |this: Rule| usize::from(rule == this);
     let pipe = if matches!(rule, Rule::PlaceRemote | Rule::PlaceLocal) {
         usize::MAX
     } else {
@@ -274,7 +273,12 @@ fn others_access(id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Access {
     for (_, entry) in qp.pipe.iter().enumerate().filter(|&(i, _)| i != pipe) {
         access = access.and(entry_access(id.thread, id.peer, entry));
     }
-    for write in qp.wb_r.iter().skip(about(Rule::PlaceRemote)) {
+    for (_, write) in qp
+        .wb_r
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| rule != Rule::PlaceRemote || *i != index)
+    {
         access = access.and(Access::write(write.dst));
     }
     // An RMW's write has yet to release the unit, and this queue pair's own RMWs wait for that, too.
@@ -285,7 +289,10 @@ fn others_access(id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Access {
         LocalBack::Write { dst, .. } => Some(*dst),
         LocalBack::Notification { .. } => None,
     });
-    for dst in local.skip(about(Rule::PlaceLocal)) {
+    for (_, dst) in local
+        .enumerate()
+        .filter(|(i, _)| rule != Rule::PlaceLocal || *i != index)
+    {
         access = access.and(Access::write(dst));
     }
     access
@@ -299,16 +306,18 @@ fn rule_access(machine: &Machine, id: QpId, qp: &QueuePair, rule: Rule, index: u
         (Rule::Fence | Rule::Complete | Rule::Forward, _) => return None,
         // Only an earlier get that has not read its source is affected when wb_R is no longer empty.
         (Rule::RemoteWrite | Rule::AtomicWrite, _) => {
-            let minds = qp.pipe[..index]
-                .iter()
-                .any(|e| matches!(e.stage, Stage::Get { .. }));
+            // Where the network reorders, the order in which writes enter wb_R is a choice, against later operations too.
+            let minds = machine.config().tier != Tier::Ibta
+                || qp.pipe[..index]
+                    .iter()
+                    .any(|e| matches!(e.stage, Stage::Get { .. }));
             return minds.then_some(Access {
                 reads: 0,
                 writes: wb_r(id),
             });
         }
-        (Rule::PlaceRemote, _) => qp.wb_r.first().map_or(Access::NONE, |w| Access::write(w.dst)),
-        (Rule::PlaceLocal, _) => qp.first_local_write().map_or(Access::NONE, Access::write),
+        (Rule::PlaceRemote, _) => qp.wb_r.get(index).map_or(Access::NONE, |w| Access::write(w.dst)),
+        (Rule::PlaceLocal, _) => qp.local_destination(index).map_or(Access::NONE, Access::write),
         (Rule::LocalRead, Some(Stage::Put { src, .. })) => match src {
             Source::Word(src) => Access::read(src),
             Source::Constant(_) => Access::NONE,

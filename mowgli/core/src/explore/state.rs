@@ -54,7 +54,10 @@ impl State {
     pub(super) fn new(program: &Program, codes: &[Code], config: Config) -> (State, Ran) {
         let mut machine = Machine::new(config);
         for location in &program.locations {
-            machine.add_location(location.init);
+            let word = machine.add_location(location.init);
+            if location.relaxed {
+                machine.relax(word);
+            }
         }
         for _ in codes {
             machine.add_thread();
@@ -113,6 +116,7 @@ impl State {
                 peer,
                 tag,
                 signaled,
+                strong,
                 ref op,
             } => {
                 let op = match *op {
@@ -153,6 +157,7 @@ impl State {
                     tag,
                     signaled,
                     transfer: 0,
+                    strong,
                 })
             }
         }

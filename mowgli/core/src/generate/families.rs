@@ -120,7 +120,12 @@ impl Writer {
             for _ in 0..1 + random.below(2) {
                 let name = format!("x{}", locations.len());
                 let node = Node(node);
-                locations.push(Location { name, node, init: 0 });
+                locations.push(Location {
+                    name,
+                    node,
+                    init: 0,
+                    relaxed: false,
+                });
             }
         }
         Writer {
@@ -344,7 +349,12 @@ impl Writer {
     /// Makes a location of one operation's own.
     fn copy(&mut self, node: Node) -> Loc {
         let name = format!("a{}", self.locations.len());
-        self.locations.push(Location { name, node, init: 0 });
+        self.locations.push(Location {
+            name,
+            node,
+            init: 0,
+            relaxed: false,
+        });
         Loc((self.locations.len() - 1) as u16)
     }
 

@@ -48,6 +48,8 @@ pub enum Init {
         node: Number,
         /// Its initial value, if stated.
         value: Option<Value>,
+        /// Whether it is in a region of relaxed ordering.
+        relaxed: bool,
     },
     /// `0:r` or `0:r=0`.
     Register {
@@ -78,6 +80,8 @@ pub struct Row<S> {
 #[derive(Clone, Debug)]
 pub(super) struct Stmt {
     pub(super) kind: StmtKind,
+    /// Whether `strong` stands before it.
+    pub(super) strong: bool,
     pub(super) span: Span,
 }
 

@@ -99,11 +99,12 @@ impl Parser {
         }
     }
 
-    /// Reads a model's name, which is tokens without space between them: `rdma-tso/glob`.
+    /// Reads a model's name, which is tokens without space between them: `rdma-tso+ooo-rw/glob`.
     pub(super) fn setting(&mut self) -> Step<Name> {
         let mut name = self.name("a model")?;
-        while self.span().start == name.span.end && (self.is("-") || self.is("/")) {
-            let symbol = if self.is("-") { "-" } else { "/" };
+        while self.span().start == name.span.end
+            && let Some(symbol) = ["-", "/", "+"].into_iter().find(|symbol| self.is(symbol))
+        {
             self.expect(symbol, "")?;
             name.text.push_str(symbol);
             if self.span().start != name.span.end + 1 {

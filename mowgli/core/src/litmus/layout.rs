@@ -21,7 +21,12 @@ pub struct Column<'a> {
 pub fn program(locations: &[Location], columns: &[Column<'_>]) -> String {
     let mut out = String::from("{");
     for location in locations {
-        let _ = write!(out, " {}@{}={};", location.name, location.node, location.init);
+        let relaxed = if location.relaxed { "relaxed " } else { "" };
+        let _ = write!(
+            out,
+            " {relaxed}{}@{}={};",
+            location.name, location.node, location.init
+        );
     }
     for (at, column) in columns.iter().enumerate().filter(|(_, c)| !c.registers_follow) {
         for register in column.registers {

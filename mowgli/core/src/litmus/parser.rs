@@ -139,7 +139,7 @@ pub struct Parser {
 impl Parser {
     fn file(&mut self, name: String) -> Step<File> {
         let description = self.description();
-        let init = self.init()?;
+        let init = self.init_with(true)?;
         let columns = self.columns()?;
         let mut rows = Vec::new();
         while !self.at_final_part() {
@@ -177,6 +177,11 @@ impl Parser {
     ///
     /// The first mistake.
     pub fn init(&mut self) -> Step<Vec<Init>> {
+        self.init_with(false)
+    }
+
+    /// Reads the init block of a dialect that has regions of relaxed ordering, or has none.
+    fn init_with(&mut self, regions: bool) -> Step<Vec<Init>> {
         self.expect("{", "the init block places the locations: `{ x@1=0; y@2=0; }`")?;
         let mut init = Vec::new();
         while !self.eat("}") {
@@ -194,6 +199,14 @@ impl Parser {
                 }
                 init.push(Init::Register { thread, name });
             } else {
+                let relaxed = matches!((self.peek(), self.peek_at(1)), (Token::Name(word), Token::Name(_)) if word == "relaxed");
+                if relaxed && !regions {
+                    let message = "only tests of RDMA have regions of relaxed ordering";
+                    return Err(
+                        Diagnostic::new(Kind::Syntax, self.span(), message).help("leave `relaxed` out")
+                    );
+                }
+                self.at += usize::from(relaxed);
                 let name = self.new_name("a location")?;
                 let placed = || format!("say on which node `{0}` lives: `{0}@1=0;`", name.text);
                 self.expect_or("@", placed)?;
@@ -203,7 +216,12 @@ impl Parser {
                 } else {
                     None
                 };
-                init.push(Init::Location { name, node, value });
+                init.push(Init::Location {
+                    name,
+                    node,
+                    value,
+                    relaxed,
+                });
             }
             if !self.is("}") {
                 self.expect(";", "entries of the init block end with `;`")?;
@@ -344,6 +362,9 @@ impl Parser {
     fn stmt(&mut self) -> Step<Stmt> {
         let start = self.span();
         self.count_instruction()?;
+        let strong =
+            matches!((self.peek(), self.peek_at(1)), (Token::Name(word), Token::Name(_)) if word == "strong");
+        self.at += usize::from(strong);
         let Token::Name(word) = self.peek().clone() else {
             return Err(self.unexpected("an instruction"));
         };
@@ -403,6 +424,7 @@ impl Parser {
         };
         Ok(Stmt {
             kind,
+            strong,
             span: start.start..self.tokens[self.at - 1].span.end,
         })
     }

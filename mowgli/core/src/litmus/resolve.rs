@@ -40,8 +40,14 @@ struct Resolver {
 impl Resolver {
     fn file(&mut self, file: &ast::File) -> Litmus {
         for entry in &file.init {
-            if let Init::Location { name, node, value } = entry {
-                self.location(name, node, *value);
+            if let Init::Location {
+                name,
+                node,
+                value,
+                relaxed,
+            } = entry
+            {
+                self.location(name, node, *value, *relaxed);
             }
         }
         let nodes: Vec<Node> = file.columns.iter().map(|c| self.node(&c.node)).collect();
@@ -105,7 +111,7 @@ impl Resolver {
         statement::checked(resolved, &mut self.diagnostics)
     }
 
-    fn location(&mut self, name: &Name, node: &Number, value: Option<i64>) {
+    fn location(&mut self, name: &Name, node: &Number, value: Option<i64>, relaxed: bool) {
         let node = self.node(node);
         if let Some(&first) = self.globals.index.get(&name.text) {
             let message = format!("location `{}` is placed twice", name.text);
@@ -138,7 +144,12 @@ impl Resolver {
         self.globals.index.insert(name.text.clone(), loc);
         self.globals.declared.push(name.clone());
         let (name, init) = (name.text.clone(), value.unwrap_or(0));
-        self.globals.locations.push(Location { name, node, init });
+        self.globals.locations.push(Location {
+            name,
+            node,
+            init,
+            relaxed,
+        });
     }
 
     /// Registers declared in the init block, by thread.
@@ -199,7 +210,7 @@ impl Resolver {
         match (model.parse::<Model>(), rmw.parse::<RmwAtomicity>()) {
             (Ok(model), Ok(rmw)) => return Some(Setting { model, rmw }),
             (Err(error), _) => {
-                let known = nearest(model, Model::ALL.map(Model::name));
+                let known = nearest(model, Model::every().map(Model::name));
                 let diagnostic = Diagnostic::new(Kind::UnknownModel, name.span.clone(), error.to_string());
                 self.diagnostics.push(match known {
                     Some(known) => diagnostic.help(format!("did you mean `{known}`?")),

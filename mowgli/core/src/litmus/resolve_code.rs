@@ -47,6 +47,23 @@ impl<'a> ThreadScope<'a> {
 
     /// Resolves a statement. Returns `None` if it was refused.
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Option<Instr> {
+        let instr = self.without_request(stmt)?;
+        if !stmt.strong {
+            return Some(instr);
+        }
+        if let Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } =
+            instr
+        {
+            return Some(Instr::Strong(Box::new(instr)));
+        }
+        let message = "only puts, gets and remote read-modify-writes are placed after the earlier writes of their queue pair";
+        self.refuse(
+            Diagnostic::new(Kind::WrongOperand, stmt.span.clone(), message)
+                .help("leave `strong` out; `rfence(n)`, `poll(n)` and `wait(d)` order on their own"),
+        )
+    }
+
+    fn without_request(&mut self, stmt: &Stmt) -> Option<Instr> {
         Some(match &stmt.kind {
             StmtKind::Mfence => Instr::Mfence,
             StmtKind::Poll(n) => Instr::Poll {

@@ -114,7 +114,12 @@ pub(super) fn checked(
         let Statement {
             property, setting, ..
         } = statement;
-        if !Model::ROBUSTNESS.contains(&setting.model) {
+        // The conditions are about the papers' network; whether a program is robust can be asked of any.
+        let asked = match property {
+            Property::Robust => setting.model.base(),
+            _ => setting.model,
+        };
+        if !Model::ROBUSTNESS.contains(&asked) {
             let message = format!("robustness is not defined for `{setting}`");
             let models = Model::ROBUSTNESS.map(|m| m.name()).join("`, `");
             diagnostics.push(

@@ -7,6 +7,7 @@
 use smallvec::SmallVec;
 
 use super::ops::{Addr, Post, RemoteOp};
+use crate::model::Tier;
 use crate::program::Value;
 
 /// A FIFO buffer, oldest entry first. Cloning into an existing buffer reuses its storage.
@@ -112,6 +113,9 @@ pub(crate) enum Stage {
     },
     /// `rfence`
     Fence,
+    /// The result of a get or read-modify-write is on its way to memory, and the operation has yet to complete. Only where the
+    /// network reorders.
+    Done,
 }
 
 impl Stage {
@@ -157,6 +161,9 @@ pub(crate) struct Entry {
     pub(crate) signaled: bool,
     /// [`Post::transfer`](super::Post::transfer).
     pub(crate) transfer: u32,
+    /// Whether the operation asks for strong order, and its *epoch*: how many operations that asked for it came before or are it.
+    /// Writes of smaller epochs are the earlier writes that a strong operation waits for.
+    pub(crate) order: (bool, u16),
 }
 
 impl Entry {
@@ -166,6 +173,7 @@ impl Entry {
             tag,
             signaled,
             transfer,
+            strong,
             ..
         } = post;
         Entry {
@@ -173,13 +181,14 @@ impl Entry {
             tag,
             signaled: signaled && !matches!(op, RemoteOp::Fence),
             transfer,
+            order: (strong && !matches!(op, RemoteOp::Fence), 0),
         }
     }
 
     /// Returns whether a wait for its tag still waits for this entry: a put until its remote write is buffered (it is
     /// an acknowledgement then), any other operation until it leaves the pipe.
     pub(crate) fn is_outstanding(&self) -> bool {
-        !matches!(self.stage, Stage::Ack | Stage::Fence)
+        !matches!(self.stage, Stage::Ack | Stage::Fence | Stage::Done)
     }
 }
 
@@ -199,6 +208,10 @@ pub(crate) struct RemoteWrite {
     pub(crate) atomic: bool,
     /// [`Post::transfer`](super::Post::transfer).
     pub(crate) transfer: u32,
+    /// True if it is placed after the writes of smaller epochs.
+    pub(crate) strong: bool,
+    /// See [`Entry::order`].
+    pub(crate) epoch: u16,
 }
 
 /// An entry of `wb_L`.
@@ -245,17 +258,34 @@ impl QueuePair {
         }
     }
 
-    /// Returns whether `wb_L` holds a write.
-    pub(crate) fn has_local_write(&self) -> bool {
-        self.first_local_write().is_some()
+    /// Puts a posted operation into the pipe. On [`Tier::Ibta`] every operation is placed after the earlier writes, so the request is
+    /// dropped.
+    pub(crate) fn post(&mut self, mut entry: Entry, tier: Tier) {
+        let strong = entry.order.0 && tier != Tier::Ibta;
+        let newest = self.pipe.last().map(|e| e.order.1);
+        let newest = newest.or_else(|| self.wb_r.iter().map(|w| w.epoch).max());
+        entry.order = (strong, newest.unwrap_or(0) + u16::from(strong));
+        self.pipe.push(entry);
     }
 
-    /// Returns the destination of the oldest write of `wb_L`.
-    pub(crate) fn first_local_write(&self) -> Option<Addr> {
-        self.wb_l.iter().find_map(|e| match *e {
+    /// Returns the place in `wb_L` of its write number `n`, the oldest being number 0.
+    pub(crate) fn local_write(&self, n: usize) -> Option<usize> {
+        let writes = self.wb_l.iter().enumerate();
+        let mut writes = writes.filter(|(_, e)| matches!(e, LocalBack::Write { .. }));
+        writes.nth(n).map(|(at, _)| at)
+    }
+
+    /// Returns the destination of write number `n` of `wb_L`.
+    pub(crate) fn local_destination(&self, n: usize) -> Option<Addr> {
+        match self.wb_l[self.local_write(n)?] {
             LocalBack::Write { dst, .. } => Some(dst),
             LocalBack::Notification { .. } => None,
-        })
+        }
+    }
+
+    /// Returns whether `wb_L` holds a write.
+    pub(crate) fn has_local_write(&self) -> bool {
+        self.local_write(0).is_some()
     }
 
     /// Returns how many of the oldest writes of `wb_R` may reach memory next: the oldest one, and those behind it that are

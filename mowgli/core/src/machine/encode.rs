@@ -43,11 +43,15 @@ impl Machine {
                     encode_entry(out, entry);
                 }
                 for write in qp.wb_r.iter() {
-                    let flags = u64::from(write.transfer != 0) << 1 | u64::from(write.atomic);
-                    number(out, u64::from(write.dst.0) << 2 | flags);
+                    let flags = [write.transfer != 0, write.strong, write.epoch != 0, write.atomic];
+                    let flags = flags.iter().fold(0, |bits, &flag| bits << 1 | u64::from(flag));
+                    number(out, u64::from(write.dst.0) << 4 | flags);
                     value(out, write.value);
                     if write.transfer != 0 {
                         number(out, write.transfer.into());
+                    }
+                    if write.epoch != 0 {
+                        number(out, write.epoch.into());
                     }
                 }
                 for entry in qp.wb_l.iter() {
@@ -134,16 +138,22 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
             8
         }
         Stage::Fence => 9,
+        Stage::Done => 10,
     };
-    out[kind] = code
-        | u8::from(entry.signaled) << 4
-        | u8::from(entry.tag != 0) << 5
-        | u8::from(entry.transfer != 0) << 6;
-    if entry.transfer != 0 {
-        number(out, entry.transfer.into());
-    }
+    let (strong, epoch) = entry.order;
+    let grouped = epoch != 0 || entry.transfer != 0;
+    let flags = [entry.signaled, entry.tag != 0, strong, grouped];
+    let bits = flags
+        .iter()
+        .enumerate()
+        .map(|(i, &flag)| u8::from(flag) << (4 + i));
+    out[kind] = code | bits.sum::<u8>();
     if entry.tag != 0 {
         number(out, entry.tag);
+    }
+    if grouped {
+        number(out, epoch.into());
+        number(out, entry.transfer.into());
     }
 }
 

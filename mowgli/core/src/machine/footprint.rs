@@ -24,11 +24,11 @@ impl Machine {
                 let stage = qp.pipe.get(index as usize).map(|e| e.stage);
                 match (rule, stage) {
                     (Rule::PlaceRemote, _) => {
-                        let write = qp.wb_r.get(usize::from(index));
+                        let write = qp.wb_r.get(index as usize);
                         touch.writes = write.map(|w| w.dst);
                         touch.unit = write.filter(|w| w.atomic).map(|_| id.peer);
                     }
-                    (Rule::PlaceLocal, _) => touch.writes = qp.first_local_write(),
+                    (Rule::PlaceLocal, _) => touch.writes = qp.local_destination(index as usize),
                     (
                         Rule::LocalRead,
                         Some(Stage::Put {

@@ -11,7 +11,7 @@
 //! * SC: no store buffers, and remote operations in program order (Robust'25 Def. 5), where each read and each write is one
 //!   step.
 //!
-//! Remote read-modify-writes follow `docs/rmw.md`.
+//! Remote read-modify-writes follow `docs/rmw.md`, and networks that order less `docs/ordering-models.md` (`tiered`).
 //!
 //! The machine knows nothing of programs. Its user adds words and threads, calls [`Machine::issue`] for the actions of threads, lists the
 //! steps that the hardware may take with [`Machine::steps`], and takes one of them with [`Machine::apply`]. The users are
@@ -28,6 +28,7 @@ mod ops;
 mod outstanding;
 mod simplified;
 mod step;
+mod tiered;
 mod trace;
 mod view;
 
@@ -44,7 +45,7 @@ pub(crate) use encode::{number, value};
 pub(crate) use buffers::{Delayed, Entry, LocalBack, QueuePair, Source, Stage};
 use buffers::{RemoteWrite, ThreadState};
 
-use crate::model::{Model, RmwAtomicity};
+use crate::model::{Model, RmwAtomicity, Tier};
 use crate::program::Value;
 
 /// Node numbers are below this.
@@ -84,27 +85,31 @@ pub struct Config {
     pub atomicity: RmwAtomicity,
     /// True if a thread's next action waits until its remote operations are done, in order (SC).
     pub in_order: bool,
+    /// The order of the network. Tiers other than [`Tier::Ibta`] have the simplified pipeline only.
+    pub tier: Tier,
 }
 
 impl Config {
     /// Returns the machine of a model, with the simplified pipeline.
     pub const fn new(model: Model, atomicity: RmwAtomicity) -> Config {
         Config {
-            cpu: match model {
+            cpu: match model.base() {
                 Model::Sc | Model::RdmaSc => Cpu::Sc,
-                Model::Tso | Model::RdmaTso | Model::RdmaTsoNoPcie | Model::RdmaWait => Cpu::Tso,
+                _ => Cpu::Tso,
             },
             pcie: !matches!(model, Model::RdmaTsoNoPcie),
             pipeline: Pipeline::Simplified,
             atomicity,
             in_order: matches!(model, Model::Sc),
+            tier: model.tier(),
         }
     }
 
-    /// Returns the configuration with the concrete pipeline.
+    /// Returns the configuration with the concrete pipeline, which is that of a network of [`Tier::Ibta`].
     pub const fn concrete(self) -> Config {
         Config {
             pipeline: Pipeline::Concrete,
+            tier: Tier::Ibta,
             ..self
         }
     }
@@ -118,6 +123,8 @@ pub struct Machine {
     threads: SmallVec<[ThreadState; 4]>,
     /// Bit `n` is set while an RMW at node `n` is between its read and the arrival of its write. The queue pairs determine it.
     units: u64,
+    /// Words in regions of relaxed ordering.
+    relaxed: SmallVec<[Addr; 2]>,
 }
 
 /// The step cannot be taken in this state. The machine is unchanged.
@@ -133,6 +140,7 @@ impl Machine {
             memory: SmallVec::new(),
             threads: SmallVec::new(),
             units: 0,
+            relaxed: SmallVec::new(),
         }
     }
 
@@ -205,7 +213,7 @@ impl Machine {
                 let (peer, entry) = (post.peer, Entry::new(post));
                 match self.config.cpu {
                     Cpu::Tso => state.store_buffer.push(Delayed::Remote { peer, entry }),
-                    Cpu::Sc => state.queue_pair_or_new(peer).pipe.push(entry),
+                    Cpu::Sc => state.queue_pair_or_new(peer).post(entry, self.config.tier),
                 }
                 Issued::Done
             }
@@ -313,6 +321,16 @@ impl Machine {
         };
         let unit_free = !self.is_unit_held(qp.peer);
         match self.config.pipeline {
+            Pipeline::Simplified if self.config.tier != Tier::Ibta => {
+                tiered::enabled(
+                    qp,
+                    self.config.tier,
+                    &|word| self.is_relaxed(word),
+                    unit_free,
+                    &mut push,
+                );
+                return;
+            }
             Pipeline::Simplified => simplified::enabled(qp, self.config, unit_free, &mut push),
             Pipeline::Concrete => concrete::enabled(qp, self.config, unit_free, &mut push),
         }
@@ -339,13 +357,16 @@ impl Machine {
             memory,
             threads,
             units,
+            ..
         } = self;
         match step {
             Step::Drain { thread } => {
                 let state = threads.get_mut(thread as usize)?;
                 match state.store_buffer.pop()? {
                     Delayed::Store { loc, value } => *memory.get_mut(loc.0 as usize)? = value,
-                    Delayed::Remote { peer, entry } => state.queue_pair_or_new(peer).pipe.push(entry),
+                    Delayed::Remote { peer, entry } => {
+                        state.queue_pair_or_new(peer).post(entry, config.tier);
+                    }
                 }
             }
             Step::Nic { qp: id, rule, index } => {
@@ -356,7 +377,7 @@ impl Machine {
                 }
                 match rule {
                     Rule::PlaceRemote => {
-                        if at >= qp.placeable() {
+                        if config.tier == Tier::Ibta && at >= qp.placeable() {
                             return None;
                         }
                         let write = qp.wb_r.remove(at)?;
@@ -366,10 +387,7 @@ impl Machine {
                         }
                     }
                     Rule::PlaceLocal => {
-                        let at = qp
-                            .wb_l
-                            .iter()
-                            .position(|e| matches!(e, LocalBack::Write { .. }))?;
+                        let at = qp.local_write(at)?;
                         if let LocalBack::Write { dst, value, .. } = qp.wb_l.remove(at)? {
                             *memory.get_mut(dst.0 as usize)? = value;
                         }
@@ -379,6 +397,7 @@ impl Machine {
                             return None;
                         };
                         let value = match src {
+                            Source::Word(src) if config.pcie => *memory.get(src.0 as usize)?,
                             Source::Word(src) => qp.through_wb_l(src, *memory.get(src.0 as usize)?),
                             Source::Constant(value) => value,
                         };
@@ -389,18 +408,24 @@ impl Machine {
                             return None;
                         };
                         qp.pipe[at].stage = Stage::Ack;
+                        let (strong, epoch) = qp.pipe[at].order;
                         qp.wb_r.push(RemoteWrite {
                             dst,
                             value,
                             atomic: false,
                             transfer: qp.pipe[at].transfer,
+                            strong,
+                            epoch,
                         });
                     }
                     Rule::RemoteRead => {
                         let Stage::Get { dst, src } = qp.pipe.get(at)?.stage else {
                             return None;
                         };
-                        let value = qp.through_wb_r(src, *memory.get(src.0 as usize)?);
+                        let value = match config.pcie {
+                            true => *memory.get(src.0 as usize)?,
+                            false => qp.through_wb_r(src, *memory.get(src.0 as usize)?),
+                        };
                         qp.pipe[at].stage = Stage::Value { dst, value };
                     }
                     Rule::AtomicRead => {
@@ -437,36 +462,45 @@ impl Machine {
                             return None;
                         };
                         qp.pipe[at].stage = Stage::Value { dst, value: old };
+                        let (_, epoch) = qp.pipe[at].order;
                         qp.wb_r.push(RemoteWrite {
                             dst: target,
                             value: new,
                             atomic: true,
                             transfer: 0,
+                            // Its read came after the earlier writes.
+                            strong: false,
+                            epoch,
                         });
                     }
                     Rule::Fence => {
-                        (qp.pipe.first()?.stage == Stage::Fence).then_some(())?;
-                        qp.pipe.pop();
+                        (qp.pipe.get(at)?.stage == Stage::Fence).then_some(())?;
+                        qp.pipe.remove(at);
                     }
                     Rule::Complete => {
                         let head = *qp.pipe.first()?;
-                        (head.stage == Stage::Ack).then_some(())?;
+                        matches!(head.stage, Stage::Ack | Stage::Done).then_some(())?;
                         qp.pipe.pop();
                         if head.signaled {
                             qp.wb_l.push(LocalBack::Notification { tag: head.tag });
                         }
                     }
                     Rule::Respond => {
-                        let head = *qp.pipe.first()?;
+                        let head = *qp.pipe.get(at)?;
                         let Stage::Value { dst, value } = head.stage else {
                             return None;
                         };
-                        qp.pipe.pop();
                         qp.wb_l.push(LocalBack::Write {
                             dst,
                             value,
                             tag: head.tag,
                         });
+                        // Data comes back in any order, and completions in that of the operations.
+                        if config.tier.reorders_network() {
+                            qp.pipe[at].stage = Stage::Done;
+                            return Some(());
+                        }
+                        qp.pipe.remove(at);
                         if head.signaled {
                             qp.wb_l.push(LocalBack::Notification { tag: head.tag });
                         }
@@ -529,12 +563,14 @@ impl Clone for Machine {
             memory: SmallVec::from_slice(&self.memory),
             threads: self.threads.clone(),
             units: self.units,
+            relaxed: self.relaxed.clone(),
         }
     }
 
     fn clone_from(&mut self, source: &Machine) {
         self.config = source.config;
         self.units = source.units;
+        self.relaxed.clone_from(&source.relaxed);
         self.memory.clear();
         self.memory.extend_from_slice(&source.memory);
         let common = self.threads.len().min(source.threads.len());

@@ -84,6 +84,9 @@ pub struct Post {
     /// The caller's name for the operation (work identifier), for [`Action::Wait`] and
     /// [`Issued::Completion`].
     pub tag: u64,
+    /// True if the operation takes effect at the peer after the earlier writes of its queue pair have been placed there (strong order;
+    /// `docs/ordering-models.md`). [`Tier::Ibta`](crate::model::Tier::Ibta) orders it so anyway. Ignored for fences.
+    pub strong: bool,
     /// True if completion leaves a notification for [`Action::Poll`]. Unsignaled operations can still be
     /// waited for by tag. Ignored for fences, which have no completion.
     pub signaled: bool,

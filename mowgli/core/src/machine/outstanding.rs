@@ -58,7 +58,7 @@ impl Stage {
                 access(Rule::PlaceRemote, target, true);
                 access(Rule::PlaceLocal, dst, true);
             }
-            Stage::Ack | Stage::Fence => {}
+            Stage::Ack | Stage::Fence | Stage::Done => {}
         }
     }
 
@@ -67,7 +67,7 @@ impl Stage {
         match self {
             Stage::Put { .. } => &[Rule::LocalRead, Rule::RemoteWrite, Rule::Complete, Rule::Forward],
             Stage::PutValue { .. } => &[Rule::RemoteWrite, Rule::Complete, Rule::Forward],
-            Stage::Ack => &[Rule::Complete, Rule::Forward],
+            Stage::Ack | Stage::Done => &[Rule::Complete, Rule::Forward],
             Stage::Get { .. } => &[Rule::RemoteRead, Rule::Respond, Rule::Forward],
             Stage::Value { .. } => &[Rule::Respond, Rule::Forward],
             Stage::Rmw { .. } => &[Rule::AtomicRead, Rule::AtomicWrite, Rule::Respond, Rule::Forward],

@@ -32,7 +32,7 @@ pub(super) fn enabled(qp: &QueuePair, config: Config, unit_free: bool, push: &mu
                 }
                 unwritten_put = true;
             }
-            Stage::Ack => {
+            Stage::Ack | Stage::Done => {
                 if i == 0 {
                     push(Rule::Complete, 0);
                 }

@@ -21,8 +21,8 @@ pub enum Step {
         qp: QpId,
         /// The rule that it applies.
         rule: Rule,
-        /// The entry that it concerns, counted from the oldest: of `wb_R` for [`Rule::PlaceRemote`], of the pipe for other
-        /// rules; 0 for [`Rule::PlaceLocal`].
+        /// The entry that it concerns, counted from the oldest: of the pipe, or among the writes of a write-back buffer. A write-back buffer
+        /// places another write than the oldest only where the bus reorders, or if both are words of one transfer.
         index: u16,
     },
 }
@@ -30,13 +30,13 @@ pub enum Step {
 /// A rule of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// A remote fence at the head is done.
+    /// A remote fence is done. It is at the head, or the network reorders and only puts are ahead of it.
     Fence,
     /// NIC local read: a put reads its source.
     LocalRead,
     /// A put's remote write enters `wb_R`; the put becomes an acknowledgement.
     RemoteWrite,
-    /// The oldest write of `wb_R`, or a later word of the same transfer, reaches the peer's memory.
+    /// A write of `wb_R` reaches the peer's memory: the oldest, a later word of the same transfer, or any that the bus lets pass.
     PlaceRemote,
     /// NIC remote read: a get reads its source.
     RemoteRead,
@@ -44,7 +44,7 @@ pub enum Rule {
     Respond,
     /// An acknowledged put leaves the pipe: its notification enters `wb_L`.
     Complete,
-    /// The oldest write of `wb_L` reaches the thread's memory.
+    /// A write of `wb_L`, the oldest unless the bus reorders, reaches the thread's memory.
     PlaceLocal,
     /// NIC atomic read: an RMW reads its target (under `glob`, also writes it).
     AtomicRead,

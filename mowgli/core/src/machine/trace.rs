@@ -57,15 +57,15 @@ impl Machine {
         let stage = qp.pipe.get(index as usize).map(|e| e.stage);
         Some(match (rule, stage) {
             (Rule::PlaceRemote, _) => {
-                let write = qp.wb_r.get(usize::from(index))?;
+                let write = qp.wb_r.get(index as usize)?;
                 let what = if write.atomic { "write of RMW" } else { "put" };
                 format!("{what} is placed: {} := {}", name(write.dst), write.value)
             }
             (Rule::PlaceLocal, _) => {
-                let (dst, value) = qp.wb_l.iter().find_map(|e| match *e {
-                    LocalBack::Write { dst, value, .. } => Some((dst, value)),
-                    LocalBack::Notification { .. } => None,
-                })?;
+                let (dst, value) = match qp.wb_l[qp.local_write(index as usize)?] {
+                    LocalBack::Write { dst, value, .. } => (dst, value),
+                    LocalBack::Notification { .. } => return None,
+                };
                 format!("result is placed: {} := {value}", name(dst))
             }
             (
@@ -100,6 +100,7 @@ impl Machine {
             (Rule::Respond, Some(Stage::Value { dst, value })) => {
                 format!("result {value} for {} is back, not yet placed", name(dst))
             }
+            (Rule::Complete, Some(Stage::Done)) => "operation completes".to_owned(),
             (Rule::Complete, _) => "put completes".to_owned(),
             (Rule::Fence, _) => "remote fence passes".to_owned(),
             (Rule::AtomicRead, Some(Stage::Rmw { target, rmw, .. })) => {
@@ -140,5 +141,6 @@ pub(super) fn describe_stage(stage: &Stage, name: &dyn Fn(Addr) -> String) -> St
         Stage::Rmw { dst, target, .. } => format!("RMW {} := rmw {}", name(dst), name(target)),
         Stage::Executing { target, new, .. } => format!("RMW write {} := {new}", name(target)),
         Stage::Fence => "remote fence".to_owned(),
+        Stage::Done => "result".to_owned(),
     }
 }

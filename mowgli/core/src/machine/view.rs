@@ -47,7 +47,7 @@ pub struct QueuePairView {
 pub struct EntryView {
     /// The entry in words: `put y := x`.
     pub text: String,
-    /// Progress of the operation: `stored`, `posted`, `value read`, `acknowledged`, `result read`, `half done`, `fence`, `not placed` or
+    /// Progress of the operation: `stored`, `posted`, `value read`, `acknowledged`, `result read`, `answered`, `half done`, `fence`, `not placed` or
     /// `completion`.
     pub stage: &'static str,
 }
@@ -93,13 +93,12 @@ impl Machine {
             Step::Nic {
                 rule: Rule::PlaceLocal,
                 qp,
-                ..
+                index,
             } => {
-                let is_write = |e: &LocalBack| matches!(e, LocalBack::Write { .. });
-                let first = self
+                let at = self
                     .queue_pair(qp)
-                    .and_then(|qp| qp.wb_l.iter().position(is_write));
-                (Buffer::LocalWrites, first.unwrap_or(0))
+                    .and_then(|qp| qp.local_write(usize::from(index)));
+                (Buffer::LocalWrites, at.unwrap_or(0))
             }
             Step::Nic { index, .. } => (Buffer::Pipe, usize::from(index)),
         }
@@ -149,6 +148,7 @@ fn entry(entry: &Entry, name: &dyn Fn(Addr) -> String) -> EntryView {
     EntryView {
         text: match entry.stage {
             Stage::Ack => "put".to_owned(),
+            Stage::Done => "result".to_owned(),
             ref stage => describe_stage(stage, name),
         },
         stage: match entry.stage {
@@ -156,6 +156,7 @@ fn entry(entry: &Entry, name: &dyn Fn(Addr) -> String) -> EntryView {
             Stage::PutValue { .. } => "value read",
             Stage::Ack => "acknowledged",
             Stage::Value { .. } => "result read",
+            Stage::Done => "answered",
             Stage::Executing { .. } => "half done",
             Stage::Fence => "fence",
         },

@@ -11,6 +11,7 @@ pub mod rdma_tso_recursive;
 pub mod rdma_wait;
 pub mod sc;
 pub mod tables;
+pub mod tiers;
 pub mod tso;
 
 mod derived;
@@ -20,8 +21,9 @@ pub use derived::Derived;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Execution, Kind};
-use crate::model::{Model, RmwAtomicity};
+use crate::model::{Model, RmwAtomicity, Tier};
 use tables::Table;
+use tiers::Bus;
 
 /// One term of the unions that define `ib` and `ob`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -197,29 +199,72 @@ pub struct Spec {
     pub failed_cas_fences: bool,
     /// Atomicity of remote read-modify-writes.
     pub atomicity: RmwAtomicity,
+    /// The order of the network, if it is not that of the papers.
+    pub network: Option<Network>,
+}
+
+/// What a model over another network has besides its tables.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Network {
+    /// The tier.
+    pub tier: Tier,
+    /// The bus between a NIC and memory.
+    pub bus: Bus,
+    /// `ippo` and `oppo` between the events of one operation, which are those of the papers.
+    pub within: [Table; 2],
+    /// `oppo` between two events one of which is a write into a relaxed region, on a tier with such regions.
+    pub relaxed: Option<Table>,
 }
 
 impl Spec {
     /// Returns the data of a model.
     pub fn of(model: Model, atomicity: RmwAtomicity) -> Spec {
+        let spec = Spec::over_ibta(model.base(), atomicity);
+        match model.tier() {
+            Tier::Ibta => spec,
+            tier => spec.over(model, tier),
+        }
+    }
+
+    /// Returns the data of a model of this data's base over a network of another tier.
+    fn over(self, model: Model, tier: Tier) -> Spec {
+        let (ippo, oppo) = tiers::tables(tier, &self.ippo, &self.oppo);
+        let bus = Bus::of(tier);
+        let relaxed = tier.has_relaxed_regions().then(|| tiers::relaxed(&self.oppo));
+        Spec {
+            model,
+            flushes: self.flushes && bus != Bus::Unordered,
+            network: Some(Network {
+                tier,
+                bus,
+                within: [self.ippo, self.oppo],
+                relaxed,
+            }),
+            ippo,
+            oppo,
+            ..self
+        }
+    }
+
+    fn over_ibta(model: Model, atomicity: RmwAtomicity) -> Spec {
         match model {
             Model::Sc => sc::spec(atomicity),
             Model::Tso => tso::spec(atomicity),
             Model::RdmaSc => rdma_sc::spec(atomicity),
             Model::RdmaTso => rdma_tso::spec(atomicity),
             Model::RdmaTsoNoPcie => rdma_tso::spec_without_pcie(atomicity),
-            Model::RdmaWait => rdma_wait::spec(atomicity),
+            Model::RdmaWait | Model::Tiered(_) => rdma_wait::spec(atomicity),
         }
     }
 
     /// Decides whether an execution is consistent, by the predicate of the model's source.
     pub fn is_consistent(&self, execution: &Execution) -> bool {
         let derived = Derived::new(execution, self);
-        match self.model {
+        match self.model.base() {
             Model::Sc => sc::is_consistent(&derived),
             Model::Tso | Model::RdmaTso | Model::RdmaTsoNoPcie => rdma_tso::is_consistent(&derived),
             Model::RdmaSc => rdma_sc::is_consistent(&derived),
-            Model::RdmaWait => rdma_wait::is_consistent(&derived),
+            Model::RdmaWait | Model::Tiered(_) => rdma_wait::is_consistent(&derived),
         }
     }
 
@@ -236,10 +281,51 @@ impl Spec {
         }
         match part {
             Part::Po => true,
-            Part::Ippo => self.ippo.orders(earlier, later),
-            Part::Oppo => !Spec::returns_unplaced(earlier, later) && self.oppo.orders(earlier, later),
+            Part::Ippo => self.ippo_of(earlier, later).orders(earlier, later) || self.asks(earlier, later),
+            Part::Oppo => {
+                !Spec::returns_unplaced(earlier, later)
+                    && (self.oppo_of(earlier, later).orders(earlier, later) || self.asks(earlier, later))
+            }
             _ => false,
         }
+    }
+
+    /// Returns the table of `ippo` that applies to these events.
+    fn ippo_of(&self, earlier: &Event, later: &Event) -> &Table {
+        match &self.network {
+            Some(network) if earlier.same_instruction(later) => &network.within[0],
+            _ => &self.ippo,
+        }
+    }
+
+    /// Returns the table of `oppo` that applies to these events.
+    pub(crate) fn oppo_of(&self, earlier: &Event, later: &Event) -> &Table {
+        match &self.network {
+            Some(network) if earlier.same_instruction(later) => &network.within[1],
+            Some(Network {
+                relaxed: Some(table), ..
+            }) if earlier.relaxed || later.relaxed => table,
+            _ => &self.oppo,
+        }
+    }
+
+    /// Returns whether the later operation's request for strong order relates these events. The papers' tables order them anyway.
+    fn asks(&self, earlier: &Event, later: &Event) -> bool {
+        self.network.is_some() && tiers::strong_order(earlier, later)
+    }
+
+    /// Returns whether these events are ordered only because the later operation asks for strong order.
+    pub fn is_asked(&self, part: Part, earlier: &Event, later: &Event) -> bool {
+        let table = match part {
+            Part::Ippo => self.ippo_of(earlier, later),
+            _ => self.oppo_of(earlier, later),
+        };
+        self.asks(earlier, later) && !table.orders(earlier, later)
+    }
+
+    /// Returns the tier of the model's network.
+    pub fn tier(&self) -> Tier {
+        self.network.as_ref().map_or(Tier::Ibta, |n| n.tier)
     }
 
     /// Returns whether `iso` orders these events in `ob`. It agrees with [`Self::iso_issue`] with one exception: the result of an RMW may
@@ -280,15 +366,28 @@ impl Spec {
         self.atomicity == RmwAtomicity::Hca
     }
 
-    /// Returns whether `nfo` must order these two events in one direction or the other (RDMA-TSO'24 Def. 4.2). Inlined data are not read
-    /// over PCIe, so their read flushes nothing.
-    pub fn flush_pair(&self, read: &Event, write: &Event) -> bool {
-        self.flushes
-            && !read.inlined
-            && read.same_queue_pair(write)
-            && matches!(
-                (read.kind, write.kind),
-                (Kind::NicLocalRead, Kind::NicLocalWrite) | (Kind::NicRemoteRead, Kind::NicRemoteWrite)
-            )
+    /// Returns whether `nfo` must order these two events in one direction or the other: a read and a write of one side of a queue pair
+    /// (RDMA-TSO'24 Def. 4.2). On a tier whose network reorders and whose bus does not, it also orders the writes of one side, and
+    /// atomic reads with remote writes, all of which the papers' tables order. Of two writes the earlier in program order comes first here.
+    /// Inlined data are not read over PCIe, so their read flushes nothing.
+    pub fn flush_pair(&self, first: &Event, second: &Event) -> bool {
+        use Kind::{NicAtomicRead, NicLocalRead, NicLocalWrite, NicRemoteRead, NicRemoteWrite};
+        if !self.flushes || first.inlined && first.kind == NicLocalRead || !first.same_queue_pair(second) {
+            return false;
+        }
+        let fifo = self.network.as_ref().is_some_and(|n| n.bus == Bus::Fifo);
+        match (first.kind, second.kind) {
+            (NicLocalRead, NicLocalWrite) | (NicRemoteRead, NicRemoteWrite) => !self.is_relaxed(second),
+            (NicLocalWrite, NicLocalWrite) | (NicRemoteWrite, NicRemoteWrite) => {
+                fifo && first.instance < second.instance
+            }
+            (NicAtomicRead, NicRemoteWrite) => fifo && !first.same_instruction(second),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the event is a write that the bus may reorder.
+    fn is_relaxed(&self, event: &Event) -> bool {
+        event.relaxed && self.network.as_ref().is_some_and(|n| n.bus == Bus::Regions)
     }
 }

@@ -43,6 +43,7 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
         subevents: false,
         failed_cas_fences: false,
         atomicity,
+        network: None,
     }
 }
 

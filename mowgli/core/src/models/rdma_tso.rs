@@ -53,6 +53,7 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
         subevents: false,
         failed_cas_fences: true,
         atomicity,
+        network: None,
     }
 }
 

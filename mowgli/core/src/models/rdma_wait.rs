@@ -66,6 +66,7 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
         subevents: true,
         failed_cas_fences: true,
         atomicity,
+        network: None,
     }
 }
 

@@ -31,6 +31,7 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
         subevents: false,
         failed_cas_fences: false,
         atomicity,
+        network: None,
     }
 }
 

@@ -37,13 +37,14 @@ pub struct Weak {
     pub cycle: Cycle,
 }
 
-/// Decides robustness under a model of [`super::MODELS`].
+/// Decides robustness under a model of [`super::MODELS`], over a network of any tier.
 pub fn exact(program: &Program, model: Model, rmw: RmwAtomicity, budget: &Budget<'_>) -> Exact {
     let question = Question {
         rmw,
         ..Question::of(model)
     };
-    if let Some(limit) = question.refusal() {
+    let base = Question::of(model.base());
+    if let Some(limit) = base.refusal() {
         return Exact::Unknown(limit);
     }
     match declarative::weak_execution(program, &question.spec(), budget) {

@@ -189,6 +189,8 @@ fn bare(program: &Program, traces: &[&Trace]) -> Execution {
         work: None,
         rmw: false,
         inlined: false,
+        strong: false,
+        relaxed: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

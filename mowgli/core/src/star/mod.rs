@@ -351,7 +351,12 @@ impl Copies {
             .find(|n| !self.taken.contains(n));
         let name = name.unwrap_or(base);
         self.taken.insert(name.clone());
-        self.locations.push(Location { name, node, init: 0 });
+        self.locations.push(Location {
+            name,
+            node,
+            init: 0,
+            relaxed: false,
+        });
         // `translate` refuses a result with more than LOCATIONS_MAX locations before anyone uses the index.
         Loc(u16::try_from(self.locations.len() - 1).unwrap_or(u16::MAX))
     }

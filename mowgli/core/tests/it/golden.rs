@@ -1,12 +1,13 @@
-//! Every test of the catalogue against its `.litmus.expected`: the report under each model that applies, by both
-//! engines, which must agree. `MOWGLI_BLESS=1` rewrites the files.
+//! Every test of the catalogue against its `.litmus.expected`: the report under each model over the papers' network that applies, and
+//! one line for each model with its verdicts on every tier, by both engines, which must agree. `MOWGLI_BLESS=1` rewrites the files.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use mowgli::catalogue::{self, Entry};
-use mowgli::check::{self, Engine, expected, judge, run, settings};
-use mowgli::litmus::{Litmus, Setting};
+use mowgli::check::{self, Engine, expected, judge, run, settings, tiered_settings};
+use mowgli::litmus::{Litmus, Setting, Verdict};
+use mowgli::model::{Model, RmwAtomicity, Tier};
 use mowgli::outcome::{Budget, Search};
 use mowgli::report;
 
@@ -32,6 +33,49 @@ fn golden(entry: &Entry) -> String {
             out.push_str(&report::herd(&litmus, index, &search));
         }
         out.push('\n');
+    }
+    out.push_str(&tiers(&litmus));
+    out
+}
+
+/// Lists the verdicts on every tier: a line for each model and condition, with the number of states behind each verdict.
+fn tiers(litmus: &Litmus) -> String {
+    let tiered = tiered_settings(&litmus.program);
+    let mut out = String::new();
+    if !litmus.program.has_remote_operations() || tiered.is_empty() {
+        return out;
+    }
+    out.push_str("Tiers\n");
+    for base in Model::ROBUSTNESS {
+        for rmw in RmwAtomicity::ALL {
+            let on = |tier| base.on(tier).map(|model| Setting { model, rmw });
+            let settings = Tier::ALL
+                .into_iter()
+                .filter_map(on)
+                .filter(|s| match s.model.tier() {
+                    Tier::Ibta => settings(&litmus.program).contains(s),
+                    _ => tiered.contains(s),
+                });
+            let found: Vec<(Tier, Search)> = settings.map(|s| (s.model.tier(), search(litmus, s))).collect();
+            if found.is_empty() {
+                continue;
+            }
+            for index in 0..litmus.queries.len() {
+                let verdict = |(tier, search): &(Tier, Search)| {
+                    let judgement = judge(litmus, index, search);
+                    let verdict = judgement.verdict().map_or("vacuous", Verdict::keyword);
+                    format!("{tier} {verdict} {}", judgement.positive + judgement.negative)
+                };
+                let verdicts: Vec<String> = found.iter().map(verdict).collect();
+                let model = Setting { model: base, rmw };
+                let _ = writeln!(
+                    out,
+                    "{model} {}: {}",
+                    litmus.query_name(index),
+                    verdicts.join(", ")
+                );
+            }
+        }
     }
     out
 }

@@ -289,6 +289,11 @@ mod random {
             node.clone().prop_map(|node| Instr::Poll { node }),
             node.prop_map(|node| Instr::Rfence { node }),
             Just(Instr::Wait { work: WorkId(0) }),
+            Just(Instr::Strong(Box::new(Instr::Put {
+                dst: Loc(2),
+                src: PutSrc::Value(Expr::Const(1)),
+                work: None,
+            }))),
             e().prop_map(Instr::Assume),
         ];
         leaf.prop_recursive(2, 8, 3, move |inner| {
@@ -385,6 +390,8 @@ mod random {
                     name: format!("x{i}"),
                     node: Node(i as u8 / 2),
                     init: init[i],
+                    // The second location of each node.
+                    relaxed: i % 2 == 1,
                 };
                 let thread = |t: u8, code: Vec<Instr>| Thread {
                     name: format!("P{t}"),

@@ -31,5 +31,6 @@ mod robust_naive;
 mod shapes;
 mod star;
 mod support;
+mod tiers;
 mod x86;
 mod x86_refusals;

@@ -200,6 +200,7 @@ impl Build {
             name: format!("{name}{index}"),
             node,
             init: 0,
+            relaxed: false,
         });
         Loc(index as u16)
     }

@@ -185,6 +185,7 @@ fn events(spec: &Spec, code: Vec<Instr>, skipped: usize) -> Vec<Vec<Event>> {
         name: format!("l{node}"),
         node: Node(node),
         init: 0,
+        relaxed: false,
     };
     let program = Program {
         nodes: 3,

@@ -207,6 +207,7 @@ fn separated() -> Vec<Trace> {
                         name: "x".to_owned(),
                         node: Node(node),
                         init: 0,
+                        relaxed: false,
                     })
                     .to_vec(),
                 threads: vec![Thread {

@@ -39,6 +39,7 @@ pub fn program(seed: u64, shape: Shape) -> Program {
             name: format!("x{i}"),
             node: Node(i % shape.nodes),
             init: 0,
+            relaxed: false,
         })
         .collect();
     let threads = (0..shape.threads)

@@ -226,6 +226,7 @@ pub fn program(sketch: &Sketch, space: &Space) -> Program {
             name: names[usize::from(x)].to_owned(),
             node: Node(if processes == 1 { 0 } else { x }),
             init: i64::from(x),
+            relaxed: false,
         });
     }
     let at = |x: u8| Access::atomic(place[usize::from(x)]);

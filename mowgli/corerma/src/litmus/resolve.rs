@@ -84,7 +84,10 @@ impl Resolver {
 
     fn locations(&mut self, file: &File) {
         for entry in &file.init {
-            let Init::Location { name, node, value } = entry else {
+            let Init::Location {
+                name, node, value, ..
+            } = entry
+            else {
                 continue;
             };
             let node = self.node(node);
@@ -117,6 +120,7 @@ impl Resolver {
                 name: name.text.clone(),
                 node: node.unwrap_or(Node(0)),
                 init: value.unwrap_or(0),
+                relaxed: false,
             });
         }
     }

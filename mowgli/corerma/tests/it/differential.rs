@@ -85,6 +85,7 @@ fn program(rng: &mut StdRng) -> Program {
         name: format!("x{at}"),
         node: Node((at / 2) as u8),
         init: (at % 2) as i64,
+        relaxed: false,
     };
     let mut made = Vec::new();
     for p in 0..processes {

@@ -23,7 +23,10 @@ pub(super) fn resolve(file: &File) -> (Client, Vec<Diagnostic>) {
     let mut r = Resolver::default();
     r.columns(file);
     for entry in &file.init {
-        if let Init::Location { name, node, value } = entry {
+        if let Init::Location {
+            name, node, value, ..
+        } = entry
+        {
             let node = r.node(node);
             let init = value.unwrap_or(0);
             r.object(name, ObjectKind::Word { node, init });

@@ -64,6 +64,7 @@ pub fn translate(client: &Client, plain: &Plain) -> Translated {
         name: format!("x{}", place.0),
         node: Node(loc.node),
         init: initial(client, loc).number(),
+        relaxed: false,
     };
     Translated {
         program: Program {

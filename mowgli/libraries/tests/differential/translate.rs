@@ -20,6 +20,7 @@ pub fn program(client: &Client, waits: Waits) -> Program {
             name: object.name.clone(),
             node,
             init,
+            relaxed: false,
         },
         _ => panic!("only words here"),
     });

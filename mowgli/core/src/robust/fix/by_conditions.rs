@@ -33,7 +33,7 @@ pub(super) fn mend(
     costs: &Costs,
     budget: &Budget<'_>,
 ) -> Result<Mended, Unmended> {
-    let bench = Bench::new(program, question.model == Model::RdmaWait);
+    let bench = Bench::new(program, question.model.base() == Model::RdmaWait);
     let spec = question.spec();
     let definition = Definition::of(&spec);
     let traces = Traces::new(&bench.base, &definition, budget).map_err(Unmended::Limit)?;

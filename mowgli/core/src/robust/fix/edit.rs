@@ -128,7 +128,12 @@ impl Bench {
                         .find(|n| !names.contains(n));
                     let name = name.unwrap_or(base_name);
                     names.insert(name.clone());
-                    base.locations.push(Location { name, node, init: 0 });
+                    base.locations.push(Location {
+                        name,
+                        node,
+                        init: 0,
+                        relaxed: false,
+                    });
                     Loc((base.locations.len() - 1) as u16)
                 };
                 let local = place("done", code.node);
@@ -517,7 +522,7 @@ pub(super) fn is_control(instr: &Instr) -> bool {
 
 /// Returns the node to which an instruction posts an operation.
 pub(super) fn operation(program: &Program, instr: &Instr) -> Option<Node> {
-    let loc = match instr {
+    let loc = match instr.request().0 {
         Instr::Put { dst, .. } => dst,
         Instr::Get { src, .. } => src,
         Instr::RemoteFaa { target, .. } | Instr::RemoteCas { target, .. } => target,

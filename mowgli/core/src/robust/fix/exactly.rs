@@ -203,7 +203,7 @@ impl Pending {
             }
             _ => {}
         }
-        let work = match instr {
+        let work = match instr.request().0 {
             Instr::Put { work, .. }
             | Instr::Get { work, .. }
             | Instr::RemoteFaa { work, .. }
@@ -241,7 +241,7 @@ fn candidates(bench: &Bench, below: u64, costs: &Costs, question: &Question) -> 
                     instr,
                     Instr::Load { .. } | Instr::Store { .. } | Instr::Cas { .. }
                 );
-            if stored && matches!(instr, Instr::Load { .. }) && question.model != Model::RdmaSc {
+            if stored && matches!(instr, Instr::Load { .. }) && question.model.base() != Model::RdmaSc {
                 add(&[(Addition::Mfence, 1)]);
             }
             if accesses {

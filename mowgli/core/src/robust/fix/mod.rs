@@ -2,7 +2,8 @@
 //!
 //! [`mend`] asks for the conditions: it finds the pairs of events that Defs. 7 and 8 want in guaranteed-before and adds what puts them
 //! there, thread by thread (`by_conditions`). [`mend_exactly`] searches sets of additions in order of cost for one that makes the
-//! program robust by [`exact`] (`exactly`), beginning with the answer of the conditions. `edit` says what can be added and
+//! program robust by [`exact`] (`exactly`), beginning with the answer of the conditions. [`mend_on_tier`] adds what a network that orders
+//! less needs. `edit` says what can be added and
 //! applies it, `mark` prints the result. Used by `mowgli robust --fix` and by tests.
 //!
 //! Polls complete operations in order, so one more poll makes every later poll of the queue pair complete a later operation, and can
@@ -16,6 +17,7 @@ mod cost;
 mod edit;
 mod exactly;
 mod mark;
+mod requests;
 mod work_ids;
 
 use serde::Serialize;
@@ -23,6 +25,7 @@ use serde::Serialize;
 pub use cost::{BadCost, Costs};
 pub use edit::{Addition, Change, ChangeKind, Edits, Place};
 pub use mark::{litmus, print};
+pub use requests::{Requested, mend_on_tier};
 
 use edit::Bench;
 
@@ -79,6 +82,12 @@ pub enum Unmended {
     /// The conditions are about other models.
     #[error("mending is for rdma-sc, rdma-tso and rdma-wait, not for {0}")]
     Model(Model),
+    /// Requests for strong order are not enough on the tier.
+    #[error(
+        "not robust under {0} although every operation asks for strong order: wait for the completion of gets before what depends on \
+         their order"
+    )]
+    Tier(Model),
     /// A limit was reached first.
     #[error("{0}")]
     Limit(Limit),

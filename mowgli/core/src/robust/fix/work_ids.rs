@@ -55,6 +55,7 @@ pub(super) fn work_of(instr: &mut Instr) -> Option<&mut Option<WorkId>> {
         | Instr::Get { work, .. }
         | Instr::RemoteFaa { work, .. }
         | Instr::RemoteCas { work, .. } => Some(work),
+        Instr::Strong(operation) => work_of(operation),
         _ => None,
     }
 }

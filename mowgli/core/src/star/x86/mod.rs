@@ -254,6 +254,7 @@ impl Reader {
             name: name.text.clone(),
             node: Node(0),
             init: 0,
+            relaxed: false,
         });
         // Bounded by LOCATIONS_MAX.
         Ok(Loc(self.locations.len() as u16 - 1))
