@@ -106,7 +106,12 @@ impl<'a> Brute<'a> {
             for peer in peers {
                 let mut place = |name: &str, node| {
                     let (name, init) = (format!("{name}{t}_{peer}"), 0);
-                    program.locations.push(Location { name, node, init });
+                    program.locations.push(Location {
+                        name,
+                        node,
+                        init,
+                        relaxed: false,
+                    });
                     Loc(program.locations.len() as u16 - 1)
                 };
                 let (dst, src) = (place("brute_to", node), place("brute_from", peer));
