@@ -125,7 +125,7 @@ fn pipe_rule(
     let sources_in_order = tier != Tier::Unordered;
     let network_in_order = !tier.reorders_network();
     // Row F of the table, then rows G and K towards writes and reads.
-    let mut arrives = !(sources_in_order && ahead.unread_put);
+    let mut arrives = !sources_in_order || !ahead.unread_put;
     if network_in_order || strong {
         arrives &= !ahead.unread_put && !ahead.unwritten_put && !ahead.rmw;
     }
@@ -139,7 +139,7 @@ fn pipe_rule(
             // The fence waits for reads and atomics and, where the network keeps its order, for writes.
             let passes = match tier {
                 Tier::PcieRelaxed => i == 0,
-                _ => !(ahead.unanswered || (sources_in_order && ahead.unread_put)),
+                _ => !ahead.unanswered && !(sources_in_order && ahead.unread_put),
             };
             if passes {
                 push(Rule::Fence, i);
