@@ -149,7 +149,8 @@ fn pipe_rule(
         }
         Stage::Put { .. } => {
             let local = |e: &LocalBack| matches!(e, LocalBack::Write { dst, .. } if !bus.reorders(*dst));
-            if !(sources_in_order && ahead.unread_put) && !qp.wb_l.iter().any(local) {
+            let first = !sources_in_order || !ahead.unread_put;
+            if first && !qp.wb_l.iter().any(local) {
                 push(Rule::LocalRead, i);
             }
         }
