@@ -41,9 +41,9 @@ pub struct Tiered {
 /// The models whose order of the network is a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Base {
-    RdmaSc,
-    RdmaTso,
-    RdmaWait,
+    Sc,
+    Tso,
+    Wait,
 }
 
 /// What a network orders among the operations of one queue pair (`docs/ordering-models.md`).
@@ -140,18 +140,18 @@ impl Model {
 
     /// Every model over another network, by tier.
     pub const TIERED: [Model; 12] = [
-        tiered(Base::RdmaSc, Tier::OooRw),
-        tiered(Base::RdmaTso, Tier::OooRw),
-        tiered(Base::RdmaWait, Tier::OooRw),
-        tiered(Base::RdmaSc, Tier::OooAll),
-        tiered(Base::RdmaTso, Tier::OooAll),
-        tiered(Base::RdmaWait, Tier::OooAll),
-        tiered(Base::RdmaSc, Tier::PcieRelaxed),
-        tiered(Base::RdmaTso, Tier::PcieRelaxed),
-        tiered(Base::RdmaWait, Tier::PcieRelaxed),
-        tiered(Base::RdmaSc, Tier::Unordered),
-        tiered(Base::RdmaTso, Tier::Unordered),
-        tiered(Base::RdmaWait, Tier::Unordered),
+        tiered(Base::Sc, Tier::OooRw),
+        tiered(Base::Tso, Tier::OooRw),
+        tiered(Base::Wait, Tier::OooRw),
+        tiered(Base::Sc, Tier::OooAll),
+        tiered(Base::Tso, Tier::OooAll),
+        tiered(Base::Wait, Tier::OooAll),
+        tiered(Base::Sc, Tier::PcieRelaxed),
+        tiered(Base::Tso, Tier::PcieRelaxed),
+        tiered(Base::Wait, Tier::PcieRelaxed),
+        tiered(Base::Sc, Tier::Unordered),
+        tiered(Base::Tso, Tier::Unordered),
+        tiered(Base::Wait, Tier::Unordered),
     ];
 
     /// Returns every model, those of [`Model::ALL`] first.
@@ -162,9 +162,9 @@ impl Model {
     /// Returns the same model over a network of this tier; `None` if the model's network is no parameter.
     pub const fn on(self, tier: Tier) -> Option<Model> {
         let base = match self.base() {
-            Model::RdmaSc => Base::RdmaSc,
-            Model::RdmaTso => Base::RdmaTso,
-            Model::RdmaWait => Base::RdmaWait,
+            Model::RdmaSc => Base::Sc,
+            Model::RdmaTso => Base::Tso,
+            Model::RdmaWait => Base::Wait,
             _ => {
                 return match tier {
                     Tier::Ibta => Some(self),
@@ -182,9 +182,9 @@ impl Model {
     pub const fn base(self) -> Model {
         match self {
             Model::Tiered(t) => match t.base {
-                Base::RdmaSc => Model::RdmaSc,
-                Base::RdmaTso => Model::RdmaTso,
-                Base::RdmaWait => Model::RdmaWait,
+                Base::Sc => Model::RdmaSc,
+                Base::Tso => Model::RdmaTso,
+                Base::Wait => Model::RdmaWait,
             },
             other => other,
         }
@@ -211,21 +211,21 @@ impl Model {
             Model::RdmaTsoNoPcie => "rdma-tso-nopcie",
             Model::RdmaWait => "rdma-wait",
             Model::Tiered(Tiered { base, tier }) => match (base, tier) {
-                (Base::RdmaSc, Tier::Ibta) => "rdma-sc",
-                (Base::RdmaTso, Tier::Ibta) => "rdma-tso",
-                (Base::RdmaWait, Tier::Ibta) => "rdma-wait",
-                (Base::RdmaSc, Tier::OooRw) => "rdma-sc+ooo-rw",
-                (Base::RdmaTso, Tier::OooRw) => "rdma-tso+ooo-rw",
-                (Base::RdmaWait, Tier::OooRw) => "rdma-wait+ooo-rw",
-                (Base::RdmaSc, Tier::OooAll) => "rdma-sc+ooo-all",
-                (Base::RdmaTso, Tier::OooAll) => "rdma-tso+ooo-all",
-                (Base::RdmaWait, Tier::OooAll) => "rdma-wait+ooo-all",
-                (Base::RdmaSc, Tier::PcieRelaxed) => "rdma-sc+pcie-relaxed",
-                (Base::RdmaTso, Tier::PcieRelaxed) => "rdma-tso+pcie-relaxed",
-                (Base::RdmaWait, Tier::PcieRelaxed) => "rdma-wait+pcie-relaxed",
-                (Base::RdmaSc, Tier::Unordered) => "rdma-sc+unordered",
-                (Base::RdmaTso, Tier::Unordered) => "rdma-tso+unordered",
-                (Base::RdmaWait, Tier::Unordered) => "rdma-wait+unordered",
+                (Base::Sc, Tier::Ibta) => "rdma-sc",
+                (Base::Tso, Tier::Ibta) => "rdma-tso",
+                (Base::Wait, Tier::Ibta) => "rdma-wait",
+                (Base::Sc, Tier::OooRw) => "rdma-sc+ooo-rw",
+                (Base::Tso, Tier::OooRw) => "rdma-tso+ooo-rw",
+                (Base::Wait, Tier::OooRw) => "rdma-wait+ooo-rw",
+                (Base::Sc, Tier::OooAll) => "rdma-sc+ooo-all",
+                (Base::Tso, Tier::OooAll) => "rdma-tso+ooo-all",
+                (Base::Wait, Tier::OooAll) => "rdma-wait+ooo-all",
+                (Base::Sc, Tier::PcieRelaxed) => "rdma-sc+pcie-relaxed",
+                (Base::Tso, Tier::PcieRelaxed) => "rdma-tso+pcie-relaxed",
+                (Base::Wait, Tier::PcieRelaxed) => "rdma-wait+pcie-relaxed",
+                (Base::Sc, Tier::Unordered) => "rdma-sc+unordered",
+                (Base::Tso, Tier::Unordered) => "rdma-tso+unordered",
+                (Base::Wait, Tier::Unordered) => "rdma-wait+unordered",
             },
         }
     }

@@ -184,10 +184,10 @@ pub fn ask(program: &Program, seed: u64) -> Program {
 fn ask_in(code: &mut [Instr], random: &mut Random) {
     for instr in code {
         match instr {
-            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
-                if random.once_in(3) {
-                    *instr = Instr::Strong(Box::new(instr.clone()));
-                }
+            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. }
+                if random.once_in(3) =>
+            {
+                *instr = Instr::Strong(Box::new(instr.clone()));
             }
             Instr::If { then, otherwise, .. } => {
                 ask_in(then, random);

@@ -122,10 +122,11 @@ fn pipe_rule(
 ) -> bool {
     let tier = bus.tier;
     let (strong, epoch) = entry.order;
-    let sources_in_order = tier != Tier::Unordered;
+    // Row F: sources are read in order, except on the weakest tier.
+    let unread = ahead.unread_put && tier != Tier::Unordered;
     let network_in_order = !tier.reorders_network();
     // Row F of the table, then rows G and K towards writes and reads.
-    let mut arrives = !(sources_in_order && ahead.unread_put);
+    let mut arrives = !unread;
     if network_in_order || strong {
         arrives &= !ahead.unread_put && !ahead.unwritten_put && !ahead.rmw;
     }
@@ -139,7 +140,7 @@ fn pipe_rule(
             // The fence waits for reads and atomics and, where the network keeps its order, for writes.
             let passes = match tier {
                 Tier::PcieRelaxed => i == 0,
-                _ => !(ahead.unanswered || (sources_in_order && ahead.unread_put)),
+                _ => !ahead.unanswered && !unread,
             };
             if passes {
                 push(Rule::Fence, i);
@@ -149,7 +150,7 @@ fn pipe_rule(
         }
         Stage::Put { .. } => {
             let local = |e: &LocalBack| matches!(e, LocalBack::Write { dst, .. } if !bus.reorders(*dst));
-            if !(sources_in_order && ahead.unread_put) && !qp.wb_l.iter().any(local) {
+            if !unread && !qp.wb_l.iter().any(local) {
                 push(Rule::LocalRead, i);
             }
         }
