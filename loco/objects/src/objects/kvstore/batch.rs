@@ -12,7 +12,6 @@ use smallvec::SmallVec;
 use crate::fence::Scope;
 use crate::{LockGuard, Result, Thread, TicketLock};
 
-use super::mistakes::Defect;
 use super::places::{Places, WINDOW};
 use super::slot::Location;
 use super::value::Encode;
@@ -173,13 +172,11 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                 }
             };
             // The fence between the writes and the release, as for a single update.
-            if !self.makes(Defect::ReleaseWithoutFence) {
-                guard.set_scope(match guard.scope() {
-                    Scope::Nothing => Scope::Pair(at.node),
-                    Scope::Pair(node) if node == at.node => Scope::Pair(node),
-                    _ => Scope::Thread,
-                });
-            }
+            guard.set_scope(match guard.scope() {
+                Scope::Nothing => Scope::Pair(at.node),
+                Scope::Pair(node) if node == at.node => Scope::Pair(node),
+                _ => Scope::Thread,
+            });
             nodes.push(at.node);
             written = thread.to_the_end(|| self.write_body(thread, at, value.bytes()));
             if written.is_err() {

@@ -30,7 +30,6 @@ mod batch;
 mod index;
 #[cfg(test)]
 mod loss;
-mod mistakes;
 mod monitor;
 mod places;
 mod read;
@@ -54,8 +53,6 @@ use crate::{
     Channel, Error, LockConfig, OnLoss, Parent, Participants, Region, Result, RingBuffer, TicketLock,
 };
 
-#[cfg(feature = "mistakes")]
-pub use mistakes::Defect;
 pub use read::PendingGet;
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
@@ -179,8 +176,6 @@ struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     config: KvConfig,
     /// The bytes of a slot.
     slot_bytes: usize,
-    #[cfg(feature = "mistakes")]
-    defect: OnceLock<Defect>,
     participants: Participants,
     data: Region<F>,
     acks: Region<F>,
@@ -262,8 +257,6 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             participants,
             slot_bytes: bytes,
             config,
-            #[cfg(feature = "mistakes")]
-            defect: OnceLock::new(),
         });
         let watched = shared.clone();
         let fabric = parent.manager().fabric();

@@ -13,8 +13,6 @@ use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Error, Pending, Result, Thread};
 
 use super::places::{Places, WINDOW};
-#[cfg(feature = "mistakes")]
-use super::slot::open_with;
 use super::slot::{Found, Location, open, slot_bytes};
 use super::value::Encode;
 use super::{KvStore, Shared};
@@ -432,14 +430,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     #[inline(always)]
     fn look(&self, slot: &[u8], at: Location) -> Result<Looked<V>> {
         let value_bytes_max = self.shared.config.value_bytes_max;
-        #[cfg(feature = "mistakes")]
-        let found = match self.shared.defect.get() {
-            None => open(slot, at.counter, value_bytes_max),
-            Some(&defect) => open_with(defect, slot, at.counter, value_bytes_max),
-        };
-        #[cfg(not(feature = "mistakes"))]
-        let found = open(slot, at.counter, value_bytes_max);
-        match found {
+        match open(slot, at.counter, value_bytes_max) {
             Found::Value(bytes) => match V::from_bytes(bytes) {
                 Some(value) => Ok(Looked::Known(Some(value))),
                 None => Err(self.of_another_type(bytes.len())),

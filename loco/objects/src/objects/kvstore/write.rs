@@ -9,7 +9,6 @@ use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
 use crate::{Error, LockGuard, Result, Thread, TicketLock};
 
-use super::mistakes::Defect;
 use super::slot::{BODY, Location, WORD_BYTES, body, meta};
 use super::tracker::Change;
 use super::value::Encode;
@@ -68,9 +67,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         };
         // Fences between the write and the release, so that the next holder, and whoever learns of the update, finds
         // the value placed.
-        if !shared.makes(Defect::ReleaseWithoutFence) {
-            guard.set_scope(Scope::Pair(at.node));
-        }
+        guard.set_scope(Scope::Pair(at.node));
         // Ignores the deadline: an abandoned put could overwrite a later one.
         thread.to_the_end(|| {
             let written = shared.write_body(thread, at, value.bytes());
@@ -164,9 +161,6 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         };
         let invalid = self.set_meta(thread, at, false);
         let written = invalid.and_then(|()| self.write_body(thread, at, value));
-        if self.makes(Defect::ValidBeforeAcknowledged) {
-            self.set_meta(thread, at, true)?;
-        }
         let told = written.and_then(|()| self.tell(thread, Change::Insert, key, at));
         let number = match told {
             Ok(number) => number,
