@@ -159,7 +159,7 @@ pub extern "C" fn loco_close(node: Option<Box<Node>>) -> Status {
         session.leave()?;
         // Handles that the program never frees keep the node up, so that nothing else waits until the others have
         // been told. A node that is gone needs no message.
-        let _ = fence::node(&node.manager.thread()?);
+        let _ = fence::all_threads(&node.manager.thread()?);
         Ok(())
     })
 }
