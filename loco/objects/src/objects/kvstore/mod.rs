@@ -38,7 +38,6 @@ mod tracker;
 mod value;
 mod write;
 
-use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
@@ -162,7 +161,7 @@ pub struct KvStats {
 ///
 /// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, so
 /// drop the store when all nodes are done.
-pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
+pub struct KvStore<K: Encode + Eq, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
     /// The bytes of a slot that a lookup reads before it knows the value's length.
@@ -171,7 +170,7 @@ pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
 }
 
 /// The state that the store and its monitor share.
-struct Shared<F: Fabric, K: Encode + Eq + Hash> {
+struct Shared<F: Fabric, K: Encode + Eq> {
     channel: Channel<F>,
     config: KvConfig,
     /// The bytes of a slot.
@@ -197,7 +196,7 @@ struct Counts<F: Fabric> {
     stale: AtomicU64Of<F>,
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Makes this node's endpoint of the store called `name`, and starts its monitor.
     ///
     /// # Errors
@@ -297,7 +296,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> Drop for KvStore<K, V, F> {
     fn drop(&mut self) {
         self.shared.stop.store(1);
         if let Some(monitor) = self.monitor.take()
@@ -308,7 +307,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<K, V, F> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     fn position(&self, node: NodeId) -> usize {
         // A location names a participant, because the messages of one store stay in it.
         self.participants.nodes().binary_search(&node).unwrap_or(0)

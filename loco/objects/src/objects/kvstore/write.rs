@@ -1,7 +1,5 @@
 //! Inserts, updates and deletes. They run under the key's lock.
 
-use std::hash::Hash;
-
 use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 
 use crate::fence::{self, Scope};
@@ -26,7 +24,7 @@ pub enum Inserted {
     Full,
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Adds a key that is absent, with its value on this node.
     ///
     /// # Errors
@@ -111,7 +109,7 @@ pub(super) enum Begun {
 }
 
 /// The steps of inserts, updates and deletes, which the caller takes while it holds the key's lock.
-impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Releases a lock that needs no fence. The loss of the lock's home does not change `outcome`.
     pub(super) fn release<T>(
         &self,
