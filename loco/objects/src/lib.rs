@@ -101,6 +101,9 @@ pub use operations::region::Region;
 pub use operations::thread::Thread;
 pub use run::{Session, Startup, run};
 
+/// The crate whose traits make a type a [`Value`].
+pub use zerocopy;
+
 /// Compiles the tour.
 #[cfg(all(doctest, feature = "async"))]
 #[doc = include_str!("../../../docs/async.md")]
