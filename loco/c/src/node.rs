@@ -55,17 +55,15 @@ impl Node {
 impl Options {
     fn config(&self) -> Config {
         let defaults = Config::default();
-        Config {
-            deadline: match self.timeout_ns {
+        Config::default()
+            .deadline(match self.timeout_ns {
                 0 => defaults.deadline,
                 ns => Duration::from_nanos(ns),
-            },
-            polling: match self.polling_thread {
+            })
+            .polling(match self.polling_thread {
                 0 => Polling::CallerDriven,
                 _ => Polling::Thread,
-            },
-            ..defaults
-        }
+            })
     }
 
     /// Returns the configuration of the fabric that the settings name.

@@ -46,13 +46,12 @@ impl Number for [u64; 2] {
 struct Store<V: Number>(KvStore<u64, V, Fabric>);
 
 fn store<V: Number>(manager: &Manager<Fabric>) -> Store<V> {
-    let config = KvConfig {
-        slots_per_node: 1,
-        value_bytes_max: size_of::<V>(),
-        key_bytes_max: 8,
-        locks: 1,
-        tracker_bytes: 128,
-    };
+    let config = KvConfig::default()
+        .slots_per_node(1)
+        .value_bytes_max(size_of::<V>())
+        .key_bytes_max(8)
+        .locks(1)
+        .tracker_bytes(128);
     Store(KvStore::new(manager, "kv", config).unwrap())
 }
 

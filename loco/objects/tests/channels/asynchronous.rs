@@ -59,12 +59,7 @@ struct Kit {
 impl Kit {
     /// Needs two nodes.
     fn new(manager: &Manager) -> Result<Kit> {
-        let config = KvConfig {
-            slots_per_node: 64,
-            locks: 4,
-            tracker_bytes: 512,
-            ..KvConfig::default()
-        };
+        let config = KvConfig::default().slots_per_node(64).locks(4).tracker_bytes(512);
         let kit = (
             Async::new(Barrier::new(manager, "barrier")?),
             Async::new(TicketLock::new(manager, "ticket", HOME)?),

@@ -72,6 +72,7 @@ const LOCKS_MAX: u32 = 1 << 16;
 /// assert_eq!((small.slots_per_node, small.locks), (1000, 64));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KvConfig {
     /// The number of values that each node has room for. A node inserts only into its own slots.
     pub slots_per_node: u32,
@@ -220,10 +221,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             .region("data", data_bytes)
             .published("acks", nodes.len() * WORD_BYTES)
             .join()?;
-        let on_loss = LockConfig {
-            on_loss: OnLoss::Recover,
-            ..LockConfig::default()
-        };
+        let on_loss = LockConfig::default().on_loss(OnLoss::Recover);
         let locks = (0..config.locks)
             .map(|i| {
                 let home = nodes[i as usize % nodes.len()];
