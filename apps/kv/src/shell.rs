@@ -89,7 +89,7 @@ pub fn run<F: Fabric>(
     let thread = manager.thread()?;
     if manager.node() != reads {
         // The wait has no end, since a person may be typing.
-        thread.set_deadline(Some(Time(u64::MAX)));
+        thread.set_deadline(Some(Time::NEVER));
         over.channel()
             .wait_until(&thread, || (over.load() != 0 || stop.is_asked()).then_some(()))?;
         return Ok(Tally::default());

@@ -97,13 +97,11 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         plan.keys, plan.window, plan.locks
     );
     let team = Team::new(&manager, plan.threads, options)?;
-    let config = KvConfig {
-        // The room is every node's share, and a quarter more.
-        slots_per_node: plan.keys.div_ceil(nodes as u32).saturating_mul(5) / 4 + 1,
-        key_bytes_max: 8,
-        locks: plan.locks,
-        ..KvConfig::default()
-    };
+    // The room is every node's share, and a quarter more.
+    let config = KvConfig::default()
+        .slots_per_node(plan.keys.div_ceil(nodes as u32).saturating_mul(5) / 4 + 1)
+        .key_bytes_max(8)
+        .locks(plan.locks);
     let store = KvStore::<u64, u64, F>::new(&manager, "kv", config)?;
     loco_app::wait_for_ready(&manager)?;
     let own_keys = u64::from(plan.keys).div_ceil(nodes as u64);

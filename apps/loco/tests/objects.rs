@@ -61,10 +61,7 @@ fn node() {
         let own = usize::from(mesh.node().0) % (last + 1);
         config.verbs.device = Some(devices()[own].name.clone());
     }
-    let settings = loco::Config {
-        deadline: DEADLINE,
-        ..loco::Config::default()
-    };
+    let settings = loco::Config::default().deadline(DEADLINE);
     let fabric = AnyFabric::new(mesh, config).unwrap();
     assert_eq!(fabric.caps().name, env::var("LOCO_FABRIC").unwrap());
     let manager = Manager::with_config(fabric, settings).unwrap();

@@ -101,7 +101,7 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
     loco_app::wait_for_ready(&manager)?;
     let thread = manager.thread()?;
     // A run may take any time. The loss of a node ends it.
-    thread.set_deadline(Some(Time(u64::MAX)));
+    thread.set_deadline(Some(Time::NEVER));
     let is_controller = manager.node() == *controller;
     let mut runs = Vec::new();
     for number in 1.. {

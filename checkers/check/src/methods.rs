@@ -32,7 +32,12 @@ pub fn unreached(object: Object) -> Vec<&'static str> {
 /// methods that only return a setting.
 pub(crate) fn methods(object: Object) -> &'static [&'static str] {
     match object {
-        Object::Fence => &["fence::pair", "fence::thread", "fence::node", "fence::global"],
+        Object::Fence => &[
+            "fence::pair",
+            "fence::thread",
+            "fence::all_threads",
+            "fence::towards",
+        ],
         Object::Region => &[
             "SharedRegion::read",
             "SharedRegion::write",
@@ -77,7 +82,11 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "Sst::wait_for_each",
         ],
         Object::Msw => &["Msw::write", "Msw::try_read", "Msw::read", "Msw::put", "Msw::get"],
-        Object::Barrier => &["Barrier::wait", "Barrier::wait_unfenced"],
+        Object::Barrier => &[
+            "Barrier::wait",
+            "Barrier::wait_fencing_all_threads",
+            "Barrier::wait_unfenced",
+        ],
         Object::RingBuffer => &[
             "RingWriter::try_submit",
             "RingWriter::submit",

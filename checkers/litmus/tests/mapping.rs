@@ -70,14 +70,12 @@ fn demanded() -> Vec<Test> {
 }
 
 fn config(provider: &WeakProvider, trust: Trust) -> OfiConfig {
-    OfiConfig {
-        provider: Some("tcp".to_owned()),
-        trust,
-        memory_limit_bytes: 16 << 20,
-        huge_pages: HugePages::Never,
-        weak: Some(provider.clone()),
-        ..OfiConfig::default()
-    }
+    OfiConfig::default()
+        .provider(Some("tcp".to_owned()))
+        .trust(trust)
+        .memory_limit_bytes(16 << 20)
+        .huge_pages(HugePages::Never)
+        .weak(Some(provider.clone()))
 }
 
 fn has_libfabric() -> bool {

@@ -164,7 +164,7 @@ fn a_completed_put_is_not_yet_placed() {
 fn fig5_store_buffering_with_global_fence() {
     let world = store_buffering(|thread, other, key| {
         key.forget();
-        fence::global(thread, &[other]).unwrap();
+        fence::towards(thread, &[other]).unwrap();
     });
     forbidden("Fig. 5", world, |end| end.notes() == ["0", "0"]);
 }

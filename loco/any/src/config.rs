@@ -12,6 +12,7 @@ use crate::choice::FabricChoice;
 
 /// Options of the fabrics.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct AnyConfig {
     /// The choice of a fabric.
     pub choice: FabricChoice,
@@ -25,6 +26,14 @@ pub struct AnyConfig {
     #[cfg(feature = "ofi")]
     pub ofi: OfiConfig,
 }
+
+loco_fabric::setters!(AnyConfig { choice: FabricChoice });
+#[cfg(feature = "shm")]
+loco_fabric::setters!(AnyConfig { shm: ShmConfig });
+#[cfg(feature = "verbs")]
+loco_fabric::setters!(AnyConfig { verbs: VerbsConfig });
+#[cfg(feature = "ofi")]
+loco_fabric::setters!(AnyConfig { ofi: OfiConfig });
 
 impl AnyConfig {
     /// Returns the default configuration, changed by the environment (`LOCO_FABRIC`, and the variables that

@@ -126,10 +126,7 @@ fn nodes_that_were_told_different_fabrics_hear_so_at_once() {
             .zip(choices)
             .map(|(mesh, choice)| {
                 scope.spawn(move || {
-                    let config = AnyConfig {
-                        choice: choice.parse::<FabricChoice>().unwrap(),
-                        ..AnyConfig::default()
-                    };
+                    let config = AnyConfig::default().choice(choice.parse::<FabricChoice>().unwrap());
                     AnyFabric::new(mesh, config).unwrap_err()
                 })
             });

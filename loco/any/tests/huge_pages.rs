@@ -180,11 +180,9 @@ fn arenas_lie_on_huge_pages_where_the_host_grants_them() {
     };
 
     let shm = |mesh| {
-        let config = ShmConfig {
-            arena_bytes: ARENA_BYTES,
-            huge_pages: HugePages::TwoMiB,
-            ..ShmConfig::default()
-        };
+        let config = ShmConfig::default()
+            .arena_bytes(ARENA_BYTES)
+            .huge_pages(HugePages::TwoMiB);
         ShmFabric::new(mesh, config).unwrap()
     };
     let lines = check_memory(&on_two_nodes(shm), || check_pages("/memfd:loco-arena-"));
@@ -193,12 +191,10 @@ fn arenas_lie_on_huge_pages_where_the_host_grants_them() {
     let device = SoftDevice::new(SoftLimits::default());
     let (nodes, lines) = {
         let verbs = |mesh| {
-            let config = VerbsConfig {
-                provider: Provider::Soft(device.clone()),
-                arena_bytes: ARENA_BYTES,
-                huge_pages: HugePages::TwoMiB,
-                ..VerbsConfig::default()
-            };
+            let config = VerbsConfig::default()
+                .provider(Provider::Soft(device.clone()))
+                .arena_bytes(ARENA_BYTES)
+                .huge_pages(HugePages::TwoMiB);
             logged(|| VerbsFabric::new(mesh, config).unwrap())
         };
         let (nodes, lines): (Vec<_>, Vec<_>) = on_two_nodes(verbs).into_iter().unzip();
@@ -226,10 +222,7 @@ fn an_arena_of_a_gigabyte_lies_on_the_largest_pages() {
     let _turn = TURN.lock();
     let one_gib = free(1 << 20) > 0;
     let mesh = Mesh::in_process(1).unwrap().remove(0);
-    let config = ShmConfig {
-        huge_pages: HugePages::OneGiB,
-        ..ShmConfig::default()
-    };
+    let config = ShmConfig::default().huge_pages(HugePages::OneGiB);
     let fabric = ShmFabric::new(mesh, config).unwrap();
     let (memory, lines) = logged(|| fabric.allocate(64, MemoryKind::Host).unwrap());
     memory.write(0, &[7; 64]).unwrap();

@@ -223,8 +223,8 @@ enum {
     LOCO_FENCE_NOTHING = 0,
     /* Operations of this thread. */
     LOCO_FENCE_THREAD = 1,
-    /* Operations of all threads of this node that were posted before. */
-    LOCO_FENCE_NODE = 2
+    /* Operations of all threads of this node that were posted before: the "global fence" of LOCO'25 5.3. */
+    LOCO_FENCE_ALL_THREADS = 2
 };
 
 /* Executes a fence of this scope. */
@@ -233,8 +233,9 @@ loco_status loco_fence(loco_thread *thread, int scope);
 /* Executes a fence for this thread's operations to one node. */
 loco_status loco_fence_pair(loco_thread *thread, loco_node_id node);
 
-/* Executes the global fence: covers this thread's operations to `count` nodes, and its own stores to memory. */
-loco_status loco_fence_global(loco_thread *thread, const loco_node_id *nodes, size_t count);
+/* Executes a fence for this thread's operations to `count` nodes and its own stores to memory: the "global fence" of LOCO'26
+ * 3.4. LOCO'25 gives that name to LOCO_FENCE_ALL_THREADS. */
+loco_status loco_fence_towards(loco_thread *thread, const loco_node_id *nodes, size_t count);
 
 /* ---- Regions ---------------------------------------------------------------------------------------------------- */
 
@@ -440,14 +441,18 @@ loco_status loco_barrier_new_threads(loco_node *node, const char *name, size_t t
 loco_status loco_barrier_free(loco_barrier *barrier);
 
 /* Executes LOCO_FENCE_THREAD, arrives, and waits for everybody: what the calling threads did before the barrier is visible after
- * it on all nodes. Operations of other threads of a node need not be complete: these threads execute LOCO_FENCE_THREAD before
- * they tell a caller about them, or the caller executes LOCO_FENCE_NODE before it waits.
+ * it on all nodes (the barrier of LOCO'26 4). Operations of other threads of a node need not be complete: these threads execute
+ * LOCO_FENCE_THREAD before they tell a caller about them, or the caller uses `loco_barrier_wait_fencing_all_threads`.
  * Errors: LOCO_PEER_LOST for a node that has not arrived; LOCO_TIMEOUT; those of the fence.
  * After a timeout this thread may have arrived already, and counts as arrived once: its next call goes on with the same round.
  * After LOCO_PEER_LOST the barrier is of no more use: those left make another among themselves (`loco_among`). */
 loco_status loco_barrier_wait(loco_barrier *barrier, loco_thread *thread);
 
-/* The same without the fence, like MPI_Barrier. */
+/* The same with LOCO_FENCE_ALL_THREADS: operations that any thread of this node posted before are complete, too (the barrier of
+ * LOCO'25 5.4). */
+loco_status loco_barrier_wait_fencing_all_threads(loco_barrier *barrier, loco_thread *thread);
+
+/* The same without a fence, like MPI_Barrier. */
 loco_status loco_barrier_wait_unfenced(loco_barrier *barrier, loco_thread *thread);
 
 /* ---- Collective operations -------------------------------------------------------------------------------------- */

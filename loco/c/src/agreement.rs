@@ -135,7 +135,7 @@ fn numbers() -> Vec<(String, String)> {
     for (name, value) in [
         ("LOCO_FENCE_NOTHING", fence::NOTHING),
         ("LOCO_FENCE_THREAD", fence::THREAD),
-        ("LOCO_FENCE_NODE", fence::NODE),
+        ("LOCO_FENCE_ALL_THREADS", fence::ALL_THREADS),
         ("LOCO_EQUAL", region::EQUAL),
         ("LOCO_NOT_EQUAL", region::NOT_EQUAL),
         ("LOCO_LESS", region::LESS),

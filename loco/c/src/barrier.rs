@@ -75,6 +75,15 @@ pub extern "C" fn loco_barrier_wait(barrier: Option<&Barrier>, thread: Option<&T
     wait(barrier, thread, loco::Barrier::wait)
 }
 
+/// Implements `loco_barrier_wait_fencing_all_threads` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_barrier_wait_fencing_all_threads(
+    barrier: Option<&Barrier>,
+    thread: Option<&Thread>,
+) -> Status {
+    wait(barrier, thread, loco::Barrier::wait_fencing_all_threads)
+}
+
 /// Implements `loco_barrier_wait_unfenced` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_barrier_wait_unfenced(barrier: Option<&Barrier>, thread: Option<&Thread>) -> Status {

@@ -1,4 +1,4 @@
-//! Fences: `loco_fence`, `loco_fence_pair`, `loco_fence_global`.
+//! Fences: `loco_fence`, `loco_fence_pair`, `loco_fence_towards`.
 
 use std::ffi::c_int;
 
@@ -13,17 +13,17 @@ use crate::thread::Thread;
 pub(crate) const NOTHING: c_int = 0;
 /// The value of `LOCO_FENCE_THREAD`.
 pub(crate) const THREAD: c_int = 1;
-/// The value of `LOCO_FENCE_NODE`.
-pub(crate) const NODE: c_int = 2;
+/// The value of `LOCO_FENCE_ALL_THREADS`.
+pub(crate) const ALL_THREADS: c_int = 2;
 
 /// Returns the scope with this number.
 pub(crate) fn scope(scope: c_int) -> Result<Scope, Failure> {
     match scope {
         NOTHING => Ok(Scope::Nothing),
         THREAD => Ok(Scope::Thread),
-        NODE => Ok(Scope::Node),
+        ALL_THREADS => Ok(Scope::AllThreads),
         _ => Err(Failure::usage(format!(
-            "no scope {scope}: there are LOCO_FENCE_NOTHING, LOCO_FENCE_THREAD and LOCO_FENCE_NODE"
+            "no scope {scope}: there are LOCO_FENCE_NOTHING, LOCO_FENCE_THREAD and LOCO_FENCE_ALL_THREADS"
         ))),
     }
 }
@@ -46,12 +46,12 @@ pub extern "C" fn loco_fence_pair(thread: Option<&Thread>, peer: u16) -> Status 
     })
 }
 
-/// Implements `loco_fence_global` of `loco.h`.
+/// Implements `loco_fence_towards` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_fence_global(
+pub unsafe extern "C" fn loco_fence_towards(
     thread: Option<&Thread>,
     nodes: *const u16,
     count: usize,
@@ -60,6 +60,6 @@ pub unsafe extern "C" fn loco_fence_global(
         let access = thread.need("thread")?.enter()?;
         // SAFETY: the caller's promise.
         let nodes = unsafe { node_ids(nodes, count, "nodes") }?;
-        Ok(fence::global(access.thread(), &nodes)?)
+        Ok(fence::towards(access.thread(), &nodes)?)
     })
 }

@@ -117,18 +117,15 @@ pub unsafe extern "C" fn loco_lock_new(
         let (node, out) = (node.need("node")?, lock.need("lock")?);
         // SAFETY: the caller's promise.
         let name = unsafe { text(name, "name") }?;
-        let config = LockConfig {
-            on_loss: match on_loss {
-                POISON => OnLoss::Poison,
-                RECOVER => OnLoss::Recover,
-                _ => {
-                    return Err(Failure::usage(format!(
-                        "no policy {on_loss}: there are LOCO_ON_LOSS_POISON and LOCO_ON_LOSS_RECOVER"
-                    )));
-                }
-            },
-            ..LockConfig::default()
-        };
+        let config = LockConfig::default().on_loss(match on_loss {
+            POISON => OnLoss::Poison,
+            RECOVER => OnLoss::Recover,
+            _ => {
+                return Err(Failure::usage(format!(
+                    "no policy {on_loss}: there are LOCO_ON_LOSS_POISON and LOCO_ON_LOSS_RECOVER"
+                )));
+            }
+        });
         let (parent, home) = (node.parent(), NodeId(home));
         let lock = match kind {
             TICKET => LockOfKind::Ticket(TicketLock::with_config(&parent, name, home, config)?),

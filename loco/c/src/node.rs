@@ -55,17 +55,15 @@ impl Node {
 impl Options {
     fn config(&self) -> Config {
         let defaults = Config::default();
-        Config {
-            deadline: match self.timeout_ns {
+        Config::default()
+            .deadline(match self.timeout_ns {
                 0 => defaults.deadline,
                 ns => Duration::from_nanos(ns),
-            },
-            polling: match self.polling_thread {
+            })
+            .polling(match self.polling_thread {
                 0 => Polling::CallerDriven,
                 _ => Polling::Thread,
-            },
-            ..defaults
-        }
+            })
     }
 
     /// Returns the configuration of the fabric that the settings name.
@@ -159,7 +157,7 @@ pub extern "C" fn loco_close(node: Option<Box<Node>>) -> Status {
         session.leave()?;
         // Handles that the program never frees keep the node up, so that nothing else waits until the others have
         // been told. A node that is gone needs no message.
-        let _ = fence::node(&node.manager.thread()?);
+        let _ = fence::all_threads(&node.manager.thread()?);
         Ok(())
     })
 }

@@ -36,13 +36,12 @@ impl StoreOptions {
         let or = |given: usize, default| if given == 0 { default } else { given };
         let or_u32 = |given: u32, default| if given == 0 { default } else { given };
         let defaults = KvConfig::default();
-        Ok(KvConfig {
-            slots_per_node: or_u32(self.slots_per_node, defaults.slots_per_node),
-            value_bytes_max: or(self.value_bytes_max, defaults.value_bytes_max),
-            key_bytes_max: or(self.key_bytes_max, defaults.key_bytes_max),
-            locks: or_u32(self.locks, defaults.locks),
-            tracker_bytes: or(self.tracker_bytes, defaults.tracker_bytes),
-        })
+        Ok(KvConfig::default()
+            .slots_per_node(or_u32(self.slots_per_node, defaults.slots_per_node))
+            .value_bytes_max(or(self.value_bytes_max, defaults.value_bytes_max))
+            .key_bytes_max(or(self.key_bytes_max, defaults.key_bytes_max))
+            .locks(or_u32(self.locks, defaults.locks))
+            .tracker_bytes(or(self.tracker_bytes, defaults.tracker_bytes)))
     }
 }
 

@@ -159,7 +159,7 @@ pub extern "C" fn loco_thread_set_timeout(thread: Option<&Thread>, timeout_ns: u
     run(|| {
         let access = thread.need("thread")?.enter()?;
         let (each_call, deadline) = match timeout_ns {
-            FOREVER => (None, Some(Time(u64::MAX))),
+            FOREVER => (None, Some(Time::NEVER)),
             DEFAULT_TIMEOUT => (None, None),
             ns => (Some(Duration::from_nanos(ns)), None),
         };

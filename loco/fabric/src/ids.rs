@@ -36,19 +36,41 @@ pub struct WorkRequestId(pub u64);
 pub struct Time(pub u64);
 
 impl Time {
-    /// The time that never comes: the deadline of waits that only their condition or a loss ends.
+    /// The time that never comes: the deadline of waits that only their condition or a loss ends. Such a wait is not given
+    /// up either when nobody wants its result any more.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// Returns this time plus `duration`, saturating.
+    /// The last time of all: the deadline of waits that may take any time, and are given up when nobody wants their
+    /// result any more.
+    pub const LAST: Time = Time(u64::MAX - 1);
+
+    /// Returns this time plus `duration`, at most [`LAST`](Time::LAST). No duration leads to [`NEVER`](Time::NEVER).
     pub fn after(self, duration: Duration) -> Time {
-        Time(
-            self.0
-                .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
-        )
+        if self == Time::NEVER {
+            return self;
+        }
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Time(self.0.saturating_add(nanos)).min(Time::LAST)
     }
 
     /// Returns the duration since `earlier`, or zero if that is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_duration_leads_to_never() {
+        for begin in [Time(0), Time(1 << 40), Time::LAST] {
+            for duration in [Duration::from_nanos(u64::MAX), Duration::MAX] {
+                assert_eq!(begin.after(duration), Time::LAST);
+            }
+        }
+        assert_eq!(Time::NEVER.after(Duration::ZERO), Time::NEVER);
+        assert_eq!(Time(1).after(Duration::from_nanos(2)), Time(3));
     }
 }

@@ -1,5 +1,6 @@
 //! The one form of settings: a structure with public fields and a default, and a method for each field that returns the
-//! settings with another value of it.
+//! settings with another value of it. The structure is `#[non_exhaustive]`: the methods are the only way to begin with
+//! other values than the defaults, and a new setting breaks no program.
 //!
 //! Relies on nothing. Used by the settings of fabrics, of the manager and of objects that have more than two options.
 

@@ -254,12 +254,11 @@ fn secret(env: &Environment) -> Result<Option<Secret>> {
 fn timeouts(env: &Environment) -> Result<Timeouts> {
     let default = Timeouts::default();
     let ms = |name, default| Ok(env.number(name)?.map_or(default, Duration::from_millis));
-    Ok(Timeouts {
-        connect: ms(var::CONNECT_TIMEOUT_MS, default.connect)?,
-        heartbeat_interval: ms(var::HEARTBEAT_MS, default.heartbeat_interval)?,
-        silence: ms(var::SILENCE_MS, default.silence)?,
-        silence_same_host: ms(var::SILENCE_SAME_HOST_MS, default.silence_same_host)?,
-    })
+    Ok(Timeouts::default()
+        .connect(ms(var::CONNECT_TIMEOUT_MS, default.connect)?)
+        .heartbeat_interval(ms(var::HEARTBEAT_MS, default.heartbeat_interval)?)
+        .silence(ms(var::SILENCE_MS, default.silence)?)
+        .silence_same_host(ms(var::SILENCE_SAME_HOST_MS, default.silence_same_host)?))
 }
 
 /// Returns a name of the job under a foreign launcher: the same for all ranks, and different from other jobs

@@ -6,6 +6,7 @@ use loco_fabric::{FabricError, Result};
 
 /// The times for which a node waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timeouts {
     /// The time in which all nodes must be connected.
     pub connect: Duration,
@@ -20,6 +21,13 @@ pub struct Timeouts {
     /// work than cores starves often.
     pub silence_same_host: Duration,
 }
+
+loco_fabric::setters!(Timeouts {
+    connect: Duration,
+    heartbeat_interval: Duration,
+    silence: Duration,
+    silence_same_host: Duration,
+});
 
 impl Default for Timeouts {
     fn default() -> Timeouts {

@@ -132,10 +132,7 @@ fn a_name_without_an_address_is_named_at_once_on_every_node() {
         addresses[0], addresses[1]
     );
     let hosts = Hosts::parse("h", &text).unwrap();
-    let timeouts = Timeouts {
-        connect: Duration::from_secs(3600),
-        ..Timeouts::default()
-    };
+    let timeouts = Timeouts::default().connect(Duration::from_secs(3600));
     for node in [0, 1] {
         let job = Job::builder(NodeId(node)).secret(secret()).timeouts(timeouts);
         let error = Mesh::connect(&job.hosts(hosts.clone()).unwrap())
@@ -158,11 +155,9 @@ fn timeouts_that_do_not_fit_are_found_when_the_nodes_meet() {
     let at = Address::from(free_addresses(&["127.0.0.1"])[0]);
     let errors: Vec<_> = thread::scope(|scope| {
         let ends = [(0, 1_000), (1, 4_000)].map(|(node, silence_ms)| {
-            let timeouts = Timeouts {
-                heartbeat_interval: Duration::from_millis(silence_ms / 4),
-                silence: Duration::from_millis(silence_ms),
-                ..Timeouts::default()
-            };
+            let timeouts = Timeouts::default()
+                .heartbeat_interval(Duration::from_millis(silence_ms / 4))
+                .silence(Duration::from_millis(silence_ms));
             let job = Job::builder(NodeId(node)).secret(secret()).timeouts(timeouts);
             let job = job.rendezvous(2, at.clone()).unwrap();
             scope.spawn(move || Mesh::connect(&job).unwrap_err().to_string())

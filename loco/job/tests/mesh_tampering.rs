@@ -155,11 +155,9 @@ fn connected_through(silence: Duration) -> (Middle, [Mesh; 2]) {
         .map(Address::from)
         .collect();
     let middle = Middle::before(addresses[0].clone());
-    let timeouts = Timeouts {
-        heartbeat_interval: Duration::from_millis(10),
-        silence_same_host: silence,
-        ..Timeouts::default()
-    };
+    let timeouts = Timeouts::default()
+        .heartbeat_interval(Duration::from_millis(10))
+        .silence_same_host(silence);
     let job = |node, node_0: &Address| {
         let hosts = [(NodeId(0), node_0.clone()), (NodeId(1), addresses[1].clone())];
         let job = Job::builder(NodeId(node)).secret(Secret::new(*b"a shared secret").unwrap());

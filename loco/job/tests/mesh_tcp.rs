@@ -30,10 +30,7 @@ fn builder(node: u16) -> JobBuilder {
 
 /// Returns timeouts with which connecting fails after this long.
 fn hasty(connect_ms: u64) -> Timeouts {
-    Timeouts {
-        connect: Duration::from_millis(connect_ms),
-        ..Timeouts::default()
-    }
+    Timeouts::default().connect(Duration::from_millis(connect_ms))
 }
 
 fn free_address(ip: &str) -> Address {
@@ -455,10 +452,7 @@ fn with_process(role: &str, silence_ms: u64) -> (Mesh, Child) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let timeouts = Timeouts {
-        silence_same_host: Duration::from_millis(silence_ms),
-        ..Timeouts::default()
-    };
+    let timeouts = Timeouts::default().silence_same_host(Duration::from_millis(silence_ms));
     let mesh = Mesh::connect(&builder(0).timeouts(timeouts).rendezvous(2, at).unwrap()).unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("connected")));

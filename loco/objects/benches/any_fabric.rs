@@ -50,10 +50,7 @@ enum What {
 
 fn main() -> Result<()> {
     let fixed = testing::run_with(2, &ShmConfig::default(), node::<ShmFabric>);
-    let config = AnyConfig {
-        choice: FabricChoice::Shm,
-        ..AnyConfig::default()
-    };
+    let config = AnyConfig::default().choice(FabricChoice::Shm);
     let chosen = testing::run_on(2, |mesh| AnyFabric::new(mesh, config.clone()), node::<AnyFabric>);
     let (fixed_thread, chosen_thread) = (fixed[0].0.thread()?, chosen[0].0.thread()?);
     println!(

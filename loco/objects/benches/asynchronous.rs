@@ -49,10 +49,7 @@ struct Case<'a> {
 impl Node {
     fn new(manager: &Manager) -> Result<Node> {
         let home = manager.nodes()[0];
-        let config = KvConfig {
-            slots_per_node: 64,
-            ..KvConfig::default()
-        };
+        let config = KvConfig::default().slots_per_node(64);
         let line = Barrier::new(manager, "line")?;
         let barrier = Async::new(Barrier::new(manager, "barrier")?);
         let ticket = Async::new(TicketLock::new(manager, "ticket", home)?);

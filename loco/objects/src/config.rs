@@ -5,6 +5,7 @@ use std::time::Duration;
 
 /// Settings of a [`Manager`](crate::Manager).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Config {
     /// The time that any blocking call waits unless it has its own deadline. The default is 10 s.
     pub deadline: Duration,

@@ -77,15 +77,11 @@ pub use config::{Config, Polling};
 pub use error::{Error, ErrorKind, Result};
 pub use objects::barrier::Barrier;
 pub use objects::collective::Collective;
-#[cfg(feature = "mistakes")]
-pub use objects::kvstore::Defect;
 pub use objects::kvstore::{Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet};
 pub use objects::locks::guard::{LockConfig, LockGuard, OnLoss, Unlock};
 pub use objects::locks::tas_lock::TasLock;
 pub use objects::locks::ticket_lock::TicketLock;
 pub use objects::ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
-#[cfg(feature = "mistakes")]
-pub use objects::shared_queue::QueueDefect;
 pub use objects::shared_queue::{Popped, Pushed, SharedQueue};
 pub use objects::variables::atomic_array::AtomicArray;
 pub use objects::variables::atomic_var::AtomicVar;
@@ -104,6 +100,9 @@ pub use operations::raw;
 pub use operations::region::Region;
 pub use operations::thread::Thread;
 pub use run::{Session, Startup, run};
+
+/// The crate whose traits make a type a [`Value`].
+pub use zerocopy;
 
 /// Compiles the tour.
 #[cfg(all(doctest, feature = "async"))]

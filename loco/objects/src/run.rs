@@ -146,7 +146,7 @@ impl Session {
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if another node ended without leaving.
     pub fn leave(self) -> Result<()> {
         let thread = self.manager.thread()?;
-        thread.set_deadline(Some(Time(u64::MAX)));
+        thread.set_deadline(Some(Time::NEVER));
         self.end.wait(&thread)
     }
 }

@@ -13,10 +13,7 @@ use crate::Result;
 /// # Panics
 /// Panics if a node fails, with its error.
 pub fn run<T: Send>(n: usize, node: impl Fn(AnyFabric) -> Result<T> + Sync) -> Vec<T> {
-    let config = AnyConfig {
-        choice: FabricChoice::Shm,
-        ..AnyConfig::default()
-    };
+    let config = AnyConfig::default().choice(FabricChoice::Shm);
     run_on(n, |mesh| AnyFabric::new(mesh, config.clone()), node)
 }
 

@@ -104,12 +104,7 @@ struct Kit {
 
 impl Kit {
     fn new(manager: &Manager) -> Result<Kit> {
-        let config = KvConfig {
-            slots_per_node: 64,
-            locks: 4,
-            tracker_bytes: 512,
-            ..KvConfig::default()
-        };
+        let config = KvConfig::default().slots_per_node(64).locks(4).tracker_bytes(512);
         let objects = (
             Barrier::new(manager, "meet")?,
             Async::new(Barrier::new(manager, "barrier")?),
@@ -385,21 +380,13 @@ fn over_soft_device(
 ) {
     let device = SoftDevice::new(limits);
     let over = AtomicUsize::new(0);
-    let config = AnyConfig {
-        choice: FabricChoice::Verbs,
-        verbs: VerbsConfig {
-            provider: Provider::Soft(device.clone()),
-            arena_bytes: 1 << 20,
-            huge_pages: HugePages::Never,
-            ..VerbsConfig::default()
-        },
-        ..AnyConfig::default()
-    };
-    let settings = Config {
-        polling,
-        deadline: PATIENCE,
-        ..Config::default()
-    };
+    let config = AnyConfig::default().choice(FabricChoice::Verbs).verbs(
+        VerbsConfig::default()
+            .provider(Provider::Soft(device.clone()))
+            .arena_bytes(1 << 20)
+            .huge_pages(HugePages::Never),
+    );
+    let settings = Config::default().polling(polling).deadline(PATIENCE);
     testing::run_on(
         2,
         |mesh| AnyFabric::new(mesh, config.clone()),

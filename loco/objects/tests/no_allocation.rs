@@ -82,7 +82,7 @@ fn posting_and_fencing() {
                 t.put_inline(&[1; 8], target(0))?.forget();
                 fence::thread(t)
             }),
-            ("fence::global", &|t| fence::global(t, &[other])),
+            ("fence::towards", &|t| fence::towards(t, &[other])),
         ];
         for (what, step) in each {
             never_allocates(what, || step(&thread))?;

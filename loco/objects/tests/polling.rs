@@ -35,10 +35,7 @@ fn pollers_do_their_work_and_are_idle_otherwise() {
         let (arrived, arrival) = mpsc::channel();
         let arrival = Mutex::new(arrival);
         testing::run_with(2, &ShmConfig::with_nic(Nic::deferred(7)), |fabric| {
-            let config = Config {
-                polling,
-                ..Config::default()
-            };
+            let config = Config::default().polling(polling);
             let manager = Manager::with_config(fabric, config)?;
             let region = SharedRegion::new(&manager, "region", 8)?;
             let end = Barrier::new(&manager, "end")?;

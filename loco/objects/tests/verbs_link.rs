@@ -38,19 +38,14 @@ fn a_link_that_goes_down_in_a_broadcast_is_an_error_on_both_sides() {
     let ended = loco::testing::run_on(
         2,
         |mesh| {
-            let config = VerbsConfig {
-                device: Some(names[usize::from(mesh.node().0)].clone()),
-                arena_bytes: 4 << 20,
-                link_timeout: LINK_TIMEOUT,
-                ..VerbsConfig::default()
-            };
+            let config = VerbsConfig::default()
+                .device(Some(names[usize::from(mesh.node().0)].clone()))
+                .arena_bytes(4 << 20)
+                .link_timeout(LINK_TIMEOUT);
             VerbsFabric::new(mesh, config)
         },
         |fabric| {
-            let settings = Config {
-                deadline: 3 * BOUND,
-                ..Config::default()
-            };
+            let settings = Config::default().deadline(3 * BOUND);
             let manager = Manager::with_config(fabric, settings)?;
             let ring = RingBuffer::new(&manager, "ring", manager.nodes()[0], 1024)?;
             let barrier = Barrier::new(&manager, "barrier")?;

@@ -9,6 +9,7 @@ use crate::order::Trust;
 
 /// The configuration of one node's libfabric fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OfiConfig {
     /// The provider by libfabric's name (`tcp`, `verbs`, `efa`, `cxi`; `loco fabrics` lists them). Without a name, the
     /// fabric takes the first of libfabric's list that can be used, providers of RDMA devices before others, except
@@ -51,6 +52,11 @@ loco_fabric::setters!(OfiConfig {
     queue_depth: usize,
     inline_bytes_max: usize,
     set_up_timeout: Duration,
+});
+
+#[cfg(feature = "weak-provider")]
+loco_fabric::setters!(OfiConfig {
+    weak: Option<crate::WeakProvider>,
 });
 
 impl Default for OfiConfig {

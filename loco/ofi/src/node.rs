@@ -118,12 +118,10 @@ mod tests {
     /// A node may not know yet that it was declared lost. The provider accepts nothing from it any more.
     #[test]
     fn a_revoked_node_reaches_nothing() {
-        let config = OfiConfig {
-            provider: Some("tcp".to_owned()),
-            memory_limit_bytes: 1 << 20,
-            huge_pages: HugePages::Never,
-            ..OfiConfig::default()
-        };
+        let config = OfiConfig::default()
+            .provider(Some("tcp".to_owned()))
+            .memory_limit_bytes(1 << 20)
+            .huge_pages(HugePages::Never);
         if usable(&config).is_err() {
             return; // The conformance suite says that it is skipped.
         }

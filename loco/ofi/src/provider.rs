@@ -325,10 +325,7 @@ impl Offer {
 
     /// Returns true if the provider can say that an operation is placed.
     fn has_delivery_complete(&self, config: &OfiConfig) -> bool {
-        let config = OfiConfig {
-            provider: Some(self.name()),
-            ..config.clone()
-        };
+        let config = config.clone().provider(Some(self.name()));
         ask(self.api, &config, FI_DELIVERY_COMPLETE).is_ok()
     }
 

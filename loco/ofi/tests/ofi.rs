@@ -13,22 +13,17 @@ use loco_job::Mesh;
 use loco_ofi::{OfiConfig, OfiFabric, Orders, Trust, WeakProvider, usable};
 
 fn config(provider: &str, trust: Trust) -> OfiConfig {
-    OfiConfig {
-        provider: Some(provider.to_owned()),
-        trust,
-        memory_limit_bytes: 16 << 20,
-        huge_pages: HugePages::Never,
-        queue_depth: 16,
-        ..OfiConfig::default()
-    }
+    OfiConfig::default()
+        .provider(Some(provider.to_owned()))
+        .trust(trust)
+        .memory_limit_bytes(16 << 20)
+        .huge_pages(HugePages::Never)
+        .queue_depth(16)
 }
 
 /// Returns `tcp` behind a provider that keeps no order, and says so.
 fn unordered() -> OfiConfig {
-    OfiConfig {
-        weak: Some(WeakProvider::honest(1, Orders::NONE)),
-        ..config("tcp", Trust::Known)
-    }
+    config("tcp", Trust::Known).weak(Some(WeakProvider::honest(1, Orders::NONE)))
 }
 
 fn bring_up(n: usize, config: &OfiConfig) -> Vec<OfiFabric> {

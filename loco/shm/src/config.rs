@@ -7,6 +7,7 @@ use loco_host::HugePages;
 
 /// The configuration of one node's shared-memory fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShmConfig {
     /// The bytes of address space of one arena (default 1 GiB). Small pages are taken from the system only
     /// when they are touched. Reserved huge pages are set aside for a whole arena at once. A longer

@@ -32,12 +32,10 @@ fn bring_up(n: usize, config: &ShmConfig) -> Vec<ShmFabric> {
 }
 
 fn small(nic: Nic) -> ShmConfig {
-    ShmConfig {
-        arena_bytes: 1 << 20,
-        memory_limit_bytes: 16 << 20,
-        nic,
-        ..ShmConfig::default()
-    }
+    ShmConfig::default()
+        .arena_bytes(1 << 20)
+        .memory_limit_bytes(16 << 20)
+        .nic(nic)
 }
 
 /// Returns a seed for the next job. Seeds differ between jobs, and are the same on every run.
@@ -318,10 +316,7 @@ fn configurations_that_cannot_work_are_refused() {
         let refused = ShmFabric::new(mesh, config);
         assert!(matches!(refused, Err(FabricError::Config(_))), "{refused:?}");
     };
-    refused(ShmConfig {
-        arena_bytes: 0,
-        ..ShmConfig::default()
-    });
+    refused(ShmConfig::default().arena_bytes(0));
     refused(ShmConfig::with_nic(Nic::Deferred {
         seed: 0,
         delay_max: Duration::ZERO,
@@ -332,10 +327,7 @@ fn configurations_that_cannot_work_are_refused() {
 #[test]
 fn a_node_that_does_not_come_up_is_named() {
     let mesh = Mesh::in_process(2).unwrap().remove(0);
-    let config = ShmConfig {
-        set_up_timeout: Duration::from_millis(20),
-        ..ShmConfig::default()
-    };
+    let config = ShmConfig::default().set_up_timeout(Duration::from_millis(20));
     let timeout = ShmFabric::new(mesh, config).unwrap_err();
     assert!(
         matches!(timeout, FabricError::Timeout { .. } | FabricError::PeerLost(_)),

@@ -17,11 +17,9 @@ fn null(c: &mut Criterion) {
         null: true,
         ..SoftLimits::default()
     });
-    let config = VerbsConfig {
-        provider: Provider::Soft(device.clone()),
-        arena_bytes: 1 << 20,
-        ..VerbsConfig::default()
-    };
+    let config = VerbsConfig::default()
+        .provider(Provider::Soft(device.clone()))
+        .arena_bytes(1 << 20);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
     let memory = fabric.allocate(4096, MemoryKind::Host).unwrap();
     let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();

@@ -37,10 +37,7 @@ struct Pair {
 
 fn main() -> Result<()> {
     let mesh = Mesh::connect(&Job::from_env()?)?;
-    let config = VerbsConfig {
-        arena_bytes: 1 << 20,
-        ..VerbsConfig::from_env()?
-    };
+    let config = VerbsConfig::from_env()?.arena_bytes(1 << 20);
     let fabric = VerbsFabric::new(mesh, config)?;
     let memory = fabric.allocate(4096, MemoryKind::Host)?;
     let encode = |error: postcard::Error| FabricError::Config(error.to_string());

@@ -10,6 +10,7 @@ use super::sysfs::Wanted;
 
 /// The configuration of one node's verbs fabric.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct VerbsConfig {
     /// The source of RDMA.
     pub provider: Provider,

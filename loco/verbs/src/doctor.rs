@@ -209,10 +209,7 @@ fn locked_memory(limit: Option<u64>, config: &VerbsConfig) -> Check {
 /// Brings the fabric up on one node, which connects to itself and reads.
 fn self_test(config: &VerbsConfig) -> Vec<Check> {
     let brought_up = Mesh::in_process(1).and_then(|mut meshes| {
-        let config = VerbsConfig {
-            arena_bytes: 1 << 20,
-            ..config.clone()
-        };
+        let config = config.clone().arena_bytes(1 << 20);
         VerbsFabric::new(meshes.remove(0), config)
     });
     let fabric = match brought_up {
@@ -317,13 +314,10 @@ mod tests {
 
     #[test]
     fn the_self_test_says_what_the_device_can_do() {
-        let config = VerbsConfig {
-            provider: Provider::Soft(SoftDevice::new(SoftLimits {
-                device_memory_bytes: 4096,
-                ..SoftLimits::default()
-            })),
-            ..VerbsConfig::default()
-        };
+        let config = VerbsConfig::default().provider(Provider::Soft(SoftDevice::new(SoftLimits {
+            device_memory_bytes: 4096,
+            ..SoftLimits::default()
+        })));
         let checks = check_host(&config);
         assert_eq!(verdict(&checks, "self-test"), Verdict::Ok);
         assert!(

@@ -181,11 +181,9 @@ mod tests {
     /// A node may not know yet that it was declared lost. The device accepts nothing from it any more.
     #[test]
     fn a_revoked_node_reaches_nothing() {
-        let config = VerbsConfig {
-            provider: Provider::Soft(SoftDevice::new(SoftLimits::default())),
-            arena_bytes: 1 << 20,
-            ..VerbsConfig::default()
-        };
+        let config = VerbsConfig::default()
+            .provider(Provider::Soft(SoftDevice::new(SoftLimits::default())))
+            .arena_bytes(1 << 20);
         let meshes = Mesh::in_process(3).unwrap();
         let fabrics: Vec<VerbsFabric> = std::thread::scope(|scope| {
             let up = |mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap());

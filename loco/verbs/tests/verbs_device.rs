@@ -19,13 +19,12 @@ use loco_verbs::{VerbsConfig, VerbsFabric, choose};
 struct Device;
 
 fn config() -> VerbsConfig {
-    VerbsConfig {
-        arena_bytes: 1 << 20,
-        memory_limit_bytes: 16 << 20,
-        huge_pages: HugePages::Never,
-        queue_depth: 64,
-        ..VerbsConfig::from_env().unwrap()
-    }
+    VerbsConfig::from_env()
+        .unwrap()
+        .arena_bytes(1 << 20)
+        .memory_limit_bytes(16 << 20)
+        .huge_pages(HugePages::Never)
+        .queue_depth(64)
 }
 
 impl World for Device {

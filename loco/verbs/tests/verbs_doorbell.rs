@@ -17,12 +17,10 @@ use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 fn pair(device: &SoftDevice) -> Vec<VerbsFabric> {
-    let config = VerbsConfig {
-        provider: Provider::Soft(device.clone()),
-        arena_bytes: 1 << 20,
-        huge_pages: HugePages::Never,
-        ..VerbsConfig::default()
-    };
+    let config = VerbsConfig::default()
+        .provider(Provider::Soft(device.clone()))
+        .arena_bytes(1 << 20)
+        .huge_pages(HugePages::Never);
     let meshes = Mesh::in_process(2).unwrap();
     std::thread::scope(|scope| {
         let ups: Vec<_> = meshes

@@ -18,16 +18,14 @@ use loco_verbs::soft::{SoftCounts, SoftDevice, SoftLimits};
 use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
 
 fn config(device: &SoftDevice) -> VerbsConfig {
-    VerbsConfig {
-        provider: Provider::Soft(device.clone()),
-        arena_bytes: 1 << 20,
-        memory_limit_bytes: 4 << 20,
-        huge_pages: HugePages::Never,
-        queue_depth: 16,
-        connect_timeout: Duration::from_secs(2),
-        set_up_timeout: Duration::from_secs(2),
-        ..VerbsConfig::default()
-    }
+    VerbsConfig::default()
+        .provider(Provider::Soft(device.clone()))
+        .arena_bytes(1 << 20)
+        .memory_limit_bytes(4 << 20)
+        .huge_pages(HugePages::Never)
+        .queue_depth(16)
+        .connect_timeout(Duration::from_secs(2))
+        .set_up_timeout(Duration::from_secs(2))
 }
 
 fn try_bring_up(n: usize, device: &SoftDevice) -> Vec<Result<VerbsFabric, FabricError>> {

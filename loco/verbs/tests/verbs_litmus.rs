@@ -85,11 +85,10 @@ fn runs() -> usize {
 }
 
 fn run(name: &str) {
-    let config = VerbsConfig {
-        arena_bytes: 1 << 20,
-        huge_pages: HugePages::Never,
-        ..VerbsConfig::from_env().unwrap()
-    };
+    let config = VerbsConfig::from_env()
+        .unwrap()
+        .arena_bytes(1 << 20)
+        .huge_pages(HugePages::Never);
     if let Err(error) = choose(&config) {
         return skipped("RDMA", error);
     }

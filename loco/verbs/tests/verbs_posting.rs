@@ -37,12 +37,10 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn posting_and_polling_allocate_nothing() {
-    let config = VerbsConfig {
-        provider: Provider::Soft(SoftDevice::new(SoftLimits::default())),
-        arena_bytes: 1 << 20,
-        queue_depth: 64,
-        ..VerbsConfig::default()
-    };
+    let config = VerbsConfig::default()
+        .provider(Provider::Soft(SoftDevice::new(SoftLimits::default())))
+        .arena_bytes(1 << 20)
+        .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
     let memory = fabric.allocate(4096, MemoryKind::Host).unwrap();
     let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();
@@ -89,12 +87,10 @@ fn posting_and_polling_allocate_nothing() {
 #[test]
 fn linked_requests_share_a_doorbell() {
     let device = SoftDevice::new(SoftLimits::default());
-    let config = VerbsConfig {
-        provider: Provider::Soft(device.clone()),
-        arena_bytes: 1 << 20,
-        queue_depth: 64,
-        ..VerbsConfig::default()
-    };
+    let config = VerbsConfig::default()
+        .provider(Provider::Soft(device.clone()))
+        .arena_bytes(1 << 20)
+        .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
     let memory = fabric.allocate(4096, MemoryKind::Host).unwrap();
     let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();

@@ -22,14 +22,13 @@ use loco_testing::skipped;
 use loco_verbs::{VerbsConfig, VerbsFabric, choose, devices};
 
 fn config() -> VerbsConfig {
-    VerbsConfig {
-        arena_bytes: 1 << 20,
-        huge_pages: HugePages::Never,
-        queue_depth: 64,
-        connect_timeout: PATIENCE,
-        set_up_timeout: PATIENCE,
-        ..VerbsConfig::from_env().unwrap()
-    }
+    VerbsConfig::from_env()
+        .unwrap()
+        .arena_bytes(1 << 20)
+        .huge_pages(HugePages::Never)
+        .queue_depth(64)
+        .connect_timeout(PATIENCE)
+        .set_up_timeout(PATIENCE)
 }
 
 /// Returns true if there is a device. In a node there always is. Otherwise reports that the test is skipped.

@@ -14,14 +14,12 @@ struct Soft;
 struct NoZeroLengthReads;
 
 fn config(device: &SoftDevice) -> VerbsConfig {
-    VerbsConfig {
-        provider: Provider::Soft(device.clone()),
-        arena_bytes: 1 << 20,
-        memory_limit_bytes: 16 << 20,
-        huge_pages: HugePages::Never,
-        queue_depth: 16,
-        ..VerbsConfig::default()
-    }
+    VerbsConfig::default()
+        .provider(Provider::Soft(device.clone()))
+        .arena_bytes(1 << 20)
+        .memory_limit_bytes(16 << 20)
+        .huge_pages(HugePages::Never)
+        .queue_depth(16)
 }
 
 fn bring_up(n: usize, limits: SoftLimits) -> (SoftDevice, Vec<VerbsFabric>) {

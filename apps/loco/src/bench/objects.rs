@@ -225,13 +225,11 @@ pub(super) struct Filled<F: Fabric> {
 impl<F: Fabric> Filled<F> {
     pub(super) fn new(manager: &Manager<F>, workload: &Workload) -> Result<Self, CliError> {
         let nodes = u32::try_from(manager.nodes().len()).unwrap_or(u32::MAX);
-        let config = KvConfig {
-            slots_per_node: workload.key_space().div_ceil(nodes) + 1,
-            value_bytes_max: 8,
-            key_bytes_max: 8,
-            locks: workload.locks.unwrap_or(KV_LOCKS),
-            ..KvConfig::default()
-        };
+        let config = KvConfig::default()
+            .slots_per_node(workload.key_space().div_ceil(nodes) + 1)
+            .value_bytes_max(8)
+            .key_bytes_max(8)
+            .locks(workload.locks.unwrap_or(KV_LOCKS));
         let leads = manager.nodes().first() == Some(&manager.node());
         let own_keys = workload.keys().div_ceil(nodes).into();
         Ok(Filled {

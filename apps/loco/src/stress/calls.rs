@@ -125,13 +125,12 @@ pub(super) fn tas_lock(site: &Site) -> Result<(), CliError> {
 fn lock<L: AnyLock>(site: &Site) -> Result<(), CliError> {
     let lock = L::make(
         site,
-        LockConfig {
-            on_loss: match site.load.on_loss {
+        LockConfig::default()
+            .on_loss(match site.load.on_loss {
                 OnLoss::Poison => loco::OnLoss::Poison,
                 OnLoss::Recover => loco::OnLoss::Recover,
-            },
-            local_hand_overs_max: HAND_OVERS_MAX,
-        },
+            })
+            .local_hand_overs_max(HAND_OVERS_MAX),
     )?;
     let word = SharedRegion::new(&site.manager, "word", 8)?;
     let nodes = site.manager.nodes();
@@ -246,13 +245,11 @@ pub(super) fn queue(site: &Site) -> Result<(), CliError> {
 type Store = KvStore<u64, Bytes>;
 
 pub(super) fn kv(site: &Site) -> Result<(), CliError> {
-    let config = KvConfig {
-        slots_per_node: u32::try_from(site.load.keys).unwrap_or(u32::MAX),
-        value_bytes_max: 8 * VALUE_WORDS as usize,
-        key_bytes_max: 8,
-        locks: 4,
-        ..KvConfig::default()
-    };
+    let config = KvConfig::default()
+        .slots_per_node(u32::try_from(site.load.keys).unwrap_or(u32::MAX))
+        .value_bytes_max(8 * VALUE_WORDS as usize)
+        .key_bytes_max(8)
+        .locks(4);
     let store = Store::new(&site.manager, "kv", config)?;
     site.work(&["calls"], |worker| {
         let mut journal = worker.journal("calls")?;

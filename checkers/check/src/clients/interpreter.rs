@@ -369,7 +369,7 @@ impl<'a> Interpreter<'a> {
                 }
             }
             Method::FenceThread => fence::thread(self.thread)?,
-            _ => fence::node(self.thread)?,
+            _ => fence::all_threads(self.thread)?,
         }
         Ok(Value::Unit)
     }
@@ -408,7 +408,7 @@ impl<'a> Interpreter<'a> {
             return self.wait(call);
         }
         if call.method == Method::GfSv {
-            fence::global(self.thread, &self.nodes(call))?;
+            fence::towards(self.thread, &self.nodes(call))?;
             return Ok(Value::Unit);
         }
         let id = self.object(call, 0);

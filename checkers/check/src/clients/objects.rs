@@ -216,11 +216,7 @@ fn bind(
             let config = RingConfig::new(capacity).readers(readers);
             let config = match form.ring {
                 RingForm::Usual => config,
-                RingForm::FromMemory => RingConfig {
-                    acknowledge_every_bytes: 0,
-                    inline: false,
-                    ..config
-                },
+                RingForm::FromMemory => config.acknowledge_every_bytes(0).inline(false),
             };
             let writer = node_id(client.node_of(*writer));
             Bound::Ring(RingBuffer::with_config(manager, name, writer, &config)?)
@@ -247,11 +243,10 @@ fn bind(
 fn store_config(client: &Client) -> KvConfig {
     let mut inserts = 0;
     client.for_each_call(&mut |_, call| inserts += u32::from(call.method == Method::InsertKv));
-    KvConfig {
-        slots_per_node: inserts.max(1),
-        value_bytes_max: WORD_BYTES,
-        key_bytes_max: WORD_BYTES,
-        locks: 1,
-        tracker_bytes: 128,
-    }
+    KvConfig::default()
+        .slots_per_node(inserts.max(1))
+        .value_bytes_max(WORD_BYTES)
+        .key_bytes_max(WORD_BYTES)
+        .locks(1)
+        .tracker_bytes(128)
 }

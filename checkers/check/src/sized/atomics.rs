@@ -95,13 +95,12 @@ pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) -> Op
 pub(super) type Store = KvStore<u64, u64, Fabric>;
 
 pub(super) fn kv(manager: &Manager<Fabric>, _: Size) -> Result<Store> {
-    let config = KvConfig {
-        slots_per_node: 1,
-        value_bytes_max: 8,
-        key_bytes_max: 8,
-        locks: 1,
-        tracker_bytes: 128,
-    };
+    let config = KvConfig::default()
+        .slots_per_node(1)
+        .value_bytes_max(8)
+        .key_bytes_max(8)
+        .locks(1)
+        .tracker_bytes(128);
     KvStore::new(manager, "kv", config)
 }
 

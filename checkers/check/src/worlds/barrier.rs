@@ -207,6 +207,38 @@ fn transitive(world: &mut World) {
     });
 }
 
+/// Builds a world in which a thread of node 0 puts at node 2 and tells another thread of its node, which takes part in the
+/// barrier. Node 1 gets the data after the barrier.
+fn of_another_thread(world: &mut World) {
+    let at = nodes(world, 3, 2, make(2, 1));
+    run(world, &at[0], 0, "node 0 writer", |objects, thread| {
+        put_word(thread, &objects.data, 2, 0, 1);
+        objects.baton.write(1);
+    });
+    for me in 0..2_u16 {
+        run(
+            world,
+            &at[usize::from(me)],
+            1,
+            &format!("node {me} caller"),
+            move |objects, thread| {
+                if me == 0 {
+                    must(objects.baton.wait_until(thread, |baton| baton == 1));
+                }
+                did("Barrier::wait_fencing_all_threads");
+                must(objects.barrier.wait_fencing_all_threads(thread));
+                if me == 1 {
+                    assert_eq!(
+                        get_word(thread, &objects.data, 2, 0),
+                        1,
+                        "put by any thread before the barrier, read after it"
+                    );
+                }
+            },
+        );
+    }
+}
+
 /// Builds a world in which a get after the barrier reads what other CPUs wrote before it.
 fn read_back(world: &mut World) {
     let at = nodes(world, 2, 1, make(2, 1));
@@ -380,6 +412,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("third-node", third(3, 1)),
         Rung::new("third-node-memory", third(3, 2)),
         Rung::new("transitive", transitive),
+        Rung::new("another-thread", of_another_thread),
         Rung::new("expiry", faulty(1, 2, Fenced)).expiries(1),
         Rung::new("participants-expiry", third(2, 1)).expiries(1),
         Rung::new("expiry-unfenced", faulty(1, 2, Unfenced)).expiries(1),

@@ -34,8 +34,8 @@ fn make(manager: &Manager<Fabric>) -> Result<Objects> {
 enum Scope {
     Pair,
     Thread,
-    Node,
-    Global,
+    AllThreads,
+    Towards,
 }
 
 fn fence(scope: Scope, thread: &Thread<Fabric>) {
@@ -48,13 +48,13 @@ fn fence(scope: Scope, thread: &Thread<Fabric>) {
             did("fence::thread");
             must(fence::thread(thread));
         }
-        Scope::Node => {
-            did("fence::node");
-            must(fence::node(thread));
+        Scope::AllThreads => {
+            did("fence::all_threads");
+            must(fence::all_threads(thread));
         }
-        Scope::Global => {
-            did("fence::global");
-            must(fence::global(thread, &[NodeId(1), NodeId(2)]));
+        Scope::Towards => {
+            did("fence::towards");
+            must(fence::towards(thread, &[NodeId(1), NodeId(2)]));
         }
     }
 }
@@ -64,8 +64,8 @@ fn patient_fence(scope: Scope, thread: &Thread<Fabric>) -> Result<()> {
     until_in_time(|| match scope {
         Scope::Pair => fence::pair(thread, NodeId(2)),
         Scope::Thread => fence::thread(thread),
-        Scope::Node => fence::node(thread),
-        Scope::Global => fence::global(thread, &[NodeId(1), NodeId(2)]),
+        Scope::AllThreads => fence::all_threads(thread),
+        Scope::Towards => fence::towards(thread, &[NodeId(1), NodeId(2)]),
     })
 }
 
@@ -245,8 +245,8 @@ fn store_buffering_here(world: &mut World) {
                     _ => (&objects.baton, &objects.flag),
                 };
                 mine.write(1);
-                did("fence::global");
-                must(fence::global(thread, &[]));
+                did("fence::towards");
+                must(fence::towards(thread, &[]));
                 note(format!("saw {}", theirs.read()));
             },
         );
@@ -270,7 +270,7 @@ fn of_another_thread(data: Data, fencer: usize) -> impl Fn(&mut World) {
         });
         run(world, &at[0], fencer, "fencer", |objects, thread| {
             must(objects.baton.wait_until(thread, |baton| baton == 1));
-            fence(Scope::Node, thread);
+            fence(Scope::AllThreads, thread);
             objects.flag.write(1);
             must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
@@ -296,8 +296,8 @@ fn store_buffering(world: &mut World) {
                 };
                 mine.write(1);
                 must(mine.broadcast_to(thread, &[other])).forget();
-                did("fence::global");
-                must(fence::global(thread, &[other]));
+                did("fence::towards");
+                must(fence::towards(thread, &[other]));
                 note(format!("saw {}", theirs.read()));
             },
         );
@@ -342,26 +342,32 @@ pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("pair", through_a_third(Scope::Pair, Inline)),
         Rung::new("thread", through_a_third(Scope::Thread, Inline)),
-        Rung::new("node", through_a_third(Scope::Node, Inline)),
-        Rung::new("global", through_a_third(Scope::Global, Inline)),
+        Rung::new("all-threads", through_a_third(Scope::AllThreads, Inline)),
+        Rung::new("towards", through_a_third(Scope::Towards, Inline)),
         Rung::new("pair-memory", through_a_third(Scope::Pair, FromMemory)),
         Rung::new("thread-memory", through_a_third(Scope::Thread, FromMemory)),
-        Rung::new("node-memory", through_a_third(Scope::Node, FromMemory)),
-        Rung::new("global-memory", through_a_third(Scope::Global, FromMemory)),
+        Rung::new(
+            "all-threads-memory",
+            through_a_third(Scope::AllThreads, FromMemory),
+        ),
+        Rung::new("towards-memory", through_a_third(Scope::Towards, FromMemory)),
         Rung::new("thread-mixed", through_a_third(Scope::Thread, Mixed)),
         Rung::new("pair-mixed", through_a_third(Scope::Pair, Mixed)),
-        Rung::new("global-mixed", through_a_third(Scope::Global, Mixed)),
+        Rung::new("towards-mixed", through_a_third(Scope::Towards, Mixed)),
         Rung::new("thread-before-get", through_a_third(Scope::Thread, BeforeGet)),
-        Rung::new("node-mixed", through_a_third(Scope::Node, Mixed)),
-        Rung::new("node-before-get", through_a_third(Scope::Node, BeforeGet)),
+        Rung::new("all-threads-mixed", through_a_third(Scope::AllThreads, Mixed)),
+        Rung::new(
+            "all-threads-before-get",
+            through_a_third(Scope::AllThreads, BeforeGet),
+        ),
         Rung::new("pair-atomic", through_a_third(Scope::Pair, Atomic)),
         Rung::new("thread-atomic", through_a_third(Scope::Thread, Atomic)),
-        Rung::new("node-atomic", through_a_third(Scope::Node, Atomic)),
-        Rung::new("global-atomic", through_a_third(Scope::Global, Atomic)),
-        Rung::new("global-atomic-glob", through_a_third(Scope::Global, Atomic)).glob(),
+        Rung::new("all-threads-atomic", through_a_third(Scope::AllThreads, Atomic)),
+        Rung::new("towards-atomic", through_a_third(Scope::Towards, Atomic)),
+        Rung::new("towards-atomic-glob", through_a_third(Scope::Towards, Atomic)).glob(),
         Rung::new("pair-get", gotten(Scope::Pair)),
         Rung::new("thread-get", gotten(Scope::Thread)),
-        Rung::new("node-get", gotten(Scope::Node)),
+        Rung::new("all-threads-get", gotten(Scope::AllThreads)),
         Rung::new("another-thread", of_another_thread(Inline, 1)),
         Rung::new("another-thread-memory", of_another_thread(FromMemory, 1)),
         Rung::new("a-later-thread", of_another_thread(Inline, 0)),
@@ -369,15 +375,15 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("store-buffering-here", store_buffering_here),
         Rung::new("pair-expiry", late(Scope::Pair, Inline)).expiries(1),
         Rung::new("thread-expiry", late(Scope::Thread, FromMemory)).expiries(1),
-        Rung::new("node-expiry", late(Scope::Node, Inline)).expiries(1),
-        Rung::new("global-expiry", late(Scope::Global, Inline)).expiries(1),
+        Rung::new("all-threads-expiry", late(Scope::AllThreads, Inline)).expiries(1),
+        Rung::new("towards-expiry", late(Scope::Towards, Inline)).expiries(1),
         Rung::new("thread-crash", lost(Scope::Thread)).crash(),
-        Rung::new("node-crash", lost(Scope::Node)).crash(),
-        Rung::new("global-crash", lost(Scope::Global)).crash(),
+        Rung::new("all-threads-crash", lost(Scope::AllThreads)).crash(),
+        Rung::new("towards-crash", lost(Scope::Towards)).crash(),
         Rung::new("thread-suspicion", lost(Scope::Thread)).suspicion(),
         Rung::new("overwrite-pair", overwrite(Scope::Pair)),
         Rung::new("overwrite-thread", overwrite(Scope::Thread)),
-        Rung::new("overwrite-node", overwrite(Scope::Node)),
-        Rung::new("overwrite-global", overwrite(Scope::Global)),
+        Rung::new("overwrite-all-threads", overwrite(Scope::AllThreads)),
+        Rung::new("overwrite-towards", overwrite(Scope::Towards)),
     ]
 }

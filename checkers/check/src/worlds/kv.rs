@@ -24,13 +24,12 @@ where
     [u64; N]: loco::Encode,
 {
     move |manager| {
-        let config = KvConfig {
-            slots_per_node: slots,
-            value_bytes_max: 8 * N,
-            key_bytes_max: 8,
-            locks,
-            tracker_bytes: 128,
-        };
+        let config = KvConfig::default()
+            .slots_per_node(slots)
+            .value_bytes_max(8 * N)
+            .key_bytes_max(8)
+            .locks(locks)
+            .tracker_bytes(128);
         KvStore::new(manager, "kv", config)
     }
 }

@@ -268,7 +268,10 @@ fn fences() -> Vec<Asked> {
             fenced(|thread, peer| must(fence::pair(thread, NodeId(peer)))),
         ),
         strong("thread", fenced(|thread, _| must(fence::thread(thread)))),
-        strong("node", fenced(|thread, _| must(fence::node(thread)))),
+        strong(
+            "all-threads",
+            fenced(|thread, _| must(fence::all_threads(thread))),
+        ),
     ]
 }
 

@@ -53,26 +53,22 @@ fn up<F: Send>(nodes: usize, one: impl Fn(Mesh) -> F + Sync) -> Vec<F> {
 
 /// Returns nodes on shared memory.
 pub fn shm(nodes: usize, nic: Nic) -> Vec<ShmFabric> {
-    let config = ShmConfig {
-        arena_bytes: 16 << 20,
-        memory_limit_bytes: 64 << 20,
-        huge_pages: HugePages::Never,
-        nic,
-        ..ShmConfig::default()
-    };
+    let config = ShmConfig::default()
+        .arena_bytes(16 << 20)
+        .memory_limit_bytes(64 << 20)
+        .huge_pages(HugePages::Never)
+        .nic(nic);
     up(nodes, |mesh| ShmFabric::new(mesh, config.clone()).unwrap())
 }
 
 /// Returns nodes on a device played by software.
 pub fn soft(nodes: usize) -> Vec<VerbsFabric> {
     let device = SoftDevice::new(SoftLimits::default());
-    let config = VerbsConfig {
-        provider: Provider::Soft(device),
-        arena_bytes: 16 << 20,
-        memory_limit_bytes: 64 << 20,
-        huge_pages: HugePages::Never,
-        ..VerbsConfig::default()
-    };
+    let config = VerbsConfig::default()
+        .provider(Provider::Soft(device))
+        .arena_bytes(16 << 20)
+        .memory_limit_bytes(64 << 20)
+        .huge_pages(HugePages::Never);
     up(nodes, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
 }
 

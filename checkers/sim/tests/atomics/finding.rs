@@ -11,11 +11,6 @@ const WORDS_MAX: usize = 80;
 
 /// Checks that the mistake is found in time, and that its schedule is short and repeats it.
 pub fn found(name: &str, build: impl Fn(&mut World) + Sync) {
-    found_within(name, WORDS_MAX, build);
-}
-
-/// Checks the same for a mistake whose shortest schedule is longer, as in objects of several threads.
-pub fn found_within(name: &str, words_max: usize, build: impl Fn(&mut World) + Sync) {
     let pct = |executions, depth| Strategy::Pct {
         executions,
         seed: 1,
@@ -41,7 +36,7 @@ pub fn found_within(name: &str, words_max: usize, build: impl Fn(&mut World) + S
     println!("{name}: {failure}");
     let config = Config::default();
     let words = failure.schedule.to_string().split_whitespace().count();
-    assert!(words <= words_max, "{name}: {words} words");
+    assert!(words <= WORDS_MAX, "{name}: {words} words");
     let again = replay(&config, &failure.schedule, &build).unwrap();
     let repeated = again
         .failure

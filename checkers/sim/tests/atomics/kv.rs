@@ -1,13 +1,12 @@
-//! Key-value store: it is linearizable for each key. The two mistakes that the papers warn of are found, and
-//! two more.
+//! Key-value store: it is linearizable for each key.
 
 use std::time::Duration;
 
-use loco::{Defect, Encode, Inserted, KvConfig, KvStore, Manager, Thread};
+use loco::{Encode, Inserted, KvConfig, KvStore, Manager, Thread};
 use loco_sim::spec::{self, Operation, Violation};
 use loco_sim::{Bounds, Completeness, Config, Strategy, World, call};
 
-use crate::{Body, Fabric, Plan, complete, found, found_within, search};
+use crate::{Body, Fabric, Plan, complete, search};
 
 /// The key that is there from the beginning. It is on node `OWNER`.
 const BEFORE: u64 = 9;
@@ -46,19 +45,14 @@ impl Number for [u64; 2] {
 
 struct Store<V: Number>(KvStore<u64, V, Fabric>);
 
-fn store<V: Number>(manager: &Manager<Fabric>, defect: Option<Defect>) -> Store<V> {
-    let config = KvConfig {
-        slots_per_node: 1,
-        value_bytes_max: size_of::<V>(),
-        key_bytes_max: 8,
-        locks: 1,
-        tracker_bytes: 128,
-    };
-    let store = KvStore::new(manager, "kv", config).unwrap();
-    Store(match defect {
-        Some(defect) => store.with_defect(defect),
-        None => store,
-    })
+fn store<V: Number>(manager: &Manager<Fabric>) -> Store<V> {
+    let config = KvConfig::default()
+        .slots_per_node(1)
+        .value_bytes_max(size_of::<V>())
+        .key_bytes_max(8)
+        .locks(1)
+        .tracker_bytes(128);
+    Store(KvStore::new(manager, "kv", config).unwrap())
 }
 
 /// A call of the store.
@@ -130,7 +124,7 @@ fn promise(operations: &[Operation]) -> Result<(), Violation> {
 type Calls = &'static [&'static [&'static [Do]]];
 
 /// Makes a world that has, if `prepared`, a key from the beginning.
-fn world<V: Number>(defect: Option<Defect>, prepared: bool, calls: Calls) -> impl Fn(&mut World) + Sync {
+fn world<V: Number>(prepared: bool, calls: Calls) -> impl Fn(&mut World) + Sync {
     move |world| {
         let body = |calls: &&'static [Do]| -> Body<Store<V>> {
             let calls: &'static [Do] = calls;
@@ -141,8 +135,7 @@ fn world<V: Number>(defect: Option<Defect>, prepared: bool, calls: Calls) -> imp
             })
         };
         let threads = calls.iter().map(|node| node.iter().map(body).collect()).collect();
-        let make = move |manager: &Manager<Fabric>| store(manager, defect);
-        let mut plan = Plan::new(make, threads, spec::key_value_store);
+        let mut plan = Plan::new(store, threads, spec::key_value_store);
         if prepared {
             plan.prepare = inserted;
             plan.promise = promise;
@@ -157,18 +150,15 @@ const REUSED: Calls = &[&[&[Get(BEFORE)]], &[&[Delete(BEFORE), Insert(1, 1)]]];
 
 #[test]
 fn an_update_against_a_get() {
-    complete("kv: update | get", world::<u64>(None, true, UPDATED));
-    complete(
-        "kv: update | get, two words",
-        world::<[u64; 2]>(None, true, UPDATED),
-    );
+    complete("kv: update | get", world::<u64>(true, UPDATED));
+    complete("kv: update | get, two words", world::<[u64; 2]>(true, UPDATED));
 }
 
 #[test]
 fn an_insert_against_a_get() {
     complete(
         "kv: insert | get",
-        world::<u64>(None, false, &[&[&[Insert(1, 1)]], &[&[Get(1)]]]),
+        world::<u64>(false, &[&[&[Insert(1, 1)]], &[&[Get(1)]]]),
     );
 }
 
@@ -176,7 +166,7 @@ fn an_insert_against_a_get() {
 fn a_delete_against_a_get() {
     complete(
         "kv: delete | get",
-        world::<u64>(None, true, &[&[&[Delete(BEFORE)]], &[&[Get(BEFORE)]]]),
+        world::<u64>(true, &[&[&[Delete(BEFORE)]], &[&[Get(BEFORE)]]]),
     );
 }
 
@@ -207,7 +197,7 @@ fn insert_update_and_delete_against_two_gets_within_four_delays() {
         strategy: Strategy::Bounded(bounds),
         ..Config::default()
     };
-    let world = world::<u64>(None, false, CALLS);
+    let world = world::<u64>(false, CALLS);
     let report = search("kv: insert, update, delete | get, get", &config, world);
     assert_eq!(report.completeness, Completeness::UpTo(bounds));
 }
@@ -218,43 +208,11 @@ fn insert_update_and_delete_against_two_gets_by_random_schedules() {
         search(
             "kv: insert, update, delete | get, get",
             &config,
-            world::<u64>(None, false, CALLS),
+            world::<u64>(false, CALLS),
         );
     }
     for config in random(500) {
-        search(
-            "kv: insert | get | get",
-            &config,
-            world::<u64>(None, false, INSERTED),
-        );
-        search(
-            "kv: get | delete, insert",
-            &config,
-            world::<u64>(None, true, REUSED),
-        );
+        search("kv: insert | get | get", &config, world::<u64>(false, INSERTED));
+        search("kv: get | delete, insert", &config, world::<u64>(true, REUSED));
     }
-}
-
-#[test]
-fn release_without_the_fence() {
-    let defect = Some(Defect::ReleaseWithoutFence);
-    found("kv, no fence", world::<u64>(defect, true, UPDATED));
-}
-
-#[test]
-fn valid_bit_before_the_acknowledgements() {
-    let defect = Some(Defect::ValidBeforeAcknowledged);
-    found("kv, valid early", world::<u64>(defect, false, INSERTED));
-}
-
-#[test]
-fn reader_that_ignores_the_counter() {
-    let defect = Some(Defect::IgnoresCounter);
-    found_within("kv, no counter", 160, world::<u64>(defect, true, REUSED));
-}
-
-#[test]
-fn reader_that_ignores_the_checksum() {
-    let defect = Some(Defect::IgnoresChecksum);
-    found("kv, no checksum", world::<[u64; 2]>(defect, true, UPDATED));
 }

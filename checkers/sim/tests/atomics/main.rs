@@ -1,6 +1,6 @@
 //! Explores atomic variable, locks, queue and key-value store on the model fabric. Their promises are
-//! explored completely, or as far as is said. Each of several mistakes in them is found with a short
-//! schedule.
+//! explored completely, or as far as is said. Each of several mistakes in variable and locks is found with a short
+//! schedule; `tools/mutants` has the mistakes of queue and store.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use loco::{Manager, Thread};
 use loco_sim::spec::{self, Operation, Violation};
 use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore};
 
-use finding::{found, found_within};
+use finding::found;
 
 type Fabric = ModelFabric;
 

@@ -1,10 +1,10 @@
 //! Shared queue: all nodes together see one first-in-first-out queue.
 
 use loco::fabric::NodeId;
-use loco::{Manager, Popped, Pushed, QueueDefect, SharedQueue, Thread};
+use loco::{Manager, Popped, Pushed, SharedQueue, Thread};
 use loco_sim::{Config, Strategy, World, call, spec};
 
-use crate::{Body, Fabric, Plan, complete, found, search};
+use crate::{Body, Fabric, Plan, complete, search};
 
 type Queue = SharedQueue<u64, Fabric>;
 
@@ -145,35 +145,5 @@ fn closed_while_it_is_used() {
     complete(
         "queue of 2, closed",
         world(of::<2>, 2, &[&[Push(1), Close], &[Pop, Pop]]),
-    );
-}
-
-fn with<const DEFECT: u8>(manager: &Manager<Fabric>) -> Queue {
-    let defect = match DEFECT {
-        0 => QueueDefect::PopIgnoresRound,
-        1 => QueueDefect::FullBeforeValue,
-        _ => QueueDefect::FreeBeforeRead,
-    };
-    let capacity = if DEFECT == 2 { 1 } else { 2 };
-    let queue = SharedQueue::new(manager, "queue", NodeId(0), capacity).unwrap();
-    queue.with_defect(defect)
-}
-
-#[test]
-fn pop_that_does_not_check_the_round() {
-    let calls: &[&[Do]] = &[&[Push(1), Push(2), Pop, Push(3)], &[TryPop]];
-    found("pop ignores round", world(with::<0>, 2, calls));
-}
-
-#[test]
-fn push_that_announces_its_value_first() {
-    found("full before value", world(with::<1>, 2, &[&[Push(1)], &[Pop]]));
-}
-
-#[test]
-fn pop_that_frees_the_cell_first() {
-    found(
-        "free before read",
-        world(with::<2>, 1, &[&[Push(1), Push(2)], &[Pop]]),
     );
 }

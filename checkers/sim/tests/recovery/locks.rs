@@ -50,10 +50,7 @@ impl<L: AnyLock> Counter<L> {
             .kind("word")
             .region("word", 8)
             .join();
-        let config = LockConfig {
-            on_loss,
-            ..LockConfig::default()
-        };
+        let config = LockConfig::default().on_loss(on_loss);
         Counter {
             lock: L::make(manager, config),
             word: word.unwrap(),

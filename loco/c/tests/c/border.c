@@ -18,6 +18,7 @@ static void null_arguments(loco_node *node, loco_thread *thread) {
     REFUSED(LOCO_USAGE, "cannot name", loco_barrier_new(node, "a/b", &barrier));
     HOLDS(barrier == NULL);
     REFUSED(LOCO_USAGE, "`barrier` is NULL", loco_barrier_wait(NULL, thread));
+    REFUSED(LOCO_USAGE, "`barrier` is NULL", loco_barrier_wait_fencing_all_threads(NULL, thread));
     REFUSED(LOCO_USAGE, "`thread` is NULL", loco_fence(NULL, LOCO_FENCE_THREAD));
     REFUSED(LOCO_USAGE, "no scope 9", loco_fence(thread, 9));
     REFUSED(LOCO_USAGE, "`region` is NULL", loco_region_read(NULL, 0, &byte, 1));
@@ -103,7 +104,8 @@ static void words_and_bytes(loco_node *node, loco_thread *thread) {
     OK(loco_pending_wait(put));
     OK(loco_pending_wait(put));
     REFUSED(LOCO_USAGE, "nothing to read", loco_pending_read(put, 0, back, 1));
-    OK(loco_fence(thread, LOCO_FENCE_NODE));
+    OK(loco_fence(thread, LOCO_FENCE_ALL_THREADS));
+    OK(loco_fence_towards(thread, (const loco_node_id[]){0}, 1));
     OK(loco_region_get_start(region, thread, 0, 0, 100, &get));
     OK(loco_pending_test(get, &done)); /* may be 0 or 1 */
     OK(loco_pending_wait(get));
@@ -147,7 +149,7 @@ static void locks(loco_node *node, loco_thread *thread, int kind, const char *na
     OK(loco_lock_unlock_pair(lock, thread, 0));
     REFUSED(LOCO_USAGE, "does not hold", loco_lock_unlock(lock, thread, LOCO_FENCE_THREAD));
     OK(loco_lock_try_lock(lock, second, NULL));
-    OK(loco_lock_unlock(lock, second, LOCO_FENCE_NODE));
+    OK(loco_lock_unlock(lock, second, LOCO_FENCE_ALL_THREADS));
     OK(loco_thread_free(second));
     OK(loco_lock_free(lock));
 }
@@ -381,6 +383,7 @@ static void threads(loco_node *node, loco_thread *thread) {
     OK(loco_pending_wait(mine.pending));
     OK(loco_lock_unlock(mine.lock, thread, LOCO_FENCE_THREAD));
     OK(loco_barrier_wait(mine.barrier, thread));
+    OK(loco_barrier_wait_fencing_all_threads(mine.barrier, thread));
     OK(loco_pending_free(mine.pending));
     OK(loco_lock_free(mine.lock));
     OK(loco_region_free(region));

@@ -41,7 +41,7 @@ static void *work(void *unused) {
             OK(status);
         }
     }
-    OK(loco_barrier_wait(barrier, thread));
+    OK(loco_barrier_wait_fencing_all_threads(barrier, thread));
     OK(loco_thread_free(thread));
     return NULL;
 }

@@ -136,10 +136,7 @@ fn a_job_of_both_languages() {
     let here = job.environment(NodeId(0));
     let variables = here.iter().map(|(name, value)| (*name, value.as_str()));
     let description = NodeOfJob::from_environment(&Environment::of(variables)).expect("a job");
-    let fabric = AnyConfig {
-        choice: FabricChoice::Shm,
-        ..AnyConfig::default()
-    };
+    let fabric = AnyConfig::default().choice(FabricChoice::Shm);
     let arrived = std::thread::scope(|scope| {
         let node = scope.spawn(|| {
             Startup::new().job(description).fabric(fabric).run(|node| {

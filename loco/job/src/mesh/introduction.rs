@@ -98,11 +98,11 @@ mod tests {
     use super::*;
 
     fn of(heartbeat_ms: u64, silence_ms: u64) -> Introduction {
-        Introduction::of_process(&Timeouts {
-            heartbeat_interval: Duration::from_millis(heartbeat_ms),
-            silence: Duration::from_millis(silence_ms),
-            ..Timeouts::default()
-        })
+        Introduction::of_process(
+            &Timeouts::default()
+                .heartbeat_interval(Duration::from_millis(heartbeat_ms))
+                .silence(Duration::from_millis(silence_ms)),
+        )
     }
 
     #[test]

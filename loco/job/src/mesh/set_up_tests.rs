@@ -30,12 +30,12 @@ fn far() -> Time {
 
 fn builder(node: u16) -> crate::JobBuilder {
     let hour = Duration::from_secs(3600);
-    Job::builder(NodeId(node)).secret(secret()).timeouts(Timeouts {
-        connect: hour,
-        silence: hour,
-        silence_same_host: hour,
-        ..Timeouts::default()
-    })
+    Job::builder(NodeId(node)).secret(secret()).timeouts(
+        Timeouts::default()
+            .connect(hour)
+            .silence(hour)
+            .silence_same_host(hour),
+    )
 }
 
 fn listener() -> (TcpListener, Address) {

@@ -87,10 +87,7 @@ fn assert_goes(mesh: &Mesh, how: PeerState) {
 
 /// Returns timeouts with a silence that nobody waits for: only what the peer does can end the connection.
 fn patient() -> Timeouts {
-    Timeouts {
-        silence_same_host: Duration::from_secs(3600),
-        ..Timeouts::default()
-    }
+    Timeouts::default().silence_same_host(Duration::from_secs(3600))
 }
 
 #[test]
@@ -144,12 +141,10 @@ fn hear_heartbeat(peer: &mut Session) -> bool {
 #[test]
 fn a_silent_peer_is_lost_and_one_with_heartbeats_is_not() {
     const BEATS: u64 = 250;
-    let timeouts = Timeouts {
-        heartbeat_interval: Duration::from_millis(10),
-        // Longer than this test is starved on a busy machine, and less than the beats take.
-        silence_same_host: Duration::from_secs(2),
-        ..Timeouts::default()
-    };
+    // The silence is longer than this test is starved on a busy machine, and less than the beats take.
+    let timeouts = Timeouts::default()
+        .heartbeat_interval(Duration::from_millis(10))
+        .silence_same_host(Duration::from_secs(2));
     assert!(timeouts.heartbeat_interval * u32::try_from(BEATS).unwrap() > timeouts.silence_same_host);
     let (mesh, mut peer) = connected(timeouts);
     // The mesh's contribution to its coming up.

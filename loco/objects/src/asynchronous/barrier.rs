@@ -20,6 +20,21 @@ impl<F: Fabric<Platform = Std>> Async<Barrier<F>> {
         thread.retry(move |thread| barrier.wait(thread)).await
     }
 
+    /// Completes the remote operations of all threads of the node, arrives, and waits for everybody:
+    /// [`Barrier::wait_fencing_all_threads`].
+    ///
+    /// # Errors
+    /// See [`Barrier::wait_fencing_all_threads`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// See [`wait`](Async::wait).
+    pub async fn wait_fencing_all_threads(&self, thread: &AsyncThread<F>) -> Result<()> {
+        let barrier = self.share();
+        thread
+            .retry(move |thread| barrier.wait_fencing_all_threads(thread))
+            .await
+    }
+
     /// Arrives and waits for everybody, without completing outstanding operations: [`Barrier::wait_unfenced`].
     ///
     /// # Errors

@@ -1,7 +1,5 @@
 //! The key-value store, awaited.
 
-use std::hash::Hash;
-
 use loco_fabric::{Fabric, Std};
 
 use crate::asynchronous::shared::Async;
@@ -10,7 +8,7 @@ use crate::{Encode, Inserted, KvStore, Result};
 
 impl<K, V, F> Async<KvStore<K, V, F>>
 where
-    K: Encode + Eq + Hash,
+    K: Encode + Eq,
     V: Encode,
     F: Fabric<Platform = Std>,
 {

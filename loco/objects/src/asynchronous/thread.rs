@@ -11,9 +11,6 @@ use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
 
-/// A deadline that is never reached. It differs from the deadline of steps that no cancellation ends.
-const LATE: Time = Time(u64::MAX - 1);
-
 /// Access to the network for one sequence of asynchronous calls. It is a cheap handle; clones share one access.
 ///
 /// Calls made through one `AsyncThread` have the guarantees of one [`Thread`]: their operations are ordered, and
@@ -148,8 +145,8 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
             finish.finish(match thread {
                 Err(error) => Ok(Err(error)),
                 Ok(thread) => {
-                    if thread.set_deadline_is() == Some(Time(u64::MAX)) {
-                        thread.set_deadline(Some(LATE));
+                    if thread.set_deadline_is() == Some(Time::NEVER) {
+                        thread.set_deadline(Some(Time::LAST));
                     }
                     catch_unwind(AssertUnwindSafe(|| call(thread)))
                 }
@@ -180,7 +177,7 @@ pub(super) fn as_long_as_wanted<F: Fabric<Platform = Std>, T>(
     thread: &Thread<F>,
     steps: impl FnOnce() -> T,
 ) -> T {
-    thread.until(LATE, steps)
+    thread.until(Time::LAST, steps)
 }
 
 /// Makes a call with a deadline that has passed. Returns `None` if the call would have had to wait.

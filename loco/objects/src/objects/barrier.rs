@@ -4,9 +4,10 @@ use loco_fabric::{AtomicCell, Fabric, Lock};
 
 use crate::error::have;
 use crate::fabric::AnyFabric;
+use crate::fence::Scope;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
 use crate::operations::timing::late_since;
-use crate::{Channel, Error, Parent, Result, Sst, Thread, fence};
+use crate::{Channel, Error, Parent, Result, Sst, Thread};
 
 /// A barrier among threads of any number of nodes.
 ///
@@ -14,9 +15,16 @@ use crate::{Channel, Error, Parent, Result, Sst, Thread, fence};
 /// operations towards *all* nodes, participants or not. Effects before one barrier are therefore visible
 /// after another that follows it.
 ///
-/// It completes the operations of the threads that call it, as in LOCO'26 Fig. 11, and of no others. (The barrier of LOCO'25
-/// 5.4 fences all threads of the node.) A thread that takes no part completes its own operations by [`fence::thread`]
-/// before it tells a caller about them; or the caller executes [`fence::node`] before it waits.
+/// There are three ways to wait, which differ in the operations that are complete when the barrier has been passed:
+///
+/// | method | completes the operations of | barrier of |
+/// |---|---|---|
+/// | [`wait`](Barrier::wait) | the threads that call it | LOCO'26 4 (BAR_BAL of Fig. 11) |
+/// | [`wait_fencing_all_threads`](Barrier::wait_fencing_all_threads) | all threads of the nodes that call it | LOCO'25 4.1 and 5.4 |
+/// | [`wait_unfenced`](Barrier::wait_unfenced) | nobody | `MPI_Barrier` |
+///
+/// With [`wait`](Barrier::wait), a thread that takes no part completes its own operations by
+/// [`fence::thread`](crate::fence::thread) before it tells a caller about them.
 ///
 /// ```
 /// use loco::{Barrier, Manager, SharedVar, testing};
@@ -112,29 +120,50 @@ impl<F: Fabric> Barrier<F> {
         })
     }
 
-    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody. It does not complete
-    /// operations of other threads of the node ([`fence::node`] does). If the
-    /// barrier is for one thread of this node, different threads may call it, one call after the other.
+    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody: BAR_BAL of LOCO'26
+    /// Fig. 11, in the transitive form of 4.3. It does not complete operations of other threads of the node; the barrier of
+    /// LOCO'25, which does, is [`wait_fencing_all_threads`](Barrier::wait_fencing_all_threads). If the barrier is for one
+    /// thread of this node, different threads may call it, one call after the other.
     ///
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a node that has not arrived,
-    /// [`Timeout`](crate::ErrorKind::Timeout), and the errors of [`fence::thread`].
+    /// [`Timeout`](crate::ErrorKind::Timeout), and the errors of [`fence::thread`](crate::fence::thread).
     ///
     /// # After a timeout
-    /// The thread may have arrived already, and counts as arrived once. Its next call, of this method or of
-    /// [`wait_unfenced`](Barrier::wait_unfenced), continues the same round. It lets nobody pass before all have
+    /// The thread may have arrived already, and counts as arrived once. Its next call, of any of the three methods that
+    /// wait, continues the same round. It lets nobody pass before all have
     /// arrived. If the thread gives up for good instead, the barrier is of no more use to anybody.
     ///
     /// If the barrier is for one thread of this node, any thread may continue the round. It completes only its own
-    /// operations; the thread that gave up must call [`fence::thread`] first.
+    /// operations; the thread that gave up must call [`fence::thread`](crate::fence::thread) first.
     ///
     /// After [`PeerLost`](crate::ErrorKind::PeerLost) the thread counts as arrived in the same way, but the round
     /// cannot be completed: every further call fails. The others may have passed, if they saw the lost node arrive. The
     /// survivors must make another barrier among themselves.
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
+        self.wait_fencing(thread, Scope::Thread)
+    }
+
+    /// Completes the remote operations of *all threads* of this node, arrives, and waits for everybody: the barrier of
+    /// LOCO'25 4.1 and 5.4, with the global fence of that paper ([`fence::all_threads`](crate::fence::all_threads)). An
+    /// operation of another thread is complete if posting it happens before this call.
+    ///
+    /// # Errors
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a node that has not arrived,
+    /// [`Timeout`](crate::ErrorKind::Timeout), and the errors of [`fence::all_threads`](crate::fence::all_threads).
+    ///
+    /// # After a timeout
+    /// See [`wait`](Barrier::wait).
+    pub fn wait_fencing_all_threads(&self, thread: &Thread<F>) -> Result<()> {
+        self.wait_fencing(thread, Scope::AllThreads)
+    }
+
+    /// Executes a fence of this scope, arrives, and waits for everybody.
+    #[inline]
+    fn wait_fencing(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         // Where operations are done when they are posted, the fence takes no time.
         let timing = (!thread.reads_at_once()).then(|| thread.timing_from_now());
-        fence::thread(thread)?;
+        scope.fence(thread)?;
         self.wait_unfenced(thread)
             .map_err(|error| late_since(timing, thread, error))
     }

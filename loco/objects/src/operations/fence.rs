@@ -17,8 +17,16 @@
 //! be on the way to memory. Other atomics see the write at once. CPUs and gets of other queue pairs see it
 //! only when a later read of the atomic's own queue pair has pushed it to memory.
 //!
-//! Scopes: a thread's operations to one peer ([`pair`]), a thread's operations ([`thread`]), all operations of the
-//! node's threads ([`node`]), a thread's operations to some nodes together with its CPU stores ([`global`]).
+//! Fences differ in the operations that they cover:
+//!
+//! | fence | covers | LOCO'25 5.3 | LOCO'26 3.4 |
+//! |---|---|---|---|
+//! | [`pair`] | operations of the calling thread to one peer | pair-only fence | |
+//! | [`thread`] | operations of the calling thread to all peers | thread-only fence | |
+//! | [`all_threads`] | operations of all threads of the node to all peers | global fence | |
+//! | [`towards`] | operations of the calling thread to some nodes, and its CPU stores | | global fence (GF_sv) |
+//!
+//! No fence is called global here, because the two papers give that name to different fences.
 
 use loco_fabric::{Atomicity, Fabric, FabricError, Lock, NodeId, Peers, QueuePair as _, Time, Wait, Work};
 
@@ -38,8 +46,8 @@ pub enum Scope {
     Pair(NodeId),
     /// The reach of [`thread`].
     Thread,
-    /// The reach of [`node`].
-    Node,
+    /// The reach of [`all_threads`].
+    AllThreads,
 }
 
 impl Scope {
@@ -55,7 +63,7 @@ impl Scope {
             Scope::Nothing => Ok(()),
             Scope::Pair(peer) => pair(thread, peer),
             Scope::Thread => self::thread(thread),
-            Scope::Node => node(thread),
+            Scope::AllThreads => all_threads(thread),
         }
     }
 
@@ -73,7 +81,7 @@ impl Scope {
 }
 
 /// Completes and places earlier operations of this thread towards `peer` before later operations of this
-/// thread.
+/// thread (the pair-only fence of LOCO'25 5.3).
 ///
 /// # Errors
 /// Returns [`UnknownPeer`](crate::fabric::FabricError::UnknownPeer), the failure of an operation,
@@ -91,7 +99,7 @@ pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
 }
 
 /// Completes and places earlier operations of this thread, to all peers, before later operations of this
-/// thread.
+/// thread (the thread-only fence of LOCO'25 5.3).
 ///
 /// # Errors
 /// Returns the failure of an operation, [`PeerLost`](crate::ErrorKind::PeerLost), or
@@ -111,12 +119,14 @@ pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
 /// Completes and places earlier operations of all threads of this node before later operations of any of
 /// them. An operation of another thread is earlier if posting it happens before this call.
 ///
+/// This is the *global fence* of LOCO'25 5.3. The global fence of LOCO'26, GF_sv, covers one thread: [`towards`].
+///
 /// # Errors
 /// Returns the errors of [`thread`].
 ///
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
-pub fn node<F: Fabric>(thread: &Thread<F>) -> Result<()> {
+pub fn all_threads<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     let mut key = AckKey::done();
     post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
     // Where puts are placed when posted, the order of other threads' own stores places their puts (TSO): a
@@ -153,16 +163,18 @@ pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[Nod
     }
 }
 
-/// Executes the global fence GF_sv of LOCO'26 3.4. The operations of this thread towards `nodes` are fully
-/// done, and its earlier CPU stores visible, before anything later of this thread (stamp aGF of Fig. 10,
-/// which orders CPU writes too).
+/// Completes and places earlier operations of this thread towards `nodes`, and makes its earlier CPU stores visible,
+/// before anything later of this thread (stamp aGF of LOCO'26 Fig. 10, which orders CPU writes too).
+///
+/// This is the *global fence* GF_sv of LOCO'26 3.4. It does not cover the operations of the node's other threads, as the
+/// global fence of LOCO'25 does: [`all_threads`].
 ///
 /// # Errors
 /// Returns the errors of [`pair`].
 ///
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
-pub fn global<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
+pub fn towards<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
     let mut fence = Fence::new(thread);
     for &peer in nodes {
         fence.add(thread.network().position(peer)?)?;

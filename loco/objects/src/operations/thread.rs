@@ -85,7 +85,8 @@ impl<F: Fabric> Thread<F> {
             .unwrap_or_else(|| self.network.default_deadline())
     }
 
-    /// Makes every later wait of this thread end at `deadline`. `None` goes back to the configured one.
+    /// Makes every later wait of this thread end at `deadline`, which may be [`Time::NEVER`]. `None` goes back to the
+    /// configured one. To limit some calls only, see [`within`](Thread::within).
     pub fn set_deadline(&self, deadline: Option<Time>) {
         self.deadline.set(deadline);
     }
@@ -98,7 +99,7 @@ impl<F: Fabric> Thread<F> {
     /// Runs `steps` without a deadline. Used where other nodes depend on the steps being completed. The steps end
     /// when they are done or the peer is lost.
     pub(crate) fn to_the_end<T>(&self, steps: impl FnOnce() -> T) -> T {
-        self.until(Time(u64::MAX), steps)
+        self.until(Time::NEVER, steps)
     }
 
     /// Runs `steps` with this deadline of the thread's waits.

@@ -1,6 +1,8 @@
 //! The time that a call has, and the errors of calls that run out of it. An error tells how long the whole call took, not
 //! its last step.
 
+use std::time::Duration;
+
 use loco_fabric::{Fabric, FabricError, Peers, Time, Wait};
 use loco_job::{Missed, note_missed};
 
@@ -48,6 +50,25 @@ pub(crate) fn late_since<F: Fabric>(timing: Option<Timing>, thread: &Thread<F>, 
 }
 
 impl<F: Fabric> Thread<F> {
+    /// Runs `steps`, whose waits by this thread all end when `limit` has passed from now, and returns their result. The
+    /// deadline is then the one from before. `Duration::MAX` lets them take any time.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use loco::{Barrier, Manager, testing};
+    /// # testing::run(2, |fabric| {
+    /// #     let manager = Manager::new(fabric)?;
+    /// #     let barrier = Barrier::new(&manager, "bar")?;
+    /// #     manager.wait_for_ready()?;
+    /// #     let thread = manager.thread()?;
+    /// thread.within(Duration::from_secs(60), || barrier.wait(&thread))?;
+    /// #     Ok(())
+    /// # });
+    /// ```
+    pub fn within<T>(&self, limit: Duration, steps: impl FnOnce() -> T) -> T {
+        self.until(self.now().after(limit), steps)
+    }
+
     /// Returns the time of a call that begins now.
     pub(crate) fn timing(&self) -> Timing {
         match self.set_deadline_is() {

@@ -161,13 +161,8 @@ fn what_a_full_ring_did_not_take_is_not_submitted() {
 fn who_waits_for_a_tracker_holds_nobody_up() {
     for cluster in ALL {
         cluster.run(2, |manager| {
-            let config = KvConfig {
-                key_bytes_max: 8,
-                locks: 16,
-                // One message.
-                tracker_bytes: 40,
-                ..KvConfig::default()
-            };
+            // The tracker has room for one message.
+            let config = KvConfig::default().key_bytes_max(8).locks(16).tracker_bytes(40);
             let store = KvStore::<u64, u64>::new(&manager, "kv", config)?;
             let flags = Flags::new(&manager)?;
             let bar = Barrier::new(&manager, "bar")?;

@@ -5,15 +5,16 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::alarm::Alarm;
-use crate::common::{ALL, Cluster, wait_until};
+use crate::common::{ALL, Cluster, PATIENCE, wait_until};
 use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
 use loco::fabric::{NodeId, Time};
 use loco::fence::Scope;
 use loco::{
-    Barrier, Inserted, KvConfig, KvStore, LockGuard, Manager, Parent as _, Participants, Popped, Pushed,
-    Result, RingBuffer, SharedQueue, SharedRegion, SharedVar, TasLock, Thread, TicketLock, fence,
+    Barrier, Config, Inserted, KvConfig, KvStore, LockGuard, Manager, Parent as _, Participants, Popped,
+    Pushed, Result, RingBuffer, SharedQueue, SharedRegion, SharedVar, TasLock, Thread, TicketLock, fence,
 };
 
 const HOME: NodeId = NodeId(0);
@@ -58,12 +59,7 @@ struct Kit {
 impl Kit {
     /// Needs two nodes.
     fn new(manager: &Manager) -> Result<Kit> {
-        let config = KvConfig {
-            slots_per_node: 64,
-            locks: 4,
-            tracker_bytes: 512,
-            ..KvConfig::default()
-        };
+        let config = KvConfig::default().slots_per_node(64).locks(4).tracker_bytes(512);
         let kit = (
             Async::new(Barrier::new(manager, "barrier")?),
             Async::new(TicketLock::new(manager, "ticket", HOME)?),
@@ -343,8 +339,18 @@ fn who_stops_waiting_for_a_lock_leaves_the_line() {
 
 #[test]
 fn a_call_that_was_given_up_ends_while_the_lock_is_held() {
+    given_up_while_the_lock_is_held(&Config::default().deadline(PATIENCE), Some(Time::NEVER));
+}
+
+/// A limit that is too long for the clock is no reason to wait for what nobody wants.
+#[test]
+fn a_call_without_limit_by_its_settings_is_given_up() {
+    given_up_while_the_lock_is_held(&Config::default().deadline(Duration::MAX), None);
+}
+
+fn given_up_while_the_lock_is_held(config: &Config, deadline: Option<Time>) {
     for cluster in ALL {
-        cluster.run(2, |manager| {
+        cluster.run_config(2, config, |manager| {
             let kit = Kit::new(&manager)?;
             let thread = manager.thread()?;
             let meet = || Barrier::wait(&kit.barrier, &thread);
@@ -360,8 +366,8 @@ fn a_call_that_was_given_up_ends_while_the_lock_is_held() {
             meet()?;
             for kind in ["ticket", "tas"] {
                 let task = kit.driver.thread()?;
-                pollster::block_on(task.with(|thread| {
-                    thread.set_deadline(Some(Time(u64::MAX)));
+                pollster::block_on(task.with(move |thread| {
+                    thread.set_deadline(deadline);
                     Ok(())
                 }))?;
                 {

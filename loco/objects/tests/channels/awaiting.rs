@@ -36,10 +36,7 @@ fn with_completions_held(
             inner: fabric,
             counts: counts.clone(),
         };
-        let config = Config {
-            polling,
-            ..Config::default()
-        };
+        let config = Config::default().polling(polling);
         let manager = Manager::with_config(fabric, config)?;
         let region = SharedRegion::new(&manager, "region", 8)?;
         let end = Barrier::new(&manager, "end")?;
@@ -161,11 +158,7 @@ fn a_waker_may_drop_the_last_handle_on_the_node() {
                 inner: fabric,
                 counts: counts.clone(),
             };
-            let config = Config {
-                polling,
-                deadline: PATIENCE,
-                ..Config::default()
-            };
+            let config = Config::default().polling(polling).deadline(PATIENCE);
             let manager = Manager::with_config(fabric, config)?;
             let region = SharedRegion::new(&manager, "region", 8)?;
             manager.wait_for_ready()?;

@@ -282,7 +282,7 @@ fn a_range_error_posts_nothing() {
 }
 
 #[test]
-fn node_scope_covers_other_threads() {
+fn all_threads_scope_covers_other_threads() {
     for cluster in ALL {
         on_node_0(
             cluster,
@@ -302,7 +302,7 @@ fn node_scope_covers_other_threads() {
                             .expect("does not panic")
                     })?;
                     // Happens after the other thread's post. Placed now, so a get on another queue pair sees it.
-                    fence::node(thread)?;
+                    fence::all_threads(thread)?;
                     let seen = thread
                         .mem_ref(8)?
                         .get(region.target(NodeId(1), 8)?)?
@@ -314,6 +314,42 @@ fn node_scope_covers_other_threads() {
             },
             |_| Ok(()),
         );
+    }
+}
+
+#[test]
+fn a_barrier_can_complete_operations_of_other_threads() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let bar = Barrier::new(&manager, "bar")?;
+            let region = SharedRegion::new(&manager, "r", 64)?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            for round in 1..=200_u64 {
+                if manager.node().0 == 0 {
+                    let other = manager.thread()?;
+                    std::thread::scope(|scope| {
+                        scope
+                            .spawn(|| {
+                                let other = other;
+                                other
+                                    .put_inline(&round.to_ne_bytes(), region.target(NodeId(1), 8)?)
+                                    .map(AckKey::forget)
+                            })
+                            .join()
+                            .expect("does not panic")
+                    })?;
+                }
+                bar.wait_fencing_all_threads(&thread)?;
+                let mut word = [0; 8];
+                region.read(8, &mut word)?;
+                if manager.node().0 == 1 {
+                    assert_eq!(u64::from_ne_bytes(word), round, "{cluster:?}");
+                }
+                bar.wait(&thread)?;
+            }
+            Ok(())
+        });
     }
 }
 

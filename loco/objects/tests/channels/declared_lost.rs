@@ -14,7 +14,7 @@ fn an_empty_fence_of_a_node_that_was_declared_lost_says_so() {
             let thread = manager.thread()?;
             bar.wait(&thread)?;
             fence::thread(&thread)?;
-            fence::node(&thread)?;
+            fence::all_threads(&thread)?;
             if manager.node().0 != 2 {
                 until_lost(&manager, NodeId(2));
                 return Ok(Vec::new());
@@ -29,8 +29,8 @@ fn an_empty_fence_of_a_node_that_was_declared_lost_says_so() {
                 fence::pair(&thread, NodeId(0)),
                 fence::pair(&thread, NodeId(2)),
                 fence::thread(&thread),
-                fence::node(&thread),
-                fence::global(&thread, &nodes),
+                fence::all_threads(&thread),
+                fence::towards(&thread, &nodes),
                 Scope::Thread.fence(&thread),
             ];
             Ok(empty)

@@ -22,11 +22,7 @@ type Long = [u64; 200];
 const BLOCK_BYTES: usize = 64;
 
 fn config() -> Config {
-    Config {
-        deadline: PATIENCE,
-        block_bytes: BLOCK_BYTES,
-        ..Config::default()
-    }
+    Config::default().deadline(PATIENCE).block_bytes(BLOCK_BYTES)
 }
 
 /// Runs `node` on `n` nodes with a network card that takes its time, so that operations need memory.
@@ -61,12 +57,10 @@ impl Kit {
     fn new(manager: &Manager<Fabric>) -> Result<Kit> {
         // Words live on the other node, so that the calls of node 0 go over the network.
         let home = manager.nodes()[1];
-        let kv = KvConfig {
-            slots_per_node: 64,
-            value_bytes_max: size_of::<Long>(),
-            locks: 2,
-            ..KvConfig::default()
-        };
+        let kv = KvConfig::default()
+            .slots_per_node(64)
+            .value_bytes_max(size_of::<Long>())
+            .locks(2);
         // Every put of the ring is read from registered memory.
         let ring = RingConfig::new(1 << 14).inline(false);
         Ok(Kit {

@@ -68,7 +68,7 @@ fn with_nothing_outstanding_they_cost_nothing() {
             assert_eq!(kit.cost(|| fence::pair(kit.thread, NodeId(1)))?, (0, 0));
             assert_eq!(kit.cost(|| fence::thread(kit.thread))?, (0, 0));
             // The global fence orders CPU stores too (stamp aGF), at least by a CPU fence.
-            assert_eq!(kit.cost(|| fence::global(kit.thread, &[NodeId(1)]))?, (0, 1));
+            assert_eq!(kit.cost(|| fence::towards(kit.thread, &[NodeId(1)]))?, (0, 1));
             Ok(())
         });
     }
@@ -136,7 +136,7 @@ fn a_later_read_is_fence_enough() {
 }
 
 #[test]
-fn node_scope_flushes_for_every_thread_that_needs_it() {
+fn all_threads_scope_flushes_for_every_thread_that_needs_it() {
     on_node_0(Some(Nic::deferred(6)), |kit| {
         let others = [kit.manager.thread()?, kit.manager.thread()?];
         for other in &others {
@@ -145,8 +145,12 @@ fn node_scope_flushes_for_every_thread_that_needs_it() {
                 .forget();
         }
         kit.put(1)?.forget();
-        assert_eq!(kit.cost(|| fence::node(kit.thread))?.0, 3);
-        assert_eq!(kit.cost(|| fence::node(kit.thread))?.0, 0, "all are placed now");
+        assert_eq!(kit.cost(|| fence::all_threads(kit.thread))?.0, 3);
+        assert_eq!(
+            kit.cost(|| fence::all_threads(kit.thread))?.0,
+            0,
+            "all are placed now"
+        );
         assert_eq!(
             kit.cost(|| fence::thread(&others[0]))?,
             (0, 0),

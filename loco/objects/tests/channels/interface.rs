@@ -66,3 +66,29 @@ fn every_object_takes_the_participants_of_its_parent() {
         barrier.wait(&thread)
     });
 }
+
+/// A key that has no hash of its own, and a value that derives its traits through `loco`.
+#[test]
+fn types_of_keys_and_values_need_nothing_else() {
+    use loco::zerocopy::{FromBytes, Immutable, IntoBytes};
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+    #[zerocopy(crate = "loco::zerocopy")]
+    #[repr(C)]
+    struct Place {
+        row: u32,
+        column: u32,
+    }
+
+    testing::run(1, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let store = KvStore::<Place, Place>::new(&manager, "store", KvConfig::default())?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        let (here, there) = (Place { row: 1, column: 2 }, Place { row: 2, column: 1 });
+        assert_eq!(store.insert(&thread, &here, &there)?, loco::Inserted::Done);
+        assert_eq!(store.get(&thread, &here)?, Some(there));
+        assert_eq!(store.get(&thread, &there)?, None);
+        Ok(())
+    });
+}

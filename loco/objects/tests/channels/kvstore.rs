@@ -12,13 +12,11 @@ use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 type Store = KvStore<u64, [u64; 3]>;
 
 fn small() -> KvConfig {
-    KvConfig {
-        slots_per_node: 16,
-        value_bytes_max: 24,
-        locks: 3,
-        tracker_bytes: 512,
-        ..KvConfig::default()
-    }
+    KvConfig::default()
+        .slots_per_node(16)
+        .value_bytes_max(24)
+        .locks(3)
+        .tracker_bytes(512)
 }
 
 /// Three words that belong together, so that a torn value would show.
@@ -143,12 +141,7 @@ fn long_histories_are_linearizable() {
 fn results_are_clear() {
     for cluster in ALL {
         cluster.run(2, |manager| {
-            let config = KvConfig {
-                slots_per_node: 2,
-                value_bytes_max: 5,
-                key_bytes_max: 8,
-                ..small()
-            };
+            let config = small().slots_per_node(2).value_bytes_max(5).key_bytes_max(8);
             let store = KvStore::<Bytes, Bytes, _>::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
@@ -215,15 +208,9 @@ fn results_are_clear() {
 fn nonsense_is_refused() {
     Cluster::Synchronous.run(1, |manager| {
         for config in [
-            KvConfig { locks: 0, ..small() },
-            KvConfig {
-                slots_per_node: 0,
-                ..small()
-            },
-            KvConfig {
-                tracker_bytes: 64,
-                ..small()
-            },
+            small().locks(0),
+            small().slots_per_node(0),
+            small().tracker_bytes(64),
         ] {
             let error = Store::new(&manager, "kv", config).err();
             assert!(matches!(error, Some(Error::Config(_))), "{error:?}");
@@ -256,7 +243,7 @@ fn survivors_go_on() {
         let arrived = AtomicUsize::new(0);
         cluster.run(3, |manager| {
             // One lock, whose home survives.
-            let config = KvConfig { locks: 1, ..small() };
+            let config = small().locks(1);
             let store = Store::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
@@ -301,17 +288,14 @@ fn survivors_go_on() {
 #[test]
 fn a_writer_is_lost_at_any_point() {
     for (round, cluster) in ALL.into_iter().cycle().take(9).enumerate() {
-        let config = Config {
-            deadline: PATIENCE,
-            ..Config::default()
-        };
+        let config = Config::default().deadline(PATIENCE);
         let arrived = AtomicUsize::new(0);
         // Each round dies after other calls, at a point in the next ones that the machine chooses.
         let (begun, calls) = (AtomicUsize::new(0), 1 + 5 * round);
         // The others may still be at the barrier when it has passed, and would hear of the loss there.
         let passed = AtomicUsize::new(0);
         cluster.run_config(3, &config, |manager| {
-            let config = KvConfig { locks: 1, ..small() };
+            let config = small().locks(1);
             let store = Store::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;

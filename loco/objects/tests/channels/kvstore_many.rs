@@ -6,12 +6,10 @@ use loco::{AtomicArray, Barrier, Bytes, Inserted, KvConfig, KvStore};
 type Store = KvStore<u64, u64>;
 
 fn config() -> KvConfig {
-    KvConfig {
-        slots_per_node: 400,
-        locks: 5,
-        tracker_bytes: 1024,
-        ..KvConfig::default()
-    }
+    KvConfig::default()
+        .slots_per_node(400)
+        .locks(5)
+        .tracker_bytes(1024)
 }
 
 /// More keys than a window has room for; more than a tracker has.
@@ -58,11 +56,7 @@ fn every_node_finds_what_each_inserted_and_updated() {
 fn inserts_of_many_keys_tell_each_ones_outcome() {
     for cluster in ALL {
         cluster.run(2, |manager| {
-            let config = KvConfig {
-                slots_per_node: 3,
-                locks: 2,
-                ..KvConfig::default()
-            };
+            let config = KvConfig::default().slots_per_node(3).locks(2);
             let store = Store::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
@@ -120,11 +114,7 @@ fn calls_that_meet_in_opposite_orders_do_not_wait_for_each_other() {
 fn values_of_any_length_are_found_whole() {
     for cluster in ALL {
         cluster.run(2, |manager| {
-            let config = KvConfig {
-                slots_per_node: 64,
-                value_bytes_max: 1000,
-                ..KvConfig::default()
-            };
+            let config = KvConfig::default().slots_per_node(64).value_bytes_max(1000);
             let store = KvStore::<u64, Bytes>::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;

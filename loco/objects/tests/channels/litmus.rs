@@ -54,7 +54,7 @@ fn fig5_store_buffering_with_global_fence() {
                         rounds.wait(&thread)?;
                         mine.write(r);
                         mine.broadcast_to(&thread, &other)?.forget();
-                        fence::global(&thread, &other)?;
+                        fence::towards(&thread, &other)?;
                         let read = theirs.read();
                         rounds.wait(&thread)?;
                         Ok(read)

@@ -27,7 +27,7 @@ fn fig13_submit_fence_receive_both_ways() {
                 .map(|r| {
                     rounds.wait(&thread)?;
                     assert!(writer.try_submit(&thread, &r.to_ne_bytes())?);
-                    fence::global(&thread, &[other])?;
+                    fence::towards(&thread, &[other])?;
                     let received = reader.try_receive(&thread, &mut message)?;
                     rounds.wait(&thread)?;
                     if !received {

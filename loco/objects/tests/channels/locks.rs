@@ -159,10 +159,7 @@ fn ticket_lock_of_one_thread_each() {
 /// A node's threads, however eager, hand the lock over a bounded number of times while another node waits.
 #[test]
 fn ticket_lock_is_fair_between_nodes() {
-    let config = LockConfig {
-        local_hand_overs_max: 4,
-        ..LockConfig::default()
-    };
+    let config = LockConfig::default().local_hand_overs_max(4);
     const TURNS: u64 = 200;
     let lines = Cluster::Synchronous.run(2, |manager| {
         let lock = Ticket::make(&manager, config)?;
@@ -281,10 +278,7 @@ fn leave(end: Option<Barrier<AnyFabric>>, thread: &Thread<AnyFabric>) -> Result<
 /// Node 2 dies with the lock, which node 1 asks for; node 0 comes later. That nobody times out shows that they hear of it
 /// in bounded time.
 fn a_lost_holder<L: AnyLock>(cluster: Cluster, on_loss: OnLoss) {
-    let config = LockConfig {
-        on_loss,
-        ..LockConfig::default()
-    };
+    let config = LockConfig::default().on_loss(on_loss);
     let asked = AtomicBool::new(false);
     let outcomes = cluster.run(3, |manager| {
         let lock = L::make(&manager, config)?;

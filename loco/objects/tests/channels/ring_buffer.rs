@@ -72,13 +72,11 @@ fn cases() -> impl Strategy<Value = (RingConfig, Vec<Call>)> {
     )
         .prop_flat_map(
             |(words, readers, inline, acknowledge_every_bytes, gather_bytes_max)| {
-                let config = RingConfig {
-                    capacity_bytes: 8 * words,
-                    readers: Some(readers.clone()),
-                    inline,
-                    acknowledge_every_bytes,
-                    gather_bytes_max,
-                };
+                let config = RingConfig::new(8 * words)
+                    .readers(readers.clone())
+                    .inline(inline)
+                    .acknowledge_every_bytes(acknowledge_every_bytes)
+                    .gather_bytes_max(gather_bytes_max);
                 (Just(config), calls(8 * words, readers.len()))
             },
         )
@@ -223,11 +221,10 @@ fn every_reader_gets_every_message_whole_and_in_order() {
         .into_iter()
         .flat_map(|c| [(c, true, 0), (c, false, 0), (c, true, 64)])
     {
-        let config = RingConfig {
-            inline,
-            acknowledge_every_bytes,
-            ..RingConfig::new(256).readers([0, 1, 1, 2].map(NodeId))
-        };
+        let config = RingConfig::new(256)
+            .readers([0, 1, 1, 2].map(NodeId))
+            .inline(inline)
+            .acknowledge_every_bytes(acknowledge_every_bytes);
         cluster.run(3, |manager| {
             let ring = ring(&manager, &config)?;
             manager.wait_for_ready()?;

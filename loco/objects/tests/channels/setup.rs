@@ -13,10 +13,7 @@ use loco::{
 const SHORT: Duration = Duration::from_millis(300);
 
 fn short() -> Config {
-    Config {
-        deadline: SHORT,
-        ..Config::default()
-    }
+    Config::default().deadline(SHORT)
 }
 
 /// Waits until `condition` holds, for the time that set-up messages need.

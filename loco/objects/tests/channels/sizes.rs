@@ -130,10 +130,7 @@ fn numbers_that_are_no_sizes_have_no_limit_or_a_named_one() {
             }
             // Every number of threads and hand-overs is possible.
             Barrier::with_threads(&manager, "bar", usize::MAX)?;
-            let config = LockConfig {
-                local_hand_overs_max: u32::MAX,
-                ..LockConfig::default()
-            };
+            let config = LockConfig::default().local_hand_overs_max(u32::MAX);
             let ticket = TicketLock::with_config(&manager, "ticket", home, config)?;
             let tas = TasLock::with_config(&manager, "tas", home, config)?;
             let ring = RingConfig::new(64)
@@ -176,11 +173,7 @@ fn settings_of_a_node_are_taken_or_refused_by_name() {
     for block_bytes in SIZES.into_iter().chain(multiples) {
         let mesh = loco::fabric::Mesh::in_process(1).unwrap().remove(0);
         let fabric = loco::fabric::ShmFabric::new(mesh, loco::fabric::ShmConfig::default()).unwrap();
-        let config = Config {
-            block_bytes,
-            deadline: Duration::MAX,
-            ..Config::default()
-        };
+        let config = Config::default().block_bytes(block_bytes).deadline(Duration::MAX);
         match Manager::with_config(fabric, config) {
             Ok(manager) => {
                 let thread = manager.thread().unwrap();

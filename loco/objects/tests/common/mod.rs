@@ -77,12 +77,10 @@ fn has_libfabric() -> bool {
 
 /// Returns the configuration of libfabric over TCP.
 fn tcp() -> OfiConfig {
-    OfiConfig {
-        provider: Some("tcp".to_owned()),
-        memory_limit_bytes: 64 << 20,
-        huge_pages: HugePages::Never,
-        ..OfiConfig::default()
-    }
+    OfiConfig::default()
+        .provider(Some("tcp".to_owned()))
+        .memory_limit_bytes(64 << 20)
+        .huge_pages(HugePages::Never)
 }
 
 /// Returns a deadline that a test sets itself, on this host. A device may be an emulated one, on which what
@@ -141,10 +139,7 @@ pub fn survivors_meet(arrived: &AtomicUsize, meetings: usize) {
 impl Cluster {
     /// Runs `node` on each of `n` nodes; their results in order.
     pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync) -> Vec<T> {
-        let config = Config {
-            deadline: PATIENCE,
-            ..Config::default()
-        };
+        let config = Config::default().deadline(PATIENCE);
         self.run_config(n, &config, node)
     }
 
@@ -155,13 +150,10 @@ impl Cluster {
         config: &Config,
         node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync,
     ) -> Vec<T> {
-        let config = Config {
-            polling: match self {
-                Cluster::DeferredPolled(_) => Polling::Thread,
-                _ => Polling::CallerDriven,
-            },
-            ..config.clone()
-        };
+        let config = config.clone().polling(match self {
+            Cluster::DeferredPolled(_) => Polling::Thread,
+            _ => Polling::CallerDriven,
+        });
         let fabric = self.fabric();
         loco::testing::run_on(
             n,
@@ -185,16 +177,15 @@ impl Cluster {
         } else {
             Provider::Soft(SoftDevice::new(SoftLimits::default()))
         };
-        AnyConfig {
-            choice,
-            shm,
-            verbs: VerbsConfig {
-                provider,
-                arena_bytes: 4 << 20,
-                huge_pages: HugePages::Never,
-                ..VerbsConfig::default()
-            },
-            ofi: tcp(),
-        }
+        AnyConfig::default()
+            .choice(choice)
+            .shm(shm)
+            .verbs(
+                VerbsConfig::default()
+                    .provider(provider)
+                    .arena_bytes(4 << 20)
+                    .huge_pages(HugePages::Never),
+            )
+            .ofi(tcp())
     }
 }

@@ -319,7 +319,8 @@ methods! {
     FencePair = "fence_pair" Fence (Node) false;
     /// `fence_thread()`: the thread's earlier operations towards all nodes are finished and placed.
     FenceThread = "fence_thread" Fence () false;
-    /// `fence_node()`: earlier operations of all threads of the node are finished and placed.
+    /// `fence_node()`: the global fence of LOCO'25 5.3, of all threads of the node; specified only for the operations of
+    /// the calling thread.
     FenceNode = "fence_node" Fence () false;
 }
 

@@ -28,10 +28,9 @@ pub(super) enum Patience {
 /// Makes a world of holders in which waits may be late and no node is lost.
 pub(super) fn late<L: Lock>(shape: Shape, patience: Patience) -> impl Fn(&mut World) {
     move |world| {
-        let config = LockConfig {
-            on_loss: OnLoss::Poison,
-            local_hand_overs_max: shape.hand_overs,
-        };
+        let config = LockConfig::default()
+            .on_loss(OnLoss::Poison)
+            .local_hand_overs_max(shape.hand_overs);
         let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
         for (node, at) in at.iter().enumerate() {
             for own in 0..shape.threads {
@@ -79,10 +78,9 @@ fn hold<L: Lock>(
 /// Makes a world of holders in which one node is lost.
 pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World) {
     move |world| {
-        let config = LockConfig {
-            on_loss,
-            local_hand_overs_max: shape.hand_overs,
-        };
+        let config = LockConfig::default()
+            .on_loss(on_loss)
+            .local_hand_overs_max(shape.hand_overs);
         let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
         for (node, at) in at.iter().enumerate() {
             for own in 0..shape.threads {
@@ -104,10 +102,7 @@ pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World
 /// Builds a world in which one thread of node 1 tries, another locks after it, and node 0 locks as well. One of the
 /// nodes is lost.
 pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
-    let config = LockConfig {
-        on_loss: OnLoss::Recover,
-        ..LockConfig::default()
-    };
+    let config = LockConfig::default().on_loss(OnLoss::Recover);
     let at = nodes(world, 2, 2, make::<L>(0, config));
     run(world, &at[1], 0, "tries", |objects, thread| {
         let tried = objects.lock.try_lock(thread, Scope::Thread).transpose();
@@ -180,10 +175,7 @@ pub(super) fn lost_alone<L: Lock>(world: &mut World) {
 /// while it waits or in between.
 pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&mut World) {
     move |world| {
-        let config = LockConfig {
-            on_loss: OnLoss::Recover,
-            ..LockConfig::default()
-        };
+        let config = LockConfig::default().on_loss(OnLoss::Recover);
         let at = nodes(world, shape.nodes, 1, make::<L>(shape.home, config));
         for (node, at) in at.iter().enumerate() {
             run(world, at, 0, &format!("node {node}"), move |objects, thread| {

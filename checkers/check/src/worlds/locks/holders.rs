@@ -74,10 +74,9 @@ pub(super) fn section<L: Lock>(objects: &Objects<L>, thread: &Thread<Fabric>, sh
 
 pub(super) fn holders<L: Lock>(shape: Shape) -> impl Fn(&mut World) {
     move |world| {
-        let config = LockConfig {
-            on_loss: OnLoss::Recover,
-            local_hand_overs_max: shape.hand_overs,
-        };
+        let config = LockConfig::default()
+            .on_loss(OnLoss::Recover)
+            .local_hand_overs_max(shape.hand_overs);
         let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
         for node in 0..shape.nodes {
             for own in 0..shape.threads {

@@ -45,7 +45,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
         Rung::new(
             "node-scope",
             holders::<L>(Shape {
-                scope: |_| Scope::Node,
+                scope: |_| Scope::AllThreads,
                 data: 1,
                 ..PLAIN
             }),

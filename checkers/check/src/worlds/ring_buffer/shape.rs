@@ -83,11 +83,10 @@ impl Shape {
     pub(super) fn make(&self) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send + use<> {
         let shape = self.clone();
         move |manager| {
-            let config = RingConfig {
-                inline: shape.inline,
-                gather_bytes_max: shape.gather_bytes_max,
-                ..RingConfig::new(shape.capacity).readers(shape.readers.iter().map(|&node| NodeId(node)))
-            };
+            let config = RingConfig::new(shape.capacity)
+                .readers(shape.readers.iter().map(|&node| NodeId(node)))
+                .inline(shape.inline)
+                .gather_bytes_max(shape.gather_bytes_max);
             let ring = RingBuffer::with_config(manager, "ring", NodeId(0), &config)?;
             let data = SharedRegion::new(manager, "data", 64)?;
             let flag = SharedVar::new(manager, "flag")?;

@@ -248,7 +248,7 @@ pub(super) fn known_here(world: &mut World) {
     run(world, &at[0], 1, "reader", |objects, thread| {
         let mut reader = take(&objects.readers[0]);
         objects.flag.write(1);
-        must(loco::fence::global(thread, &[]));
+        must(loco::fence::towards(thread, &[]));
         let mut message = Vec::new();
         note(format!(
             "reader {}",

@@ -3,7 +3,6 @@
 //! Deadlock is not possible: a thread that holds a lock waits only for higher-numbered locks and for
 //! acknowledgements, which monitors give without any lock.
 
-use std::hash::Hash;
 use std::hint::black_box;
 
 use loco_fabric::{Fabric, NodeId, RwLock};
@@ -12,7 +11,6 @@ use smallvec::SmallVec;
 use crate::fence::Scope;
 use crate::{LockGuard, Result, Thread, TicketLock};
 
-use super::mistakes::Defect;
 use super::places::{Places, WINDOW};
 use super::slot::Location;
 use super::value::Encode;
@@ -22,7 +20,7 @@ use super::{Inserted, KvStore, Shared};
 /// Lock of an entry, and its place in the call.
 type Order = SmallVec<[(u32, u32); WINDOW]>;
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Updates many keys and returns how many were present. Each update takes effect by itself. Updates of one key
     /// take effect in the given order, others in any order. All are done on return. The writes under one lock
     /// overlap, and share the lock and its fence.
@@ -108,7 +106,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks. Adds what the
     /// index says of each key to `places`.
     fn order<V>(&self, thread: &Thread<F>, entries: &[(K, V)], places: &mut Places) -> Order {
@@ -173,13 +171,11 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                 }
             };
             // The fence between the writes and the release, as for a single update.
-            if !self.makes(Defect::ReleaseWithoutFence) {
-                guard.set_scope(match guard.scope() {
-                    Scope::Nothing => Scope::Pair(at.node),
-                    Scope::Pair(node) if node == at.node => Scope::Pair(node),
-                    _ => Scope::Thread,
-                });
-            }
+            guard.set_scope(match guard.scope() {
+                Scope::Nothing => Scope::Pair(at.node),
+                Scope::Pair(node) if node == at.node => Scope::Pair(node),
+                _ => Scope::Thread,
+            });
             nodes.push(at.node);
             written = thread.to_the_end(|| self.write_body(thread, at, value.bytes()));
             if written.is_err() {

@@ -25,12 +25,10 @@ fn run(slots_per_node: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<(
 fn run_with(slots_per_node: u32, locks: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync) {
     testing::run(3, |fabric| {
         let manager = Manager::new(fabric)?;
-        let config = KvConfig {
-            slots_per_node,
-            value_bytes_max: 32,
-            locks,
-            ..KvConfig::default()
-        };
+        let config = KvConfig::default()
+            .slots_per_node(slots_per_node)
+            .value_bytes_max(32)
+            .locks(locks);
         let store = Store::new(&manager, "kv", config)?;
         let bar = Barrier::new(&manager, "bar")?;
         // The survivors keep their part of the store until both are done.

@@ -30,7 +30,6 @@ mod batch;
 mod index;
 #[cfg(test)]
 mod loss;
-mod mistakes;
 mod monitor;
 mod places;
 mod read;
@@ -39,7 +38,6 @@ mod tracker;
 mod value;
 mod write;
 
-use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
@@ -54,8 +52,6 @@ use crate::{
     Channel, Error, LockConfig, OnLoss, Parent, Participants, Region, Result, RingBuffer, TicketLock,
 };
 
-#[cfg(feature = "mistakes")]
-pub use mistakes::Defect;
 pub use read::PendingGet;
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
@@ -76,6 +72,7 @@ const LOCKS_MAX: u32 = 1 << 16;
 /// assert_eq!((small.slots_per_node, small.locks), (1000, 64));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KvConfig {
     /// The number of values that each node has room for. A node inserts only into its own slots.
     pub slots_per_node: u32,
@@ -165,7 +162,7 @@ pub struct KvStats {
 ///
 /// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, so
 /// drop the store when all nodes are done.
-pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
+pub struct KvStore<K: Encode + Eq, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
     /// The bytes of a slot that a lookup reads before it knows the value's length.
@@ -174,13 +171,11 @@ pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
 }
 
 /// The state that the store and its monitor share.
-struct Shared<F: Fabric, K: Encode + Eq + Hash> {
+struct Shared<F: Fabric, K: Encode + Eq> {
     channel: Channel<F>,
     config: KvConfig,
     /// The bytes of a slot.
     slot_bytes: usize,
-    #[cfg(feature = "mistakes")]
-    defect: OnceLock<Defect>,
     participants: Participants,
     data: Region<F>,
     acks: Region<F>,
@@ -202,7 +197,7 @@ struct Counts<F: Fabric> {
     stale: AtomicU64Of<F>,
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Makes this node's endpoint of the store called `name`, and starts its monitor.
     ///
     /// # Errors
@@ -226,10 +221,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             .region("data", data_bytes)
             .published("acks", nodes.len() * WORD_BYTES)
             .join()?;
-        let on_loss = LockConfig {
-            on_loss: OnLoss::Recover,
-            ..LockConfig::default()
-        };
+        let on_loss = LockConfig::default().on_loss(OnLoss::Recover);
         let locks = (0..config.locks)
             .map(|i| {
                 let home = nodes[i as usize % nodes.len()];
@@ -262,8 +254,6 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             participants,
             slot_bytes: bytes,
             config,
-            #[cfg(feature = "mistakes")]
-            defect: OnceLock::new(),
         });
         let watched = shared.clone();
         let fabric = parent.manager().fabric();
@@ -304,7 +294,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> Drop for KvStore<K, V, F> {
     fn drop(&mut self) {
         self.shared.stop.store(1);
         if let Some(monitor) = self.monitor.take()
@@ -315,7 +305,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<K, V, F> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     fn position(&self, node: NodeId) -> usize {
         // A location names a participant, because the messages of one store stay in it.
         self.participants.nodes().binary_search(&node).unwrap_or(0)

@@ -5,7 +5,6 @@
 //! program's key type, the end of this node) ends the monitor: the calls of this node then fail with the reason, and those of
 //! others with [`Refused`](crate::Error::Refused) instead of a timeout.
 
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +46,7 @@ struct Failed {
 }
 
 /// Runs the monitor until the store is dropped, or it fails for good.
-pub(super) fn monitor<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) {
+pub(super) fn monitor<F: Fabric, K: Encode + Eq>(shared: &Arc<Shared<F, K>>) {
     let platform = shared.channel.manager().fabric().platform().clone();
     let mut sources = Vec::new();
     let watched = panics::catch(&platform, || run(shared, &mut sources));
@@ -79,7 +78,7 @@ pub(super) fn monitor<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K
 }
 
 /// Watches, and begins again after failures that may pass.
-fn run<F: Fabric, K: Encode + Eq + Hash>(shared: &Shared<F, K>, sources: &mut Vec<Source<F>>) -> Result<()> {
+fn run<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Source<F>>) -> Result<()> {
     let fabric = shared.channel.manager().fabric();
     let mut pause = RETRY_MIN;
     loop {
@@ -114,10 +113,7 @@ fn may_pass(error: &Error) -> bool {
     }
 }
 
-fn watch<F: Fabric, K: Encode + Eq + Hash>(
-    shared: &Shared<F, K>,
-    sources: &mut Vec<Source<F>>,
-) -> Result<()> {
+fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Source<F>>) -> Result<()> {
     let manager = shared.channel.manager();
     let thread = manager.thread()?;
     let stopped = || shared.stop.load() != 0;
@@ -202,7 +198,7 @@ impl Failed {
 }
 
 /// Applies everything that a node has reported, then acknowledges once.
-fn drain<F: Fabric, K: Encode + Eq + Hash>(
+fn drain<F: Fabric, K: Encode + Eq>(
     shared: &Shared<F, K>,
     thread: &Thread<F>,
     source: &mut Source<F>,

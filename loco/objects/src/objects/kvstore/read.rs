@@ -1,6 +1,5 @@
 //! Lookups. They take no lock on the network, cost one remote read each, and several overlap.
 
-use std::hash::Hash;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -13,8 +12,6 @@ use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Error, Pending, Result, Thread};
 
 use super::places::{Places, WINDOW};
-#[cfg(feature = "mistakes")]
-use super::slot::open_with;
 use super::slot::{Found, Location, open, slot_bytes};
 use super::value::Encode;
 use super::{KvStore, Shared};
@@ -35,7 +32,7 @@ const SLOT_BYTES_WORD: usize = slot_bytes(8);
 /// A lookup under way. Dropping it abandons the lookup: a read that was posted goes on into a buffer that is kept
 /// aside until the read has ended.
 #[must_use = "wait for the value"]
-pub struct PendingGet<'a, K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
+pub struct PendingGet<'a, K: Encode + Eq, V: Encode, F: Fabric = AnyFabric> {
     store: &'a KvStore<K, V, F>,
     thread: &'a Thread<F>,
     key: K,
@@ -57,7 +54,7 @@ enum Looked<V> {
     Longer(usize),
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Returns the value of `key`, or `None`.
     ///
     /// # Errors
@@ -432,14 +429,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     #[inline(always)]
     fn look(&self, slot: &[u8], at: Location) -> Result<Looked<V>> {
         let value_bytes_max = self.shared.config.value_bytes_max;
-        #[cfg(feature = "mistakes")]
-        let found = match self.shared.defect.get() {
-            None => open(slot, at.counter, value_bytes_max),
-            Some(&defect) => open_with(defect, slot, at.counter, value_bytes_max),
-        };
-        #[cfg(not(feature = "mistakes"))]
-        let found = open(slot, at.counter, value_bytes_max);
-        match found {
+        match open(slot, at.counter, value_bytes_max) {
             Found::Value(bytes) => match V::from_bytes(bytes) {
                 Some(value) => Ok(Looked::Known(Some(value))),
                 None => Err(self.of_another_type(bytes.len())),
@@ -469,7 +459,7 @@ fn known<F: Fabric, V>(thread: &Thread<F>, value: Option<V>) -> Result<Option<V>
     Ok(value)
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> PendingGet<'_, K, V, F> {
     /// Returns true if [`wait`](PendingGet::wait) is likely to return at once. Reads recorded completions; does not
     /// poll.
     pub fn query(&self) -> bool {
@@ -506,7 +496,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Returns the place at `offset` of a slot.
     #[inline]
     pub(super) fn place(&self, at: Location, offset: usize) -> Result<Target<'_, F::Remote>> {

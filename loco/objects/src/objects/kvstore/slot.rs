@@ -10,9 +10,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::objects::variables::sealed::padded;
 
-#[cfg(feature = "mistakes")]
-use super::mistakes::Defect;
-
 pub(super) const WORD_BYTES: usize = 8;
 /// The offset of the part that an update writes: all but counter and valid bit.
 pub(super) const BODY: usize = WORD_BYTES;
@@ -95,20 +92,6 @@ pub(super) fn open(slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'
         return Found::Torn;
     }
     Found::Value(&slot[VALUE..VALUE + len])
-}
-
-/// Opens a slot like a reader that makes the mistake `defect`.
-#[cfg(feature = "mistakes")]
-#[cold]
-pub(super) fn open_with(defect: Defect, slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'_> {
-    match (defect, open(slot, counter, value_bytes_max)) {
-        (Defect::IgnoresCounter, Found::Reused) => open(slot, word(slot, 0) >> 1, value_bytes_max),
-        (Defect::IgnoresChecksum, Found::Torn) => match word(slot, LEN) as usize {
-            len if len <= slot.len() - VALUE => Found::Value(&slot[VALUE..VALUE + len]),
-            _ => Found::Torn,
-        },
-        (_, found) => found,
-    }
 }
 
 fn word(bytes: &[u8], offset: usize) -> u64 {

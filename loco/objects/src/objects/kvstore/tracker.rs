@@ -5,8 +5,6 @@
 //! An acknowledgement says that messages were *applied*, and counts them. The writer has a word for each
 //! other node.
 
-use std::hash::Hash;
-
 use loco_fabric::{Fabric, Lock, Memory, NodeId, Peers, RwLock, Wait, WordCell};
 
 use crate::objects::ring_buffer::RingWriter;
@@ -51,7 +49,7 @@ impl<F: Fabric> Tracker<F> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Tells all other nodes of a change. Returns the message's number.
     ///
     /// # Errors

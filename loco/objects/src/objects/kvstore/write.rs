@@ -1,7 +1,5 @@
 //! Inserts, updates and deletes. They run under the key's lock.
 
-use std::hash::Hash;
-
 use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 
 use crate::fence::{self, Scope};
@@ -9,7 +7,6 @@ use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
 use crate::{Error, LockGuard, Result, Thread, TicketLock};
 
-use super::mistakes::Defect;
 use super::slot::{BODY, Location, WORD_BYTES, body, meta};
 use super::tracker::Change;
 use super::value::Encode;
@@ -27,7 +24,7 @@ pub enum Inserted {
     Full,
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Adds a key that is absent, with its value on this node.
     ///
     /// # Errors
@@ -68,9 +65,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         };
         // Fences between the write and the release, so that the next holder, and whoever learns of the update, finds
         // the value placed.
-        if !shared.makes(Defect::ReleaseWithoutFence) {
-            guard.set_scope(Scope::Pair(at.node));
-        }
+        guard.set_scope(Scope::Pair(at.node));
         // Ignores the deadline: an abandoned put could overwrite a later one.
         thread.to_the_end(|| {
             let written = shared.write_body(thread, at, value.bytes());
@@ -114,7 +109,7 @@ pub(super) enum Begun {
 }
 
 /// The steps of inserts, updates and deletes, which the caller takes while it holds the key's lock.
-impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Releases a lock that needs no fence. The loss of the lock's home does not change `outcome`.
     pub(super) fn release<T>(
         &self,
@@ -164,9 +159,6 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         };
         let invalid = self.set_meta(thread, at, false);
         let written = invalid.and_then(|()| self.write_body(thread, at, value));
-        if self.makes(Defect::ValidBeforeAcknowledged) {
-            self.set_meta(thread, at, true)?;
-        }
         let told = written.and_then(|()| self.tell(thread, Change::Insert, key, at));
         let number = match told {
             Ok(number) => number,

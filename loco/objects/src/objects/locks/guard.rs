@@ -18,6 +18,7 @@ pub enum OnLoss {
 
 /// Settings of a lock. `on_loss` must be the same on all participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockConfig {
     /// The policy when the holder is lost.
     pub on_loss: OnLoss,
@@ -25,6 +26,11 @@ pub struct LockConfig {
     /// leave the node, whether others wait for it or not. With 0 the lock leaves the node at every release.
     pub local_hand_overs_max: u32,
 }
+
+loco_fabric::setters!(LockConfig {
+    on_loss: OnLoss,
+    local_hand_overs_max: u32,
+});
 
 impl Default for LockConfig {
     /// Returns the policy `Poison` and 16 hand-overs.

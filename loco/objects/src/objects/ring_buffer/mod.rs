@@ -63,6 +63,7 @@ const ACK_STRIDE: usize = 128;
 
 /// The settings of a ring buffer. Capacity and readers must be the same on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RingConfig {
     /// The bytes of the ring. It needs room for every message that some reader has not read yet. A message
     /// takes 8 bytes and its length rounded up to a multiple of 8.

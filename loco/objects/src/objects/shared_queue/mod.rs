@@ -108,20 +108,7 @@ pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     head: AtomicU64Of<F>,
     /// The tail as this node last knew it.
     tail: AtomicU64Of<F>,
-    #[cfg(feature = "mistakes")]
-    defect: Option<QueueDefect>,
     value: PhantomData<fn() -> T>,
-}
-
-/// A mistake, to show that checkers find it. A queue makes one only in builds with the feature `mistakes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueDefect {
-    /// A pop takes the value of a cell whichever round it is in.
-    PopIgnoresRound,
-    /// A push says that the value is there before it puts it.
-    FullBeforeValue,
-    /// A pop frees the cell before it reads the value.
-    FreeBeforeRead,
 }
 
 impl<F: Fabric, T: Value> SharedQueue<T, F> {
@@ -162,30 +149,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
             capacity: capacity as u64,
             head: AtomicCell::new(0),
             tail: AtomicCell::new(0),
-            #[cfg(feature = "mistakes")]
-            defect: None,
             value: PhantomData,
         })
-    }
-
-    /// Makes this mistake from now on, for tests of checkers.
-    #[cfg(feature = "mistakes")]
-    pub fn with_defect(self, defect: QueueDefect) -> Self {
-        SharedQueue {
-            defect: Some(defect),
-            ..self
-        }
-    }
-
-    /// Returns true if the queue is to make this mistake. Only a build for tests of checkers ever does.
-    #[cfg(feature = "mistakes")]
-    fn makes(&self, mistake: QueueDefect) -> bool {
-        self.defect == Some(mistake)
-    }
-
-    #[cfg(not(feature = "mistakes"))]
-    const fn makes(&self, _: QueueDefect) -> bool {
-        false
     }
 
     /// Returns the number of values that the queue has room for.
@@ -387,8 +352,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         loop {
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
-            let sees_round = !self.makes(QueueDefect::PopIgnoresRound) || cell.stage != Stage::Full;
-            if cell.round != self.round(at) && sees_round {
+            if cell.round != self.round(at) {
                 if cell.round > self.round(at) {
                     at = self.advance(thread, HEAD, at)?;
                     continue;
@@ -440,32 +404,21 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     /// Puts the value of a claimed cell, and then marks it as there.
     fn fill(&self, thread: &Thread<F>, at: u64, buffer: MemRef<'_, F>, claim: Cell) -> Result<()> {
-        if self.makes(QueueDefect::FullBeforeValue) {
-            self.finish(thread, at, claim, |claim| claim.to(Stage::Full))?;
-        }
         let _buffer = buffer.put(self.value_at(at)?)?.wait()?;
         // On the same queue pair a read-modify-write takes effect after the put; where the home's CPU does it
         // instead, the put has to be placed first.
         if self.node_of(at) == self.channel.node() {
             fence::pair(thread, self.channel.node())?;
         }
-        if self.makes(QueueDefect::FullBeforeValue) {
-            return Ok(());
-        }
         self.finish(thread, at, claim, |claim| claim.to(Stage::Full))
     }
 
     /// Reads the value of a claimed cell, and then frees the cell.
     fn drain(&self, thread: &Thread<F>, at: u64, buffer: MemRef<'_, F>, claim: Cell) -> Result<T> {
-        if self.makes(QueueDefect::FreeBeforeRead) {
-            self.finish(thread, at, claim, Cell::next_round)?;
-        }
         let buffer = buffer.get(self.value_at(at)?)?.wait()?;
         let mut bytes = smallvec::SmallVec::<[u8; 64]>::from_elem(0, size_of::<T>());
         buffer.read(0, &mut bytes)?;
-        if !self.makes(QueueDefect::FreeBeforeRead) {
-            self.finish(thread, at, claim, Cell::next_round)?;
-        }
+        self.finish(thread, at, claim, Cell::next_round)?;
         // There are as many bytes as the type has.
         T::read_from_bytes(&bytes).map_err(|_| Error::Closed)
     }

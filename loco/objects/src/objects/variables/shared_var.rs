@@ -12,7 +12,7 @@ const WORD_BYTES: usize = 8;
 /// A word with a copy on every participant. [`write`](SharedVar::write) and [`read`](SharedVar::read) access
 /// this node's copy (Write_sv, Read_sv). [`broadcast_to`](SharedVar::broadcast_to) overwrites the copies of chosen nodes
 /// (Bcast_sv). Wait_sv is [`AckKey::wait`]. The global fence GF_sv is
-/// [`fence::global`](crate::fence::global).
+/// [`fence::towards`](crate::fence::towards).
 ///
 /// Any node may write and broadcast. Concurrent broadcasts overwrite one another in no particular order.
 ///
@@ -31,7 +31,7 @@ const WORD_BYTES: usize = 8;
 ///     let (mine, theirs) = if me.0 == 0 { (&x, &y) } else { (&y, &x) };
 ///     mine.write(1);
 ///     mine.broadcast_to(&thread, &[other])?.forget();
-///     fence::global(&thread, &[other])?;
+///     fence::towards(&thread, &[other])?;
 ///     let read = theirs.read();
 ///     end.wait(&thread)?; // nobody leaves while others still put to it
 ///     Ok(read)

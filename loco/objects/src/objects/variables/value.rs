@@ -3,7 +3,23 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Plain data of a fixed size that every node lays out in the same way: integers, floats, arrays and
-/// `repr(C)` structures of them without padding (derive zerocopy's `FromBytes`, `IntoBytes` and `Immutable`).
+/// `repr(C)` structures of them without padding. Such a structure derives `FromBytes`, `IntoBytes` and `Immutable` of
+/// [`loco::zerocopy`](crate::zerocopy), which a program need not depend on by itself:
+///
+/// ```
+/// use loco::zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "loco::zerocopy")]
+/// #[repr(C)]
+/// struct Reading {
+///     volts: f64,
+///     amperes: f64,
+/// }
+///
+/// fn is_a_value<T: loco::Value>() {}
+/// is_a_value::<Reading>();
+/// ```
 pub trait Value: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Value for T {}

@@ -22,9 +22,10 @@ const PAUSE: Duration = Duration::from_micros(20);
 ///
 /// ```
 /// use loco::{Manager, WideOwnedVar, testing};
-/// use zerocopy::{FromBytes, Immutable, IntoBytes};
+/// use loco::zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "loco::zerocopy")]
 /// #[repr(C)]
 /// struct Reading {
 ///     volts: f64,

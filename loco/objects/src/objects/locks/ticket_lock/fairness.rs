@@ -65,10 +65,7 @@ fn overtaken(local_hand_overs_max: u32) -> u32 {
     let watch = Watch::default();
     testing::run(2, |fabric| {
         let manager = Manager::new(fabric)?;
-        let config = LockConfig {
-            local_hand_overs_max,
-            ..LockConfig::default()
-        };
+        let config = LockConfig::default().local_hand_overs_max(local_hand_overs_max);
         let home = manager.nodes()[0];
         let lock = TicketLock::with_config(&manager, "lock", home, config)?;
         let end = Barrier::new(&manager, "end")?;
