@@ -69,6 +69,7 @@ impl Rung {
 
     /// Builds the world.
     pub fn build(&self, world: &mut World) {
+        world.name(self.name);
         (self.build)(world);
     }
 

@@ -18,7 +18,7 @@ mod world;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mowgli::machine;
 use mowgli::model::{Model, RmwAtomicity};
@@ -65,7 +65,7 @@ pub struct Config {
     pub reduction: bool,
     /// Gives up after so many states. Random strategies ignore this limit.
     pub states_max: Option<u64>,
-    /// Gives up after so long.
+    /// Gives up after so long. To make the schedule of a failure short takes at most 5 s of this time, and at least a tenth of it.
     pub time_max: Option<Duration>,
     /// The number of moves of the longest execution to explore. A longer execution makes the result
     /// incomplete.
@@ -217,6 +217,7 @@ impl SimError {
 /// Returns [`SimError`] when the world cannot be explored. A failing execution is not an error but part of
 /// the report.
 pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
+    let begun = Instant::now();
     let mut report = match config.strategy {
         Strategy::Exhaustive => search::exhaustive(config, &builder, None)?,
         Strategy::Bounded(bounds) => search::exhaustive(config, &builder, Some(bounds))?,
@@ -230,7 +231,7 @@ pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<R
         } => random::explore(config, &builder, Choice::Priorities(depth), executions, seed)?,
     };
     report.failure = match report.failure {
-        Some(failure) => Some(shorten::shorten(config, &builder, failure)?),
+        Some(failure) => Some(shorten::shorten(config, &builder, failure, begun)?),
         None => None,
     };
     Ok(report)

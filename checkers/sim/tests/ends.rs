@@ -21,35 +21,101 @@ fn words(manager: &Manager<ModelFabric>) -> Channel<ModelFabric> {
         .unwrap()
 }
 
+// A function of its own also where there is no debugging information that tells what was inlined.
+#[inline(never)]
 fn polls(thread: &Thread<ModelFabric>, channel: &Channel<ModelFabric>) {
     let remote = channel.region("words").unwrap().remote(NodeId(0)).unwrap();
     while thread.read_word(Target { remote, offset: 0 }).unwrap() == 0 {}
 }
 
+/// Builds a world in which the thread of node 1 polls a word of node 0 that nobody writes.
+fn polls_without_the_primitive(world: &mut World) {
+    for me in 0..2 {
+        let node = world.node(site(words));
+        world.thread(&node, &format!("thread of node {me}"), move |site| {
+            if me == 1 {
+                polls(&site.thread(), &site.objects);
+            }
+        });
+    }
+}
+
+/// Checks that a text names the thread that polls, and the function in which it does.
+fn names_who_polls(why: &str) {
+    let name = why.find("(thread of node 1) polls without `pause`, at ends::polls");
+    assert!(name.is_some(), "{why}");
+}
+
+fn incomplete(config: &Config) -> String {
+    let report = explore(config, polls_without_the_primitive).unwrap();
+    match report.completeness {
+        Completeness::Incomplete(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_thread_that_polls_without_the_primitive_ends_the_exploration_at_its_time_limit() {
-    let world = |world: &mut World| {
-        for me in 0..2 {
-            let node = world.node(site(words));
-            world.thread(&node, &format!("thread of node {me}"), move |site| {
-                if me == 1 {
-                    polls(&site.thread(), &site.objects);
-                }
-            });
-        }
+    for reduction in [true, false] {
+        // Without the limit the one execution goes on until memory is used up.
+        let why = incomplete(&Config {
+            steps_max: usize::MAX,
+            time_max: Some(Duration::from_millis(500)),
+            workers: 1,
+            reduction,
+            ..Config::default()
+        });
+        assert!(why.starts_with("time limit reached"), "{why}");
+        names_who_polls(&why);
+    }
+}
+
+#[test]
+fn a_thread_that_polls_without_the_primitive_is_named_when_executions_are_too_long() {
+    let random = Strategy::Random {
+        executions: 2,
+        seed: 1,
     };
-    // Without the limit the one execution goes on until memory is used up.
+    for strategy in [Strategy::Exhaustive, random] {
+        let config = Config {
+            strategy,
+            steps_max: 3000,
+            ..Config::default()
+        };
+        names_who_polls(&incomplete(&config));
+        let fails = Config {
+            longer_fails: true,
+            ..config
+        };
+        let failure = explore(&fails, polls_without_the_primitive).unwrap().failure;
+        names_who_polls(&failure.unwrap().to_string());
+    }
+}
+
+/// Threads that go on for long with other things are not said to poll.
+#[test]
+fn a_long_loop_that_does_something_is_no_polling() {
     let config = Config {
-        steps_max: usize::MAX,
-        time_max: Some(Duration::from_millis(500)),
+        steps_max: 3000,
         workers: 1,
         ..Config::default()
     };
-    let report = explore(&config, world).unwrap();
-    let Completeness::Incomplete(why) = report.completeness else {
-        panic!("{:?}", report.completeness);
+    let report = explore(&config, |world| {
+        for me in 0..2 {
+            let node = world.node(site(words));
+            world.thread(&node, &format!("node {me}"), move |site| {
+                let thread = site.thread();
+                let remote = site.objects.region("words").unwrap().remote(NodeId(0)).unwrap();
+                for _ in 0..if me == 1 { 10_000 } else { 0 } {
+                    thread.fetch_add_word(Target { remote, offset: 0 }, 1).unwrap();
+                }
+            });
+        }
+    });
+    let Completeness::Incomplete(why) = report.unwrap().completeness else {
+        panic!("a limit ended it");
     };
-    assert!(why.starts_with("time limit reached"), "{why}");
+    assert!(!why.contains("polls"), "{why}");
 }
 
 /// A guard that gives a word back when it goes out of scope, and takes a failure of that for a bug.
@@ -80,6 +146,51 @@ fn a_destructor_that_panics_while_an_execution_is_taken_apart_ends_nothing() {
             });
         }
     });
+}
+
+/// Panics when it goes out of scope.
+struct Unlucky;
+
+impl Drop for Unlucky {
+    fn drop(&mut self) {
+        panic!("the second panic");
+    }
+}
+
+/// Nothing can keep the process from ending, so the test runs itself as another process.
+#[test]
+fn a_panic_on_top_of_another_ends_the_process_and_names_the_world_the_thread_and_the_schedule() {
+    const NAME: &str =
+        "a_panic_on_top_of_another_ends_the_process_and_names_the_world_the_thread_and_the_schedule";
+    const CHILD: &str = "LOCO_SIM_PANICS_TWICE";
+    if std::env::var_os(CHILD).is_some() {
+        let report = explore(&Config::default(), |world| {
+            world.name("unlucky");
+            for me in 0..2 {
+                let node = world.node(site(words));
+                world.thread(&node, &format!("thread of node {me}"), move |_| {
+                    note("goes on");
+                    let _unlucky = (me == 1).then_some(Unlucky);
+                    assert!(me != 1, "the first panic");
+                });
+            }
+        });
+        panic!("{report:?}");
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1");
+    let ended = child.output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success(), "{said}");
+    for part in [
+        "world unlucky: thread P",
+        " (thread of node 1) on node 1 panicked at ",
+        "the second panic",
+        "ends the process",
+        "replay: t",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }
 
 #[test]

@@ -219,7 +219,18 @@ fn who_goes_on_without_waiting_is_found_if_executions_are_to_end() {
         "{report:?}"
     );
     let failure = explore(&pct(true), world).unwrap().failure.expect("no end");
-    assert_eq!(failure.kind, FailureKind::Endless { steps: 500 });
+    let FailureKind::Endless {
+        steps: 500,
+        polls: Some(polls),
+    } = &failure.kind
+    else {
+        panic!("{:?}", failure.kind);
+    };
+    assert!(
+        polls.starts_with("P1 (spins) polls without `pause`, at "),
+        "{polls}"
+    );
+    assert!(failure.to_string().contains(polls), "{failure}");
     assert!(
         failure.to_string().contains("spins on node 0 goes on with"),
         "{failure}"

@@ -5,8 +5,12 @@
 //! * A *preemption* (Musuvathi and Qadeer, PLDI 2007) is a move of another mover than the last while the last
 //!   mover could go on.
 //! * A *delay* (Emmi, Qadeer and Rakamaric, POPL 2011) is a deviation from one fixed schedule, in which the
-//!   last mover goes on while it can, and then the next one in a circle. Each possible move that is skipped
+//!   last mover goes on while it can, and then the next one in a circle. Each step that is possible and is skipped
 //!   costs one delay.
+//!
+//! A step may have a choice, such as the order in which words arrive that no order binds. Its moves
+//! ([`crate::System::choice`]) are one step: which of them is made is no matter of schedule, like a choice of data in the
+//! paper on delays. So skipping the step costs one delay, and each of its moves costs the same.
 //!
 //! A reduction by persistent sets may leave only an equivalent execution that costs more, so a bounded search
 //! uses none. (Coons, Musuvathi and McKinley, OOPSLA 2013, say what it would take.)
@@ -21,8 +25,8 @@ pub struct Bounds {
     /// The most preemptions of an execution: moves of another mover than the last one, while the last mover
     /// could go on.
     pub preemptions: Option<u32>,
-    /// The most delays of an execution: possible moves skipped, where each mover in turn would go on as long
-    /// as it can.
+    /// The most delays of an execution: possible steps skipped, where each mover in turn would go on as long
+    /// as it can. Moves that are choices of one step count as one.
     pub delays: Option<u32>,
 }
 
@@ -57,12 +61,14 @@ impl Spent {
     /// Appends the moves that the bounds allow, each with the amount spent after it. Returns true if some
     /// were left out. The most costly moves come first, so that a search that takes them from the end begins
     /// with the fixed schedule. Before them come the moves for which `mover` returns `None`: they cost
-    /// nothing and are not part of a schedule.
+    /// nothing and are not part of a schedule. `choice` returns the step of its mover that a move is a choice of, or `None`
+    /// for a step without a choice.
     pub(crate) fn within<M: Copy>(
         self,
         bounds: Bounds,
         moves: &[M],
         mover: impl Fn(M) -> Option<Mover>,
+        choice: impl Fn(M) -> Option<u32>,
         out: &mut Vec<(M, Spent)>,
     ) -> bool {
         let mut order: Vec<(Mover, M)> = moves.iter().filter_map(|&m| Some((mover(m)?, m))).collect();
@@ -70,10 +76,25 @@ impl Spent {
         // The sort is stable: moves of one mover keep their order.
         order.sort_by_key(|&(mover, _)| (mover < self.last, mover));
         let start = out.len();
-        for (passed, &(mover, what)) in order.iter().enumerate() {
+        // The steps so far that have a choice, with the number of steps before each.
+        let mut choices: Vec<(Mover, u32, u32)> = Vec::new();
+        let mut steps = 0;
+        for &(mover, what) in &order {
+            let choice = choice(what);
+            let known = choices
+                .iter()
+                .find(|&&(of, step, _)| of == mover && Some(step) == choice);
+            let passed = match known {
+                Some(&(_, _, passed)) => passed,
+                None => {
+                    choices.extend(choice.map(|step| (mover, step, steps)));
+                    steps += 1;
+                    steps - 1
+                }
+            };
             let after = Spent {
                 preemptions: self.preemptions + u32::from(goes_on && mover != self.last),
-                delays: self.delays + passed as u32,
+                delays: self.delays + passed,
                 last: mover,
             };
             if bounds.preemptions.is_none_or(|max| after.preemptions <= max)
@@ -107,7 +128,13 @@ mod tests {
 
     fn allowed(spent: Spent, bounds: Bounds, moves: &[u32]) -> (Vec<(u32, Spent)>, bool) {
         let mut out = Vec::new();
-        let cut = spent.within(bounds, moves, |m| (m < 100).then_some(Mover(m)), &mut out);
+        let cut = spent.within(
+            bounds,
+            moves,
+            |m| (m < 100).then_some(Mover(m)),
+            |_| None,
+            &mut out,
+        );
         out.reverse();
         (out, cut)
     }
@@ -136,7 +163,25 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_for_each_move_passed_over() {
+    fn choices_of_one_step_cost_as_much_as_the_step() {
+        let one = Bounds {
+            preemptions: None,
+            delays: Some(1),
+        };
+        // The tens of a move are its mover. Odd moves are choices of one step of their mover.
+        let mut out = Vec::new();
+        let moves = [11, 13, 20, 15, 21, 23];
+        let mover = |m| Some(Mover(m / 10));
+        let choice = |m| (m % 2 == 1).then_some(0);
+        let cut = after(1).within(one, &moves, mover, choice, &mut out);
+        out.reverse();
+        let order: Vec<(u32, u32)> = out.iter().map(|(m, spent)| (*m, spent.delays)).collect();
+        assert_eq!(order, [(11, 0), (13, 0), (15, 0), (20, 1)]);
+        assert!(cut);
+    }
+
+    #[test]
+    fn a_delay_for_each_step_passed_over() {
         let one = Bounds {
             preemptions: None,
             delays: Some(1),

@@ -89,6 +89,13 @@ pub trait System {
     /// Returns who makes the move. Bounds count movers, and PCT gives them priorities.
     fn mover(&self, what: Self::Move) -> Mover;
 
+    /// Returns the step of its mover that the move is a choice of, or `None` if the step has no other move. Bounds count the
+    /// moves of one step once.
+    fn choice(&self, what: Self::Move) -> Option<u32> {
+        let _ = what;
+        None
+    }
+
     /// Returns whether the move counts for bounds.
     fn is_counted(&self, what: Self::Move) -> bool {
         let _ = what;

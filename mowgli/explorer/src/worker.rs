@@ -118,6 +118,11 @@ impl<'a, W: System> Worker<'a, W> {
         let end = self.stats.moves.saturating_add(moves_max);
         while !self.stopped {
             if self.is_due() && !self.report(self.frames.is_empty()) {
+                // The deepest state that the search has kept tells best what executions were at.
+                let open = self.frames.iter().rev().find_map(|frame| frame.node.as_ref());
+                if let Some(node) = open {
+                    self.system.limited(&node.state);
+                }
                 break;
             }
             if self.stats.moves >= end && !self.frames.is_empty() {
@@ -311,7 +316,11 @@ impl<'a, W: System> Worker<'a, W> {
         let start = self.choices.len();
         let system = &self.system;
         let mover = |what| system.is_counted(what).then(|| system.mover(what));
-        if node.spent.within(bounds, &self.moves, mover, &mut self.choices) {
+        let choice = |what| system.choice(what);
+        if node
+            .spent
+            .within(bounds, &self.moves, mover, choice, &mut self.choices)
+        {
             // Relaxed: the flag is read after the workers are joined.
             self.shared.cut.store(true, Ordering::Relaxed);
         }

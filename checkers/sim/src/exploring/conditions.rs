@@ -46,7 +46,7 @@ fn follow(walker: &mut Walker<'_>, mut at: Position, thread: u16, execution: u64
     let mut random = SmallRng::seed_from_u64(u64::from(past.0) << 8 | execution);
     let mut moves = Vec::new();
     for _ in 0..MOVES_MAX {
-        walker.consult(&at.state, &at.path)?;
+        walker.consult(&at)?;
         let begins = matches!(
             at.state.request(walker.common, thread),
             Some(Request::WaitBegin { .. } | Request::End(_))

@@ -102,7 +102,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
         };
         if at.schedule.len() > config.steps_max {
             cut_off = true;
-            break failure_of_length(&walker, &at);
+            break failure_of_length(&mut walker, &at, true);
         }
         conditions::take(&mut walker, &mut at, what)?;
     };

@@ -21,10 +21,20 @@ use crate::{Config, SimError};
 /// Time that shortening may take.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the failure with its trace, and with a shorter schedule if there is one.
-pub(crate) fn shorten(config: &Config, builder: Builder<'_>, failure: Failure) -> Result<Failure, SimError> {
+/// Returns the failure of an exploration that began at this instant with its trace, and with a shorter schedule if there is one.
+/// Takes the rest of the exploration's time, or a tenth of it where less is left.
+pub(crate) fn shorten(
+    config: &Config,
+    builder: Builder<'_>,
+    failure: Failure,
+    begun: Instant,
+) -> Result<Failure, SimError> {
     let moves = failure.schedule.moves().to_vec();
-    search(config, builder, failure, moves, TIME_MAX)
+    let left = config
+        .time_max
+        .map(|max| max.saturating_sub(begun.elapsed()).max(max / 10));
+    let time_max = left.map_or(TIME_MAX, |left| left.min(TIME_MAX));
+    search(config, builder, failure, moves, time_max)
 }
 
 /// Returns the failure with its trace, and with the schedule that led to it.
@@ -56,7 +66,7 @@ fn search(
         begun: Instant::now(),
         time_max,
     };
-    if trials.run(&best, None)?.is_none() {
+    if trials.run(&best, None, false)?.is_none() {
         // The failure could not be repeated: report it as it was found.
         return Ok(failure);
     }
@@ -69,7 +79,7 @@ fn search(
         }
     }
     let mut tracer = Tracer::default();
-    let Some((mut short, taken)) = trials.run(&best, Some(&mut tracer))? else {
+    let Some((mut short, taken)) = trials.run(&best, Some(&mut tracer), false)? else {
         return Ok(failure);
     };
     short.schedule = Schedule::new(taken);
@@ -133,7 +143,7 @@ impl Trials<'_> {
 
     /// Takes `other` if it fails in the same way and is printed shorter.
     fn improve(&mut self, best: &mut Vec<Move>, other: &[Move]) -> Result<(), SimError> {
-        if let Some((_, taken)) = self.run(other, None)?
+        if let Some((_, taken)) = self.run(other, None, true)?
             && (groups(&taken), taken.len()) < (groups(best), best.len())
         {
             *best = taken;
@@ -142,17 +152,22 @@ impl Trials<'_> {
     }
 
     /// Runs the moves. Returns the failure that they lead to, if it is the wanted one, and those of the moves
-    /// that were possible.
+    /// that were possible. A run that `gives_up` ends without one when the time is over: it may take far more moves than the
+    /// execution that failed.
     fn run(
         &mut self,
         moves: &[Move],
         mut tracer: Option<&mut Tracer>,
+        gives_up: bool,
     ) -> Result<Option<(Failure, Vec<Move>)>, SimError> {
         let mut at = self.start.clone();
         let mut enabled = Vec::new();
         let mut taken = Vec::new();
         let mut wanted = moves.iter();
         let failure = loop {
+            if gives_up && self.is_late() {
+                return Ok(None);
+            }
             if let Some(failure) = failure_of_thread(&self.walker, &at) {
                 break Some(failure);
             }
@@ -164,7 +179,7 @@ impl Trials<'_> {
                 break end_of(&mut self.walker, &at)?;
             };
             if at.schedule.len() > self.walker.config.steps_max {
-                break failure_of_length(&self.walker, &at);
+                break failure_of_length(&mut self.walker, &at, tracer.is_some());
             }
             if let Some(tracer) = &mut tracer {
                 tracer.see(self.walker.common, &mut at.state, what);

@@ -4,7 +4,7 @@
 //! moves that suffice. Used by [`crate::exploring::search`] and [`crate::exploring::random`].
 
 use explorer::{Flow, Mover, System};
-use mowgli::machine::Step;
+use mowgli::machine::{Rule, Step};
 
 use crate::SimError;
 use crate::exploring::walk::{Position, Walker};
@@ -97,7 +97,7 @@ impl System for Explored<'_> {
         {
             return Ok(Flow::Found(Box::new(failure)));
         }
-        if let Some(failure) = failure_of_length(&self.walker, at) {
+        if let Some(failure) = failure_of_length(&mut self.walker, at, true) {
             return Ok(Flow::Found(Box::new(failure)));
         }
         self.moves += 1;
@@ -142,6 +142,18 @@ impl System for Explored<'_> {
 
     fn mover(&self, what: Move) -> Mover {
         mover(what)
+    }
+
+    /// The words of one transfer arrive in any order. The arrival of a word is one step, whichever word it is.
+    fn choice(&self, what: Move) -> Option<u32> {
+        let places = matches!(
+            what,
+            Move::Machine(Step::Nic {
+                rule: Rule::PlaceRemote,
+                ..
+            })
+        );
+        places.then_some(0)
     }
 
     /// Returns whether the move counts against the bounds: faults have bounds of their own.
@@ -191,12 +203,14 @@ pub(crate) fn failure_of_thread(walker: &Walker<'_>, at: &Position) -> Option<Fa
     Some(Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind))
 }
 
-/// Returns the failure of an execution that is too long, if that is one.
-pub(crate) fn failure_of_length(walker: &Walker<'_>, at: &Position) -> Option<Failure> {
+/// Returns the failure of an execution that is too long, if that is one. `names` says whether to look for the thread that goes
+/// on without end, which takes a while.
+pub(crate) fn failure_of_length(walker: &mut Walker<'_>, at: &Position, names: bool) -> Option<Failure> {
     let config = walker.config;
     (config.longer_fails && at.schedule.len() > config.steps_max).then(|| {
         let steps = config.steps_max;
-        let kind = FailureKind::Endless { steps };
+        let polls = names.then(|| walker.polls(at)).flatten();
+        let kind = FailureKind::Endless { steps, polls };
         Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind)
     })
 }

@@ -22,7 +22,9 @@ use smallvec::SmallVec;
 
 use crate::exploring::polling;
 use crate::exploring::trail::Trail;
+use crate::fabric::coroutine;
 use crate::fabric::request::{Deadline, Note, Reply, Request};
+use crate::reports::schedule::Schedule;
 use crate::state::behaviour::Past;
 use crate::state::sharing::{Agent, SeenAccesses};
 use crate::state::waits::Waits;
@@ -30,6 +32,9 @@ use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
 use crate::world::run::{Run, Start, Told, unknown};
 use crate::{Config, Memory, SimError};
+
+/// The most moves that are taken to find where a thread makes its next request.
+const PLACE_MOVES: usize = 64;
 
 /// Builds a world.
 pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
@@ -98,6 +103,7 @@ impl<'a> Walker<'a> {
 
     /// Returns the position after the set-up.
     pub(crate) fn start(&mut self) -> Result<Position, SimError> {
+        coroutine::follows(None);
         let Start { run, mut state } = Run::start(self.common, self.config, self.builder)?;
         self.runs += 1;
         run.learn(self.common, &state)?;
@@ -111,8 +117,12 @@ impl<'a> Walker<'a> {
     }
 
     /// Brings a run to this position, so that the next request of every thread is known.
-    pub(crate) fn consult(&mut self, state: &State, path: &Trail<Answered>) -> Result<(), SimError> {
-        let path = self.replies(path);
+    pub(crate) fn consult(&mut self, at: &Position) -> Result<(), SimError> {
+        let path = self.replies(&at.path);
+        let schedule = at.schedule.clone();
+        coroutine::follows(Some(Box::new(move || {
+            Schedule::new(schedule.to_vec()).to_string()
+        })));
         let on_path = match &mut self.run {
             Some(run) => run.follow(self.common, &path),
             None => None,
@@ -122,7 +132,7 @@ impl<'a> Walker<'a> {
             None => self.run_again(&path)?,
         }
         match &self.run {
-            Some(run) => run.learn(self.common, state),
+            Some(run) => run.learn(self.common, &at.state),
             None => Ok(()),
         }
     }
@@ -158,15 +168,37 @@ impl<'a> Walker<'a> {
 
     /// Says which thread does the same again and again without waiting, and where, if one does.
     pub(crate) fn polls(&mut self, at: &Position) -> Option<String> {
-        let path = at.path.to_vec();
-        let thread = polling::thread(self.common, &path)?;
-        self.run = None;
-        let start = Run::start(self.common, self.config, self.builder).ok()?;
-        self.runs += 1;
-        let mut run = start.run;
-        let place = run.place(self.common, &self.replies(&at.path), thread);
+        let thread = polling::thread(self.common, &at.path.to_vec())?;
+        let place = self.place(at.clone(), thread);
         let name = &at.state.info(thread).name;
         Some(polling::says(thread, name, place.as_deref()))
+    }
+
+    /// Goes on until the thread makes another request, and returns where in the program it makes it. Returns `None` if nothing
+    /// leads there within few moves.
+    fn place(&mut self, mut at: Position, thread: u16) -> Option<String> {
+        // The run then lags behind by no more than what follows.
+        self.consult(&at).ok()?;
+        let mut moves = Vec::new();
+        let answered = at.path.len();
+        coroutine::watch(thread);
+        for _ in 0..PLACE_MOVES {
+            self.moves(&mut at.state, &mut moves);
+            let own = moves.iter().find(|&&what| what == Move::Thread(thread));
+            let step = moves.iter().find(|what| matches!(what, Move::Machine(_)));
+            let Some(&what) = own.or(step) else { break };
+            if !self.take(&mut at, what).ok()? {
+                break;
+            }
+            let since = &at.path.to_vec()[answered..];
+            if since.iter().any(|&(of, _)| of == thread) {
+                // Its next request may be known, so that nobody has asked the run.
+                self.consult(&at).ok()?;
+                break;
+            }
+        }
+        self.unchecked.clear();
+        coroutine::watched()
     }
 
     /// Takes a move that is enabled. Returns false if the move cannot be taken. The caller checks the conditions that
@@ -210,7 +242,7 @@ impl<'a> Walker<'a> {
                 (false, Move::Thread(thread)) => {
                     let past = at.state.threads[usize::from(thread)].past;
                     if self.common.behaviour.request(past).is_none() {
-                        self.consult(&at.state, &at.path)?;
+                        self.consult(at)?;
                     }
                 }
                 (false, Move::Machine(_) | Move::Fault(_)) => {}
@@ -244,7 +276,7 @@ impl<'a> Walker<'a> {
             at.path.push((thread, (reply != Reply::Unit).then_some(past)));
         }
         if unknown(self.common, &at.state).is_some() {
-            self.consult(&at.state, &at.path)?;
+            self.consult(at)?;
         }
         at.state.resume(self.common);
         Ok(())

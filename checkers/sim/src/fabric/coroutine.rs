@@ -55,12 +55,21 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
     /// The faults of the world that this OS thread runs.
     static FAULTS: Cell<Option<Faults>> = const { Cell::new(None) };
+    /// Shows the schedule that the threads of this OS thread follow; `None` in a set-up.
+    static FOLLOWED: RefCell<Option<Shows>> = const { RefCell::new(None) };
+    /// The names of the threads.
+    static NAMES: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
+    /// The name of the world that this OS thread runs.
+    static WORLD: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
     /// Set while a model thread unwinds from a panic of its own.
     static PANICS: Cell<bool> = const { Cell::new(false) };
     /// The thread whose next request leaves its place in `PLACE`.
     static WATCHED: Cell<Option<u16>> = const { Cell::new(None) };
     static PLACE: RefCell<Option<Backtrace>> = const { RefCell::new(None) };
 }
+
+/// Makes a text that is hardly ever needed.
+type Shows = Box<dyn Fn() -> String>;
 
 type Thread = Coroutine<Reply, Request, Result<(), Arc<str>>, DefaultStack>;
 
@@ -72,7 +81,7 @@ pub(crate) struct Task {
 
 impl Task {
     /// Makes a thread that has not started. Fails when no stack can be allocated.
-    pub(crate) fn new(thread: u16, node: u16, body: Body) -> std::io::Result<Task> {
+    pub(crate) fn new(thread: u16, node: u16, name: Arc<str>, body: Body) -> std::io::Result<Task> {
         let pooled = STACKS.with_borrow_mut(Vec::pop);
         let stack = match pooled {
             Some(stack) => stack,
@@ -82,6 +91,10 @@ impl Task {
         NAMED.with_borrow_mut(|named| {
             named.resize(named.len().max(usize::from(thread) + 1), 0);
             named[usize::from(thread)] = 0;
+        });
+        NAMES.with_borrow_mut(|names| {
+            names.resize(names.len().max(usize::from(thread) + 1), Arc::default());
+            names[usize::from(thread)] = name;
         });
         TRANSFERS.with_borrow_mut(|given| {
             given.resize(given.len().max(usize::from(thread) + 1), 0);
@@ -199,6 +212,8 @@ pub(crate) fn ask(request: Request) -> Reply {
     if DISMANTLING.get() || std::thread::panicking() {
         return Reply::Dismantled;
     }
+    // A panic that was caught on the way here is over.
+    PANICS.set(false);
     if WATCHED.get() == Some(current.thread) {
         WATCHED.set(None);
         PLACE.set(Some(Backtrace::force_capture()));
@@ -379,6 +394,35 @@ impl Drop for Dismantling {
     }
 }
 
+/// Sets what shows the schedule that the threads follow from now on.
+pub(crate) fn follows(schedule: Option<Shows>) {
+    FOLLOWED.set(schedule);
+}
+
+/// Sets the name of the world that this OS thread runs from now on.
+pub(crate) fn set_world(name: Option<Arc<str>>) {
+    WORLD.set(name);
+}
+
+/// Says which thread panics in a destructor while it unwinds, and how it came to that.
+fn last_words(current: Current, info: &std::panic::PanicHookInfo<'_>) -> String {
+    let world = WORLD.with_borrow(|name| {
+        name.as_ref()
+            .map_or("the world".to_owned(), |n| format!("world {n}"))
+    });
+    let first = PANIC_PLACE.with_borrow(|place| place.clone().unwrap_or_default());
+    let schedule = FOLLOWED.with_borrow(|shows| shows.as_ref().map(|shows| shows()));
+    let how = schedule.map_or("in the set-up".to_owned(), |schedule| {
+        format!("replay: {schedule}")
+    });
+    let Current { thread, node, .. } = current;
+    let name = NAMES.with_borrow(|names| names[usize::from(thread)].clone());
+    format!(
+        "{world}: thread P{thread} ({name}) on node {node} panicked at {first}, and while it unwound a destructor {info}\n\
+         A panic in a destructor that runs while its thread unwinds ends the process.\n{how}"
+    )
+}
+
 /// Installs a panic hook that is silent for model threads. Their panics are findings, printed once with their
 /// schedule; the default hook would print them in each of many executions.
 fn install_panic_hook() {
@@ -390,9 +434,10 @@ fn install_panic_hook() {
             if CURRENT.get().is_some() || DISMANTLING.get() {
                 let place = info.location().map(ToString::to_string);
                 // A destructor that panics while its thread unwinds ends the process, as it does anywhere.
-                if CURRENT.get().is_some() && PANICS.replace(true) {
-                    let first = PANIC_PLACE.with_borrow(|place| place.clone().unwrap_or_default());
-                    eprintln!("a thread of the world panicked at {first}; a destructor that then ran panicked, too: {info}");
+                if let Some(current) = CURRENT.get()
+                    && PANICS.replace(true)
+                {
+                    eprintln!("{}", last_words(current, info));
                 }
                 PANIC_PLACE.with_borrow_mut(|p| *p = place);
             } else {
@@ -427,7 +472,7 @@ mod tests {
     use super::*;
 
     fn task(body: impl FnOnce() + Send + 'static) -> Task {
-        Task::new(0, 0, Box::new(body)).expect("there is memory for a stack")
+        Task::new(0, 0, "thread".into(), Box::new(body)).expect("there is memory for a stack")
     }
 
     /// Checks that no thread counts as running and that none is being unwound.

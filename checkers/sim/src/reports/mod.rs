@@ -102,6 +102,9 @@ pub enum FailureKind {
     Endless {
         /// The number of steps after which it was given up.
         steps: usize,
+        /// The thread that makes the same requests again and again, by number and name, where in the program it does,
+        /// and the remedy. `None` if no thread was found at that.
+        polls: Option<String>,
     },
     /// The execution has the end that was looked for ([`reaches`](crate::reaches)). This is not a failure.
     Reached,
@@ -183,10 +186,10 @@ impl fmt::Display for Summary<'_> {
             FailureKind::Assertion { thread, message } => writeln!(f, "thread {thread} panicked: {message}")?,
             FailureKind::End { message } => writeln!(f, "the check of the end failed: {message}")?,
             FailureKind::Deadlock => writeln!(f, "deadlock: no thread can go on")?,
-            FailureKind::Endless { steps } => writeln!(
-                f,
-                "no end after {steps} steps: some thread goes on without waiting"
-            )?,
+            FailureKind::Endless { steps, polls } => {
+                let polls = polls.as_deref().unwrap_or("some thread goes on without waiting");
+                writeln!(f, "no end after {steps} steps: {polls}")?;
+            }
             FailureKind::Reached => writeln!(f, "reached")?,
         }
         for line in &failure.waiting {

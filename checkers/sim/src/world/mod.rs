@@ -16,6 +16,7 @@ use crate::{Config, Faults};
 /// A world under construction. The closure given to [`explore`](crate::explore) is called for every run and
 /// must build the same world each time. The threads of one world share state only through the fabric.
 pub struct World {
+    pub(crate) name: Option<Arc<str>>,
     options: Options,
     set_up: Vec<SetUp>,
     threads: Vec<SetUp>,
@@ -60,6 +61,7 @@ impl<T> Node<T> {
 impl World {
     pub(crate) fn new(config: &Config) -> World {
         World {
+            name: None,
             options: Options {
                 glob: config.glob,
                 timed: config.faults.timed(),
@@ -71,6 +73,11 @@ impl World {
             finally: Vec::new(),
             keep: Vec::new(),
         }
+    }
+
+    /// Names the world, for messages about it.
+    pub fn name(&mut self, name: &str) {
+        self.name = Some(name.into());
     }
 
     /// Adds a node. `set_up` runs on it before the exploration begins, together with the other nodes'

@@ -54,6 +54,7 @@ impl Run {
         coroutine::set_faults(config.faults);
         let mut built = World::new(config);
         world(&mut built);
+        coroutine::set_world(built.name.clone());
         let machine = Machine::new(config.machine());
         let mut state = State::new(machine, built.nodes(), config.faults);
         for SetUp {
@@ -106,8 +107,8 @@ impl Run {
         name: Arc<str>,
         body: Body,
     ) -> Result<(), SimError> {
-        let thread = state.add_thread(common, node, kind, name);
-        self.start_task(thread, node, body)?;
+        let thread = state.add_thread(common, node, kind, name.clone());
+        self.start_task(thread, node, name, body)?;
         let request = &self.requests[thread as usize];
         common
             .behaviour
@@ -116,8 +117,8 @@ impl Run {
         Ok(())
     }
 
-    fn start_task(&mut self, thread: u16, node: u16, body: Body) -> Result<(), SimError> {
-        let mut task = Task::new(thread, node, body)
+    fn start_task(&mut self, thread: u16, node: u16, name: Arc<str>, body: Body) -> Result<(), SimError> {
+        let mut task = Task::new(thread, node, name, body)
             .map_err(|e| SimError::Host(format!("no stack for another model thread: {e}")))?;
         let request = task.resume(Reply::Unit);
         self.tasks.push(task);
@@ -172,19 +173,19 @@ impl Run {
     fn give(&mut self, thread: u16, reply: Reply) -> Result<(), SimError> {
         let index = thread as usize;
         let spawn = match &self.requests[index] {
-            Request::Spawn { node, .. } => Some(*node),
+            Request::Spawn { node, name, .. } => Some((*node, name.clone())),
             _ => None,
         };
         // The body was handed over just before the thread asked, and is kept under the thread's number until
         // the request is granted.
-        if let (Some(node), Reply::Value(number)) = (spawn, &reply) {
+        if let (Some((node, name)), Reply::Value(number)) = (spawn, &reply) {
             let body = self.take_body(thread)?;
             debug_assert_eq!(
                 *number as usize,
                 self.tasks.len(),
                 "threads are numbered as they start"
             );
-            self.start_task(*number as u16, node, body)?;
+            self.start_task(*number as u16, node, name, body)?;
         }
         self.requests[index] = self.tasks[index].resume(reply.clone());
         self.log.push((thread, reply));
@@ -232,19 +233,6 @@ impl Run {
             })),
             _ => Ok(()),
         }
-    }
-
-    /// Brings the threads, which have just started, to the end of `path`, and returns where in the program `thread` makes the
-    /// last of its requests on the path.
-    pub(crate) fn place(&mut self, common: &Common, path: &[Told], thread: u16) -> Option<String> {
-        let last = path.iter().rposition(|((of, _), _)| *of == thread)?;
-        self.follow(common, &path[..last])?.ok()?;
-        coroutine::watch(thread);
-        let ((_, reply), _) = &path[last];
-        let given = self.give(thread, reply.clone());
-        let place = coroutine::watched();
-        given.ok()?;
-        place
     }
 
     /// Runs the world's checks of a complete execution. Returns the message of the first that panics.

@@ -146,7 +146,8 @@ fn owned_variable_with_a_version_in_front() {
 
 #[test]
 fn owned_variable_whose_checksum_is_of_the_first_word() {
-    found("first word only", 2, world(Mistake::FirstWordOnly));
+    // The words of one transfer arrive in any order: the checksum and the first word may come before the others.
+    found("first word only", 1, world(Mistake::FirstWordOnly));
 }
 
 #[test]

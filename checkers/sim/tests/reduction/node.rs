@@ -13,6 +13,13 @@ use rand::{Rng, SeedableRng};
 /// The most threads of a world. Each has a word on each node.
 pub(crate) const THREADS: usize = 3;
 
+/// Returns the seeds from `first` on: so many, or as many as the variable `SEEDS` of the environment says, to try more than the
+/// suite has time for.
+pub(crate) fn seeds(first: u64, count: u64) -> Range<u64> {
+    let more = std::env::var("SEEDS").ok().map(|text| text.parse().unwrap());
+    first..first + more.unwrap_or(count)
+}
+
 /// Random numbers that a seed determines.
 pub(crate) struct Dice(SmallRng);
 
