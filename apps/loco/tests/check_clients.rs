@@ -28,6 +28,22 @@ fn clients_of_an_object_are_counted() {
     assert_eq!(json["unfinished"], false, "{line}");
 }
 
+/// Three threads of three calls are too many for a second.
+#[test]
+fn clients_that_were_not_run_are_no_success() {
+    let size = "threads<=3,calls<=3";
+    let output = check(&["owned-var", "--clients", size, "--time", "1", "--json"]);
+    let line = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{line}{}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_str(&line).expect("it is JSON");
+    assert_eq!(json["passed"], serde_json::Value::Null, "{line}");
+    assert_eq!(json["unfinished"], true, "{line}");
+    let output = check(&["owned-var", "--clients", size, "--time", "1"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("unknown:") && !said.contains("ok:"), "{said}");
+}
+
 #[test]
 fn a_built_in_client_has_its_outcomes_and_verdicts() {
     let output = check(&["--client", "LOCO-13"]);

@@ -132,7 +132,7 @@ fn json(client: &Client, setting: Setting, found: &mowgli_libraries::outcome::Ou
         complete: found.is_complete(),
         limit: match &found.completeness {
             Completeness::Complete => None,
-            Completeness::Incomplete(limit) => Some(limit.to_string()),
+            Completeness::Incomplete(limit) => Some(limit.advice()),
         },
         executions: found.executions,
         verdicts: verdicts.collect(),

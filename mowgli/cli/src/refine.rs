@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mowgli::counted::counted;
+use mowgli::outcome::Limit;
 use mowgli_libraries::client::{Client, Library, Method};
 use mowgli_libraries::enumerate::{Bounds, CALLS_MAX, NODES_MAX, OBJECTS_MAX, RandomClients, THREADS_MAX};
 use mowgli_libraries::explain::{draw_events, explain_drawn, implementation_execution};
@@ -362,7 +363,7 @@ fn missing(named: &Named, args: &Args, failure: &Failure) -> Result<String, Erro
     }
     let rules = named.specified(ITERATIONS_MAX);
     match explain_drawn(client, &rules, &failure.outcome.formula(client), budget) {
-        Err(limit) => Ok(format!("Not explained: {limit}.\n")),
+        Err(limit) => Ok(format!("Not explained: {}.\n", limit.advice())),
         Ok((reason, drawn)) => {
             if let Some(path) = &args.svg_missing {
                 let title = format!("{}: {}", named.setting, failure.outcome.display(client));
@@ -420,7 +421,7 @@ fn report(named: &Named, args: &Args, bounds: &Bounds, summary: &Summary, elapse
         clients: summary.clients,
         complete: summary.complete,
         seconds: elapsed.as_secs_f64(),
-        limit: summary.limit.as_ref().map(ToString::to_string),
+        limit: summary.limit.as_ref().map(Limit::advice),
         refuted_by: outcome.or(local),
     }
 }

@@ -1,6 +1,7 @@
 //! Texts as the page sees them: places count UTF-16 code units, as in JavaScript.
 
 use mowgli::litmus::{self, Severity, Span};
+use mowgli::star::x86;
 use mowgli_corerma::litmus as corerma;
 use mowgli_libraries::client;
 use serde::Serialize;
@@ -87,11 +88,21 @@ pub(crate) enum Source {
     Client(Box<client::Parsed>),
 }
 
-/// Reads a text as a test of coreRMA if its first word says so, else as a litmus test or as a client. An error comes with the kind of text that it was taken for.
+/// Reads a text as a test of coreRMA or for x86 if its first word says so, else as a litmus test or as a client. An error comes with the kind of text that it was taken for.
 pub(crate) fn read(text: &str) -> Result<Source, (&'static str, litmus::ParseError)> {
     if corerma::is_dialect(text) {
         let parsed = corerma::parse(text).map_err(|error| ("corerma", error))?;
         return Ok(Source::CoreRma(Box::new(parsed)));
+    }
+    if x86::is_x86(text) {
+        let litmus = x86::parse(text).map_err(|error| ("litmus", error))?;
+        let threads = litmus.program.threads.iter();
+        return Ok(Source::Litmus(Box::new(litmus::Parsed {
+            // The reader of these tests keeps no places.
+            instructions: threads.map(|_| Vec::new()).collect(),
+            warnings: Vec::new(),
+            litmus,
+        })));
     }
     let as_test = match litmus::parse(text) {
         Ok(parsed) => return Ok(Source::Litmus(Box::new(parsed))),
@@ -124,6 +135,22 @@ pub(crate) fn litmus(text: &str) -> Result<litmus::Parsed, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_for_x86_are_litmus_tests() {
+        let text = "X86_64 SB\n{ }\n P0 | P1 ;\n movl $1,(x) | movl $1,(y) ;\n movl (y),%eax | movl (x),%eax ;\n\
+                    exists (0:rax=0 /\\ 1:rax=0)\n";
+        let parsed = litmus(text).unwrap();
+        assert_eq!(parsed.litmus.program.threads.len(), 2);
+        assert_eq!(parsed.instructions.len(), 2);
+        assert_eq!(
+            read("X86_64 SB\n{ }\n P0 ;\n nonsense ;\nexists (x=0)\n")
+                .err()
+                .unwrap()
+                .0,
+            "litmus"
+        );
+    }
 
     #[test]
     fn places_count_as_javascript_does() {

@@ -11,7 +11,7 @@ use loco_check::Object;
 use loco_check::clients::{
     Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, film, graph, promised,
 };
-use loco_sim::{Failure, Schedule, Stats, Strategy};
+use loco_sim::{Completeness, Failure, Schedule, Stats, Strategy};
 use mowgli_libraries::catalogue;
 use mowgli_libraries::client::{Client, Library, Setting, parse};
 use mowgli_libraries::judge;
@@ -19,7 +19,7 @@ use mowgli_libraries::outcome::Budget;
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
-use super::{Args, INTERRUPTED, progress};
+use super::{Args, INTERRUPTED, UNKNOWN, progress};
 use crate::error::CliError;
 
 /// The seconds for the clients of each object, or for one client.
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
 
 fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
-    let mut found = false;
+    let mut all = Some(true);
     for object in args.share(objects) {
         let campaign = Campaign {
             clients: Clients::new(object, size),
@@ -95,8 +95,8 @@ fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, C
         let summary = with_progress(args.json, object, &campaign.progress, || campaign.run())
             .map_err(|error| CliError::Usage(error.to_string()))?;
         show(args, object, &summary)?;
+        all = both(all, summary.passed());
         if let Some(failed) = &summary.failed {
-            found = true;
             draw(args, &failed.client, failed.form, Some(&failed.failure))?;
             if let Some(path) = &args.clients.keep {
                 std::fs::write(path, failed.client.print())
@@ -104,10 +104,28 @@ fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, C
             }
         }
         if progress::is_set(cancel) {
-            return Ok(if found { 1 } else { INTERRUPTED });
+            return Ok(if all == Some(false) { 1 } else { INTERRUPTED });
         }
     }
-    Ok(u8::from(found))
+    Ok(status(all))
+}
+
+/// Returns whether both passed; nothing if none failed and one is unknown.
+fn both(a: Option<bool>, b: Option<bool>) -> Option<bool> {
+    match (a, b) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+/// Returns the exit status.
+fn status(passed: Option<bool>) -> u8 {
+    match passed {
+        Some(true) => 0,
+        Some(false) => 1,
+        None => UNKNOWN,
+    }
 }
 
 /// Runs `work` and reports how many clients it has counted meanwhile.
@@ -141,7 +159,7 @@ fn with_progress<T: Send>(json: bool, object: Object, count: &AtomicU64, work: i
 #[derive(Serialize)]
 struct CampaignLine<'a> {
     object: Object,
-    passed: bool,
+    passed: Option<bool>,
     clients: u64,
     complete: u64,
     random_schedules: u64,
@@ -162,7 +180,7 @@ fn show(args: &Args, object: Object, summary: &Summary) -> Result<(), OutputErro
     if args.json {
         let line = CampaignLine {
             object,
-            passed: failed.is_none(),
+            passed: summary.passed(),
             clients: summary.clients,
             complete: summary.complete,
             random_schedules: summary.otherwise,
@@ -219,9 +237,13 @@ fn show(args: &Args, object: Object, summary: &Summary) -> Result<(), OutputErro
         ))?;
     }
     match failed {
-        None if summary.unfinished => {
-            print("no failure found; the time was over before all clients were run")
-        }
+        None if summary.unfinished => print(
+            "unknown: no failure found, but the time was over before all clients were run; give it more with --time",
+        ),
+        None if summary.unknown > 0 => print(
+            "unknown: no failure found, but not all clients were run; ask for smaller ones with --clients",
+        ),
+        None if *otherwise > 0 => print("no failure found; not every execution of all clients was explored"),
         None => print("ok: no execution shows more than the specifications allow"),
         Some(failed) => {
             let about = failed.form.about();
@@ -245,7 +267,7 @@ fn show(args: &Args, object: Object, summary: &Summary) -> Result<(), OutputErro
 struct ClientLine<'a> {
     client: &'a str,
     form: String,
-    passed: bool,
+    passed: Option<bool>,
     completeness: String,
     outcomes: Vec<String>,
     verdicts: Vec<VerdictLine>,
@@ -264,7 +286,7 @@ struct VerdictLine {
 }
 
 fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
-    let mut found = false;
+    let mut all = Some(true);
     for name in &args.clients.client {
         let client = load(name)?;
         for form in forms(args, &client) {
@@ -289,14 +311,18 @@ fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
                 None => check(&client, form, compared, &effort),
             };
             let checked = checked.map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
-            found |= !show_client(args, name, &client, form, &checked)?;
+            let is_compared = compared.is_some();
+            all = both(
+                all,
+                show_client(args, name, &client, form, &checked, is_compared)?,
+            );
             draw(args, &client, form, checked.report.failure.as_ref())?;
             if progress::is_set(cancel) {
-                return Ok(if found { 1 } else { INTERRUPTED });
+                return Ok(if all == Some(false) { 1 } else { INTERRUPTED });
             }
         }
     }
-    Ok(u8::from(found))
+    Ok(status(all))
 }
 
 /// Writes the pictures of an execution that the options ask for.
@@ -339,17 +365,23 @@ fn load(name: &str) -> Result<Client, CliError> {
     }
 }
 
-/// Shows the outcomes of a client. Returns false if it failed or a verdict is not as the client states it for the
-/// shipped objects.
+/// Shows the outcomes of a client, which were compared with those of the specifications or not. Returns false if it failed or a verdict
+/// is not as the client states it for the shipped objects, and nothing if a limit left one of these open.
 fn show_client(
     args: &Args,
     name: &str,
     client: &Client,
     form: Form,
     checked: &Checked,
-) -> Result<bool, OutputError> {
+    is_compared: bool,
+) -> Result<Option<bool>, OutputError> {
     let outcomes = checked.as_outcomes();
-    let mut passed = checked.report.failure.is_none();
+    // A replayed schedule is one execution, of which no verdict follows.
+    let is_explored = checked.report.completeness == Completeness::Complete && is_compared;
+    let mut passed = match checked.report.failure {
+        Some(_) => Some(false),
+        None => (is_explored || args.replay.is_some()).then_some(true),
+    };
     let verdicts: Vec<VerdictLine> = client
         .queries
         .iter()
@@ -357,10 +389,8 @@ fn show_client(
         .map(|(at, query)| {
             let verdict = judge::verdict(client, &query.condition.formula, &outcomes);
             let stated = query.expected.get(&Setting::Shipped);
-            if args.replay.is_none()
-                && let (Some(&stated), Some(verdict)) = (stated, verdict)
-            {
-                passed &= judge::agrees(stated, verdict);
+            if let (true, Some(&stated)) = (args.replay.is_none(), stated) {
+                passed = both(passed, verdict.map(|verdict| judge::agrees(stated, verdict)));
             }
             VerdictLine {
                 query: client.query_name(at),
@@ -404,7 +434,11 @@ fn show_client(
         }
         None => print(format_args!(
             "{}: {} ({}, {:.2} s)\n",
-            if passed { "ok" } else { "not as stated" },
+            match passed {
+                Some(true) => "ok",
+                Some(false) => "not as stated",
+                None => "unknown",
+            },
             checked.report.completeness,
             counted(checked.report.stats.states, "state"),
             checked.report.stats.seconds

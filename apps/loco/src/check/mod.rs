@@ -96,8 +96,8 @@ const SIZED: [&str; 11] = [
 ///   loco check --json --shard 2/4
 ///
 /// Exit status: 0 nothing found, 1 an execution breaks a promise or an object is not
-/// as robust or weak as its documentation says, 2 bad usage,
-/// 130 interrupted.
+/// as robust or weak as its documentation says, 2 bad usage, 3 with --client or
+/// --clients: nothing found, but a limit left something open, 130 interrupted.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -207,7 +207,9 @@ fn shard(text: &str) -> Result<Shard, String> {
     Shard::read(text, |name| std::env::var(name).ok())
 }
 
-/// The exit code after Ctrl-C, as shells report it.
+/// The exit status if a limit left an answer open, as of `mowgli`.
+const UNKNOWN: u8 = 3;
+/// The exit status after Ctrl-C, as shells report it.
 const INTERRUPTED: u8 = 130;
 
 /// Explores and reports.

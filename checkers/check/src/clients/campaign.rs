@@ -268,6 +268,19 @@ impl One {
 }
 
 impl Summary {
+    /// Returns true if every client was run, and false if clients were left out or the time was over.
+    pub fn has_run_all(&self) -> bool {
+        !self.unfinished && self.unknown == 0
+    }
+
+    /// Returns whether no client failed; nothing if none did and some were not run.
+    pub fn passed(&self) -> Option<bool> {
+        match &self.failed {
+            Some(_) => Some(false),
+            None => self.has_run_all().then_some(true),
+        }
+    }
+
     fn add(&mut self, one: One) {
         self.clients += u64::from(one.ran);
         self.complete += u64::from(one.complete);

@@ -142,7 +142,7 @@ fn document(litmus: &Litmus, model: Model, formula: &str, answer: &Answer) -> Do
         text: change.text(),
     };
     match answer {
-        Answer::Unknown(limit) => document.head.limit = Some(limit.to_string()),
+        Answer::Unknown(limit) => document.head.limit = Some(limit.advice()),
         Answer::Allowed(witness) => {
             document.head.verdict = Some("allowed");
             document.head.complete = true;
@@ -158,7 +158,7 @@ fn document(litmus: &Litmus, model: Model, formula: &str, answer: &Answer) -> Do
             };
             document.head.verdict = Some("forbidden");
             document.head.complete = reason.is_complete();
-            document.head.limit = reason.limit.as_ref().map(ToString::to_string);
+            document.head.limit = reason.limit.as_ref().map(Limit::advice);
             document.candidates = Some(reason.candidates);
             document.violations = Some(reason.cases.iter().map(broken).collect());
             document.relaxations = Some(reason.relaxations.iter().map(change).collect());

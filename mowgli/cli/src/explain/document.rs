@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use mowgli::event::Execution;
 use mowgli::explain::{Case, Change, Edge, Side, change_text, edge_reason};
 use mowgli::litmus::{Litmus, Setting};
+use mowgli::outcome::Limit;
 use mowgli::program::Program;
 use mowgli::relation::Relation;
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub(super) struct Head {
     pub(super) vacuous: bool,
     /// Whether no limit left anything open.
     pub(super) complete: bool,
-    /// The limit that was reached.
+    /// The limit that was reached, and the remedy.
     pub(super) limit: Option<String>,
 }
 
@@ -137,12 +138,12 @@ impl Document {
             undecided: None,
         };
         match answer {
-            Answer::Unknown(limit) => document.head.limit = Some(limit.to_string()),
+            Answer::Unknown(limit) => document.head.limit = Some(limit.advice()),
             Answer::Vacuous => document.head.set_vacuous(),
             Answer::Allowed { witness, steps } => {
                 document.head.verdict = Some("allowed");
                 document.head.complete = steps.is_ok();
-                document.head.limit = steps.as_ref().err().map(ToString::to_string);
+                document.head.limit = steps.as_ref().err().map(Limit::advice);
                 document.witness = Some(graph(program, &witness.execution));
                 document.steps = steps.as_ref().ok().cloned().flatten();
             }
@@ -155,7 +156,7 @@ impl Document {
                 let change = |change: &Change| change_entry(program, setting, change);
                 document.head.verdict = Some("forbidden");
                 document.head.complete = reason.is_complete();
-                document.head.limit = reason.limit.as_ref().map(ToString::to_string);
+                document.head.limit = reason.limit.as_ref().map(Limit::advice);
                 document.candidates = Some(reason.candidates);
                 document.cycles = Some(reason.cases.iter().map(cycle).collect());
                 let relaxations = reason.relaxations.iter().map(|r| change(&r.change));

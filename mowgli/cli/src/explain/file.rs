@@ -145,7 +145,7 @@ fn document(litmus: &Litmus, under: &Under, formula: &str, answer: &Answer) -> D
         violations: None,
     };
     match answer {
-        Answer::Unknown(limit) => document.head.limit = Some(limit.to_string()),
+        Answer::Unknown(limit) => document.head.limit = Some(limit.advice()),
         Answer::Vacuous => document.head.set_vacuous(),
         Answer::Allowed(witness) => {
             document.head.verdict = Some("allowed");
@@ -168,7 +168,7 @@ fn document(litmus: &Litmus, under: &Under, formula: &str, answer: &Answer) -> D
             };
             document.head.verdict = Some("forbidden");
             document.head.complete = reason.limit.is_none();
-            document.head.limit = reason.limit.as_ref().map(ToString::to_string);
+            document.head.limit = reason.limit.as_ref().map(Limit::advice);
             document.candidates = Some(reason.candidates);
             document.violations = Some(reason.cases.iter().map(violation).collect());
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use mowgli::outcome::Limit;
 use mowgli_corerma::generate::{Generator, Reading, Scope, Unusable, pivots, table6};
 use mowgli_corerma::rules::Rule;
 use mowgli_corerma::switches::Model;
@@ -27,8 +28,8 @@ impl Source for CoreRma {
         self.generator.units()
     }
 
-    fn unit(&self, unit: usize, cancel: &AtomicBool) -> Option<Vec<Made>> {
-        let tests = self.generator.unit(unit, cancel)?;
+    fn unit(&self, unit: usize, cancel: &AtomicBool) -> Result<Vec<Made>, Limit> {
+        let tests = self.generator.unit(unit, cancel).ok_or(Limit::Cancelled)?;
         let made = tests.iter().map(|test| {
             let litmus = test.litmus(self.model, self.rule);
             Made {
@@ -37,7 +38,7 @@ impl Source for CoreRma {
                 outcomes: test.outputs.len(),
             }
         });
-        Some(made.collect())
+        Ok(made.collect())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use mowgli::litmus::Verdict;
-use mowgli::outcome::Budget;
+use mowgli::outcome::{Budget, Limit};
 use mowgli_generate::enumerate::{Unit, units};
 use mowgli_generate::language::Language;
 use mowgli_generate::suite::{Generator, Test};
@@ -102,15 +102,16 @@ impl Source for Minimal {
         self.units.len()
     }
 
-    fn unit(&self, unit: usize, cancel: &AtomicBool) -> Option<Vec<Made>> {
+    fn unit(&self, unit: usize, cancel: &AtomicBool) -> Result<Vec<Made>, Limit> {
         let budget = Budget {
             cancel: Some(cancel),
             ..Budget::default()
         };
         // The rule's name was looked up when the source was made.
-        let generator = Minimal::generator(&self.model, self.language, self.pivot.as_deref()).ok()?;
-        let found = generator.tests(&self.units[unit], &budget).ok()?;
+        let generator = Minimal::generator(&self.model, self.language, self.pivot.as_deref())
+            .map_err(|_| Limit::Cancelled)?;
+        let found = generator.tests(&self.units[unit], &budget)?;
         let tests = found.tests.iter().enumerate();
-        Some(tests.map(|(place, test)| self.made(unit, place, test)).collect())
+        Ok(tests.map(|(place, test)| self.made(unit, place, test)).collect())
     }
 }

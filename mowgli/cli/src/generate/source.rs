@@ -6,6 +6,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use mowgli::outcome::Limit;
+
 /// A test that a source made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
@@ -26,8 +28,12 @@ pub(crate) trait Source: Sync {
     /// Returns the number of units, which does not depend on the number of workers or on the shard.
     fn units(&self) -> usize;
 
-    /// Makes the tests of one unit. Returns `None` when `cancel` was set meanwhile.
-    fn unit(&self, unit: usize, cancel: &AtomicBool) -> Option<Vec<Made>>;
+    /// Makes the tests of one unit.
+    ///
+    /// # Errors
+    ///
+    /// The limit that stopped a search, [`Limit::Cancelled`] if `cancel` was set meanwhile.
+    fn unit(&self, unit: usize, cancel: &AtomicBool) -> Result<Vec<Made>, Limit>;
 }
 
 /// A source and the folder below `--out` for its tests; empty for `--out` itself.

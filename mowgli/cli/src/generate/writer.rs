@@ -4,6 +4,7 @@
 //! folder with which the next run goes on.
 
 use mowgli::counted::counted;
+use mowgli::outcome::Limit;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -83,10 +84,9 @@ pub(super) fn run(
             let (send, next, todo, cancel) = (send.clone(), &next, &todo, &cancel);
             scope.spawn(move || {
                 while let Some(&unit) = todo.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Some(tests) = source.unit(unit, cancel) else {
-                        return;
-                    };
-                    if send.send((unit, tests)).is_err() {
+                    let made = source.unit(unit, cancel);
+                    let is_last = made.is_err();
+                    if send.send((unit, made)).is_err() || is_last {
                         return;
                     }
                 }
@@ -116,7 +116,7 @@ pub(super) fn run(
 
 /// Writes units as they come, until none is left or the run is stopped. Returns how many were written.
 fn write_all(
-    receive: &Receiver<(usize, Vec<Made>)>,
+    receive: &Receiver<(usize, Result<Vec<Made>, Limit>)>,
     folder: Option<&Path>,
     mut manifest: Option<&mut Manifest>,
     totals: &mut Totals,
@@ -130,11 +130,17 @@ fn write_all(
             return Ok(done);
         }
         // The wait ends now and then to look at Ctrl-C.
-        let (unit, tests) = match receive.recv_timeout(Duration::from_millis(50)) {
+        let (unit, made) = match receive.recv_timeout(Duration::from_millis(50)) {
             Ok(made) => made,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => continue,
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(done),
         };
+        let tests = made.map_err(|limit| {
+            Error::Usage(format!(
+                "the tests of unit {unit} are not all known: {}",
+                limit.advice()
+            ))
+        })?;
         if let Some(folder) = folder {
             write_tests(folder, &tests)?;
         }
@@ -185,14 +191,47 @@ mod tests {
             10
         }
 
-        fn unit(&self, unit: usize, _: &AtomicBool) -> Option<Vec<Made>> {
+        fn unit(&self, unit: usize, _: &AtomicBool) -> Result<Vec<Made>, Limit> {
             let made = |n| Made {
                 name: format!("t{unit}-{n}"),
                 text: format!("test {n} of {unit}\n"),
                 outcomes: unit,
             };
-            Some((0..unit).map(made).collect())
+            Ok((0..unit).map(made).collect())
         }
+    }
+
+    /// A source whose only unit needs more than a search may do.
+    struct Huge;
+
+    impl Source for Huge {
+        fn describe(&self) -> String {
+            "huge".to_owned()
+        }
+
+        fn units(&self) -> usize {
+            1
+        }
+
+        fn unit(&self, _: usize, _: &AtomicBool) -> Result<Vec<Made>, Limit> {
+            Err(Limit::States(7))
+        }
+    }
+
+    #[test]
+    fn a_limit_is_no_end() {
+        let settings = Settings {
+            folder: None,
+            shard: "1/1".parse().unwrap(),
+            workers: 2,
+        };
+        let result = run(
+            &Huge,
+            settings,
+            &Run::start(Limits::default()),
+            &ProgressBar::hidden(),
+        );
+        assert!(result.unwrap_err().to_string().contains("limit of 7 states"));
     }
 
     fn make(folder: &Path, shard: &str, workers: usize) -> Totals {

@@ -40,6 +40,7 @@ pub(super) struct Row {
     verdict: &'static str,
     /// Names the proof of robustness: corollary-1, theorem-5 or search.
     by: Option<&'static str>,
+    /// The limit because of which the verdict is unknown, and the remedy.
     limit: Option<String>,
     /// Absent under a model file, as are the conditions.
     pre_executions: Option<u64>,
@@ -138,7 +139,7 @@ impl Row {
             verdict: word,
             by,
             limit: match verdict {
-                Verdict::Unknown(limit) => Some(limit.to_string()),
+                Verdict::Unknown(limit) => Some(limit.advice()),
                 _ => None,
             },
             pre_executions: None,

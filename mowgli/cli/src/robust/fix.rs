@@ -153,14 +153,17 @@ fn shown(
             mended.cost
         );
         text.push_str(listing);
-    } else {
-        text.push_str(
-            "Not mended: the result is not robust, which is a mistake of this program; please report it\n",
-        );
+    }
+    let reason = (!robust).then(|| match &verified.exact {
+        Exact::Unknown(limit) => format!("the result could not be checked: {}", limit.advice()),
+        _ => "the result is not robust, which is a mistake of this program; please report it".to_owned(),
+    });
+    if let Some(reason) = &reason {
+        let _ = writeln!(text, "Not mended: {reason}");
     }
     let fix = Fix {
         mended: robust,
-        reason: None,
+        reason,
         cost: Some(mended.cost),
         minimal: Some(mended.minimal),
         changes: mended.changes.clone(),

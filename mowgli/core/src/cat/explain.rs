@@ -59,7 +59,8 @@ pub struct Case {
 pub struct Reason {
     /// Candidate executions that have the outcome, without the contrary ones.
     pub candidates: u64,
-    /// Candidates that only order memory against program order of one thread, whatever the outcome. They explain nothing.
+    /// Candidates that only order memory against program order of one thread, whatever the outcome. They explain nothing unless there
+    /// are no others, so they are counted separately.
     pub contrary: u64,
     /// The limit that kept some candidates from being examined, if one did.
     pub limit: Option<Limit>,
@@ -81,8 +82,8 @@ pub fn forbidden(
         states_max: Some(budget.states_max.unwrap_or(CANDIDATES_MAX)),
         ..*budget
     };
-    let (mut candidates, mut contrary) = (0, 0);
-    let mut cases: Vec<Case> = Vec::new();
+    // Contrary cases, and the others.
+    let (mut against, mut cases): (Vec<Case>, Vec<Case>) = (Vec::new(), Vec::new());
     let result = reference::each_execution(program, &spec, &capped, |execution| {
         if !wanted.holds(&execution.outcome) {
             return ControlFlow::Continue(());
@@ -91,11 +92,8 @@ pub fn forbidden(
             return ControlFlow::Continue(());
         };
         let chosen = links.iter().filter(|l| l.chosen).count();
-        if chosen == 1 && links.iter().filter(|l| l.fixed).count() + 1 == links.len() {
-            contrary += 1;
-            return ControlFlow::Continue(());
-        }
-        candidates += 1;
+        let is_contrary = chosen == 1 && links.iter().filter(|l| l.fixed).count() + 1 == links.len();
+        let cases = if is_contrary { &mut against } else { &mut cases };
         let same = |case: &&mut Case| case.links == links && case.execution.events == execution.events;
         match cases.iter_mut().find(same) {
             Some(case) => case.candidates += 1,
@@ -108,12 +106,16 @@ pub fn forbidden(
         }
         ControlFlow::Continue(())
     });
-    let cases = once(program, cases);
+    // Where nothing else is wrong, this is the reason.
+    if cases.is_empty() {
+        cases = std::mem::take(&mut against);
+    }
+    let count = |cases: &[Case]| cases.iter().map(|c| c.candidates).sum();
     Reason {
-        candidates,
-        contrary,
+        candidates: count(&cases),
+        contrary: count(&against),
         limit: result.err(),
-        cases,
+        cases: once(program, cases),
     }
 }
 

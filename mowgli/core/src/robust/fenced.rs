@@ -10,6 +10,12 @@ use super::trace::Trace;
 
 /// Returns every pair of a trace that other threads of the network could see reordered.
 pub fn violations(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
+    let pairs = pairs(network, trace).into_iter();
+    pairs.filter_map(|(a, b)| reason(network, trace, a, b)).collect()
+}
+
+/// Returns the same pairs by their indices in the trace.
+pub(super) fn pairs(network: &Network<'_>, trace: &Trace) -> Vec<(usize, usize)> {
     let clauses = network.clauses();
     let thread = trace.thread;
     let public: Vec<bool> = trace
@@ -37,7 +43,6 @@ pub fn violations(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
         .po()
         .filter(|&(a, b)| public[a] && public[b])
         .filter(|&(a, b)| !trace.gb.contains(a, b) && linked(a, b))
-        .filter_map(|(a, b)| reason(network, trace, a, b))
         .collect()
 }
 

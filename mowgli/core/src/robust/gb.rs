@@ -154,10 +154,7 @@ impl Definition {
     /// Computes the union of the lines.
     pub fn base(&self, events: &[Event], pf: &[(usize, usize)]) -> Relation {
         let n = events.len();
-        let trace = Lines {
-            events,
-            pf: Relation::from_pairs(n, pf.iter().copied()),
-        };
+        let trace = Lines::new(events, pf);
         let mut base = Relation::from_fn(n, |a, b| {
             a < b
                 && (self.spec.preserves(Part::Oppo, &events[a], &events[b])
@@ -173,33 +170,42 @@ impl Definition {
 /// A thread's events on which rules are evaluated.
 struct Lines<'t> {
     events: &'t [Event],
+    half: Relation,
+    later: Relation,
     pf: Relation,
 }
 
-impl Lines<'_> {
+impl<'t> Lines<'t> {
+    fn new(events: &'t [Event], pf: &[(usize, usize)]) -> Lines<'t> {
+        let n = events.len();
+        Lines {
+            events,
+            half: Relation::from_fn(n, |a, b| a < b && events[a].same_instruction(&events[b])),
+            later: Relation::from_fn(n, |a, b| {
+                a < b
+                    && events[a].same_queue_pair(&events[b])
+                    && !Spec::returns_unplaced(&events[a], &events[b])
+            }),
+            pf: Relation::from_pairs(n, pf.iter().copied()),
+        }
+    }
+
     /// Composes the steps of a rule.
     fn rule(&self, rule: &Rule) -> Relation {
         let n = self.events.len();
         rule.steps
             .iter()
-            .fold(Relation::identity(n, |_| true), |path, step| {
-                path.then(&self.step(*step))
+            .fold(Relation::identity(n, |_| true), |path, step| match step {
+                Step::Is(kinds) => path.then(&self.those(|e| kinds.contains(e.kind))),
+                Step::Plain => path.then(&self.those(|e| !e.rmw && !e.inlined)),
+                Step::Half => path.then(&self.half),
+                Step::Later => path.then(&self.later),
+                Step::Polled => path.then(&self.pf),
             })
     }
 
-    fn step(&self, step: Step) -> Relation {
-        let n = self.events.len();
-        let events = self.events;
-        match step {
-            Step::Is(kinds) => Relation::identity(n, |e| kinds.contains(events[e].kind)),
-            Step::Plain => Relation::identity(n, |e| !events[e].rmw && !events[e].inlined),
-            Step::Half => Relation::from_fn(n, |a, b| a < b && events[a].same_instruction(&events[b])),
-            Step::Later => Relation::from_fn(n, |a, b| {
-                a < b
-                    && events[a].same_queue_pair(&events[b])
-                    && !Spec::returns_unplaced(&events[a], &events[b])
-            }),
-            Step::Polled => self.pf.clone(),
-        }
+    /// Returns the identity on some events.
+    fn those(&self, of: impl Fn(&Event) -> bool) -> Relation {
+        Relation::identity(self.events.len(), |e| of(&self.events[e]))
     }
 }

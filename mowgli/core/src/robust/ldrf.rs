@@ -17,6 +17,13 @@ pub fn violations<'t>(
     clauses: Clauses,
     trace: &'t Trace,
 ) -> impl Iterator<Item = Reason> + 't {
+    pairs(clauses, trace)
+        .filter_map(move |(a, b)| Pair::new(spec, trace, a, b))
+        .map(|pair| Reason::Race { pair })
+}
+
+/// Returns the same pairs by their indices in the trace.
+pub(super) fn pairs(clauses: Clauses, trace: &Trace) -> impl Iterator<Item = (usize, usize)> + '_ {
     let conflict = move |a: &Event, b: &Event| {
         let location = a.loc.is_some() && b.loc.is_some();
         let same = a.loc == b.loc || !clauses.contains(Clause::RaceSameLocation);
@@ -28,6 +35,4 @@ pub fn violations<'t>(
         .filter(move |_| clauses.contains(Clause::RaceOrdered))
         .filter(move |&(a, b)| conflict(&trace.events[a], &trace.events[b]))
         .filter(|&(a, b)| !trace.gb_local.contains(a, b))
-        .filter_map(move |(a, b)| Pair::new(spec, trace, a, b))
-        .map(|pair| Reason::Race { pair })
 }

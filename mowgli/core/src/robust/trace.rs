@@ -50,21 +50,35 @@ impl Traces {
         let mut beyond = None;
         let mut threads = Vec::with_capacity(program.threads.len());
         for thread in 0..program.threads.len() {
-            let mut traces = Vec::new();
-            let mut seen = HashSet::new();
-            for path in unfold::paths(program, thread, &definition.spec, budget)? {
-                match path.end {
-                    End::LoopBound(bound) => beyond = beyond.or(Some(Limit::LoopBound { thread, bound })),
-                    End::Stuck => {}
-                    End::Complete if seen.insert(shape(&path)) => {
-                        traces.push(Trace::new(program, thread, path, definition, &local));
-                    }
-                    End::Complete => {}
-                }
-            }
+            let (traces, limit) = Traces::of_thread(program, thread, definition, &local, budget)?;
+            beyond = beyond.or(limit);
             threads.push(traces);
         }
         Ok(Traces { threads, beyond })
+    }
+
+    /// Unfolds one thread. `local` is the definition [with a strong CPU](Definition::with_strong_cpu). Returns its traces, and the
+    /// bound of a loop that may need more iterations.
+    pub(super) fn of_thread(
+        program: &Program,
+        thread: usize,
+        definition: &Definition,
+        local: &Definition,
+        budget: &Budget<'_>,
+    ) -> Result<(Vec<Trace>, Option<Limit>), Limit> {
+        let (mut traces, mut beyond) = (Vec::new(), None);
+        let mut seen = HashSet::new();
+        for path in unfold::paths(program, thread, &definition.spec, budget)? {
+            match path.end {
+                End::LoopBound(bound) => beyond = beyond.or(Some(Limit::LoopBound { thread, bound })),
+                End::Stuck => {}
+                End::Complete if seen.insert(shape(&path)) => {
+                    traces.push(Trace::new(program, thread, path, definition, local));
+                }
+                End::Complete => {}
+            }
+        }
+        Ok((traces, beyond))
     }
 
     /// Returns the number of pre-executions, at most `u64::MAX`.

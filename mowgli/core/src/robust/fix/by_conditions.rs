@@ -6,12 +6,14 @@
 //! addition right before that event: a fence or poll further up would be between the events of fewer pairs that are still
 //! open. A get further up can be reached by fewer polls, or by a remote fence that is there, so those places are tried too. The rest of
 //! the search depends only on the polls, the added gets and the last fences so far. Of two sets that agree in these,
-//! only the cheaper one is therefore kept. After [`SETS_MAX`] sets, the search takes the cheapest next addition each time.
-//! `tests/it/mend_brute.rs` compares the cost with that of all sets, on small programs.
+//! only the cheaper one is therefore kept. Branch and bound: taking the cheapest next addition each time gives a first answer, and
+//! sets are given up that cannot cost less, counting the polls that they lack at least. A search that does [`WORK_MAX`] work ends with
+//! the best answer so far and does not call it the least. `tests/it/mend_brute.rs` compares the cost with that of all sets, on small
+//! programs.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::edit::{Addition, Applied, Bench, ChangeKind, Edits, Place, is_control, operation};
 use super::{Costs, Mended, Minimal, Unmended};
@@ -19,10 +21,11 @@ use crate::event::{Event, Kind};
 use crate::model::Model;
 use crate::outcome::{Budget, Limit};
 use crate::program::{Instr, Node, Program, WorkId};
-use crate::robust::{Definition, Footprint, Network, Pair, Question, Reason, Traces, fenced, ldrf};
+use crate::robust::trace::Trace;
+use crate::robust::{Definition, Footprint, Network, Question, Traces, fenced, ldrf};
 
-/// Most sets of additions to one thread that are searched in order of cost.
-const SETS_MAX: usize = 3_000;
+/// Most work of the search for one thread: for each set that is tested, the pairs of events of its traces.
+const WORK_MAX: u64 = 200_000;
 
 /// Most combinations of ways through the threads.
 const COMBINATIONS_MAX: usize = 4_096;
@@ -44,24 +47,22 @@ pub(super) fn mend(
         return Err(Unmended::Vacuous);
     }
     let groups = Groups::new(&bench.base, &definition, &traces);
+    let local = definition.with_strong_cpu();
     let mut all = Edits::default();
     let mut minimal = Minimal::Proved;
     for thread in 0..program.threads.len() {
-        let mut stripped = bench.base.clone();
-        let others = stripped.threads.iter_mut().enumerate();
-        others
-            .filter(|(t, _)| *t != thread)
-            .for_each(|(_, t)| t.code.clear());
         let judge = Judge {
             bench: &bench,
             definition: &definition,
+            local: &local,
             networks: groups.networks(&bench.base, question, &definition, thread)?,
             of_trace: &groups.of_trace[thread],
             thread,
             costs,
             budget,
-            stripped,
+            program: RefCell::new(bench.base.clone()),
             bound: Cell::new(u64::MAX),
+            work: Cell::new(0),
         };
         let (edits, proved) = judge.search()?;
         if !proved {
@@ -157,15 +158,19 @@ struct Open {
 struct Judge<'a> {
     bench: &'a Bench,
     definition: &'a Definition,
+    /// The definition with a strong CPU.
+    local: &'a Definition,
     networks: Vec<Vec<Network<'a>>>,
     of_trace: &'a [usize],
     thread: usize,
     costs: &'a Costs,
     budget: &'a Budget<'a>,
-    /// The program without the code of other threads.
-    stripped: Program,
-    /// The cost of a set that does. Sets that cost more are not tested.
+    /// The program in which the thread's code is that of the set under test.
+    program: RefCell<Program>,
+    /// The cost of the cheapest set so far that does. Sets that cost as much are not tested.
     bound: Cell<u64>,
+    /// The work so far, as in [`WORK_MAX`].
+    work: Cell<u64>,
 }
 
 /// A set of additions under test.
@@ -174,93 +179,149 @@ struct Set {
     applied: Applied,
     /// Pairs that are not in order, no two alike.
     open: Vec<Open>,
+    /// The cost of the set and of what it lacks at least.
+    least: u64,
 }
 
 impl Judge<'_> {
-    /// Tests a set of additions; `None` if it costs more than one that does, or if with it some way through the thread polls what is not
-    /// there.
+    /// Tests a set of additions; `None` if no set that contains it costs less than one that does, or if with it some way through the
+    /// thread polls what is not there.
     fn test(&self, edits: Edits) -> Result<Option<Set>, Unmended> {
         let applied = self.bench.thread(self.thread, &edits, self.costs);
-        if applied.cost > self.bound.get() {
+        if applied.cost >= self.bound.get() {
             return Ok(None);
         }
-        let mut program = self.stripped.clone();
+        let mut program = self.program.borrow_mut();
         program.threads[self.thread].code.clone_from(&applied.code);
-        let mut traces = Traces::new(&program, self.definition, self.budget).map_err(Unmended::Limit)?;
-        let traces = std::mem::take(&mut traces.threads[self.thread]);
+        let traces = Traces::of_thread(&program, self.thread, self.definition, self.local, self.budget);
+        let (traces, _) = traces.map_err(Unmended::Limit)?;
+        let pairs = |trace: &Trace| (trace.events.len() * trace.events.len()) as u64;
+        self.work
+            .set(self.work.get() + traces.iter().map(pairs).sum::<u64>());
         if traces.len() != self.of_trace.len() {
             return Ok(None);
         }
         let mut open = Vec::new();
+        let mut lacking = BTreeMap::new();
         for (trace, &group) in traces.iter().zip(self.of_trace) {
-            let races = ldrf::violations(&self.definition.spec, self.definition.clauses, trace);
-            let unfenced = self.networks[group]
-                .iter()
-                .flat_map(|n| fenced::violations(n, trace));
-            for reason in races.chain(unfenced) {
-                if let Some(pair) = pair_of(&reason) {
-                    let place = |event: &Event| applied.origin.get(&event.path).cloned();
-                    let (Some(earlier), Some(later)) = (place(&pair.earlier.event), place(&pair.later.event))
-                    else {
-                        // A pair with an added get is in order wherever one is added.
-                        return Ok(None);
-                    };
-                    open.push(Open {
-                        later,
-                        earlier,
-                        kinds: (pair.earlier.event.kind, pair.later.event.kind),
-                        peer: pair.earlier.event.peer,
-                        halves: pair.earlier.event.same_instruction(&pair.later.event),
-                    });
+            let races = ldrf::pairs(self.definition.clauses, trace);
+            let unfenced = self.networks[group].iter().flat_map(|n| fenced::pairs(n, trace));
+            for (a, b) in races.chain(unfenced) {
+                let (earlier, later) = (&trace.events[a], &trace.events[b]);
+                let place = |event: &Event| applied.origin.get(&event.path).cloned();
+                let (Some(earlier_at), Some(later_at)) = (place(earlier), place(later)) else {
+                    // A pair with an added get is in order wherever one is added.
+                    return Ok(None);
+                };
+                if let Some(peer) = earlier.peer.filter(|_| !earlier.same_queue_pair(later)) {
+                    let polls = lacking.entry(peer).or_insert(0);
+                    *polls = self.lacking_polls(trace, a, b).max(*polls);
                 }
+                open.push(Open {
+                    later: later_at,
+                    earlier: earlier_at,
+                    kinds: (earlier.kind, later.kind),
+                    peer: earlier.peer,
+                    halves: earlier.same_instruction(later),
+                });
             }
         }
         open.sort_unstable();
         open.dedup();
-        Ok(Some(Set { edits, applied, open }))
+        let poll = self.costs.poll.min(match self.bench.fresh {
+            Some(_) => self.costs.poll,
+            None => self.costs.moved,
+        });
+        let least = applied
+            .cost
+            .saturating_add(poll.saturating_mul(lacking.values().sum()));
+        Ok((least < self.bound.get()).then_some(Set {
+            edits,
+            applied,
+            open,
+            least,
+        }))
     }
 
-    /// Searches in order of cost. Returns the additions, and whether no cheaper ones do.
+    /// Returns how many polls have to be added at least before the event `later` of a trace, so that `earlier`, of a queue pair to which
+    /// `later` does not belong, is in order (Fig. 5, columns 1 to 5): those that reach the operation, and for the remote write of a
+    /// put an operation after it. Added gets make it no less.
+    fn lacking_polls(&self, trace: &Trace, earlier: usize, later: usize) -> u64 {
+        if self.has_branches() {
+            return 0;
+        }
+        // The polls of RDMA^WAIT are waits, one of which is for every operation of a name.
+        if self.bench.fresh.is_some() {
+            return 1;
+        }
+        let event = &trace.events[earlier];
+        let before = &trace.events[..later];
+        let there = |kind: Kind| {
+            before
+                .iter()
+                .filter(move |e| e.kind == kind && e.peer == event.peer)
+        };
+        let polls = there(Kind::Poll).count();
+        let posts = before.iter().filter(|e| {
+            let is_operation = !e.kind.is_cpu() && e.kind != Kind::NicFence;
+            is_operation && e.peer == event.peer && e.instance <= event.instance
+        });
+        let mut operations: Vec<u32> = posts.map(|e| e.instance).collect();
+        operations.dedup();
+        let after = event.kind == Kind::NicRemoteWrite && !event.rmw;
+        (operations.len() + usize::from(after)).saturating_sub(polls) as u64
+    }
+
+    /// Searches in order of the least cost. Returns the additions, and whether no cheaper ones do.
     fn search(&self) -> Result<(Edits, bool), Unmended> {
         let Some(start) = self.test(Edits::default())? else {
             return Err(Unmended::Vacuous);
         };
-        let known = self.finish(&start).ok();
-        if let Some(edits) = &known {
-            let applied = self.bench.thread(self.thread, edits, self.costs);
-            self.bound.set(applied.cost);
+        if start.open.is_empty() {
+            return Ok((start.edits, true));
+        }
+        let mut known = self.finish(&start);
+        if let Ok(edits) = &known {
+            self.bound
+                .set(self.bench.thread(self.thread, edits, self.costs).cost);
         }
         let mut stuck: Option<Open> = None;
-        let mut seen = HashSet::new();
-        let mut sets = vec![start];
-        let mut queue = BinaryHeap::from([Reverse((0u64, 0usize))]);
-        while let Some(Reverse((_, number))) = queue.pop() {
-            let Some(first) = sets[number].open.first().cloned() else {
-                let edits = sets[number].edits.clone();
-                // Inside and around branches not every place is tried.
-                let proved = edits == Edits::default() || !self.has_branches();
-                return Ok((edits, proved));
-            };
-            if !seen.insert(self.prospect(&sets[number], &first)) {
+        // What was seen, and its cost then.
+        let mut seen = HashMap::new();
+        let mut queue = BinaryHeap::from([Reverse((start.least, 0usize))]);
+        let mut sets = vec![Some(start)];
+        while let Some(Reverse((least, number))) = queue.pop() {
+            if least >= self.bound.get() {
+                break;
+            }
+            let Some(set) = sets[number].take() else { continue };
+            let Some(first) = set.open.first() else { continue };
+            let cost = seen.entry(self.prospect(&set, first)).or_insert(u64::MAX);
+            if *cost <= set.applied.cost {
                 continue;
             }
-            if seen.len() > SETS_MAX {
-                let edits = self.finish(&sets[number]);
-                return Ok((edits.or_else(|error| known.ok_or(error))?, false));
+            *cost = set.applied.cost;
+            if self.work.get() > WORK_MAX {
+                return Ok((self.finish(&set).or(known)?, false));
             }
-            let next = self.next(&sets[number], &first)?;
+            let next = self.next(&set, first)?;
             if next.is_empty() {
-                stuck.get_or_insert(first);
+                stuck.get_or_insert_with(|| first.clone());
             }
             for set in next {
-                queue.push(Reverse((set.applied.cost, sets.len())));
-                sets.push(set);
+                if set.open.is_empty() && set.applied.cost < self.bound.get() {
+                    self.bound.set(set.applied.cost);
+                    known = Ok(set.edits);
+                } else if !set.open.is_empty() {
+                    queue.push(Reverse((set.least, sets.len())));
+                    sets.push(Some(set));
+                }
             }
         }
-        match known {
-            Some(edits) => Ok((edits, false)),
-            None => Err(self.stuck(stuck.as_ref())),
-        }
+        // Inside and around branches not every place is tried.
+        let proved = !self.has_branches();
+        let error = self.stuck(stuck.as_ref());
+        known.map(|edits| (edits, proved)).map_err(|_| error)
     }
 
     fn stuck(&self, open: Option<&Open>) -> Unmended {
@@ -473,12 +534,5 @@ impl Set {
         let added = self.edits.0.iter();
         let of = added.filter(|((t, _, what), _)| (*t, *what) == (thread, Addition::Get(peer)));
         of.map(|(_, count)| count).sum()
-    }
-}
-
-fn pair_of(reason: &Reason) -> Option<&Pair> {
-    match reason {
-        Reason::Race { pair } | Reason::Unfenced { pair, .. } => Some(pair),
-        _ => None,
     }
 }
