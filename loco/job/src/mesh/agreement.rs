@@ -22,8 +22,11 @@ impl Wire {
         }
         // The others are told first: once this node knows, it may leave, and nothing follows its goodbye. The victim is told
         // as well: it may be able to hear it.
-        let node = self.state.nodes()[victim];
-        self.tell_all(&Frame::Lost(node));
+        let mut last_words = self.last_words();
+        if last_words.lost.insert(victim) {
+            self.tell_all(&Frame::Lost(self.state.nodes()[victim]));
+        }
+        drop(last_words);
         if !self.state.suspect(victim) {
             return;
         }

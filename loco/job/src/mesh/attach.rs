@@ -6,14 +6,14 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use loco_fabric::{NodeId, PeerState, Time};
+use loco_fabric::{NodeId, Time};
 use rustix::event::epoll::EventFlags;
 
 use super::connection::{Connection, New};
 use super::frame::Frame;
 use super::session::Session;
 use super::watch::Watch;
-use super::wire::{End, Incoming, RUNNING, Wire};
+use super::wire::{CUT, End, Incoming, Wire};
 
 impl Wire {
     /// Takes over the connection with `node`. From now on it is watched.
@@ -24,26 +24,24 @@ impl Wire {
         let nodes = self.state.nodes().len();
         match Connection::new(node, session.stream, session.sealer, &self.timeouts, nodes) {
             Ok(connection) => {
+                let last_words = self.last_words();
                 if self.connections[index].set(connection).is_err() {
                     tracing::error!(%node, "a second connection with a peer");
                     return;
                 }
                 self.hand_over(New::Connection(index, session.opener));
-                // It came after others were told.
-                for &lost in self.state.nodes() {
-                    if self.state.peer_state(lost) == PeerState::Lost {
-                        self.tell(index, &Frame::Lost(lost));
-                    }
+                // It came after the others were told.
+                for &lost in &last_words.lost {
+                    self.tell(index, &Frame::Lost(self.state.nodes()[lost]));
                 }
-                // Acquire: see `leave`, which may not have seen this connection.
-                if self.phase.load(Ordering::Acquire) != RUNNING {
-                    self.connections[index]
-                        .get()
-                        .into_iter()
-                        .for_each(Connection::shut);
+                let connection = self.connections[index].get().into_iter();
+                // Relaxed: `leave` writes it with the lock held.
+                if self.phase.load(Ordering::Relaxed) == CUT {
+                    connection.for_each(Connection::shut);
+                } else if last_words.goodbye {
+                    connection.for_each(Connection::say_goodbye);
                 }
             }
-            // The system says so of a connection that the peer's end has reset.
             Err(error) => {
                 tracing::warn!(node = %self.state.node(), peer = %node, %error, "peer lost");
                 self.suspect(index);

@@ -138,7 +138,8 @@ impl Mesh {
     /// time. The call is independent of the stream of [`Control::send`].
     ///
     /// # Errors
-    /// Returns [`FabricError::PeerLost`] when a node is gone that has not contributed; [`FabricError::Timeout`] at
+    /// Returns [`FabricError::PeerLost`] when a node is gone that has not contributed, with the node that was lost first:
+    /// others go because of that loss; [`FabricError::Timeout`] at
     /// `deadline`, naming the nodes that are missing; [`FabricError::Config`] when `bytes` is longer than
     /// [`PAYLOAD_BYTES_MAX`].
     pub fn allgather(&self, label: &str, bytes: &[u8], deadline: Time) -> Result<Vec<(NodeId, Vec<u8>)>> {
@@ -148,7 +149,11 @@ impl Mesh {
         let round = state.begin_gather(label);
         let sent = state.nodes().iter().try_for_each(|&to| {
             let parcel = Parcel::Gather { label, round, bytes };
-            self.0.send(to, parcel, Some(deadline))
+            match self.0.send(to, parcel, Some(deadline)) {
+                // It may be gone because of the loss of another one, which its last words name. The wait tells.
+                Err(FabricError::PeerLost(_)) => Ok(()),
+                sent => sent,
+            }
         });
         let gathered = sent.and_then(|()| state.wait_gather(label, round, deadline));
         state.end_gather(label, round);

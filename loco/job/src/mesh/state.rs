@@ -428,6 +428,12 @@ impl State {
         gather.begun - 1
     }
 
+    /// Returns the number of rounds under `label` that this node has begun.
+    #[cfg(test)]
+    pub(super) fn begun(&self, label: &str) -> u64 {
+        self.lock().gathers.get(label).map_or(0, |gather| gather.begun)
+    }
+
     /// Returns all contributions to a round, in the order of nodes.
     pub(super) fn wait_gather(
         &self,
@@ -443,7 +449,9 @@ impl State {
                 return Ok(arrivals.take_round(label, round, &self.nodes));
             }
             if let Some(peer) = arrivals.first_gone(self, |index| missing.contains(&index)) {
-                return Err(FabricError::PeerLost(peer));
+                // That one may have left because of the loss of another, which had contributed.
+                let lost = arrivals.first_lost(self, |_| true);
+                return Err(FabricError::PeerLost(lost.unwrap_or(peer)));
             }
             if arrivals.closed {
                 return Err(FabricError::PeerLost(self.node));
@@ -486,13 +494,23 @@ impl State {
 }
 
 impl Arrivals {
-    /// Returns the first of `among` that was lost, else the first that left.
+    /// Returns the first of `among` that was lost, else the first that left. While a loss is being agreed on, those that
+    /// left may have left because of it: then none, as that loss is to be named.
     fn first_gone(&self, state: &State, among: impl Fn(usize) -> bool) -> Option<NodeId> {
-        let gone = || self.gone.iter().copied().filter(|&index| among(index));
+        let lost = self.first_lost(state, &among);
+        if lost.is_some() || !self.suspects.is_empty() {
+            return lost;
+        }
+        let left = self.gone.iter().find(|&&index| among(index));
+        left.map(|&index| state.nodes[index])
+    }
+
+    /// Returns the first of `among` that was lost.
+    fn first_lost(&self, state: &State, among: impl Fn(usize) -> bool) -> Option<NodeId> {
         // Relaxed: the lock's holder reads what was written with the lock held.
-        let mut lost = gone().filter(|&index| state.peers[index].load(Ordering::Relaxed) == LOST);
-        let first = lost.next().or_else(|| gone().next())?;
-        Some(state.nodes[first])
+        let is_lost = |index: usize| state.peers[index].load(Ordering::Relaxed) == LOST;
+        let first = self.gone.iter().find(|&&index| among(index) && is_lost(index));
+        first.map(|&index| state.nodes[index])
     }
 
     fn has_room(&self, from: usize) -> bool {

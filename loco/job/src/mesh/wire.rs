@@ -17,11 +17,12 @@
 //!
 //! A peer whose parcels nobody takes (see `State::has_room`) is not read from until there is room again.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, PeerState, Platform, Result, Std, Time};
@@ -47,9 +48,9 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Bytes read from one peer before the others have their turn.
 const READ_BYTES: usize = 256 << 10;
 
-pub(super) const RUNNING: u8 = 0;
+const RUNNING: u8 = 0;
 const LEAVING: u8 = 1;
-const CUT: u8 = 2;
+pub(super) const CUT: u8 = 2;
 
 /// All connections of a node.
 pub(super) struct Wire {
@@ -58,6 +59,8 @@ pub(super) struct Wire {
     pub(super) connections: Box<[OnceLock<Connection>]>,
     /// The processes of peers on this host, by index, where they are known.
     pub(super) processes: Box<[OnceLock<OwnedFd>]>,
+    /// The last words of this node, which a connection that comes late is told, too. Locked before any connection.
+    pub(super) last_words: Mutex<LastWords>,
     /// What the I/O thread has not taken over yet.
     pub(super) new: Mutex<Vec<New>>,
     pub(super) timeouts: Timeouts,
@@ -67,6 +70,15 @@ pub(super) struct Wire {
     pub(super) phase: AtomicU8,
     /// Set while some peer is not being read from because its parcels are not taken.
     paused: AtomicBool,
+}
+
+/// The words that every peer must hear before this node leaves: else it would take this node for the one that was lost
+/// first.
+#[derive(Default)]
+pub(super) struct LastWords {
+    /// The nodes that are lost.
+    pub(super) lost: BTreeSet<usize>,
+    pub(super) goodbye: bool,
 }
 
 /// The state that the I/O thread keeps for a connection.
@@ -92,6 +104,7 @@ impl Wire {
         let wire = Wire {
             connections: (0..nodes).map(|_| OnceLock::new()).collect(),
             processes: (0..nodes).map(|_| OnceLock::new()).collect(),
+            last_words: Mutex::default(),
             new: Mutex::default(),
             timeouts: *timeouts,
             wake,
@@ -137,13 +150,10 @@ impl Wire {
 
     /// Leaves, with a goodbye or as if the process had been killed.
     pub(super) fn leave(&self, how: PeerState) {
+        let mut last_words = self.last_words();
         if how == PeerState::Left {
-            for connection in self.connections() {
-                let mut outgoing = connection.lock();
-                outgoing.push(&Frame::Goodbye.encode());
-                outgoing.leaving = true;
-                connection.flush(&mut outgoing);
-            }
+            last_words.goodbye = true;
+            self.connections().for_each(Connection::say_goodbye);
             // AcqRel: the I/O thread sees the goodbyes queued before.
             self.phase.fetch_max(LEAVING, Ordering::AcqRel);
         } else {
@@ -154,7 +164,13 @@ impl Wire {
                 connection.shut();
             }
         }
+        drop(last_words);
         self.wake();
+    }
+
+    pub(super) fn last_words(&self) -> MutexGuard<'_, LastWords> {
+        // A panic elsewhere leaves them whole.
+        self.last_words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the I/O thread that parcels were taken.
