@@ -14,8 +14,8 @@ use super::Mesh;
 use super::accept::Acceptor;
 use super::handshake::{self, Claim, Credentials, HandshakeError, Nodes, Purpose, Refusal};
 use super::introduction::{self, Introduction};
-use super::registration::{Registration, is_end};
-use super::rendezvous::{LastWord, Rendezvous, listener_for, noise};
+use super::registration::{Heard, Registration, Watched, is_end};
+use super::rendezvous::{Rendezvous, Word, listener_for, noise};
 use super::sockets::connect_within;
 use super::state::State;
 use super::system::spawn;
@@ -28,8 +28,9 @@ const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(200);
 /// The time that is left to the connecting threads after the deadline to say why they failed.
 const REPORT: Duration = Duration::from_millis(300);
-/// The longest wait for the rendezvous to name the node that ended first, once a peer is seen to be gone.
-const EXPLANATION: Duration = Duration::from_millis(500);
+/// The longest wait for the word which node ended first, once a peer is seen to be gone. The word comes at once where all
+/// processes run; without it the peer itself is named.
+const EXPLANATION: Duration = Duration::from_secs(5);
 
 impl Mesh {
     /// Connects to all other nodes of `job` and returns once every node is connected to every other.
@@ -60,7 +61,11 @@ impl Mesh {
                 if job.nodes.first() == Some(&job.node) {
                     server = Some(serve(at, job, deadline)?);
                 }
-                meet(at, job, &credentials, deadline)?
+                let met = meet(at, job, &credentials, deadline);
+                if let (Some(server), Err(FabricError::PeerLost(_))) = (&server, &met) {
+                    tell_the_others(server);
+                }
+                met?
             }
         };
         let addresses = match (&registration, &job.meeting) {
@@ -75,43 +80,52 @@ impl Mesh {
             state: Arc::clone(&mesh.0.state),
             wire,
             unreached: Mutex::default(),
-            announced: OnceLock::new(),
+            heard: OnceLock::new(),
             stop: AtomicBool::new(false),
         });
-        let announced = Arc::clone(&connecting);
-        let watched = registration
-            .map(|registration| registration.watch(job.node, move |lost| announced.announce(lost), deadline))
+        let hearing = Arc::clone(&connecting);
+        let mut watched = registration
+            .map(|registration| registration.watch(job.node, move |heard| hearing.hear(&heard), deadline))
             .transpose()?;
+        let acceptor = accept_higher(listener, job, &credentials, Arc::clone(&connecting))?;
         let connected = connecting
-            .connect(
-                job,
-                listener,
-                &credentials,
-                &addresses,
-                all_listen,
-                start,
-                deadline,
-            )
+            .connect(job, &credentials, &addresses, all_listen, start, deadline)
             .and_then(|()| introduce(job, &mesh, &connecting.wire, deadline))
             .map_err(|error| match error {
-                FabricError::PeerLost(seen) => FabricError::PeerLost(connecting.named(seen, all_listen)),
+                FabricError::PeerLost(seen) => {
+                    FabricError::PeerLost(connecting.first_ended(seen, watched.as_mut()))
+                }
                 error => error,
             });
-        if let Some(watched) = watched {
+        if let Some(mut watched) = watched {
             match &connected {
-                Ok(()) => watched.say(&LastWord::Connected),
-                Err(FabricError::PeerLost(lost)) => watched.say(&LastWord::Lost(lost.0)),
-                Err(_) => drop(watched),
+                Ok(()) => watched.say(&Word::Connected),
+                Err(FabricError::PeerLost(lost)) => watched.say(&Word::Lost(lost.0)),
+                Err(_) => {}
             }
         }
-        connected?;
-        // The others take the end of the rendezvous for that of this node until they are connected, or one of them is gone.
-        while server.as_ref().is_some_and(|server| !server.is_finished()) {
-            if mesh.wait_for_departures(0, Std.now().after(RETRY_MIN)) > 0 {
-                break;
-            }
+        // A node that finds nobody at this address takes this node for one that has ended. The rendezvous can tell it the
+        // reason now.
+        drop(acceptor);
+        if let (Some(server), Ok(()) | Err(FabricError::PeerLost(_))) = (&server, &connected) {
+            serve_the_others(server, &mesh);
         }
-        Ok(mesh)
+        connected.map(|()| mesh)
+    }
+}
+
+/// Waits until the rendezvous that this node serves is not needed any more: the others take its end for that of this node
+/// until they are connected. Once some peer is gone, it is needed for [a while](tell_the_others) only.
+fn serve_the_others(server: &thread::JoinHandle<()>, mesh: &Mesh) {
+    while !server.is_finished() && mesh.wait_for_departures(0, Std.now().after(RETRY_MIN)) == 0 {}
+    tell_the_others(server);
+}
+
+/// Leaves the rendezvous that this node serves the time to tell the others who is lost, also those that come a little later.
+fn tell_the_others(server: &thread::JoinHandle<()>) {
+    let until = Std.now().after(EXPLANATION);
+    while !server.is_finished() && !until.since(Std.now()).is_zero() {
+        thread::sleep(RETRY_MIN);
     }
 }
 
@@ -142,8 +156,8 @@ struct Connecting {
     wire: Arc<Wire>,
     /// The peers to which no attempt to connect has succeeded, and the last failure.
     unreached: Mutex<BTreeMap<NodeId, Unreached>>,
-    /// The node of which the rendezvous has said that it has ended.
-    announced: OnceLock<NodeId>,
+    /// The node of which the rendezvous has said that it has ended; none if the rendezvous has ended without a word.
+    heard: OnceLock<Option<NodeId>>,
     /// Set when the connecting threads are to end at their next attempt.
     stop: AtomicBool,
 }
@@ -172,14 +186,9 @@ enum Failure {
 
 impl Connecting {
     /// Connects to all other nodes.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of one call of `Mesh::connect`"
-    )]
     fn connect(
         self: &Arc<Self>,
         job: &Job,
-        listener: TcpListener,
         credentials: &Credentials,
         addresses: &BTreeMap<NodeId, Address>,
         all_listen: bool,
@@ -187,7 +196,6 @@ impl Connecting {
         deadline: Time,
     ) -> Result<()> {
         let _stop = StopOnDrop(Arc::clone(self));
-        let _acceptor = accept_higher(listener, job, credentials, Arc::clone(self))?;
         connect_to_lower(job, credentials, addresses, all_listen, deadline, self)?;
         self.wait(start, deadline)
     }
@@ -210,27 +218,40 @@ impl Connecting {
         outcome.unwrap_or_else(|| Err(self.late(start)))
     }
 
-    /// Takes note that the rendezvous says that a node has ended.
-    fn announce(&self, lost: NodeId) {
-        // The first word counts.
-        let _ = self.announced.set(lost);
-        self.wire
-            .suspect_node(lost, "the rendezvous says that it has ended");
+    /// Takes note of what the rendezvous has said first.
+    fn hear(&self, heard: &Heard) {
+        let lost = match *heard {
+            Heard::Departed(lost) => Some(lost),
+            // Once the connection with that node is made, it tells: the node may leave as others do, because of a loss.
+            Heard::Nothing(server) => server.filter(|&server| self.missing().contains(&server)),
+        };
+        // This is called once.
+        let _ = self.heard.set(lost);
+        if let Some(lost) = lost {
+            self.wire
+                .suspect_node(lost, "the rendezvous says that it has ended");
+        }
         self.state.notify();
     }
 
     /// Returns the node that is the reason why `seen` is gone. That one may have ended because of the loss of another, and
-    /// this node may see the ends in any order. The rendezvous, if there is one, sees the first end first.
-    fn named(&self, seen: NodeId, has_rendezvous: bool) -> NodeId {
+    /// this node may see the ends in any order. The rendezvous, if there is one, knows the first.
+    fn first_ended(&self, seen: NodeId, rendezvous: Option<&mut Watched>) -> NodeId {
         let until = Std.now().after(EXPLANATION);
-        let announced = |gone: Option<NodeId>| {
-            let announced = self.announced.get().copied();
-            announced.or(gone.filter(|_| !has_rendezvous))
+        let told = match rendezvous {
+            Some(rendezvous) => {
+                rendezvous.say(&Word::Sees(seen.0));
+                let heard = |_| self.heard.get().copied();
+                self.state.wait_until(until, heard).flatten()
+            }
+            // A peer that it was connected to has said why it leaves, and so will others.
+            None => self.state.wait_until(until, |gone| gone),
         };
-        let named = self.state.wait_until(until, announced).unwrap_or(seen);
+        let first = told.or_else(|| self.state.wait_until(Std.now(), Some).flatten());
+        let first = first.unwrap_or(seen);
         self.wire
-            .suspect_node(named, "it ended before all nodes were connected");
-        named
+            .suspect_node(first, "it ended before all nodes were connected");
+        first
     }
 
     fn missing(&self) -> Vec<NodeId> {

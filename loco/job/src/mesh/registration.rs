@@ -12,7 +12,7 @@ use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
 
 use super::handshake::{self, Claim, Credentials, HandshakeError, Nodes, Purpose, Refusal};
 use super::noise::{Opener, Sealer};
-use super::rendezvous::{LastWord, News, TABLE_BYTES_MAX, WRITE_PATIENCE, noise};
+use super::rendezvous::{News, TABLE_BYTES_MAX, WRITE_PATIENCE, Word, noise};
 use super::session::{Session, read_value, write_value};
 use super::sockets::connect_within;
 use super::system::spawn;
@@ -36,6 +36,15 @@ pub(super) struct Watched {
     stream: TcpStream,
     sealer: Sealer,
     over: Arc<AtomicBool>,
+}
+
+/// The first thing that a node hears from the rendezvous after the addresses.
+pub(super) enum Heard {
+    /// This node ended before all were connected.
+    Departed(NodeId),
+    /// The connection ended before there was any news. The node whose process serves the rendezvous has ended with it, if
+    /// one did.
+    Nothing(Option<NodeId>),
 }
 
 /// The outcome of an attempt to register.
@@ -119,11 +128,11 @@ impl Registration {
         }
     }
 
-    /// Listens for news from now on, and calls `announce` if a node ends.
+    /// Listens for news from now on, and calls `announce` with what it heard.
     pub(super) fn watch(
         self,
         own: NodeId,
-        announce: impl FnOnce(NodeId) + Send + 'static,
+        announce: impl FnOnce(Heard) + Send + 'static,
         deadline: Time,
     ) -> Result<Watched> {
         let Registration { session, server, .. } = self;
@@ -141,24 +150,26 @@ impl Registration {
             over: Arc::clone(&over),
         };
         spawn("loco-rendezvous-news", move || {
-            let lost = hear(&listening, opener, deadline).or_else(|| {
-                // Acquire pairs with the release in `Drop`: the end is then our own doing.
-                let is_over = over.load(Ordering::Acquire) || deadline.since(Std.now()).is_zero();
-                server.filter(|&server| server != own && !is_over)
+            announce(match hear(&listening, opener, deadline) {
+                Some(lost) => Heard::Departed(lost),
+                None => {
+                    // Acquire pairs with the release in `Drop`: the end is then our own doing.
+                    let is_over = over.load(Ordering::Acquire) || deadline.since(Std.now()).is_zero();
+                    Heard::Nothing(server.filter(|&server| server != own && !is_over))
+                }
             });
-            if let Some(lost) = lost {
-                announce(lost);
-            }
         })?;
         Ok(watched)
     }
 }
 
 impl Watched {
-    /// Says the last word of this node.
-    pub(super) fn say(mut self, word: &LastWord) {
-        // The server may close as soon as it has read it.
-        self.over.store(true, Ordering::Release);
+    /// Says a word.
+    pub(super) fn say(&mut self, word: &Word) {
+        if !matches!(word, Word::Sees(_)) {
+            // The server may close as soon as it has read the last one.
+            self.over.store(true, Ordering::Release);
+        }
         // If the server has ended, nobody needs to know.
         let deadline = Std.now().after(WRITE_PATIENCE);
         let _ = write_value(&self.stream, &mut self.sealer, word, deadline);

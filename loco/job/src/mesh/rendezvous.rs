@@ -34,8 +34,8 @@ pub(super) const TABLE_BYTES_MAX: usize = 4 << 20;
 /// The time that one node may take to read the table.
 pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The bytes of a [`LastWord`] at most.
-const LAST_WORD_BYTES_MAX: usize = 16;
+/// The bytes of a [`Word`] at most.
+const WORD_BYTES_MAX: usize = 16;
 /// The longest wait at a time.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
@@ -98,13 +98,15 @@ pub(super) enum News {
     Late,
 }
 
-/// The last word of a node.
+/// The word of a node that has been told the addresses. After the first two it says nothing more.
 #[derive(Serialize, Deserialize)]
-pub(super) enum LastWord {
+pub(super) enum Word {
     /// It is connected to all others.
     Connected,
     /// It ends because it has found that this node has.
     Lost(u16),
+    /// It sees this node gone, and waits to hear which node ended first.
+    Sees(u16),
 }
 
 struct Registered {
@@ -315,27 +317,34 @@ impl Server<'_> {
         self.tell(&News::Complete(table));
     }
 
-    /// Hears the last word of a registered node, or its end without one.
+    /// Hears a word of a registered node, or its end without one.
     fn hear(&mut self, node: NodeId) {
         let Some(registered) = self.registered.get_mut(&node) else {
             return;
         };
         let said = registered
             .session
-            .read(LAST_WORD_BYTES_MAX, Std.now().after(WRITE_PATIENCE));
+            .read(WORD_BYTES_MAX, Std.now().after(WRITE_PATIENCE));
         match said {
-            Ok(LastWord::Lost(lost)) => {
+            Ok(Word::Lost(lost)) => {
                 // Its own end comes after that of the other, which is the one to name, even if that was connected.
                 if self.nodes.contains(&NodeId(lost)) {
                     self.depart(NodeId(lost));
                 }
                 self.ended(node);
             }
-            Ok(LastWord::Connected) => {
+            Ok(Word::Connected) => {
                 if let Some(registered) = self.registered.remove(&node) {
                     self.listen(node, &registered.session, EventFlags::empty());
                 }
                 self.connected.insert(node);
+            }
+            Ok(Word::Sees(gone)) => {
+                // A connected node says nothing here when it ends, and its peers know its end from its connections. Of any
+                // other, this server sees the end itself, with the reason.
+                if self.connected.contains(&NodeId(gone)) {
+                    self.depart(NodeId(gone));
+                }
             }
             Err(error) => {
                 tracing::debug!(%node, %error, "a node ended before all were connected");
