@@ -79,8 +79,8 @@ fn end_of(mut child: Child, node: u16) -> Result<String, String> {
     Ok(output)
 }
 
-/// Starts eight nodes, kills one of them after some time, and checks that all others say at once that a node is
-/// lost, and most of them which.
+/// Starts eight nodes, kills one of them after some time, and checks that all others say at once that this node is lost:
+/// none names another one that has ended because of the loss.
 fn kill_one(victim: u16, after: Duration) {
     let rendezvous = Rendezvous::on_loopback().unwrap();
     let at = rendezvous.address().to_string();
@@ -98,29 +98,25 @@ fn kill_one(victim: u16, after: Duration) {
         .into_iter()
         .map(|(node, child)| (node, end_of(child, node)))
         .collect();
-    let mut named = 0;
     for (node, output) in ends {
         let output = output.unwrap_or_else(|why| panic!("{victim} killed after {after:?}: {why}"));
-        // A survivor may name another one, which has ended because of the loss.
         assert!(
-            output.lines().any(|line| line.starts_with("lost ")),
+            output.contains(&format!("lost {victim}.")),
             "{victim} killed after {after:?}; node {node} says: {output}"
         );
-        named += usize::from(output.contains(&format!("lost {victim}.")));
     }
-    assert!(
-        named > usize::from(NODES) / 2,
-        "{victim} killed after {after:?}: {named} name it"
-    );
     let _outcome = server.join().unwrap();
 }
 
-/// The moments are spread over the time that the set-up takes, by a sequence that fills an interval evenly.
+/// The moments are spread over the time that the set-up takes, by a sequence that fills an interval evenly. `TEST_KILLS` asks for
+/// more of them.
 #[test]
 fn the_others_hear_at_once_of_a_node_that_is_killed_during_set_up() {
-    for kill in 0..16_u16 {
+    let kills = std::env::var("TEST_KILLS").map_or(16, |kills| kills.parse().unwrap());
+    for kill in 0..kills {
         let part = f64::from(kill) * 0.618_033_988_75 % 1.0;
-        kill_one(kill * 5 % NODES, Duration::from_millis(100).mul_f64(part));
+        let victim = u16::try_from(kill * 5 % u32::from(NODES)).unwrap();
+        kill_one(victim, Duration::from_millis(100).mul_f64(part));
     }
 }
 

@@ -1,5 +1,5 @@
 //! Tests of what a node does when another one ends while the mesh is brought up, with the other one, or the rendezvous,
-//! played up to the step at which it ends. Nobody waits for a time: the deadlines are an hour away.
+//! played up to the step at which it ends. The deadlines are an hour away.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use loco_fabric::{Platform, Std};
 
 use super::handshake::{self, Claim, Credentials, Nodes, Purpose};
-use super::rendezvous::News;
+use super::rendezvous::{News, Word};
 use super::*;
 use crate::{Address, Hosts, Secret, Timeouts};
 
@@ -108,6 +108,8 @@ fn a_loss_that_a_peer_tells_of_is_named_and_not_the_peer() {
 }
 
 /// Node 0 listened, and its process has ended: nobody is at its address when node 1 comes.
+///
+/// The rendezvous has nothing to say about it, so node 1 waits some seconds for its word first.
 #[test]
 fn a_registered_peer_whose_address_refuses_has_ended() {
     let rendezvous = Rendezvous::on_loopback().unwrap();
@@ -186,4 +188,167 @@ fn the_end_of_the_node_that_serves_the_rendezvous_is_its_loss() {
             assert_eq!(connecting.join().unwrap(), FabricError::PeerLost(NodeId(0)));
         });
     }
+}
+
+/// A mesh without connections, of node `node` of so many, and its wire.
+fn unconnected(node: u16, nodes: u16) -> (Mesh, Arc<Wire>) {
+    let hosts = Hosts::from_pairs(ids(nodes).into_iter().map(|node| (node, unused()))).unwrap();
+    Mesh::unconnected(&builder(node).hosts(hosts).unwrap()).unwrap()
+}
+
+/// Both sides of a connection of node 1 of three with node 0: that of node 1 first.
+fn session_with_zero() -> (Session, Session) {
+    let (zero, address) = listener();
+    thread::scope(|scope| {
+        let one = scope.spawn(|| {
+            let stream = TcpStream::connect(&*address.resolve().unwrap()).unwrap();
+            let claim = claim(1, &ids(3), Purpose::Peer { to: 0 });
+            handshake::connect(stream, &credentials(), &claim, far()).unwrap()
+        });
+        let (stream, _) = zero.accept().unwrap();
+        let (_, session) = handshake::accept(stream, &credentials(), far(), |_| Ok(())).unwrap();
+        (one.join().unwrap(), session)
+    })
+}
+
+/// Node 0 has said that node 2 is lost, has left, and its process has ended before node 1 takes the connection over.
+#[test]
+fn the_last_words_on_a_connection_that_is_reset_already_are_read() {
+    let (mesh, wire) = unconnected(1, 3);
+    let (ours, mut theirs) = session_with_zero();
+    let frames = [Frame::Lost(NodeId(2)).encode(), Frame::Goodbye.encode()].concat();
+    let sealed = theirs.sealer.seal(&frames).unwrap();
+    std::io::Write::write_all(&mut theirs.stream, &sealed).unwrap();
+    // With this, closing resets the connection.
+    rustix::net::sockopt::set_socket_linger(&theirs.stream, Some(Duration::ZERO)).unwrap();
+    drop(theirs);
+    wire.attach(NodeId(0), ours);
+    let first = mesh.0.state.wait_until(far(), |gone| gone);
+    assert_eq!(first, Some(NodeId(2)));
+}
+
+/// Node 1 knows that node 2 is lost and leaves; its connection with node 0 is made only then.
+#[test]
+fn a_connection_that_comes_late_hears_why_the_node_leaves() {
+    let (mesh, wire) = unconnected(1, 3);
+    let (ours, mut theirs) = session_with_zero();
+    wire.suspect_node(NodeId(2), "a test");
+    mesh.close();
+    wire.attach(NodeId(0), ours);
+    let frames = [Frame::Lost(NodeId(2)).encode(), Frame::Goodbye.encode()].concat();
+    let mut heard = Vec::new();
+    while heard.len() < frames.len() {
+        theirs.read_record(&mut heard, far()).unwrap();
+    }
+    assert_eq!(heard, frames);
+}
+
+/// Node 2 was lost and node 1 has left because of that, before node 0 begins a gather.
+#[test]
+fn a_gather_names_the_loss_and_not_those_who_left_because_of_it() {
+    for had_contributed in [false, true] {
+        let [zero, one, two] = <[Mesh; 3]>::try_from(Mesh::in_process(3).unwrap()).unwrap();
+        if had_contributed {
+            let (label, round, bytes) = ("any", 0, &b""[..]);
+            let contribution = Parcel::Gather { label, round, bytes };
+            two.0.send(NodeId(0), contribution, None).unwrap();
+        }
+        two.fail();
+        drop(one);
+        let lost = zero.allgather("any", b"", far());
+        assert_eq!(lost, Err(FabricError::PeerLost(NodeId(2))), "{had_contributed}");
+    }
+}
+
+/// Node 1 leaves because node 2 is lost, while the fabric of node 0 still agrees with it about that loss.
+#[test]
+fn a_gather_waits_for_the_agreement_on_a_loss() {
+    struct Held(Mutex<std::sync::mpsc::Receiver<()>>);
+    impl Revoke for Held {
+        fn revoke(&self, _: NodeId) -> Revoked {
+            let _released = self.0.lock().unwrap().recv();
+            Revoked::Done
+        }
+    }
+    let [zero, one, two] = <[Mesh; 3]>::try_from(Mesh::in_process(3).unwrap()).unwrap();
+    let (release, held) = std::sync::mpsc::channel();
+    zero.add_revoker(Arc::new(Held(Mutex::new(held))));
+    thread::scope(|scope| {
+        let failing = scope.spawn(|| two.fail());
+        while !zero.0.state.is_suspect(2) {
+            thread::yield_now();
+        }
+        drop(one);
+        let gather = scope.spawn(|| zero.allgather("any", b"", far()));
+        // It looks before the agreement, or after it; the outcome is the same.
+        while zero.0.state.begun("any") == 0 {
+            thread::yield_now();
+        }
+        release.send(()).unwrap();
+        failing.join().unwrap();
+        assert_eq!(gather.join().unwrap(), Err(FabricError::PeerLost(NodeId(2))));
+    });
+}
+
+/// Node 0 has ended because of the loss of node 2. Node 1, which is connected to neither, finds nobody at its address, and
+/// asks the rendezvous before it names anybody.
+#[test]
+fn a_node_asks_the_rendezvous_who_ended_first() {
+    let (server, at) = listener();
+    let job = builder(1).launcher(3, at).unwrap();
+    thread::scope(|scope| {
+        let connecting = scope.spawn(|| Mesh::connect(&job).unwrap_err());
+        let (stream, _) = server.accept().unwrap();
+        let (_, mut session) = handshake::accept(stream, &credentials(), far(), |_| Ok(())).unwrap();
+        let port = |node: &NodeId| (node.0, None, unused().resolve().unwrap()[0].port());
+        let table = ids(3).iter().map(port).collect();
+        session.write(&News::Complete(table), far()).unwrap();
+        assert!(matches!(session.read(16, far()).unwrap(), Word::Sees(0)));
+        session.write(&News::Departed(2), far()).unwrap();
+        assert!(matches!(session.read(16, far()).unwrap(), Word::Lost(2)));
+        assert_eq!(connecting.join().unwrap(), FabricError::PeerLost(NodeId(2)));
+    });
+}
+
+/// Node 2 was connected to all when it ended, so the rendezvous does not see its end. A node that does asks, and all hear.
+#[test]
+fn the_rendezvous_answers_about_a_node_that_was_connected() {
+    let rendezvous = Rendezvous::on_loopback().unwrap();
+    let at = Address::from(rendezvous.address());
+    thread::scope(|scope| {
+        let server = scope.spawn(|| rendezvous.serve("loco", &secret(), &ids(3), far()));
+        let mut nodes = [0, 1, 2].map(|node| register(&at, node, &ids(3), unused().port()));
+        for node in &mut nodes {
+            while !matches!(news(node), News::Complete(_)) {}
+        }
+        let [mut zero, mut one, mut two] = nodes;
+        two.write(&Word::Connected, far()).unwrap();
+        // Closed by the server once it has read that.
+        assert!(two.read::<News>(16, far()).is_err());
+        one.write(&Word::Sees(2), far()).unwrap();
+        for node in [&mut zero, &mut one] {
+            assert!(matches!(news(node), News::Departed(2)));
+        }
+        assert_eq!(server.join().unwrap(), Err(FabricError::PeerLost(NodeId(2))));
+    });
+}
+
+/// Node 1 registers with node 0, which serves the rendezvous, and ends. Node 2 comes only after node 0 has been told.
+#[test]
+fn the_node_that_serves_the_rendezvous_tells_those_that_come_later() {
+    let at = unused();
+    let job = |node| builder(node).rendezvous(3, at.clone()).unwrap();
+    thread::scope(|scope| {
+        let zero = scope.spawn(|| Mesh::connect(&job(0)).unwrap_err());
+        while TcpStream::connect(&*at.resolve().unwrap()).is_err() {
+            thread::yield_now();
+        }
+        let mut one = register(&at, 1, &ids(3), unused().port());
+        while !matches!(news(&mut one), News::Missing(missing) if missing == [2]) {}
+        drop(one);
+        // A node that comes in the place of node 2 is told as soon as node 0 is, and would not find the rendezvous later.
+        let two = scope.spawn(|| Mesh::connect(&job(2)).unwrap_err());
+        assert_eq!(two.join().unwrap(), FabricError::PeerLost(NodeId(1)));
+        assert_eq!(zero.join().unwrap(), FabricError::PeerLost(NodeId(1)));
+    });
 }
