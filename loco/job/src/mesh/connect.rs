@@ -61,7 +61,11 @@ impl Mesh {
                 if job.nodes.first() == Some(&job.node) {
                     server = Some(serve(at, job, deadline)?);
                 }
-                meet(at, job, &credentials, deadline)?
+                let met = meet(at, job, &credentials, deadline);
+                if let (Some(server), Err(FabricError::PeerLost(_))) = (&server, &met) {
+                    tell_the_others(server);
+                }
+                met?
             }
         };
         let addresses = match (&registration, &job.meeting) {
@@ -111,16 +115,17 @@ impl Mesh {
 }
 
 /// Waits until the rendezvous that this node serves is not needed any more: the others take its end for that of this node
-/// until they are connected, or know who is lost.
+/// until they are connected. Once some peer is gone, it is needed for [a while](tell_the_others) only.
 fn serve_the_others(server: &thread::JoinHandle<()>, mesh: &Mesh) {
-    let mut until = Time::NEVER;
+    while !server.is_finished() && mesh.wait_for_departures(0, Std.now().after(RETRY_MIN)) == 0 {}
+    tell_the_others(server);
+}
+
+/// Leaves the rendezvous that this node serves the time to tell the others who is lost, also those that come a little later.
+fn tell_the_others(server: &thread::JoinHandle<()>) {
+    let until = Std.now().after(EXPLANATION);
     while !server.is_finished() && !until.since(Std.now()).is_zero() {
-        let soon = Std.now().after(RETRY_MIN);
-        if until != Time::NEVER {
-            thread::sleep(RETRY_MIN);
-        } else if mesh.wait_for_departures(0, soon) > 0 {
-            until = Std.now().after(EXPLANATION);
-        }
+        thread::sleep(RETRY_MIN);
     }
 }
 

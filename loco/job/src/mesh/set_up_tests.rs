@@ -1,5 +1,5 @@
 //! Tests of what a node does when another one ends while the mesh is brought up, with the other one, or the rendezvous,
-//! played up to the step at which it ends. Nobody waits for a time: the deadlines are an hour away.
+//! played up to the step at which it ends. The deadlines are an hour away.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -30,12 +30,12 @@ fn far() -> Time {
 
 fn builder(node: u16) -> crate::JobBuilder {
     let hour = Duration::from_secs(3600);
-    Job::builder(NodeId(node)).secret(secret()).timeouts(
-        Timeouts::default()
-            .connect(hour)
-            .silence(hour)
-            .silence_same_host(hour),
-    )
+    Job::builder(NodeId(node)).secret(secret()).timeouts(Timeouts {
+        connect: hour,
+        silence: hour,
+        silence_same_host: hour,
+        ..Timeouts::default()
+    })
 }
 
 fn listener() -> (TcpListener, Address) {
@@ -108,6 +108,8 @@ fn a_loss_that_a_peer_tells_of_is_named_and_not_the_peer() {
 }
 
 /// Node 0 listened, and its process has ended: nobody is at its address when node 1 comes.
+///
+/// The rendezvous has nothing to say about it, so node 1 waits some seconds for its word first.
 #[test]
 fn a_registered_peer_whose_address_refuses_has_ended() {
     let rendezvous = Rendezvous::on_loopback().unwrap();
@@ -221,8 +223,8 @@ fn the_last_words_on_a_connection_that_is_reset_already_are_read() {
     rustix::net::sockopt::set_socket_linger(&theirs.stream, Some(Duration::ZERO)).unwrap();
     drop(theirs);
     wire.attach(NodeId(0), ours);
-    let lost = mesh.allgather("any", b"", far());
-    assert_eq!(lost, Err(FabricError::PeerLost(NodeId(2))));
+    let first = mesh.0.state.wait_until(far(), |gone| gone);
+    assert_eq!(first, Some(NodeId(2)));
 }
 
 /// Node 1 knows that node 2 is lost and leaves; its connection with node 0 is made only then.
@@ -328,5 +330,25 @@ fn the_rendezvous_answers_about_a_node_that_was_connected() {
             assert!(matches!(news(node), News::Departed(2)));
         }
         assert_eq!(server.join().unwrap(), Err(FabricError::PeerLost(NodeId(2))));
+    });
+}
+
+/// Node 1 registers with node 0, which serves the rendezvous, and ends. Node 2 comes only after node 0 has been told.
+#[test]
+fn the_node_that_serves_the_rendezvous_tells_those_that_come_later() {
+    let at = unused();
+    let job = |node| builder(node).rendezvous(3, at.clone()).unwrap();
+    thread::scope(|scope| {
+        let zero = scope.spawn(|| Mesh::connect(&job(0)).unwrap_err());
+        while TcpStream::connect(&*at.resolve().unwrap()).is_err() {
+            thread::yield_now();
+        }
+        let mut one = register(&at, 1, &ids(3), unused().port());
+        while !matches!(news(&mut one), News::Missing(missing) if missing == [2]) {}
+        drop(one);
+        // A node that comes in the place of node 2 is told as soon as node 0 is, and would not find the rendezvous later.
+        let two = scope.spawn(|| Mesh::connect(&job(2)).unwrap_err());
+        assert_eq!(two.join().unwrap(), FabricError::PeerLost(NodeId(1)));
+        assert_eq!(zero.join().unwrap(), FabricError::PeerLost(NodeId(1)));
     });
 }
