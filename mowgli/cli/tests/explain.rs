@@ -55,6 +55,30 @@ fn a_loop_that_needs_more_than_its_bound_leaves_the_answer_open_under_a_model_fi
     assert!(stdout(&output).contains("Unknown"), "{}", stdout(&output));
 }
 
+/// The wrong order of a thread's own writes is the reason where nothing else is wrong. Sources for the values there are.
+#[test]
+fn the_order_of_a_threads_own_writes_is_a_reason_and_no_lack_of_sources() {
+    let folder = folder_with("exists (z=0)");
+    let file = folder.path().join("t.litmus");
+    fs::write(
+        &file,
+        "RDMA t\n{ x@1=0; }\nP0@1 ;\nx := 1 ;\nx := 2 ;\nexists (x=1)\n",
+    )
+    .unwrap();
+    let file = file.to_str().unwrap();
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+    for model in ["tso", &format!("{models}/tso.cat")] {
+        let text = stdout(&mowgli(&["explain", file, "--model", model]));
+        assert!(
+            text.contains("Forbidden") && !text.contains("no choice of sources"),
+            "{text}"
+        );
+        assert!(text.contains("lW(x,2)"), "{text}");
+        let text = stdout(&mowgli(&["explain", file, "--model", model, "--outcome", "x=7"]));
+        assert!(text.contains("no choice of sources"), "{text}");
+    }
+}
+
 /// One of GFP1's cycles is coherence alone: two reads of one location in the wrong order. The other shows what the test is about.
 #[test]
 fn the_cycle_that_teaches_comes_before_coherence() {

@@ -323,5 +323,9 @@ fn an_unknown_verdict_names_the_limit_and_the_remedy() {
         exits(&output, 3);
         let text = stdout(&output).replace('\n', " ");
         assert!(text.contains(words), "{arguments:?}: {text}");
+        let output = mowgli(&[arguments.as_slice(), &["--json"]].concat());
+        exits(&output, 3);
+        let json = stdout(&output);
+        assert!(json.contains(words), "{arguments:?}: {json}");
     }
 }

@@ -70,7 +70,7 @@ fn a_run_without_rows_says_so() {
     write(
         folder.path(),
         "x",
-        "X86 SB\n{ }\n P0 ;\n MOV [x],$1 ;\nexists (x=1)\n",
+        "PPC SB\n{ }\n P0 ;\n li r1,1 ;\nexists (x=1)\n",
     );
     let output = mowgli(&["robust", folder.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
@@ -82,7 +82,7 @@ fn a_run_without_rows_says_so() {
     assert!(
         String::from_utf8(output.stderr)
             .unwrap()
-            .contains("`mowgli star`")
+            .contains("for `PPC`, not for `RDMA`")
     );
 }
 

@@ -62,7 +62,8 @@ pub(super) fn tokens(source: &Arc<Source>) -> Result<Vec<Spanned>, Diagnostic> {
                 "the file has {} bytes; SOURCE_BYTES_MAX is {SOURCE_BYTES_MAX}",
                 text.len()
             ),
-        ));
+        )
+        .help("name the right file, or split this one with `include`"));
     }
     let mut out = Vec::new();
     // Some editors begin a text with a byte-order mark, which is no part of it.

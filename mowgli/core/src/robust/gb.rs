@@ -151,19 +151,35 @@ impl Definition {
         self.base(events, pf).plus()
     }
 
+    /// Computes guaranteed-before and, with the first line of `local`, a definition with the same other lines, that of `local`.
+    pub(super) fn guaranteed_before_and(
+        &self,
+        local: &Definition,
+        events: &[Event],
+        pf: &[(usize, usize)],
+    ) -> (Relation, Relation) {
+        let others = self.other_lines(events, pf);
+        let closed = |definition: &Definition| definition.first_line(events).union(&others).plus();
+        (closed(self), closed(local))
+    }
+
     /// Computes the union of the lines.
     pub fn base(&self, events: &[Event], pf: &[(usize, usize)]) -> Relation {
-        let n = events.len();
-        let trace = Lines::new(events, pf);
-        let mut base = Relation::from_fn(n, |a, b| {
+        self.first_line(events).union(&self.other_lines(events, pf))
+    }
+
+    fn first_line(&self, events: &[Event]) -> Relation {
+        Relation::from_fn(events.len(), |a, b| {
             a < b
                 && (self.spec.preserves(Part::Oppo, &events[a], &events[b])
                     || self.spec.iso_observe(&events[a], &events[b]))
-        });
-        for rule in &self.rules {
-            base = base.union(&trace.rule(rule));
-        }
-        base
+        })
+    }
+
+    fn other_lines(&self, events: &[Event], pf: &[(usize, usize)]) -> Relation {
+        let trace = Lines::new(events, pf);
+        let rules = self.rules.iter().map(|rule| trace.rule(rule));
+        rules.fold(Relation::empty(events.len()), |all, line| all.union(&line))
     }
 }
 

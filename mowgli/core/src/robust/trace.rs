@@ -97,11 +97,12 @@ impl Trace {
         definition: &Definition,
         local: &Definition,
     ) -> Trace {
+        let (gb, gb_local) = definition.guaranteed_before_and(local, &path.events, &path.pf);
         Trace {
             thread,
             node: program.threads[thread].node,
-            gb: definition.guaranteed_before(&path.events, &path.pf),
-            gb_local: local.guaranteed_before(&path.events, &path.pf),
+            gb,
+            gb_local,
             events: path.events,
             pf: path.pf,
         }

@@ -47,6 +47,18 @@ enum Asked {
     Or(Vec<Asked>),
 }
 
+impl Asked {
+    /// Returns whether a register has the name of its lower half.
+    fn names_half(&self) -> bool {
+        match self {
+            Asked::Register(_, _, wide, ..) => !wide,
+            Asked::Location(..) => false,
+            Asked::Not(a) => a.names_half(),
+            Asked::And(all) | Asked::Or(all) => all.iter().any(Asked::names_half),
+        }
+    }
+}
+
 struct Case {
     intel: bool,
     initial: [i64; 2],
@@ -214,6 +226,13 @@ impl Case {
             self.steps()
                 .any(|s| matches!(s, Step::Move(.., wide) if *wide == wanted))
         })
+    }
+
+    /// Returns whether all that the test has is of 32 bits: its moves, or without moves some register's name in a condition.
+    fn is_narrow(&self) -> bool {
+        let [long, quad] = self.sizes();
+        let named = [Some(&self.asked), self.filter.as_ref()];
+        self.intel || !quad && (long || named.into_iter().flatten().any(Asked::names_half))
     }
 
     /// Returns what each register holds at the end, as far as addresses go, or `None` if a thread uses an address or number as the other.
@@ -394,7 +413,7 @@ fn run(case: &Case) -> BTreeSet<Final> {
 
 /// Returns whether a final state satisfies a formula; `None` if it asks for the value of an address.
 fn holds(case: &Case, asked: &Asked, end: &Final) -> Option<bool> {
-    let narrow = case.intel || case.sizes() == [true, false];
+    let narrow = case.is_narrow();
     let equal = |held: u64, n: i64, long: bool| match long {
         true => held as u32 == n as u32,
         false => held == n as u64,
@@ -486,7 +505,7 @@ fn compare(seed: u64, tally: &mut Tally) {
             }
         }
     }
-    let narrow = case.intel || case.sizes() == [true, false];
+    let narrow = case.is_narrow();
     let number = |n: u64| if narrow { i64::from(n as i32) } else { n as i64 };
     let expected: BTreeSet<Vec<i64>> = ends
         .iter()

@@ -149,7 +149,7 @@ pub(super) fn explained(
             answer.cycles = reason.cases.iter().take(reasons::CYCLES_MAX).map(case).collect();
             answer.relaxations = reason.relaxations.iter().map(Change::text).collect();
             answer.undecided = reason.undecided.iter().map(Change::text).collect();
-            answer.say_if_without_cycle(reason.contrary);
+            answer.say_if_without_cycle();
         }
     }
     Ok(answer)

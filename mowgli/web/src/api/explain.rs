@@ -118,7 +118,7 @@ fn built_in(text: &str, parsed: &Parsed, setting: Setting, answer: &mut Answer, 
             let words = |change| change_text(program, setting, change);
             answer.relaxations = reason.relaxations.iter().map(|r| words(&r.change)).collect();
             answer.undecided = reason.undecided.iter().map(words).collect();
-            answer.say_if_without_cycle(reason.contrary);
+            answer.say_if_without_cycle();
         }
     }
 }
@@ -194,7 +194,7 @@ fn in_file(
                     edges: case.links.iter().map(edge).collect(),
                 });
             }
-            answer.say_if_without_cycle(reason.contrary);
+            answer.say_if_without_cycle();
         }
     }
     Ok(())

@@ -50,21 +50,19 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Says why no cycle of a forbidden outcome is there, if none is. `contrary` candidates break only the order of a thread's own
-    /// writes. The verdict itself rests on a search that ended, whatever stopped the search for reasons.
-    pub(super) fn say_if_without_cycle(&mut self, contrary: u64) {
+    /// Says why no cycle of a forbidden outcome is there, if none is. The verdict itself rests on a search that ended, whatever stopped
+    /// the search for reasons.
+    pub(super) fn say_if_without_cycle(&mut self) {
         if !self.cycles.is_empty() {
             return;
         }
-        self.without_cycle = Some(match (&self.limit, contrary) {
-            (Some(limit), _) => format!(
+        self.without_cycle = Some(match &self.limit {
+            Some(limit) => format!(
                 "No execution has this outcome: the search of all executions came to its end. The search for a reason did not. {limit}."
             ),
-            (None, 0) => {
-                "No choice of sources gives these values: no execution has this outcome, whatever the orders.".to_owned()
-            }
-            (None, _) => {
-                "Each execution that would have this outcome orders the writes of a thread against its program.".to_owned()
+            None => {
+                "No choice of sources gives these values: no execution has this outcome, whatever the orders."
+                    .to_owned()
             }
         });
     }
@@ -105,22 +103,19 @@ mod tests {
 
     #[test]
     fn a_limit_is_not_a_reason() {
-        let without = |limit: Option<&str>, contrary| {
+        let without = |limit: Option<&str>| {
             let mut answer = Answer {
                 limit: limit.map(str::to_owned),
                 ..Answer::default()
             };
-            answer.say_if_without_cycle(contrary);
+            answer.say_if_without_cycle();
             answer.without_cycle.unwrap_or_default()
         };
-        for contrary in [0, 1] {
-            let words = without(Some("time limit reached"), contrary);
-            assert!(
-                words.contains("time limit reached") && !words.contains("No choice of sources"),
-                "{words}"
-            );
-        }
-        assert!(without(None, 0).contains("No choice of sources"));
-        assert!(!without(None, 3).contains("No choice of sources"));
+        let words = without(Some("time limit reached"));
+        assert!(
+            words.contains("time limit reached") && !words.contains("No choice of sources"),
+            "{words}"
+        );
+        assert!(without(None).contains("No choice of sources"));
     }
 }

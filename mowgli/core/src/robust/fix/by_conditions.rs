@@ -25,7 +25,7 @@ use crate::robust::trace::Trace;
 use crate::robust::{Definition, Footprint, Network, Question, Traces, fenced, ldrf};
 
 /// Most work of the search for one thread: for each set that is tested, the pairs of events of its traces.
-const WORK_MAX: u64 = 200_000;
+const WORK_MAX: u64 = 100_000;
 
 /// Most combinations of ways through the threads.
 const COMBINATIONS_MAX: usize = 4_096;
@@ -228,13 +228,12 @@ impl Judge<'_> {
         }
         open.sort_unstable();
         open.dedup();
-        let poll = self.costs.poll.min(match self.bench.fresh {
-            Some(_) => self.costs.poll,
-            None => self.costs.moved,
-        });
-        let least = applied
-            .cost
-            .saturating_add(poll.saturating_mul(lacking.values().sum()));
+        // One wait may be for operations of several queue pairs.
+        let lacking = match self.bench.fresh {
+            Some(_) => self.costs.poll * lacking.values().max().unwrap_or(&0),
+            None => self.costs.poll.min(self.costs.moved) * lacking.values().sum::<u64>(),
+        };
+        let least = applied.cost + lacking;
         Ok((least < self.bound.get()).then_some(Set {
             edits,
             applied,
@@ -304,7 +303,7 @@ impl Judge<'_> {
             if self.work.get() > WORK_MAX {
                 return Ok((self.finish(&set).or(known)?, false));
             }
-            let next = self.next(&set, first)?;
+            let next = self.next(&set, first, true)?;
             if next.is_empty() {
                 stuck.get_or_insert_with(|| first.clone());
             }
@@ -345,7 +344,7 @@ impl Judge<'_> {
             let Some(set) = self.test(edits)? else {
                 return Err(self.stuck(Some(&open)));
             };
-            let next = self.next(&set, &open)?;
+            let next = self.next(&set, &open, false)?;
             // A get may take a poll and open a pair anew.
             let later = next
                 .into_iter()
@@ -393,8 +392,8 @@ impl Judge<'_> {
         (first.later.clone(), facts.chain(gets).collect(), None)
     }
 
-    /// Returns the sets with one more addition each that close the pair.
-    fn next(&self, set: &Set, open: &Open) -> Result<Vec<Set>, Unmended> {
+    /// Returns the sets with one more addition each that close the pair. Gets are tried further up too if `all` is set.
+    fn next(&self, set: &Set, open: &Open, all: bool) -> Result<Vec<Set>, Unmended> {
         let mut out = Vec::new();
         for place in self.places(open) {
             let here = |what| (place.as_slice(), what, 1);
@@ -411,7 +410,8 @@ impl Judge<'_> {
                 for work in self.works() {
                     out.extend(self.completed(set, open, peer, work, &[], &place)?);
                 }
-                for at in self.get_places(open, peer, &place) {
+                let near = if all { usize::MAX } else { 1 };
+                for at in self.get_places(open, peer, &place).into_iter().take(near) {
                     let get = (at.as_slice(), Addition::Get(peer), 1);
                     if open.peer.is_some() {
                         out.extend(self.try_one(set, open, &[get])?);
