@@ -222,7 +222,8 @@ impl Membership {
                     return ready().ok_or(FabricError::PeerLost(peer));
                 }
             }
-            // A strand whose deadline is not known yet is resumed soon, and then knows it.
+            // The deadline of a wait with a duration is fixed at the first look at the clock. Until then `end` is
+            // `None`, so that a strand is resumed by polling and gets to that look.
             let end = match (start_and_end, wait.deadline, within) {
                 (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
                 (None, None, None) => Some(Time::NEVER),

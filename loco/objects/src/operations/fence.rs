@@ -135,7 +135,8 @@ pub fn node<F: Fabric>(thread: &Thread<F>) -> Result<()> {
 /// Returns the failure of an operation, or `Timeout`: call again.
 pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[NodeId]) -> Result<()> {
     let network = thread.network();
-    // Where others never look at a thread's queues, the order of its own stores places its puts (TSO).
+    // A thread's queues are private only where its puts are stores of its own. TSO has ordered those before the
+    // hand-over to `thread`.
     let Some(lane) = network.lane(former) else {
         return Ok(());
     };

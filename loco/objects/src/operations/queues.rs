@@ -272,8 +272,8 @@ impl<F: Fabric> Pair<F> {
         match kind {
             OperationKind::Put => self.puts = true,
             OperationKind::Read | OperationKind::Atomic => {
-                // Whether it is waited for or done already, it stands for every earlier operation of the
-                // pair.
+                // Its end implies that every earlier operation of the pair has ended. A fence therefore waits for
+                // it alone, or for nothing if it has ended already.
                 self.puts = kind == OperationKind::Atomic && !atomics_placed(fabric);
                 self.read = (seq != 0).then_some(seq);
             }

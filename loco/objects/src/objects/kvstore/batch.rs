@@ -109,8 +109,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
-    /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks. Adds what the
-    /// index says of each key to `places`.
+    /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks.
+    /// Appends the location of each key, or `None` if it is absent, to `places`.
     fn order<V>(&self, thread: &Thread<F>, entries: &[(K, V)], places: &mut Places) -> Order {
         let index = self.index.read();
         black_box(entries.iter().filter(|(key, _)| index.touch(key)).count());

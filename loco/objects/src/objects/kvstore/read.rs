@@ -179,7 +179,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             slot.resize(bytes, 0);
             buffer.read(0, slot)?;
             match self.look(slot, at)? {
-                // Usually runs once; more often only if a longer value was written in between.
+                // The value grew in between: the next iteration reads all of it.
                 Looked::Longer(len) => bytes = slot_bytes(len),
                 looked => return Ok(looked),
             }

@@ -134,11 +134,11 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         }
     }
 
-    /// Applies a change that `writer` has told.
+    /// Applies a change that `writer` has announced.
     ///
-    /// An insert is reported under the key's lock, so it normally finds the key in no other node's slots. If
-    /// it does, one of the two writers gave up before all nodes had heard. If `writer` is that one (it was
-    /// lost and its lock has passed on since), its message is late and the other's counts.
+    /// A writer announces an insert while it holds the key's lock, so the index normally has no entry of another node
+    /// for the key. If it has one, one of the two writers stopped before every node knew of its insert. If `writer`
+    /// is lost, its lock has passed on since: the other insert is newer, and this message is dropped.
     pub(super) fn apply_told(
         &self,
         thread: &Thread<F>,

@@ -151,7 +151,7 @@ impl<F: Fabric> TasLock<F> {
             0 => thread
                 .to_the_end(|| self.acquire(thread, since, deadline))
                 .inspect(|_| self.got()),
-            // Nothing was asked of another node: the others may have taken the lock from this one.
+            // This needed no remote step, so the loss of this node's membership may have gone unnoticed.
             _ => thread.still_in().map(|()| false),
         };
         if recovered.is_err() {

@@ -248,7 +248,7 @@ impl<F: Fabric> TicketLock<F> {
         let since = self.turn.enter(thread, self.channel.name(), deadline)?;
         let recovered = match self.mine.held.load() {
             0 => thread.to_the_end(|| self.acquire(thread, since, deadline)),
-            // Nothing was asked of another node: the others may have taken the lock from this one.
+            // This needed no remote step, so the loss of this node's membership may have gone unnoticed.
             _ => thread.still_in().map(|()| false),
         };
         if recovered.is_err() {
@@ -470,9 +470,9 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
-    /// Waits until this node is told that a ticket is served which the slot says is served. If the word came
-    /// later, it could overwrite the word about the next ticket, which another node sends. If it never comes,
-    /// as its sender was lost, it overwrites nothing.
+    /// Waits for the grant of a ticket that is served according to its slot. A grant that arrived later could
+    /// overwrite the grant of this node's next ticket, which another node sends. A grant that never arrives, because
+    /// its sender was lost, overwrites nothing.
     fn be_told(&self, thread: &Thread<F>, ticket: u64) {
         let told = || (self.told.load() >> 1 == ticket + 1).then_some(());
         let mut wait = Wait {
@@ -509,8 +509,8 @@ impl<F: Fabric> TicketLock<F> {
         }
         let last = self.mine.drawn.load().checked_sub(1);
         self.say(thread, last.map_or(Says::Nothing, Says::Has))?;
-        // No read-modify-write follows that would place it, and whoever speaks for this node next may do so by another
-        // queue pair, whose word it must not cover.
+        // No read-modify-write follows that would place this announcement. The node's next one may use another queue
+        // pair, and this one must not arrive after it.
         fence::pair(thread, self.words.home())?;
         if drawn {
             self.got(next);
