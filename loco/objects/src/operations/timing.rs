@@ -50,7 +50,7 @@ pub(crate) fn late_since<F: Fabric>(timing: Option<Timing>, thread: &Thread<F>, 
 impl<F: Fabric> Thread<F> {
     /// Returns the time of a call that begins now.
     pub(crate) fn timing(&self) -> Timing {
-        match self.set_deadline_is() {
+        match self.explicit_deadline() {
             Some(deadline) => Timing {
                 deadline,
                 begin: None,

@@ -460,7 +460,7 @@ pub(super) fn first_bytes<V: Encode>(value_bytes_max: usize) -> usize {
 }
 
 /// Returns the value that was read from a slot of another node. A missing value is proof only while this node is not
-/// cut off: a node that was declared lost does not hear of moved keys.
+/// cut off: a node that was declared lost is not informed of moved keys.
 #[inline]
 fn known<F: Fabric, V>(thread: &Thread<F>, value: Option<V>) -> Result<Option<V>> {
     if value.is_none() {

@@ -57,7 +57,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// # Errors
     /// Returns `Timeout` while some node does not read, and the errors of [`RingWriter::submit`]. A lost node
     /// is told nothing.
-    pub(super) fn tell(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
+    pub(super) fn announce(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
         // This is exclusive use, not a lock, because submitting may wait for a node that does not read.
         self.check_monitor()?;
         let mut tracker = self.tracker.enter(thread, self.channel.name())?;
@@ -139,7 +139,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// A writer announces an insert while it holds the key's lock, so the index normally has no entry of another node
     /// for the key. If it has one, one of the two writers stopped before every node knew of its insert. If `writer`
     /// is lost, its lock has passed on since: the other insert is newer, and this message is dropped.
-    pub(super) fn apply_told(
+    pub(super) fn apply_announced(
         &self,
         thread: &Thread<F>,
         writer: NodeId,

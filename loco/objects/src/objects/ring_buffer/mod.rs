@@ -80,7 +80,8 @@ pub struct RingConfig {
     /// registered memory, as in LOCO'26 Fig. 14. Each node may have its own value.
     pub inline: bool,
     /// The longest message, in bytes, that is copied to gather records of one put (default 1024). A longer message is
-    /// put from where it lies, if the fabric takes so much inline. Otherwise its record is made in registered memory.
+    /// put directly from the caller's memory if the fabric can put its length inline. Otherwise its record is made in
+    /// registered memory.
     /// Where the fabric is [synchronous](loco_fabric::Caps::synchronous), a message that is submitted alone is not
     /// copied either.
     pub gather_bytes_max: usize,
