@@ -173,9 +173,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// the last poll found. May return early; callers must read the memory again and infer nothing from the
     /// return.
     ///
-    /// A fabric that can watch the memory may return as soon as it differs from `seen`. A fabric on which no
-    /// time passes must do so, because polls before that would find the same for ever: the model fabric parks
-    /// the thread.
+    /// A fabric that can watch the memory may return as soon as it differs from `seen`. The model fabric, on which no
+    /// time passes, must block until then: otherwise the caller would poll an unchanged memory for ever.
     ///
     /// # Errors
     /// Returns the errors of [`wait`](Fabric::wait).

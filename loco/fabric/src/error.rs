@@ -76,8 +76,8 @@ impl From<&str> for Cause {
     }
 }
 
-/// A failure below the objects. [`Debug`](fmt::Debug) prints it as [`Display`](fmt::Display) does, with its causes: a
-/// `main` that returns it prints it so.
+/// A failure below the objects. [`Debug`](fmt::Debug) prints it as [`Display`](fmt::Display) does, with its causes,
+/// because that is what the user sees of an error that `main` returns.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
@@ -141,7 +141,7 @@ pub enum FabricError {
     /// The configuration is bad: hosts file, environment or parameters.
     #[error("{0}")]
     Config(String),
-    /// A remote side refused us, or we refused it.
+    /// A remote node refused this node, or this node refused a remote one.
     #[error("refused: {0}")]
     Refused(String),
     /// An operation completed with an error.

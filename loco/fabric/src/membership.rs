@@ -6,12 +6,12 @@ use crate::{Control, NodeId, PeerState};
 
 /// A node's *view*: its knowledge of the members of the job.
 ///
-/// A loss is agreed before it is reported. A node that thinks a peer lost tells all others, and they share
-/// the suspicion. Each of them revokes the lost node's access to its memory and says so. Only when every
-/// survivor has done that does any of them report the loss (by [`PeerLost`](crate::FabricError::PeerLost),
-/// [`peer_state`](Control::peer_state) and a larger epoch). Where one survivor can shut the lost node out of the memory of
-/// all, as on the shared-memory fabric, it reports the loss when it has done so: a survivor that is slow or stopped holds
-/// nobody up. Therefore:
+/// A loss is agreed before it is reported. A node that suspects a peer announces this to all others, and they suspect
+/// it, too. Each of them revokes the suspect's access to its memory and announces that it has. A survivor reports
+/// the loss (by [`PeerLost`](crate::FabricError::PeerLost), [`peer_state`](Control::peer_state) and a larger epoch) only
+/// when every survivor has revoked. Where one survivor can revoke the access to the memory of all, as on the shared-memory
+/// fabric, it reports the loss as soon as it has done so, without waiting for survivors that are slow or stopped.
+/// Therefore:
 ///
 /// * After a survivor has reported a loss, the lost node changes no memory of any survivor, even if it still
 ///   runs. (It may only have been stopped by a debugger, or be on a host that was paused.) This needs no

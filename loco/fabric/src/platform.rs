@@ -239,7 +239,8 @@ macro_rules! std_atomic {
 std_atomic!(std::sync::atomic::AtomicU64, u64);
 std_atomic!(std::sync::atomic::AtomicU32, u32);
 
-// If a lock's holder panics, the panic is the holder's to report. The others go on with the value as it is.
+// Poisoning is ignored. A panic is reported where the panicking thread is joined; the other threads use the value as it
+// is.
 impl<T: Send + 'static> Lock<T> for Mutex<T> {
     type Guard<'a> = MutexGuard<'a, T>;
     fn new(value: T) -> Self {

@@ -126,14 +126,14 @@ impl Backoff<'_> {
         self.sleep >= SLEEP_MAX
     }
 
-    /// Makes the next sleep as short as the first, because something has happened that was no answer.
-    pub fn happened(&mut self) {
+    /// Makes the next sleep as short as the first, because the doorbell has rung for something else.
+    pub fn restart_sleeps(&mut self) {
         self.sleep = SLEEP_MIN;
     }
 
-    /// Notes that the wait was answered.
+    /// Notes that the wait has ended with what it waited for, to adapt how long later waits spin.
     #[inline]
-    pub fn answered(&self) {
+    pub fn succeeded(&self) {
         let spins = self.patience.spins.load(Ordering::Relaxed);
         let next = if self.spins > 0 {
             spins + spins / 8 + 1
@@ -159,15 +159,15 @@ mod tests {
             while backoff.spins > 0 {
                 backoff.pause();
             }
-            backoff.answered();
+            backoff.succeeded();
         }
         assert_eq!(patience.backoff().spins, SPINS_MIN, "in vain");
         for _ in 0..100 {
-            patience.backoff().answered();
+            patience.backoff().succeeded();
         }
         assert_eq!(patience.backoff().spins, SPINS_MAX, "answered at once");
         let crowded = Patience::new(true);
-        crowded.backoff().answered();
+        crowded.backoff().succeeded();
         assert_eq!(crowded.backoff().spins, SPINS_MIN);
     }
 
@@ -190,7 +190,7 @@ mod tests {
         }
         assert_eq!((backoff.spins, backoff.yields, backoff.sleep), (0, 0, SLEEP_MAX));
         assert!(backoff.is_long());
-        backoff.happened();
+        backoff.restart_sleeps();
         assert!(!backoff.is_long());
         backoff.sleeps = 1;
         backoff.pause();

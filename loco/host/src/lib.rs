@@ -3,7 +3,7 @@
 //!
 //! From the bottom: [`word`] (racy accesses), `wide` (16 bytes at once), [`bytes`] (racy copies), [`span`] (bounds-checked
 //! handles), `futex` (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`backoff`]
-//! (pauses of a waiting thread), `strand` (many waits on one thread), [`membership`] (the members of the job, set-up data,
+//! (pauses of a waiting thread), `fiber` (many waits on one thread), [`membership`] (the members of the job, set-up data,
 //! waiting).
 //! Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`
 //! and `loco-ofi` do.
@@ -16,6 +16,9 @@ pub mod backoff;
 pub mod bindings;
 #[allow(unsafe_code)]
 pub mod bytes;
+#[cfg(feature = "fibers")]
+#[allow(unsafe_code)]
+pub mod fiber;
 #[allow(unsafe_code)]
 mod futex;
 pub mod membership;
@@ -24,9 +27,6 @@ pub mod pages;
 mod ranges;
 #[allow(unsafe_code)]
 pub mod span;
-#[cfg(feature = "strands")]
-#[allow(unsafe_code)]
-pub mod strand;
 #[allow(unsafe_code)]
 mod wide;
 #[allow(unsafe_code)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::{Backoff, Patience};
-#[cfg(feature = "strands")]
-use crate::strand::{self, Resume};
+#[cfg(feature = "fibers")]
+use crate::fiber::{self, Resume};
 use loco_fabric::{
     Armed, Control, Doorbell, FabricError, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait,
 };
@@ -144,7 +144,7 @@ impl Membership {
     /// Waits as [`wait`](Membership::wait) does, for a change for which the node's doorbell rings. Implements
     /// [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) where the doorbell rings for arrivals, and
     /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) where it rings for completions. When
-    /// the wait has lasted some time, a thread sleeps by `bell`, if one is given. In a strand, the driver's thread may
+    /// the wait has lasted some time, a thread sleeps by `bell`, if one is given. In a fiber, the driver's thread may
     /// sleep by the node's doorbell, whether `bell` is given or not.
     #[inline]
     pub fn wait_by_bell<T>(
@@ -222,14 +222,15 @@ impl Membership {
                     return ready().ok_or(FabricError::PeerLost(peer));
                 }
             }
-            // A strand whose deadline is not known yet is resumed soon, and then knows it.
+            // The deadline of a wait with a duration is fixed at the first look at the clock. Until then `end` is
+            // `None`, so that a fiber is resumed by polling and gets to that look.
             let end = match (start_and_end, wait.deadline, within) {
                 (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
                 (None, None, None) => Some(Time::NEVER),
                 (None, None, Some(_)) => None,
             };
             let next = match bell {
-                Bell::Rings(Some(bell)) if backoff.is_long() && !in_strand() => {
+                Bell::Rings(Some(bell)) if backoff.is_long() && !in_fiber() => {
                     let armed = bell.arm();
                     if let Some(value) = ready() {
                         return Ok(value);
@@ -247,7 +248,7 @@ impl Membership {
                 return ready().ok_or(error);
             }
             if let Some(value) = ready() {
-                answered(&backoff);
+                succeeded(&backoff);
                 return Ok(value);
             }
         }
@@ -269,7 +270,7 @@ impl Membership {
                 backoff.pause();
             }
             Some(_) if armed_before.is_some() && *armed_before != armed => {
-                backoff.happened();
+                backoff.restart_sleeps();
                 backoff.pause();
             }
             Some(announced) => {
@@ -334,9 +335,9 @@ fn differ(nodes_of: &BTreeMap<(&str, u32), Vec<NodeId>>) -> FabricError {
 /// The use of the node's doorbell in a wait.
 #[derive(Clone, Copy)]
 enum Bell<'a> {
-    /// It need not ring for the awaited change.
+    /// The doorbell may not ring for the awaited change, so the wait must poll.
     Silent,
-    /// It rings after every awaited change. A thread may sleep by it, if it is given.
+    /// The doorbell rings after every awaited change. If it is given, a thread may sleep until it rings.
     Rings(Option<&'a dyn Doorbell>),
 }
 
@@ -346,28 +347,28 @@ enum Next {
     Look,
     LookAtTheClockToo,
     /// Nobody wants the outcome any more: the wait ends as if its deadline had come.
-    #[cfg_attr(not(feature = "strands"), allow(dead_code))]
+    #[cfg_attr(not(feature = "fibers"), allow(dead_code))]
     GiveUp,
 }
 
-/// Returns true if a strand waits, and not this thread.
+/// Returns true if a fiber waits, and not this thread.
 #[inline]
-fn in_strand() -> bool {
-    #[cfg(feature = "strands")]
-    return strand::running();
-    #[cfg(not(feature = "strands"))]
+fn in_fiber() -> bool {
+    #[cfg(feature = "fibers")]
+    return fiber::running();
+    #[cfg(not(feature = "fibers"))]
     false
 }
 
-/// Lets time pass, for this thread or, in a strand, for others that share its thread. The strand need not be resumed
+/// Lets time pass, for this thread or, in a fiber, for others that share its thread. The fiber need not be resumed
 /// before the doorbell rings or the time `rung_or_at` has come, if that is given.
 #[inline]
 fn pause(backoff: &mut Backoff<'_>, rung_or_at: Option<Time>) -> Next {
-    #[cfg(not(feature = "strands"))]
+    #[cfg(not(feature = "fibers"))]
     let _ = rung_or_at;
-    #[cfg(feature = "strands")]
-    if strand::running() {
-        return match strand::suspend(rung_or_at) {
+    #[cfg(feature = "fibers")]
+    if fiber::running() {
+        return match fiber::suspend(rung_or_at) {
             Resume::GoOn => Next::LookAtTheClockToo,
             Resume::GiveUp => Next::GiveUp,
         };
@@ -378,13 +379,13 @@ fn pause(backoff: &mut Backoff<'_>, rung_or_at: Option<Time>) -> Next {
     }
 }
 
-/// Notes that the wait was answered.
+/// Notes that a wait has ended with what it waited for.
 #[inline]
-fn answered(backoff: &Backoff<'_>) {
-    #[cfg(feature = "strands")]
-    if strand::running() {
-        // A strand's wait does not show how long threads should spin.
-        return strand::answered();
+fn succeeded(backoff: &Backoff<'_>) {
+    #[cfg(feature = "fibers")]
+    if fiber::running() {
+        // A fiber's wait does not show how long threads should spin.
+        return fiber::note_progress();
     }
-    backoff.answered();
+    backoff.succeeded();
 }

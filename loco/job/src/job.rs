@@ -26,9 +26,11 @@ pub struct Job {
 pub enum Meeting {
     /// Every node listens at a known address.
     Hosts(Hosts),
-    /// Every node tells its address to the lowest node, which serves here and tells everybody all of them.
+    /// Every node registers its address with the lowest node, which serves the rendezvous at this address and sends all
+    /// addresses to every node.
     Node(Address),
-    /// Every node tells its address to the launcher, which tells everybody all of them.
+    /// Every node registers its address with the launcher, which serves the rendezvous at this address and sends all
+    /// addresses to every node.
     Launcher(Address),
 }
 

@@ -12,12 +12,12 @@ use loco_fabric::NodeId;
 
 use crate::var;
 
-/// The reason why a node was missed.
+/// The reason why a node was reported missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Missed {
     /// It ended, or its connection broke.
     Lost,
-    /// It was waited for until the deadline.
+    /// It had not arrived by the deadline.
     Late,
 }
 

@@ -7,7 +7,8 @@ use loco_fabric::{FabricError, Result};
 /// Shortest secret, in bytes: shorter ones are typing mistakes or guessable.
 const SECRET_BYTES_MIN: usize = 8;
 
-/// The secret that all nodes of a job know and nobody else does. It never travels and never shows in logs.
+/// The secret that all nodes of a job know and nobody else does. It is never sent, and never
+/// shown in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 

@@ -13,12 +13,12 @@ pub struct Timeouts {
     /// The time between signs of life on a silent connection. In a job of more than 15 nodes it is this times an eighth
     /// of the number of nodes, but at most a tenth of the silence that is allowed.
     pub heartbeat_interval: Duration,
-    /// The silence after which a peer on another host is lost: its host may be down or unplugged, which
-    /// nothing else would tell.
+    /// The silence after which a peer on another host is declared lost. Nothing but silence shows that a host is down or
+    /// unplugged.
     pub silence: Duration,
-    /// The silence after which a peer on this host is lost. The death of its process is seen at once from the
-    /// closed connection, so this only decides about one that is stopped or starved, and a machine with more
-    /// work than cores starves often.
+    /// The silence after which a peer on this host is declared lost. The end of its process is seen at once, by the closed
+    /// connection. Only a process that is stopped or starved is silent, and processes starve often on a machine with
+    /// more work than cores, so the default is long.
     pub silence_same_host: Duration,
 }
 

@@ -10,7 +10,7 @@
 /// This node's id. Set by `loco run`.
 pub const NODE: &str = "LOCO_NODE";
 /// Number of nodes; their ids count from 0. Needed with [`LAUNCHER`] and [`RENDEZVOUS`] where no foreign launcher
-/// tells it.
+/// provides it.
 pub const NODES: &str = "LOCO_NODES";
 /// `host:port` at which the launcher serves the rendezvous. Set by `loco run`.
 pub const LAUNCHER: &str = "LOCO_LAUNCHER";

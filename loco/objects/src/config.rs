@@ -36,7 +36,7 @@ impl Default for Config {
 /// polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Polling {
-    /// Every waiting thread polls, and marks the completions that it finds for everybody. Needs no core of
+    /// Every waiting thread polls, and records the completions that it finds for all threads. Polling needs no core of
     /// its own.
     #[default]
     CallerDriven,

@@ -10,7 +10,7 @@ use loco_fabric::{FabricError, NodeId, Time};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure in the manager, a channel or an object. [`Debug`](fmt::Debug) prints it as [`Display`](fmt::Display) does,
-/// with its causes: a `main` that returns it prints it so. `{:#?}` prints its parts.
+/// with its causes, because that is what the user sees of an error that `main` returns. `{:#?}` prints its parts.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -185,7 +185,7 @@ pub enum Error {
     Closed,
 }
 
-/// The subject of an [`enum@Error`], for decisions.
+/// The kind of an [`enum@Error`], by which a program decides what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -206,9 +206,10 @@ pub enum ErrorKind {
     Unsupported,
     /// The operating system or the device refused. [`Error::os_error`] has its error.
     System,
-    /// Somebody refused to meet or connect.
+    /// A node refused another one's connection to the job, or to an endpoint.
     Refused,
-    /// The data that the object protects or holds may be half done, since a node was lost, or is stuck, in the middle.
+    /// The data that the object protects or holds may be incomplete, because a node was lost, or is stuck, while it changed
+    /// them.
     Poisoned,
     /// The manager of this node is shut down.
     Closed,

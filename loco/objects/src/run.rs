@@ -54,12 +54,12 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// Begins with the settings of the environment and the defaults.
+    /// Returns the settings of the environment, and the defaults of the manager.
     pub fn new() -> Startup {
         Startup::default()
     }
 
-    /// Takes this job instead of the environment's.
+    /// Sets the job, in place of the environment's.
     pub fn job(self, job: Job) -> Startup {
         Startup {
             job: Some(job),
@@ -67,7 +67,7 @@ impl Startup {
         }
     }
 
-    /// Takes this fabric and these settings of it instead of the environment's.
+    /// Sets the fabric and its settings, in place of the environment's.
     pub fn fabric(self, fabric: AnyConfig) -> Startup {
         Startup {
             fabric: Some(fabric),
@@ -75,12 +75,12 @@ impl Startup {
         }
     }
 
-    /// Takes these settings of the manager instead of the default.
+    /// Sets the settings of the manager, in place of the defaults.
     pub fn config(self, config: Config) -> Startup {
         Startup { config, ..self }
     }
 
-    /// Meets the other nodes, brings the fabric up and starts the manager: a collective call.
+    /// Connects to the other nodes, brings the fabric up and starts the manager. This is a collective call.
     ///
     /// # Errors
     /// Returns [`Config`](crate::Error::Config) if the environment describes no job, and the errors of meeting and of
@@ -105,8 +105,8 @@ impl Startup {
     /// be a closure, such as those of another language. [`Session::leave`] does what [`run`] does at the end.
     ///
     /// # Errors
-    /// Returns the errors of [`connect`](Startup::connect), and those of waiting until the other nodes have
-    /// come as far.
+    /// Returns the errors of [`connect`](Startup::connect), and those of waiting until every other node has
+    /// called this, too.
     pub fn enter(self) -> Result<Session> {
         let manager = self.connect()?;
         let end = Barrier::new(&manager, END)?;
@@ -126,8 +126,8 @@ impl Startup {
     }
 }
 
-/// A node between entering its job and leaving it together with the others. Made by [`Startup::enter`]. Dropped, the
-/// node goes without waiting for anybody.
+/// A node between entering its job and leaving it together with the others. Made by [`Startup::enter`]. A
+/// session that is dropped makes the node leave without waiting for the others.
 pub struct Session {
     manager: Manager,
     end: Barrier,
@@ -139,8 +139,8 @@ impl Session {
         &self.manager
     }
 
-    /// Waits until every node leaves, so that no node takes its memory away from one that still works. Other nodes work
-    /// as long as they like; one that is lost ends the wait.
+    /// Waits until every node has called this, so that no node frees memory that another one still uses. The wait has no
+    /// deadline. It ends early if a node is lost.
     ///
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if another node ended without leaving.

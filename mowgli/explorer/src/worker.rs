@@ -305,7 +305,8 @@ impl<'a, W: System> Worker<'a, W> {
         Ok(Entered::Frame)
     }
 
-    /// Appends the moves to make to `choices`, and leaves as many in `moves`.
+    /// Chooses those of `moves` that must be explored, and pushes them onto `choices`. Afterwards `moves.len()` is their
+    /// number.
     fn choose(&mut self, node: &mut Node<W::State>) {
         let Some(bounds) = self.shared.options.bounds else {
             self.system.reduce(&mut node.state, &mut self.moves);

@@ -8,11 +8,15 @@
 //!   locks as learned in [`crate::state::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.
 //!
-//! A closed set is explored alone only if one of its moves must happen sooner or later. A fault never has to
-//! happen. Faults outside the set can disable those inside it only by using up their common budget; another
-//! move of the set then comes first.
+//! A closed set is explored alone only if one of its moves is not a fault, and therefore happens in every complete
+//! execution. A fault never has to happen.
 //!
-//! No sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
+//! Faults share one budget, so a fault outside a closed set can disable one inside it. No execution is lost by that. For
+//! example, let the budget be one timeout, which a thread outside the set uses up before a thread inside it can time
+//! out. The first move of the set in this execution is then another one. It is explored from here, because it commutes
+//! with the timeout outside.
+//!
+//! Apart from that, no sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
 //! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
 
 use mowgli::machine::{Addr, Next, QpId, Rule, Step};

@@ -167,21 +167,21 @@ impl Mesh {
         self.0.state.wait_for_departures(known, deadline)
     }
 
-    /// Lets `revoker` make lost nodes harmless from now on, before their loss is reported. This is for the
-    /// fabric that is built from this mesh; until there is a revoker, a loss is reported as soon as it is
-    /// seen.
+    /// Registers `revoker`, which from now on revokes the access of lost nodes before their loss is reported. The fabric
+    /// that is built from this mesh calls this. Until there is a revoker, a loss is reported as soon as it is seen.
     pub fn add_revoker(&self, revoker: Arc<dyn Revoke>) {
         self.0.state.add_revoker(revoker);
     }
 
-    /// Lets `look` tell from now on whether the peers have revoked this node's access. Where the fabric's own memory says so,
-    /// [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. Only the first call counts.
+    /// Registers `look`, which returns whether the peers have revoked this node's access. With a `look` that reads this in
+    /// the fabric's memory, [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. Only the
+    /// first call counts.
     pub fn look_for_revocation(&self, look: impl Fn() -> bool + Send + Sync + 'static) {
         self.0.state.look_for_revocation(Box::new(look));
     }
 
-    /// Takes note that this node was declared lost: it learned from its fabric that its peers have revoked
-    /// its access.
+    /// Records that this node was declared lost. The fabric calls this when it finds that the peers have revoked this
+    /// node's access.
     pub fn declare_out(&self) {
         self.0.state.declare_out();
     }

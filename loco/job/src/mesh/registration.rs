@@ -12,7 +12,7 @@ use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
 
 use super::handshake::{self, Claim, Credentials, HandshakeError, Nodes, Purpose, Refusal};
 use super::noise::{Opener, Sealer};
-use super::rendezvous::{News, TABLE_BYTES_MAX, WRITE_PATIENCE, Word, noise};
+use super::rendezvous::{Notice, TABLE_BYTES_MAX, WRITE_PATIENCE, Word, noise};
 use super::session::{Session, read_value, write_value};
 use super::sockets::connect_within;
 use super::system::spawn;
@@ -30,7 +30,7 @@ pub(super) struct Registration {
     server: Option<NodeId>,
 }
 
-/// A registration whose news are listened for. Dropped without a last word, it tells the rendezvous that this node has
+/// A registration whose notices are read. Dropped without a last word, it tells the rendezvous that this node has
 /// ended.
 pub(super) struct Watched {
     stream: TcpStream,
@@ -128,7 +128,7 @@ impl Registration {
         }
     }
 
-    /// Listens for news from now on, and calls `announce` with what it heard.
+    /// Listens for notices from now on, and calls `announce` with what it heard.
     pub(super) fn watch(
         self,
         own: NodeId,
@@ -186,8 +186,8 @@ impl Drop for Watched {
 /// Listens until a node has ended, which it returns, or the connection has.
 fn hear(stream: &TcpStream, mut opener: Opener, deadline: Time) -> Option<NodeId> {
     loop {
-        match read_value::<News>(stream, &mut opener, TABLE_BYTES_MAX, deadline) {
-            Ok(News::Departed(node)) => return Some(NodeId(node)),
+        match read_value::<Notice>(stream, &mut opener, TABLE_BYTES_MAX, deadline) {
+            Ok(Notice::Departed(node)) => return Some(NodeId(node)),
             Ok(_) => {}
             Err(_) => return None,
         }
@@ -205,13 +205,13 @@ fn attempt(
     let server = stream.peer_addr()?.ip().to_canonical();
     let mut session = handshake::connect(stream, credentials, claim, deadline)?;
     loop {
-        let news = match session.read(TABLE_BYTES_MAX, deadline) {
-            Ok(news) => news,
+        let notice = match session.read(TABLE_BYTES_MAX, deadline) {
+            Ok(notice) => notice,
             Err(error) if is_end(&error) => return Ok(Attempt::ServerEnded),
             Err(error) => return Err(error.into()),
         };
-        match news {
-            News::Missing(nodes) => {
+        match notice {
+            Notice::Missing(nodes) => {
                 let nodes: Vec<_> = nodes.into_iter().map(NodeId).collect();
                 tracing::info!(
                     node = claim.node,
@@ -220,10 +220,10 @@ fn attempt(
                 );
                 *missing = Some(nodes);
             }
-            News::Duplicate => return Err(HandshakeError::Refused(Refusal::Duplicate(claim.node))),
-            News::Departed(node) => return Ok(Attempt::Departed(NodeId(node))),
-            News::Late => return Ok(Attempt::Late),
-            News::Complete(table) => {
+            Notice::Duplicate => return Err(HandshakeError::Refused(Refusal::Duplicate(claim.node))),
+            Notice::Departed(node) => return Ok(Attempt::Departed(NodeId(node))),
+            Notice::Late => return Ok(Attempt::Late),
+            Notice::Complete(table) => {
                 let entry = |(node, host, port): (u16, Option<IpAddr>, u16)| {
                     (NodeId(node), SocketAddr::new(host.unwrap_or(server), port).into())
                 };

@@ -39,7 +39,7 @@ const WORD_BYTES_MAX: usize = 16;
 /// The longest wait at a time.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// A place to meet, bound but not yet serving.
+/// The server of a rendezvous, bound to its address but not yet serving.
 pub struct Rendezvous {
     listener: TcpListener,
     address: SocketAddr,
@@ -62,8 +62,8 @@ impl fmt::Debug for Departures {
 }
 
 impl Departures {
-    /// Says that `node` has ended. If the nodes are not all connected yet they never will be: those that wait are told at
-    /// once, and those that come later when they come.
+    /// Reports that `node` has ended. If the nodes are not all connected yet, they never will be. The server therefore
+    /// notifies the nodes that wait at once, and each later one when it registers.
     pub fn tell(&self, node: NodeId) {
         self.send(Event::Departed(node));
     }
@@ -82,9 +82,9 @@ enum Event {
     Departed(NodeId),
 }
 
-/// The news that the server tells a registered node.
+/// A notice of the server to a registered node.
 #[derive(Serialize, Deserialize)]
-pub(super) enum News {
+pub(super) enum Notice {
     /// These nodes have not come yet.
     Missing(Vec<u16>),
     /// All nodes are here, each with its host and port. A node without a host is on the host of the
@@ -217,7 +217,7 @@ impl Rendezvous {
         while !server.is_done() {
             let left = deadline.since(Std.now());
             if left.is_zero() {
-                server.tell(&News::Late);
+                server.tell(&Notice::Late);
                 return Err(server.late(Std.now().since(start)));
             }
             let woken = server.watch.wait(left.min(WAIT_MAX));
@@ -290,7 +290,7 @@ impl Server<'_> {
         {
             tracing::warn!(%node, "refused a second registration: ids must be unique");
             // A process that does not wait for the answer does not need it.
-            let _ = session.write(&News::Duplicate, Std.now().after(WRITE_PATIENCE));
+            let _ = session.write(&Notice::Duplicate, Std.now().after(WRITE_PATIENCE));
             return;
         }
         if earlier.is_some() {
@@ -303,18 +303,18 @@ impl Server<'_> {
         self.listen(node, &session, EventFlags::IN | EventFlags::RDHUP);
         self.registered.insert(node, Registered { session, host, port });
         if let Some(departed) = self.departed {
-            tell_one(node, &mut self.registered, &News::Departed(departed.0));
+            tell_one(node, &mut self.registered, &Notice::Departed(departed.0));
             return;
         }
         let missing: Vec<_> = self.missing().map(|node| node.0).collect();
         if !missing.is_empty() {
-            self.tell(&News::Missing(missing));
+            self.tell(&Notice::Missing(missing));
             return;
         }
         let entry = |(node, r): (&NodeId, &Registered)| (node.0, r.host, r.port);
         let table = self.registered.iter().map(entry).collect();
         self.met = true;
-        self.tell(&News::Complete(table));
+        self.tell(&Notice::Complete(table));
     }
 
     /// Hears a word of a registered node, or its end without one.
@@ -369,7 +369,7 @@ impl Server<'_> {
     fn depart(&mut self, node: NodeId) {
         if self.departed.is_none() {
             self.departed = Some(node);
-            self.tell(&News::Departed(node.0));
+            self.tell(&Notice::Departed(node.0));
         }
     }
 
@@ -380,20 +380,20 @@ impl Server<'_> {
     }
 
     /// Tells all registered nodes. The lowest one comes last: this may be its process, which may end once it knows.
-    fn tell(&mut self, news: &News) {
+    fn tell(&mut self, notice: &Notice) {
         let nodes: Vec<_> = self.registered.keys().rev().copied().collect();
         for node in nodes {
-            tell_one(node, &mut self.registered, news);
+            tell_one(node, &mut self.registered, notice);
         }
     }
 }
 
 /// Tells one node. One that does not listen is noticed by its connection.
-fn tell_one(node: NodeId, registered: &mut BTreeMap<NodeId, Registered>, news: &News) {
+fn tell_one(node: NodeId, registered: &mut BTreeMap<NodeId, Registered>, notice: &Notice) {
     let Some(registered) = registered.get_mut(&node) else {
         return;
     };
-    if let Err(error) = registered.session.write(news, Std.now().after(WRITE_PATIENCE)) {
+    if let Err(error) = registered.session.write(notice, Std.now().after(WRITE_PATIENCE)) {
         tracing::warn!(%node, %error, "a registered node does not listen");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use loco_fabric::{Platform, Std};
 
 use super::handshake::{self, Claim, Credentials, Nodes, Purpose};
-use super::rendezvous::{News, Word};
+use super::rendezvous::{Notice, Word};
 use super::*;
 use crate::{Address, Hosts, Secret, Timeouts};
 
@@ -64,7 +64,7 @@ fn register(at: &Address, node: u16, nodes: &[NodeId], port: u16) -> Session {
     handshake::connect(stream, &credentials(), &claim, far()).unwrap()
 }
 
-fn news(session: &mut Session) -> News {
+fn notice(session: &mut Session) -> Notice {
     session.read(1 << 20, far()).unwrap()
 }
 
@@ -135,9 +135,9 @@ fn the_rendezvous_tells_of_a_node_that_ends_before_all_have_come() {
     thread::scope(|scope| {
         let server = scope.spawn(|| rendezvous.serve("loco", &secret(), &ids(3), far()));
         let mut one = register(&at, 1, &ids(3), unused().port());
-        assert!(matches!(news(&mut one), News::Missing(missing) if missing == [0, 2]));
+        assert!(matches!(notice(&mut one), Notice::Missing(missing) if missing == [0, 2]));
         let zero = scope.spawn(|| Mesh::connect(&job(0)).unwrap_err());
-        assert!(matches!(news(&mut one), News::Missing(missing) if missing == [2]));
+        assert!(matches!(notice(&mut one), Notice::Missing(missing) if missing == [2]));
         drop(one);
         assert_eq!(zero.join().unwrap(), FabricError::PeerLost(NodeId(1)));
         assert_eq!(
@@ -158,7 +158,7 @@ fn the_rendezvous_tells_of_a_node_that_ends_before_it_has_connected() {
         let server = scope.spawn(|| rendezvous.serve("loco", &secret(), &ids(2), far()));
         let zero = scope.spawn(|| Mesh::connect(&job).unwrap_err());
         let mut one = register(&at, 1, &ids(2), unused().port());
-        while !matches!(news(&mut one), News::Complete(_)) {}
+        while !matches!(notice(&mut one), Notice::Complete(_)) {}
         drop(one);
         assert_eq!(zero.join().unwrap(), FabricError::PeerLost(NodeId(1)));
         assert_eq!(server.join().unwrap(), Err(FabricError::PeerLost(NodeId(1))));
@@ -177,10 +177,10 @@ fn the_end_of_the_node_that_serves_the_rendezvous_is_its_loss() {
             let (stream, _) = server.accept().unwrap();
             let (claim, mut session) = handshake::accept(stream, &credentials(), far(), |_| Ok(())).unwrap();
             assert!(matches!(claim.purpose, Purpose::Register { .. }));
-            session.write(&News::Missing(vec![2]), far()).unwrap();
+            session.write(&Notice::Missing(vec![2]), far()).unwrap();
             if is_complete {
                 let table = ids(3).iter().map(|node| (node.0, None, port.port())).collect();
-                session.write(&News::Complete(table), far()).unwrap();
+                session.write(&Notice::Complete(table), far()).unwrap();
                 // It has come as far as to connect.
                 let _connection = zero.accept().unwrap();
             }
@@ -302,9 +302,9 @@ fn a_node_asks_the_rendezvous_who_ended_first() {
         let (_, mut session) = handshake::accept(stream, &credentials(), far(), |_| Ok(())).unwrap();
         let port = |node: &NodeId| (node.0, None, unused().resolve().unwrap()[0].port());
         let table = ids(3).iter().map(port).collect();
-        session.write(&News::Complete(table), far()).unwrap();
+        session.write(&Notice::Complete(table), far()).unwrap();
         assert!(matches!(session.read(16, far()).unwrap(), Word::Sees(0)));
-        session.write(&News::Departed(2), far()).unwrap();
+        session.write(&Notice::Departed(2), far()).unwrap();
         assert!(matches!(session.read(16, far()).unwrap(), Word::Lost(2)));
         assert_eq!(connecting.join().unwrap(), FabricError::PeerLost(NodeId(2)));
     });
@@ -319,15 +319,15 @@ fn the_rendezvous_answers_about_a_node_that_was_connected() {
         let server = scope.spawn(|| rendezvous.serve("loco", &secret(), &ids(3), far()));
         let mut nodes = [0, 1, 2].map(|node| register(&at, node, &ids(3), unused().port()));
         for node in &mut nodes {
-            while !matches!(news(node), News::Complete(_)) {}
+            while !matches!(news(node), Notice::Complete(_)) {}
         }
         let [mut zero, mut one, mut two] = nodes;
         two.write(&Word::Connected, far()).unwrap();
         // Closed by the server once it has read that.
-        assert!(two.read::<News>(16, far()).is_err());
+        assert!(two.read::<Notice>(16, far()).is_err());
         one.write(&Word::Sees(2), far()).unwrap();
         for node in [&mut zero, &mut one] {
-            assert!(matches!(news(node), News::Departed(2)));
+            assert!(matches!(news(node), Notice::Departed(2)));
         }
         assert_eq!(server.join().unwrap(), Err(FabricError::PeerLost(NodeId(2))));
     });
@@ -344,7 +344,7 @@ fn the_node_that_serves_the_rendezvous_tells_those_that_come_later() {
             thread::yield_now();
         }
         let mut one = register(&at, 1, &ids(3), unused().port());
-        while !matches!(news(&mut one), News::Missing(missing) if missing == [2]) {}
+        while !matches!(news(&mut one), Notice::Missing(missing) if missing == [2]) {}
         drop(one);
         // A node that comes in the place of node 2 is told as soon as node 0 is, and would not find the rendezvous later.
         let two = scope.spawn(|| Mesh::connect(&job(2)).unwrap_err());

@@ -23,12 +23,12 @@ const ALIVE: u8 = 0;
 const LEFT: u8 = 1;
 const LOST: u8 = 2;
 
-/// Makes a lost node harmless to this one; given by the fabric, which knows how nodes reach one another's memory.
+/// Revokes a lost node's access to this node's memory. The fabric implements it, because the access is by its means.
 pub trait Revoke: Send + Sync + 'static {
     /// Returns once `peer` can no longer change this node's memory, whatever it does. May block for a while.
     fn revoke(&self, peer: NodeId) -> Revoked;
 
-    /// Hears that a node is gone, once the mesh says so. Wakes the threads that wait for it. Must not block.
+    /// Wakes the threads that wait for a node that is gone. The mesh calls it after it has reported one. Must not block.
     fn gone(&self) {}
 }
 
@@ -39,7 +39,7 @@ pub enum Revoked {
     Done,
     /// The peer can no longer affect any node but itself.
     DoneForAll,
-    /// Others have revoked this node first: it is no longer part of the job.
+    /// Peers had revoked this node's access before: this node is no longer part of the job.
     WeAreOut,
 }
 
@@ -199,7 +199,7 @@ impl State {
         let first = self.set_gone(&mut arrivals, index, to);
         arrivals.suspects.remove(&index);
         // The word of this peer is needed no longer.
-        self.settle(&mut arrivals);
+        self.report_suspects(&mut arrivals);
         drop(arrivals);
         self.changed.notify_all();
         self.tell_gone();
@@ -312,7 +312,7 @@ impl State {
         if let Some(revokers) = arrivals.suspects.get_mut(&victim) {
             revokers.extend(by);
         }
-        self.settle(&mut arrivals);
+        self.report_suspects(&mut arrivals);
         drop(arrivals);
         self.changed.notify_all();
         self.tell_gone();
@@ -327,7 +327,7 @@ impl State {
     /// Reports all suspects as lost, with the lock held, once every node that is not a suspect has revoked
     /// every one of them. They are reported together, since a suspect that is not yet harmless may pass on
     /// what another one wrote to it.
-    fn settle(&self, arrivals: &mut Arrivals) {
+    fn report_suspects(&self, arrivals: &mut Arrivals) {
         let suspects = &arrivals.suspects;
         let survivor = |index: &usize| {
             let is_alive = self.peers[*index].load(Ordering::Relaxed) == ALIVE;

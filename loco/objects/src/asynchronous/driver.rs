@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use loco_fabric::{Doorbell, Fabric, FabricError, Platform, Std, Time};
-use loco_host::strand::{Paused, Resume, Strand};
+use loco_host::fiber::{Fiber, Paused, Resume};
 
-use crate::asynchronous::lane::{Calls, Start};
+use crate::asynchronous::call_queue::{Calls, Start};
 use crate::asynchronous::thread::AsyncThread;
 use crate::fabric::AnyFabric;
 use crate::{Manager, Result};
@@ -93,34 +93,38 @@ impl<F: Fabric<Platform = Std>> Clone for Driver<F> {
 
 /// A call that has begun.
 struct Running {
-    strand: Strand,
+    fiber: Fiber,
     given_up: Arc<AtomicBool>,
 }
 
 impl Running {
     /// Begins a call; `None` if there is nothing to run.
     fn new<F: Fabric<Platform = Std>>(start: Start<F>) -> Option<Running> {
-        let Start { lane, thread, job } = start;
+        let Start {
+            call_queue,
+            thread,
+            job,
+        } = start;
         if job.is_given_up() {
-            lane.give_back(thread);
+            call_queue.give_back(thread);
             return None;
         }
         let given_up = job.given_up.clone();
         // The work is taken back from here if there is no stack.
-        let work = std::rc::Rc::new(std::cell::Cell::new(Some((lane, thread, job.body))));
+        let work = std::rc::Rc::new(std::cell::Cell::new(Some((call_queue, thread, job.body))));
         let its = work.clone();
         let body = move || {
-            if let Some((lane, thread, body)) = its.take() {
+            if let Some((call_queue, thread, body)) = its.take() {
                 body(Ok(&thread));
-                lane.give_back(thread);
+                call_queue.give_back(thread);
             }
         };
-        match Strand::new(body) {
-            Ok(strand) => Some(Running { strand, given_up }),
+        match Fiber::new(body) {
+            Ok(fiber) => Some(Running { fiber, given_up }),
             Err(error) => {
-                if let Some((lane, thread, body)) = work.take() {
+                if let Some((call_queue, thread, body)) = work.take() {
                     body(Err(error.into()));
-                    lane.give_back(thread);
+                    call_queue.give_back(thread);
                 }
                 None
             }
@@ -168,8 +172,8 @@ fn drive<F: Fabric<Platform = Std>>(
         );
         rung_or_at = Some(Time::NEVER);
         running.retain_mut(|call| match call.look() {
-            Look::Waits { answered, until } => {
-                moved |= answered;
+            Look::Waits { advanced, until } => {
+                moved |= advanced;
                 rung_or_at = rung_or_at.and_then(|at| until.map(|until| at.min(until)));
                 true
             }
@@ -191,9 +195,9 @@ fn drive<F: Fabric<Platform = Std>>(
 
 /// The outcome of a look at a call.
 enum Look {
-    /// The call waits. `answered` and `until` are the fields of [`Paused::Waits`].
+    /// The call waits. `advanced` and `until` are the fields of [`Paused::Waits`].
     Waits {
-        answered: bool,
+        advanced: bool,
         until: Option<Time>,
     },
     Over,
@@ -206,9 +210,9 @@ impl Running {
             false => Resume::GoOn,
             true => Resume::GiveUp,
         };
-        match self.strand.resume(with) {
-            Paused::Waits { answered, rung_or_at } => Look::Waits {
-                answered,
+        match self.fiber.resume(with) {
+            Paused::Waits { advanced, rung_or_at } => Look::Waits {
+                advanced,
                 until: rung_or_at,
             },
             Paused::Ended(end) => {

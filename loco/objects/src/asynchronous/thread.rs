@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loco_fabric::{Fabric, Std, Time};
 
 use crate::asynchronous::call::Call;
-use crate::asynchronous::lane::{Calls, Job, Lane};
+use crate::asynchronous::call_queue::{CallQueue, Calls, Job};
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
@@ -18,23 +18,23 @@ use crate::{Error, Result, Thread};
 /// independent task. It costs a few kilobytes, and on RDMA hardware a queue pair for each node that operations are
 /// posted to.
 pub struct AsyncThread<F: Fabric<Platform = Std> = AnyFabric> {
-    lane: Arc<Lane<F>>,
+    call_queue: Arc<CallQueue<F>>,
     /// Operations are done when they are posted.
     synchronous: bool,
 }
 
-/// A lane, and its thread, which is in use.
-type InUse<F> = (Arc<Lane<F>>, Box<Thread<F>>);
+/// A call_queue, and its thread, which is in use.
+type InUse<F> = (Arc<CallQueue<F>>, Box<Thread<F>>);
 
-/// The use of a lane's thread by the calling thread, until dropped.
+/// The use of a call_queue's thread by the calling thread, until dropped.
 struct Borrowed<F: Fabric<Platform = Std>> {
-    lane: Option<InUse<F>>,
+    call_queue: Option<InUse<F>>,
 }
 
 impl<F: Fabric<Platform = Std>> Drop for Borrowed<F> {
     fn drop(&mut self) {
-        if let Some((lane, thread)) = self.lane.take() {
-            lane.give_back(thread);
+        if let Some((call_queue, thread)) = self.call_queue.take() {
+            call_queue.give_back(thread);
         }
     }
 }
@@ -43,7 +43,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     pub(super) fn new(thread: Thread<F>, driver: Calls<F>) -> AsyncThread<F> {
         AsyncThread {
             synchronous: thread.network().synchronous(),
-            lane: Arc::new(Lane::new(thread, driver)),
+            call_queue: Arc::new(CallQueue::new(thread, driver)),
         }
     }
 
@@ -96,7 +96,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         step: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
     ) -> Call<T> {
         let borrowed = self.borrow();
-        match &borrowed.lane {
+        match &borrowed.call_queue {
             Some((_, thread)) => Call::known(step(thread)),
             None => self.begin(step, |_, _| None, true),
         }
@@ -135,17 +135,17 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     {
         let mut borrowed = self.borrow();
         if self.synchronous
-            && let Some((_, thread)) = &borrowed.lane
+            && let Some((_, thread)) = &borrowed.call_queue
             && let Some(result) = at_once(&call, thread)
         {
             return Call::known(result);
         }
-        let (outcome, finish, given_up) = Call::under_way(gives_up, self.lane.bell());
+        let (outcome, finish, given_up) = Call::under_way(gives_up, self.call_queue.bell());
         let body = move |thread: Result<&Thread<F>>| {
             finish.finish(match thread {
                 Err(error) => Ok(Err(error)),
                 Ok(thread) => {
-                    if thread.set_deadline_is() == Some(Time::NEVER) {
+                    if thread.explicit_deadline() == Some(Time::NEVER) {
                         thread.set_deadline(Some(Time::LAST));
                     }
                     catch_unwind(AssertUnwindSafe(|| call(thread)))
@@ -156,18 +156,18 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
             body: Box::new(body),
             given_up,
         };
-        match borrowed.lane.take() {
-            Some((lane, thread)) => lane.start(thread, job),
-            None => self.lane.clone().enqueue(job),
+        match borrowed.call_queue.take() {
+            Some((call_queue, thread)) => call_queue.start(thread, job),
+            None => self.call_queue.clone().enqueue(job),
         }
         outcome
     }
 
     /// Takes the thread for the caller, if no call uses it.
     fn borrow(&self) -> Borrowed<F> {
-        let thread = self.lane.take();
+        let thread = self.call_queue.take();
         Borrowed {
-            lane: thread.map(|thread| (self.lane.clone(), thread)),
+            call_queue: thread.map(|thread| (self.call_queue.clone(), thread)),
         }
     }
 }
@@ -194,7 +194,7 @@ pub(super) fn unless_it_waits<F: Fabric<Platform = Std>, T>(
 impl<F: Fabric<Platform = Std>> Clone for AsyncThread<F> {
     fn clone(&self) -> Self {
         AsyncThread {
-            lane: self.lane.clone(),
+            call_queue: self.call_queue.clone(),
             synchronous: self.synchronous,
         }
     }

@@ -18,9 +18,9 @@ use crate::operations::timing::late_since;
 use crate::operations::{fence, panics, thread::Thread};
 use crate::{Error, Result};
 
-/// One node's endpoint of a channel. Dropping it takes the endpoint out of service. Operations of this node are
-/// drained, for the configured deadline at most, the peers are told, and the memory is kept until none of them can
-/// access it any more. If the operations do not drain, peers that drop their endpoints keep their memory, too.
+/// One node's endpoint of a channel. Dropping it takes the endpoint out of service: it drains the operations of
+/// this node, for the configured deadline at most, announces the end to the peers, and keeps the memory until none of
+/// them can access it any more. If the operations do not drain, peers that drop their endpoints keep their memory, too.
 pub struct Channel<F: Fabric = AnyFabric> {
     manager: Manager<F>,
     name: String,
@@ -220,7 +220,7 @@ impl<F: Fabric> Drop for Channel<F> {
         }
         // Operations that a lost peer did not take can change no memory.
         let drained = drained.map_or_else(|error| error.lost_peer().is_some(), |()| true);
-        setup::bury(self.manager.setup(), &self.name, drained);
+        setup::retire(self.manager.setup(), &self.name, drained);
     }
 }
 
@@ -339,7 +339,7 @@ impl<F: Fabric> ChannelBuilder<F> {
         self
     }
 
-    /// Makes the endpoint: allocates its regions and tells the participants.
+    /// Makes the endpoint: allocates its regions and announces it to the participants.
     ///
     /// # Errors
     /// Returns [`BadName`](crate::Error::BadName), [`DuplicateChannel`](crate::Error::DuplicateChannel),

@@ -72,8 +72,8 @@ pub struct Barrier<F: Fabric = AnyFabric> {
 struct Arrival {
     /// The round, counted from 1.
     round: u64,
-    /// Set if it was the node's last call of the round, which tells the others.
-    tells: bool,
+    /// Set if it was the node's last call of the round, which announces the arrival to the others.
+    announces: bool,
 }
 
 impl<F: Fabric> Barrier<F> {
@@ -182,7 +182,7 @@ impl<F: Fabric> Barrier<F> {
             Some(arrival) => arrival,
             None => self.arrive()?,
         };
-        let met = self.meet(thread, arrival);
+        let met = self.announce_and_wait(thread, arrival);
         if met.is_err() {
             self.unfinished.lock().push((self.caller(thread), arrival));
             self.unfinished_count.fetch_add(1);
@@ -200,21 +200,24 @@ impl<F: Fabric> Barrier<F> {
         let mine = self.sst.mine()?;
         if self.threads == 1 {
             let round = mine.load() + 1;
-            return Ok(Arrival { round, tells: true });
+            return Ok(Arrival {
+                round,
+                announces: true,
+            });
         }
         // The last thread to arrive has seen everything that the others did before they arrived. Nobody is
         // counted for the next round before this one is over, because the next round needs all of them.
         let earlier = self.arrived.fetch_add(1);
         Ok(Arrival {
             round: earlier / self.threads + 1,
-            tells: (earlier + 1).is_multiple_of(self.threads),
+            announces: (earlier + 1).is_multiple_of(self.threads),
         })
     }
 
-    /// Tells the others of the node's arrival, if this call is the one to do it, and waits for theirs.
-    fn meet(&self, thread: &Thread<F>, arrival: Arrival) -> Result<()> {
-        if arrival.tells {
-            // Only the others are told: if the NIC wrote our own row back, it could undo a later round
+    /// Announces the node's arrival to the others, if this call is the one to do it, and waits for theirs.
+    fn announce_and_wait(&self, thread: &Thread<F>, arrival: Arrival) -> Result<()> {
+        if arrival.announces {
+            // It is announced to the others only: if the NIC wrote our own row back, it could undo a later round
             // (LOCO'26 4.2). There is no reason to wait for these puts. Whether the loss of a peer matters
             // shows below.
             match self.sst.mine()?.publish(thread, arrival.round) {
@@ -222,10 +225,10 @@ impl<F: Fabric> Barrier<F> {
                 _ => {}
             }
         }
-        // The call that tells has changed this node's own row. Others may wait for that.
+        // The call that announces has changed this node's own row. Others may wait for that.
         let met = self
             .sst
-            .wait_for_all(thread, arrival.tells, |count| count >= arrival.round);
+            .wait_for_all(thread, arrival.announces, |count| count >= arrival.round);
         met.map_err(|error| {
             let missing = error.awaited().to_vec();
             let who = match missing[..] == [thread.node_id()] {

@@ -320,8 +320,8 @@ impl Failures {
         }
     }
 
-    /// Returns whether operation `seq`, whose slot was reused, may have failed. An operation that is as old as a
-    /// forgotten failure counts as failed, since its success could not be shown.
+    /// Returns whether operation `seq`, whose slot was reused, may have failed. Every operation up to
+    /// `forgotten` is reported as failed: the record that would tell its success from a failure is gone.
     fn may_have(&self, seq: u64) -> bool {
         seq <= self.forgotten || self.causes.contains_key(&seq)
     }

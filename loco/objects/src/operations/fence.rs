@@ -145,14 +145,15 @@ pub fn all_threads<F: Fabric>(thread: &Thread<F>) -> Result<()> {
 /// Returns the failure of an operation, or `Timeout`: call again.
 pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[NodeId]) -> Result<()> {
     let network = thread.network();
-    // Where others never look at a thread's queues, the order of its own stores places its puts (TSO).
-    let Some(lane) = network.lane(former) else {
+    // A thread's queues are private only where its puts are stores of its own. TSO has ordered those before the
+    // hand-over to `thread`.
+    let Some(queues) = network.shared_queues_of(former) else {
         return Ok(());
     };
     let mut key = AckKey::done();
     for &peer in peers {
         let position = network.position(peer)?;
-        match post_flush(network, &lane, position, Some(thread.deadline()), &mut key) {
+        match post_flush(network, &queues, position, Some(thread.deadline()), &mut key) {
             Err(error) if error.lost_peer() == Some(peer) => {}
             posted => posted?,
         }
@@ -213,7 +214,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
                 self.cpu = true;
                 match read {
                     Some(seq) => self.key.insert(thread.window(), seq, peer),
-                    None => thread.quiet(position),
+                    None => thread.mark_fenced(position),
                 }
             }
             Unfenced::Flush => {
@@ -221,7 +222,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
                 if posted.as_ref().is_err_and(|error| !error.is_timeout()) {
                     // Outstanding operations are lost with the peer. This fence says so, and later ones need
                     // not.
-                    thread.quiet(position);
+                    thread.mark_fenced(position);
                 }
                 posted?;
             }
@@ -240,7 +241,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
             Err(error) if error.is_timeout() => {}
             _ => {
                 for &peer in self.key.peers() {
-                    self.thread.quiet(self.thread.network().position(peer)?);
+                    self.thread.mark_fenced(self.thread.network().position(peer)?);
                 }
                 // Abandoned operations have ended, too.
                 self.thread.pool().borrow_mut().free_ended();
@@ -281,13 +282,13 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
 /// for to `key`. Reports the first peer that is gone when all others have their flushes, so that they can be waited for.
 fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &mut AckKey<F>) -> Result<()> {
     let mut outcome = Ok(());
-    for lane in network.lanes() {
+    for queues in network.shared_queues() {
         for position in 0..network.fabric().nodes().len() {
-            let posted = post_flush(network, &lane, position, deadline, key);
+            let posted = post_flush(network, &queues, position, deadline, key);
             let Err(error) = posted else { continue };
             if !error.is_timeout() {
                 // Outstanding operations are lost with the peer. This fence says so, and later ones need not.
-                lane.lock().quiet(position);
+                queues.lock().mark_fenced(position);
             }
             if error.lost_peer().is_none() {
                 return Err(error);
@@ -298,11 +299,11 @@ fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &m
     outcome
 }
 
-/// Posts a flush on a queue pair of `lane` if it has puts outstanding, and adds the operations to wait for to
+/// Posts a flush on a queue pair of `shared` if it has puts outstanding, and adds the operations to wait for to
 /// `key`.
 fn post_flush<F: Fabric>(
     network: &Network<F>,
-    lane: &SharedQueues<F>,
+    shared: &SharedQueues<F>,
     position: usize,
     deadline: Option<Time>,
     key: &mut AckKey<F>,
@@ -311,7 +312,7 @@ fn post_flush<F: Fabric>(
     // `None` means that there is no room. The thread then waits, without the lock, until polling has made
     // some.
     let mut attempt = || {
-        let mut queues = lane.lock();
+        let mut queues = shared.lock();
         let window = queues.window().clone();
         let seq = match queues.unfenced(position, network.placed_on_post()) {
             Unfenced::Nothing | Unfenced::CpuFence(None) => return Some(Ok(())),

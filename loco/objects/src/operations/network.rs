@@ -11,7 +11,7 @@ use crate::operations::completion::Completions;
 use crate::operations::peers::{atomics_placed, position_of};
 use crate::operations::platform::{AtomicU32Of, MutexOf};
 use crate::operations::pool::Pool;
-use crate::operations::queues::{Lane, Queues, SharedQueues};
+use crate::operations::queues::{Queues, SharedQueues, ThreadQueues};
 use crate::{Error, Result};
 
 /// Access of one node to the network, shared by its threads and services.
@@ -20,7 +20,7 @@ pub(crate) struct Network<F: Fabric> {
     config: Config,
     completions: Arc<Completions<F>>,
     /// The queues of all threads that other threads may post on, including idle ones.
-    lanes: MutexOf<F, Vec<NamedLane<F>>>,
+    shared_queues: MutexOf<F, Vec<NamedQueues<F>>>,
     /// The state that dropped `Thread`s left behind.
     idle: MutexOf<F, Vec<Idle<F>>>,
     stopped: AtomicU32Of<F>,
@@ -29,11 +29,11 @@ pub(crate) struct Network<F: Fabric> {
 }
 
 /// The name of a thread's completion window, and its queues.
-type NamedLane<F> = (u64, SharedQueues<F>);
+type NamedQueues<F> = (u64, SharedQueues<F>);
 
 /// A thread's state without a thread.
 pub(crate) struct Idle<F: Fabric> {
-    pub(crate) lane: Lane<F>,
+    pub(crate) queues: ThreadQueues<F>,
     pub(crate) pool: Pool<F>,
 }
 
@@ -46,7 +46,7 @@ impl<F: Fabric> Network<F> {
             bell,
             fabric,
             config,
-            lanes: Lock::new(Vec::new()),
+            shared_queues: Lock::new(Vec::new()),
             idle: Lock::new(Vec::new()),
             stopped: AtomicCell::new(0),
         })
@@ -127,15 +127,15 @@ impl<F: Fabric> Network<F> {
         let window = self.completions.new_window()?;
         let name = window.name();
         let queues = Queues::new(window, self.fabric.nodes().len());
-        let lane = if self.synchronous() && self.placed_on_post() {
-            Lane::Private(RefCell::new(queues))
+        let queues = if self.synchronous() && self.placed_on_post() {
+            ThreadQueues::Private(RefCell::new(queues))
         } else {
             let shared: SharedQueues<F> = Arc::new(Lock::new(queues));
-            self.lanes.lock().push((name, shared.clone()));
-            Lane::Shared(shared)
+            self.shared_queues.lock().push((name, shared.clone()));
+            ThreadQueues::Shared(shared)
         };
         Ok(Idle {
-            lane,
+            queues,
             pool: Pool::default(),
         })
     }
@@ -145,17 +145,21 @@ impl<F: Fabric> Network<F> {
     }
 
     /// Returns the queues of all threads, where fences may have to look at them.
-    pub(crate) fn lanes(&self) -> Vec<SharedQueues<F>> {
-        self.lanes.lock().iter().map(|(_, lane)| lane.clone()).collect()
+    pub(crate) fn shared_queues(&self) -> Vec<SharedQueues<F>> {
+        self.shared_queues
+            .lock()
+            .iter()
+            .map(|(_, queues)| queues.clone())
+            .collect()
     }
 
     /// Returns the queues of the thread whose completion window is called `name`, where others may have to
     /// look at them.
-    pub(crate) fn lane(&self, name: u64) -> Option<SharedQueues<F>> {
-        let lanes = self.lanes.lock();
-        lanes
+    pub(crate) fn shared_queues_of(&self, name: u64) -> Option<SharedQueues<F>> {
+        let shared_queues = self.shared_queues.lock();
+        shared_queues
             .iter()
             .find(|(of, _)| *of == name)
-            .map(|(_, lane)| lane.clone())
+            .map(|(_, queues)| queues.clone())
     }
 }

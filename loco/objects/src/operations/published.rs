@@ -147,8 +147,8 @@ impl<F: Fabric> Published<F> {
         outcome
     }
 
-    /// Sends this node's copy as it is when it is read, which may be later than now. For values of which a
-    /// later one says everything that an earlier one did.
+    /// Sends this node's copy as it is when it is read, which may be later than now. For monotonic
+    /// values such as positions, of which a later value supersedes the earlier ones.
     ///
     /// # Errors
     /// Returns the errors of [`post_inline`](Published::post_inline).

@@ -14,7 +14,7 @@ use crate::operations::platform::MutexOf;
 /// A thread's queues. On some fabrics every operation is done and placed when it is posted. There no other
 /// thread ever looks at the queues, and posting takes no lock. On other fabrics, node-scope fences of other
 /// threads post flushes on them.
-pub(crate) enum Lane<F: Fabric> {
+pub(crate) enum ThreadQueues<F: Fabric> {
     Private(RefCell<Queues<F>>),
     Shared(SharedQueues<F>),
 }
@@ -215,7 +215,7 @@ impl<F: Fabric> Queues<F> {
 
     /// Notes that everything posted to `position` so far is done, or reported as failed.
     #[inline]
-    pub(crate) fn quiet(&mut self, position: usize) {
+    pub(crate) fn mark_fenced(&mut self, position: usize) {
         if let Some(pair) = &mut self.pairs[position] {
             pair.puts = false;
             pair.read = None;
@@ -272,8 +272,8 @@ impl<F: Fabric> Pair<F> {
         match kind {
             OperationKind::Put => self.puts = true,
             OperationKind::Read | OperationKind::Atomic => {
-                // Whether it is waited for or done already, it stands for every earlier operation of the
-                // pair.
+                // Its end implies that every earlier operation of the pair has ended. A fence therefore waits for
+                // it alone, or for nothing if it has ended already.
                 self.puts = kind == OperationKind::Atomic && !atomics_placed(fabric);
                 self.read = (seq != 0).then_some(seq);
             }

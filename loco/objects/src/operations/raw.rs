@@ -26,7 +26,7 @@ use crate::operations::ack::AckKey;
 pub use crate::operations::operation::{Flags, Operation};
 use crate::operations::thread::Thread;
 
-/// Posts operations of one thread on memory that the caller vouches for, as the [module](self) says. Made by
+/// Posts operations of one thread on memory for which the caller is responsible, as the [module](self) says. Made by
 /// [`Thread::raw`].
 ///
 /// ```
@@ -50,7 +50,7 @@ pub struct Raw<'t, F: Fabric = AnyFabric> {
 }
 
 impl<F: Fabric> Thread<F> {
-    /// Gives access to the operations on memory that the caller vouches for: see [`raw`](crate::raw).
+    /// Gives access to the operations on memory for which the caller is responsible: see [`raw`](crate::raw).
     #[inline]
     pub fn raw(&self) -> Raw<'_, F> {
         Raw { thread: self }

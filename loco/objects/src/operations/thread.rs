@@ -16,7 +16,7 @@ use crate::operations::completion::Window;
 use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
-use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
+use crate::operations::queues::{Attempt, Queues, ThreadQueues, Unfenced};
 
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
@@ -30,7 +30,7 @@ pub struct Thread<F: Fabric = AnyFabric> {
     /// The node's services, kept up by this handle.
     _services: Arc<dyn Send + Sync>,
     network: Arc<Network<F>>,
-    lane: Lane<F>,
+    queues: ThreadQueues<F>,
     window: Arc<Window<F>>,
     scratch: RefCell<Vec<Completion>>,
     pool: RefCell<Pool<F>>,
@@ -43,20 +43,20 @@ pub struct Thread<F: Fabric = AnyFabric> {
 impl<F: Fabric> Thread<F> {
     /// Makes a thread. `services` stay up as long as the thread.
     pub(crate) fn new(network: Arc<Network<F>>, idle: Idle<F>, services: Arc<dyn Send + Sync>) -> Thread<F> {
-        let (lane, window) = match idle.lane {
-            Lane::Private(queues) => {
+        let (queues, window) = match idle.queues {
+            ThreadQueues::Private(queues) => {
                 let window = queues.borrow().window().clone();
-                (Lane::Private(queues), window)
+                (ThreadQueues::Private(queues), window)
             }
-            Lane::Shared(queues) => {
+            ThreadQueues::Shared(queues) => {
                 let window = queues.lock().window().clone();
-                (Lane::Shared(queues), window)
+                (ThreadQueues::Shared(queues), window)
             }
         };
         Thread {
             network,
             _services: services,
-            lane,
+            queues,
             window,
             scratch: RefCell::new(Vec::new()),
             pool: RefCell::new(idle.pool),
@@ -92,7 +92,7 @@ impl<F: Fabric> Thread<F> {
     }
 
     /// Returns the deadline that [`set_deadline`](Thread::set_deadline) set for all waits, if one is set.
-    pub(crate) fn set_deadline_is(&self) -> Option<Time> {
+    pub(crate) fn explicit_deadline(&self) -> Option<Time> {
         self.deadline.get()
     }
 
@@ -134,9 +134,9 @@ impl<F: Fabric> Thread<F> {
             }
         }
         // Operations on words that are done at once need no memory.
-        match self.lane {
-            Lane::Private(_) => Ok(()),
-            Lane::Shared(_) => {
+        match self.queues {
+            ThreadQueues::Private(_) => Ok(()),
+            ThreadQueues::Shared(_) => {
                 let block_bytes = self.network.block_bytes();
                 self.pool.borrow_mut().set_aside(self.fabric(), block_bytes)
             }
@@ -149,7 +149,7 @@ impl<F: Fabric> Thread<F> {
     #[allow(clippy::unused_self)] // It is this thread's call.
     pub(crate) fn given_up(&self) -> bool {
         #[cfg(feature = "async")]
-        return loco_host::strand::given_up();
+        return loco_host::fiber::given_up();
         #[cfg(not(feature = "async"))]
         false
     }
@@ -231,7 +231,7 @@ impl<F: Fabric> Thread<F> {
     pub(crate) fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
         // This is the short path where a put is done when it is posted: a few instructions, which the
         // compiler can inline into the caller.
-        if let (Operation::PutInline(data, dst), Lane::Private(queues)) = (operation, &self.lane) {
+        if let (Operation::PutInline(data, dst), ThreadQueues::Private(queues)) = (operation, &self.queues) {
             return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error.into()),
@@ -256,7 +256,7 @@ impl<F: Fabric> Thread<F> {
         remote: &F::Remote,
         more: bool,
     ) -> Result<()> {
-        if let Lane::Private(queues) = &self.lane {
+        if let ThreadQueues::Private(queues) = &self.queues {
             return match queues
                 .borrow_mut()
                 .put_each_at_once(self.fabric(), pieces, remote)
@@ -330,9 +330,9 @@ impl<F: Fabric> Thread<F> {
             peers,
             deadline: self.deadline.get(),
         };
-        // The driver of strands has to know the deadline.
+        // The driver of fibers has to know the deadline.
         #[cfg(feature = "async")]
-        if loco_host::strand::running() {
+        if loco_host::fiber::running() {
             wait.deadline = Some(self.deadline());
         }
         let outcome = match wait.deadline {
@@ -399,7 +399,7 @@ impl<F: Fabric> Thread<F> {
     #[inline(always)] // see `Queues::at_once`
     pub(crate) fn word_at_once(&self, word: &Target<'_, F::Remote>, op: WordOp) -> Result<Option<u64>> {
         // Shared queues belong to fabrics that are not synchronous.
-        let Lane::Private(queues) = &self.lane else {
+        let ThreadQueues::Private(queues) = &self.queues else {
             return Ok(None);
         };
         let kind = match op {
@@ -418,7 +418,7 @@ impl<F: Fabric> Thread<F> {
     /// [`read_at_once`](Thread::read_at_once). Shared queues belong to fabrics that are not synchronous.
     #[inline]
     pub(crate) fn reads_at_once(&self) -> bool {
-        matches!(self.lane, Lane::Private(_))
+        matches!(self.queues, ThreadQueues::Private(_))
     }
 
     /// Reads a node's memory into private memory without posting, where the thread
@@ -429,9 +429,9 @@ impl<F: Fabric> Thread<F> {
     /// Returns the errors of [`put_inline`](Thread::put_inline).
     #[inline(always)] // see `Queues::at_once`
     pub(crate) fn read_at_once(&self, src: Target<'_, F::Remote>, out: &mut [u8]) -> Result<()> {
-        let read = match &self.lane {
-            Lane::Private(queues) => queues.borrow_mut().read_at_once(self.fabric(), src, out),
-            Lane::Shared(queues) => queues.lock().read_at_once(self.fabric(), src, out),
+        let read = match &self.queues {
+            ThreadQueues::Private(queues) => queues.borrow_mut().read_at_once(self.fabric(), src, out),
+            ThreadQueues::Shared(queues) => queues.lock().read_at_once(self.fabric(), src, out),
         };
         match read {
             Ok(()) => Ok(()),
@@ -496,8 +496,8 @@ impl<F: Fabric> Thread<F> {
 
     /// Notes that a fence towards a peer is over.
     #[inline]
-    pub(crate) fn quiet(&self, position: usize) {
-        self.with_queues(|queues| queues.quiet(position));
+    pub(crate) fn mark_fenced(&self, position: usize) {
+        self.with_queues(|queues| queues.mark_fenced(position));
     }
 
     /// Returns the window, for keys of operations posted earlier.
@@ -508,26 +508,26 @@ impl<F: Fabric> Thread<F> {
 
     #[inline]
     fn with_queues<T>(&self, f: impl FnOnce(&mut Queues<F>) -> T) -> T {
-        match &self.lane {
+        match &self.queues {
             // The queues are never borrowed across a call out of this function.
-            Lane::Private(queues) => f(&mut queues.borrow_mut()),
-            Lane::Shared(queues) => f(&mut queues.lock()),
+            ThreadQueues::Private(queues) => f(&mut queues.borrow_mut()),
+            ThreadQueues::Shared(queues) => f(&mut queues.lock()),
         }
     }
 }
 
 impl<F: Fabric> Drop for Thread<F> {
     fn drop(&mut self) {
-        let lane = match &self.lane {
-            Lane::Private(queues) => {
+        let queues = match &self.queues {
+            ThreadQueues::Private(queues) => {
                 let empty = Queues::new(self.window.clone(), 0);
-                Lane::Private(RefCell::new(queues.replace(empty)))
+                ThreadQueues::Private(RefCell::new(queues.replace(empty)))
             }
-            Lane::Shared(queues) => Lane::Shared(queues.clone()),
+            ThreadQueues::Shared(queues) => ThreadQueues::Shared(queues.clone()),
         };
         let mut pool = self.pool.take();
         pool.free_ended();
-        self.network.keep_idle(Idle { lane, pool });
+        self.network.keep_idle(Idle { queues, pool });
     }
 }
 

@@ -71,7 +71,7 @@ impl<F: Fabric> Thread<F> {
 
     /// Returns the time of a call that begins now.
     pub(crate) fn timing(&self) -> Timing {
-        match self.set_deadline_is() {
+        match self.explicit_deadline() {
             Some(deadline) => Timing {
                 deadline,
                 begin: None,

@@ -17,10 +17,10 @@ use crate::channels::participants::Participants;
 pub(crate) enum Message<'a> {
     /// An endpoint was made.
     #[serde(borrow)]
-    Join(Greeting<'a>),
+    Join(Hello<'a>),
     /// The answer to a join by an endpoint that fits.
     #[serde(borrow)]
-    Connect(Greeting<'a>),
+    Connect(Hello<'a>),
     /// The answer to a connect: the sender has connected too.
     Ack {
         #[serde(borrow)]
@@ -59,7 +59,7 @@ pub(crate) enum Message<'a> {
 
 /// The introduction of one endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Greeting<'a> {
+pub(crate) struct Hello<'a> {
     #[serde(borrow)]
     pub(crate) channel: Cow<'a, str>,
     /// The number that names the endpoint among all that this node ever made.
@@ -293,14 +293,14 @@ mod tests {
     }
 
     fn frame_of(spec: &Spec) -> Vec<u8> {
-        let greeting = Greeting {
+        let hello = Hello {
             channel: "bar".into(),
             incarnation: 7,
             answers: None,
             spec: Cow::Borrowed(spec),
             keys: Cow::Owned(Vec::new()),
         };
-        postcard::to_stdvec(&Message::Join(greeting)).unwrap()
+        postcard::to_stdvec(&Message::Join(hello)).unwrap()
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
             let (message, rest) = postcard::take_from_bytes::<Message<'_>>(&frame).unwrap();
             prop_assert!(rest.is_empty());
             match message {
-                Message::Join(greeting) => prop_assert_eq!(&*greeting.spec, &sent),
+                Message::Join(hello) => prop_assert_eq!(&*hello.spec, &sent),
                 other => prop_assert!(false, "{:?}", other),
             }
         }

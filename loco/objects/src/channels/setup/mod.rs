@@ -28,5 +28,5 @@ mod state;
 
 pub(crate) use message::{Expected, Spec, SpecRegion};
 pub(crate) use registry::{Endpoint, Link, OnPeer};
-pub(crate) use service::{bury, enter, serve};
+pub(crate) use service::{enter, retire, serve};
 pub(crate) use state::Setup;

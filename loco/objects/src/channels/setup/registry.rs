@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use loco_fabric::{Control, Fabric, NodeId, PeerState, RegionKey};
 
-use super::message::{Greeting, Spec};
+use super::message::{Hello, Spec};
 use crate::operations::region::Region;
 use crate::{Error, Result};
 
@@ -27,18 +27,18 @@ pub(crate) struct Registry<F: Fabric> {
     /// The endpoints that can never be ready.
     broken: BTreeSet<Arc<str>>,
     /// The memory in quarantine, by the incarnation of its endpoint.
-    buried: BTreeMap<u64, Buried<F>>,
+    quarantine: BTreeMap<u64, Quarantined<F>>,
     /// The number of departures that the quarantine has taken into account.
     departures: u64,
     next_incarnation: u64,
-    /// The news that the service is to send to the peers, in order.
-    news: Vec<News>,
+    /// The changes of endpoints that the service is to announce to the peers, in order.
+    changes: Vec<EndpointChange>,
     /// Set if a change concerns threads that wait for channels.
     changed: bool,
 }
 
-/// The news about an endpoint for its peers.
-pub(super) enum News {
+/// A change of an endpoint, to be announced to its peers.
+pub(super) enum EndpointChange {
     /// It was made.
     Made { channel: Arc<str>, incarnation: u64 },
     /// It is gone.
@@ -84,7 +84,7 @@ pub(crate) struct Link {
 }
 
 /// Memory in quarantine.
-pub(super) struct Buried<F: Fabric> {
+pub(super) struct Quarantined<F: Fabric> {
     /// The regions, which keep the memory.
     _regions: Vec<Region<F>>,
     /// The participants that may still access it.
@@ -112,16 +112,16 @@ impl<F: Fabric> Registry<F> {
             endpoints: BTreeMap::new(),
             unready: BTreeSet::new(),
             broken: BTreeSet::new(),
-            buried: BTreeMap::new(),
+            quarantine: BTreeMap::new(),
             departures: 0,
             next_incarnation: 1,
-            news: Vec::new(),
+            changes: Vec::new(),
             changed: false,
         }
     }
 
-    /// Enters an endpoint, fills in its incarnation, and adds the news for the peers. Returns true if there was no
-    /// other news, so that the service must be woken.
+    /// Enters an endpoint, fills in its incarnation, and queues the change for the peers. Returns true if there was no
+    /// other change, so that the service must be woken.
     pub(super) fn enter(&mut self, name: &str, mut endpoint: Endpoint<F>, node: NodeId) -> Result<bool> {
         if self.endpoints.contains_key(name) {
             return Err(Error::DuplicateChannel {
@@ -137,13 +137,13 @@ impl<F: Fabric> Registry<F> {
         }
         self.endpoints.insert(channel.clone(), Box::new(endpoint));
         self.changed = true;
-        Ok(self.tell(News::Made { channel, incarnation }))
+        Ok(self.queue(EndpointChange::Made { channel, incarnation }))
     }
 
-    /// Takes an endpoint out of service, puts its memory into quarantine, and adds the news for the peers. `drained`
+    /// Takes an endpoint out of service, puts its memory into quarantine, and queues the change for the peers. `drained`
     /// says that none of this node's operations is outstanding. Returns the endpoint, to be dropped outside the lock,
     /// and whether the service must be woken.
-    pub(super) fn bury(
+    pub(super) fn retire(
         &mut self,
         channel: &str,
         drained: bool,
@@ -158,15 +158,15 @@ impl<F: Fabric> Registry<F> {
         if peers.is_empty() {
             return Some((endpoint, false));
         }
-        self.buried.insert(
+        self.quarantine.insert(
             endpoint.incarnation,
-            Buried {
+            Quarantined {
                 _regions: endpoint.regions.clone(),
                 waiting: peers.clone(),
             },
         );
         let gone = |(peer, link): &(NodeId, Link)| Some((*peer, link.connected.filter(|_| link.left)?));
-        let news = News::Gone {
+        let change = EndpointChange::Gone {
             channel,
             incarnation: endpoint.incarnation,
             peers,
@@ -176,18 +176,18 @@ impl<F: Fabric> Registry<F> {
                 false => Vec::new(),
             },
         };
-        let wake = self.tell(news);
+        let wake = self.queue(change);
         Some((endpoint, wake))
     }
 
-    fn tell(&mut self, news: News) -> bool {
-        self.news.push(news);
-        self.news.len() == 1
+    fn queue(&mut self, change: EndpointChange) -> bool {
+        self.changes.push(change);
+        self.changes.len() == 1
     }
 
-    /// Takes the news for the peers.
-    pub(super) fn take_news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+    /// Takes the changes that are not announced yet.
+    pub(super) fn drain_changes(&mut self) -> Vec<EndpointChange> {
+        std::mem::take(&mut self.changes)
     }
 
     /// Returns true if a change since the last call concerns threads that wait for channels.
@@ -308,39 +308,42 @@ impl<F: Fabric> Registry<F> {
 
     /// Notes that `peer` will not access the memory of that incarnation any more. Returns memory to be freed outside the
     /// lock.
-    pub(super) fn released(&mut self, incarnation: u64, peer: NodeId) -> Option<Buried<F>> {
-        let buried = self.buried.get_mut(&incarnation)?;
-        buried.waiting.retain(|&waiting| waiting != peer);
-        match buried.waiting.is_empty() {
-            true => self.buried.remove(&incarnation),
+    pub(super) fn released(&mut self, incarnation: u64, peer: NodeId) -> Option<Quarantined<F>> {
+        let quarantined = self.quarantine.get_mut(&incarnation)?;
+        quarantined.waiting.retain(|&waiting| waiting != peer);
+        match quarantined.waiting.is_empty() {
+            true => self.quarantine.remove(&incarnation),
             false => None,
         }
     }
 
     /// Removes quarantined memory that only peers that are gone by now could access. It is freed when the returned value is
     /// dropped, which must happen outside the lock.
-    pub(super) fn sweep(&mut self, control: &F::Control) -> Vec<Buried<F>> {
+    pub(super) fn sweep(&mut self, control: &F::Control) -> Vec<Quarantined<F>> {
         let departures = control.departures();
         if departures == self.departures {
             return Vec::new();
         }
         // Later departures change the number again.
         self.departures = departures;
-        for buried in self.buried.values_mut() {
-            buried
+        for quarantined in self.quarantine.values_mut() {
+            quarantined
                 .waiting
                 .retain(|&peer| control.peer_state(peer) == PeerState::Alive);
         }
-        let free = self.buried.iter().filter(|(_, buried)| buried.waiting.is_empty());
+        let free = self
+            .quarantine
+            .iter()
+            .filter(|(_, quarantined)| quarantined.waiting.is_empty());
         let free: Vec<u64> = free.map(|(&incarnation, _)| incarnation).collect();
         free.iter()
-            .filter_map(|incarnation| self.buried.remove(incarnation))
+            .filter_map(|incarnation| self.quarantine.remove(incarnation))
             .collect()
     }
 
     /// Returns the number of channels whose memory is in quarantine.
     pub(crate) fn quarantined(&self) -> usize {
-        self.buried.len()
+        self.quarantine.len()
     }
 }
 
@@ -364,8 +367,8 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    pub(super) fn greeting<'a>(&'a self, channel: &'a str, answers: Option<u64>) -> Greeting<'a> {
-        Greeting {
+    pub(super) fn hello<'a>(&'a self, channel: &'a str, answers: Option<u64>) -> Hello<'a> {
+        Hello {
             channel: channel.into(),
             incarnation: self.incarnation,
             answers,

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use loco_fabric::{Control, Fabric, Lock, NodeId, PeerState, RegionKey};
 
-use super::message::{Difference, Greeting, Message};
-use super::registry::{Endpoint, News, OnPeer, Registry};
+use super::message::{Difference, Hello, Message};
+use super::registry::{Endpoint, EndpointChange, OnPeer, Registry};
 use super::state::Setup;
 use crate::operations::region::Region;
 use crate::{Error, Result};
@@ -37,7 +37,7 @@ pub(crate) fn serve<F: Fabric>(setup: &Setup<F>) {
         if setup.network().stopped() {
             return;
         }
-        tell_news(setup, &mut outbox);
+        send_changes(setup, &mut outbox);
         outbox.flush();
         let free = setup.registry().lock().sweep(setup.fabric().control());
         drop(free);
@@ -58,18 +58,18 @@ pub(crate) fn enter<F: Fabric>(setup: &Setup<F>, channel: &str, endpoint: Endpoi
 
 /// Takes an endpoint out of service and puts its memory into quarantine. `drained` says that none of this
 /// node's operations is outstanding. The service tells the other participants.
-pub(crate) fn bury<F: Fabric>(setup: &Setup<F>, channel: &str, drained: bool) {
+pub(crate) fn retire<F: Fabric>(setup: &Setup<F>, channel: &str, drained: bool) {
     if !drained {
         tracing::warn!(
             channel,
             "operations did not drain: memory of its peers stays in quarantine"
         );
     }
-    let buried = setup
+    let retired = setup
         .registry()
         .lock()
-        .bury(channel, drained, setup.fabric().control());
-    let Some((endpoint, wake)) = buried else {
+        .retire(channel, drained, setup.fabric().control());
+    let Some((endpoint, wake)) = retired else {
         return;
     };
     if wake {
@@ -80,7 +80,7 @@ pub(crate) fn bury<F: Fabric>(setup: &Setup<F>, channel: &str, drained: bool) {
     setup.report_change();
 }
 
-/// Makes the service look for news: an empty frame to this node itself.
+/// Makes the service look for changes: an empty frame to this node itself.
 fn wake_service<F: Fabric>(setup: &Setup<F>) {
     let control = setup.fabric().control();
     if let Err(error) = control.send(setup.fabric().node(), &[]) {
@@ -141,17 +141,17 @@ fn send<F: Fabric>(setup: &Setup<F>, to: NodeId, frame: &[u8]) {
 }
 
 /// Tells the peers of endpoints that were made and dropped.
-fn tell_news<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>) {
-    let news = setup.registry().lock().take_news();
-    for news in news {
-        match news {
-            News::Made { channel, incarnation } => {
+fn send_changes<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>) {
+    let changes = setup.registry().lock().drain_changes();
+    for change in changes {
+        match change {
+            EndpointChange::Made { channel, incarnation } => {
                 let registry = setup.registry().lock();
                 let Some(endpoint) = registry.endpoint(&channel, incarnation) else {
                     continue;
                 };
-                let join = postcard::to_stdvec(&Message::Join(endpoint.greeting(&channel, None)));
-                // A peer whose join was answered has our greeting from the answer.
+                let join = postcard::to_stdvec(&Message::Join(endpoint.hello(&channel, None)));
+                // A peer whose join was answered has our hello from the answer.
                 let peers: Vec<NodeId> = endpoint.unconnected().collect();
                 drop(registry);
                 match join {
@@ -161,7 +161,7 @@ fn tell_news<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>) {
                     Err(error) => tracing::error!(%channel, %error, "a join cannot be encoded"),
                 }
             }
-            News::Gone {
+            EndpointChange::Gone {
                 channel,
                 incarnation,
                 peers,
@@ -198,20 +198,20 @@ fn read<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId, m
 
 fn handle<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId, message: Message<'_>) {
     match message {
-        Message::Join(greeting) => {
-            if meet(setup, outbox, from, &greeting) {
-                answer(setup, outbox, from, &greeting);
+        Message::Join(hello) => {
+            if handshake(setup, outbox, from, &hello) {
+                answer(setup, outbox, from, &hello);
             }
         }
-        Message::Connect(greeting) => {
-            if meet(setup, outbox, from, &greeting) {
-                if let Some(incarnation) = greeting.answers {
+        Message::Connect(hello) => {
+            if handshake(setup, outbox, from, &hello) {
+                if let Some(incarnation) = hello.answers {
                     let mut registry = setup.registry().lock();
-                    registry.acknowledged(&greeting.channel, incarnation, from);
+                    registry.acknowledged(&hello.channel, incarnation, from);
                 }
                 let ack = Message::Ack {
-                    channel: greeting.channel,
-                    incarnation: greeting.incarnation,
+                    channel: hello.channel,
+                    incarnation: hello.incarnation,
                 };
                 outbox.push(from, &ack);
             }
@@ -248,31 +248,31 @@ fn handle<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId,
 }
 
 /// Answers a join to which our endpoint has connected.
-fn answer<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId, theirs: &Greeting<'_>) {
+fn answer<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId, theirs: &Hello<'_>) {
     let mut registry = setup.registry().lock();
     if let Some(endpoint) = registry.current(&theirs.channel) {
-        let ours = endpoint.greeting(&theirs.channel, Some(theirs.incarnation));
+        let ours = endpoint.hello(&theirs.channel, Some(theirs.incarnation));
         outbox.push(from, &Message::Connect(ours));
     }
 }
 
 /// Receives the introduction of a counterpart of one of our endpoints. Returns true if our endpoint is connected to
 /// it. If that is impossible, the counterpart gets the reason.
-fn meet<F: Fabric>(
+fn handshake<F: Fabric>(
     setup: &Setup<F>,
     outbox: &mut Outbox<'_, F>,
     from: NodeId,
-    theirs: &Greeting<'_>,
+    theirs: &Hello<'_>,
 ) -> bool {
     let channel = &*theirs.channel;
     let here = setup.fabric().node();
-    let visited = visit(&mut setup.registry().lock(), here, from, theirs);
-    let visit = match visited {
-        Visited::Unknown => {
+    let checked = check_hello(&mut setup.registry().lock(), here, from, theirs);
+    let connecting = match checked {
+        Checked::Unknown => {
             tracing::debug!(%channel, %from, "join ignored: no such channel here (yet)");
             return false;
         }
-        Visited::Differs(ours, difference) => {
+        Checked::Differs(ours, difference) => {
             let error = difference.clone().error(channel, here, from);
             let mismatch = Message::Mismatch {
                 channel: channel.into(),
@@ -283,14 +283,17 @@ fn meet<F: Fabric>(
             setup.registry().lock().fail(channel, ours, error);
             return false;
         }
-        Visited::Known => return true,
-        Visited::New(visit) => visit,
+        Checked::Known => return true,
+        Checked::New(connecting) => connecting,
     };
     // The lock is not held here, because callbacks make channels of their own.
     let connected = (|| {
-        visit.on_join.as_ref().map_or(Ok(()), |callback| callback(from))?;
-        import(setup, from, theirs, &visit.regions)?;
-        visit
+        connecting
+            .on_join
+            .as_ref()
+            .map_or(Ok(()), |callback| callback(from))?;
+        import(setup, from, theirs, &connecting.regions)?;
+        connecting
             .on_connect
             .as_ref()
             .map_or(Ok(()), |callback| callback(from))
@@ -300,7 +303,7 @@ fn meet<F: Fabric>(
             let connected = |link: &mut super::Link| link.connected = Some(theirs.incarnation);
             let mut registry = setup.registry().lock();
             registry
-                .update(channel, visit.incarnation, from, connected)
+                .update(channel, connecting.incarnation, from, connected)
                 .is_some()
         }
         Err(error) => {
@@ -311,13 +314,16 @@ fn meet<F: Fabric>(
                 reason: error.to_string(),
             };
             outbox.send_now(from, &refused);
-            setup.registry().lock().fail(channel, visit.incarnation, error);
+            setup
+                .registry()
+                .lock()
+                .fail(channel, connecting.incarnation, error);
             false
         }
     }
 }
 
-enum Visited<F: Fabric> {
+enum Checked<F: Fabric> {
     /// There is no endpoint here, or none for this counterpart.
     Unknown,
     /// The endpoint of this incarnation does not fit.
@@ -325,10 +331,10 @@ enum Visited<F: Fabric> {
     /// The endpoint is connected already.
     Known,
     /// The endpoint is to be connected.
-    New(Visit<F>),
+    New(Connecting<F>),
 }
 
-struct Visit<F: Fabric> {
+struct Connecting<F: Fabric> {
     incarnation: u64,
     regions: Vec<Region<F>>,
     /// The callback on joining, if it has not run for this peer.
@@ -336,34 +342,34 @@ struct Visit<F: Fabric> {
     on_connect: Option<OnPeer>,
 }
 
-fn visit<F: Fabric>(
+fn check_hello<F: Fabric>(
     registry: &mut Registry<F>,
     here: NodeId,
     from: NodeId,
-    theirs: &Greeting<'_>,
-) -> Visited<F> {
+    theirs: &Hello<'_>,
+) -> Checked<F> {
     let Some(endpoint) = registry.current(&theirs.channel) else {
-        return Visited::Unknown;
+        return Checked::Unknown;
     };
     let incarnation = endpoint.incarnation;
     if theirs.answers.is_some_and(|asked| asked != incarnation) {
-        return Visited::Unknown;
+        return Checked::Unknown;
     }
     if let Some(difference) = Difference::between(here, &endpoint.spec, from, &theirs.spec) {
-        return Visited::Differs(incarnation, difference);
+        return Checked::Differs(incarnation, difference);
     }
     // The participant lists are equal and the join came from a participant, so the link exists.
     let Some(link) = endpoint.link(from) else {
-        return Visited::Unknown;
+        return Checked::Unknown;
     };
     match link.connected {
-        Some(incarnation) if incarnation == theirs.incarnation => Visited::Known,
+        Some(incarnation) if incarnation == theirs.incarnation => Checked::Known,
         // The counterpart was replaced. The replacement waits for our replacement.
-        Some(_) => Visited::Unknown,
-        None if theirs.incarnation <= link.gone => Visited::Unknown,
+        Some(_) => Checked::Unknown,
+        None if theirs.incarnation <= link.gone => Checked::Unknown,
         None => {
             let first = !std::mem::replace(&mut link.joined, true);
-            Visited::New(Visit {
+            Checked::New(Connecting {
                 incarnation,
                 regions: endpoint.regions.clone(),
                 on_join: endpoint.on_join.clone().filter(|_| first),
@@ -377,7 +383,7 @@ fn visit<F: Fabric>(
 fn import<F: Fabric>(
     setup: &Setup<F>,
     from: NodeId,
-    theirs: &Greeting<'_>,
+    theirs: &Hello<'_>,
     regions: &[Region<F>],
 ) -> Result<()> {
     for region in regions {

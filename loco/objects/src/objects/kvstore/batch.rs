@@ -78,14 +78,14 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             guards.push(shared.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?);
         }
-        let mut told: SmallVec<[Location; WINDOW]> = SmallVec::new();
+        let mut announced: SmallVec<[Location; WINDOW]> = SmallVec::new();
         let mut last = 0;
         let mut begun = Ok(());
         for &(_, i) in &order {
             let (key, value) = &entries[i as usize];
-            match shared.begin(thread, key, value.bytes(), &told) {
-                Ok(Begun::Told(at, number)) => {
-                    told.push(at);
+            match shared.begin(thread, key, value.bytes(), &announced) {
+                Ok(Begun::Announced(at, number)) => {
+                    announced.push(at);
                     last = number;
                 }
                 Ok(Begun::Not(why)) => outcomes[first + i as usize] = why,
@@ -95,8 +95,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 }
             }
         }
-        // Inserts that were told before the error are still completed.
-        let finished = shared.finish(thread, &told, last);
+        // Inserts that were announced before the error are still completed.
+        let finished = shared.finish(thread, &announced, last);
         // The loss of a lock's home does not undo what was done.
         let mut outcome = begun.and(finished);
         for guard in guards {
@@ -107,8 +107,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 }
 
 impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
-    /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks. Adds what the
-    /// index says of each key to `places`.
+    /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks.
+    /// Appends the location of each key, or `None` if it is absent, to `places`.
     fn order<V>(&self, thread: &Thread<F>, entries: &[(K, V)], places: &mut Places) -> Order {
         let index = self.index.read();
         black_box(entries.iter().filter(|(key, _)| index.touch(key)).count());

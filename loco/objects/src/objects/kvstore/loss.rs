@@ -113,7 +113,7 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
                 let mut writer = shared.ring_of(VICTIM)?.writer()?;
                 writer.exclude(NodeId(1));
                 *shared.tracker.enter(thread, "test")? = Some(super::tracker::Tracker::new(writer));
-                shared.tell(thread, Change::Delete, &7, at)?;
+                shared.announce(thread, Change::Delete, &7, at)?;
                 fence::thread(thread)?;
                 wait_for(|| heard.load(SeqCst));
                 std::mem::forget(guard);

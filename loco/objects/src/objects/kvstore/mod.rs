@@ -3,12 +3,12 @@
 //! Each node has *slots* for values and an *index* of all keys, which gives the node, the slot, and the
 //! counter of the slot's use. A lookup takes no lock: it finds the place in the index and reads it, remotely
 //! if need be. An array of ticket locks serialises inserts, updates and deletes of each key. Inserts and
-//! deletes tell all nodes through *trackers* (`tracker`).
+//! deletes are announced to all nodes through *trackers* (`tracker`).
 //!
 //! The store is linearizable, by the papers' proof. An update takes effect when its value is placed; the
 //! fence before the release waits for that. An insert takes effect when the valid bit is set, *after* all
 //! nodes have acknowledged that their index has the key. A later lookup therefore finds it. A delete takes
-//! effect when the valid bit is cleared, *before* the nodes are told. A node that still finds the key in its
+//! effect when the valid bit is cleared, *before* this is announced to the nodes. A node that still finds the key in its
 //! index therefore sees that it is gone. If a reader finds another counter than its index had, it overlapped
 //! with a delete. A reader that finds words of different writes tries again.
 //!

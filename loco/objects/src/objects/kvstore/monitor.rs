@@ -64,14 +64,14 @@ pub(super) fn monitor<F: Fabric, K: Encode + Eq>(shared: &Arc<Shared<F, K>>) {
     tracing::error!(store = shared.channel.name(), %error, "the monitor ends: this node's index goes stale");
     // The first failure stays, and there is only one.
     let _ = shared.failure.set(error);
-    // Whoever waits for this node learns that it waits in vain. Who cannot be told runs into its deadline.
+    // Whoever waits for this node learns that it waits in vain. One that cannot be informed runs into its deadline.
     if let Ok(thread) = shared.channel.manager().thread() {
         for source in sources.iter().filter(|source| !source.done) {
-            let told = source
+            let sent = source
                 .acknowledgement
                 .post_inline_untracked(&thread, &FAILED.to_ne_bytes());
-            if let Err(error) = told {
-                tracing::warn!(store = shared.channel.name(), writer = %source.writer, %error, "the end of the monitor was not told");
+            if let Err(error) = sent {
+                tracing::warn!(store = shared.channel.name(), writer = %source.writer, %error, "the end of the monitor was not announced");
             }
         }
     }
@@ -206,10 +206,10 @@ fn drain<F: Fabric, K: Encode + Eq>(
 ) -> Result<()> {
     while source.reader.try_receive(thread, message)? {
         match decode(message) {
-            Some((change, key, at)) => shared.apply_told(thread, source.writer, change, key, at),
+            Some((change, key, at)) => shared.apply_announced(thread, source.writer, change, key, at),
             None => {
                 return Err(Error::Config(format!(
-                    "`{}`: {} told what cannot be a change: are keys the same type on all nodes?",
+                    "`{}`: {} announced what cannot be a change: are keys the same type on all nodes?",
                     shared.channel.name(),
                     source.writer
                 )));

@@ -176,7 +176,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             slot.resize(bytes, 0);
             buffer.read(0, slot)?;
             match self.look(slot, at)? {
-                // Usually runs once; more often only if a longer value was written in between.
+                // The value grew in between: the next iteration reads all of it.
                 Looked::Longer(len) => bytes = slot_bytes(len),
                 looked => return Ok(looked),
             }
@@ -450,7 +450,7 @@ pub(super) fn first_bytes<V: Encode>(value_bytes_max: usize) -> usize {
 }
 
 /// Returns the value that was read from a slot of another node. A missing value is proof only while this node is not
-/// cut off: a node that was declared lost does not hear of moved keys.
+/// cut off: a node that was declared lost is not informed of moved keys.
 #[inline]
 fn known<F: Fabric, V>(thread: &Thread<F>, value: Option<V>) -> Result<Option<V>> {
     if value.is_none() {

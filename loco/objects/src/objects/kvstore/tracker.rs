@@ -55,7 +55,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// # Errors
     /// Returns `Timeout` while some node does not read, and the errors of [`RingWriter::submit`]. A lost node
     /// is told nothing.
-    pub(super) fn tell(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
+    pub(super) fn announce(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
         // This is exclusive use, not a lock, because submitting may wait for a node that does not read.
         self.check_monitor()?;
         let mut tracker = self.tracker.enter(thread, self.channel.name())?;
@@ -132,12 +132,12 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         }
     }
 
-    /// Applies a change that `writer` has told.
+    /// Applies a change that `writer` has announced.
     ///
-    /// An insert is reported under the key's lock, so it normally finds the key in no other node's slots. If
-    /// it does, one of the two writers gave up before all nodes had heard. If `writer` is that one (it was
-    /// lost and its lock has passed on since), its message is late and the other's counts.
-    pub(super) fn apply_told(
+    /// A writer announces an insert while it holds the key's lock, so the index normally has no entry of another node
+    /// for the key. If it has one, one of the two writers stopped before every node knew of its insert. If `writer`
+    /// is lost, its lock has passed on since: the other insert is newer, and this message is dropped.
+    pub(super) fn apply_announced(
         &self,
         thread: &Thread<F>,
         writer: NodeId,

@@ -102,8 +102,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 
 /// The progress of an insert.
 pub(super) enum Begun {
-    /// The key was written and told, by a message of this number.
-    Told(Location, u64),
+    /// The key was written, and announced by the message of this number.
+    Announced(Location, u64),
     /// Nothing was done.
     Not(Inserted),
 }
@@ -128,12 +128,12 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
 
     fn insert(&self, thread: &Thread<F>, key: &K, value: &[u8]) -> Result<Inserted> {
         match self.begin(thread, key, value, &[])? {
-            Begun::Told(at, number) => self.finish(thread, &[at], number).map(|()| Inserted::Done),
+            Begun::Announced(at, number) => self.finish(thread, &[at], number).map(|()| Inserted::Done),
             Begun::Not(why) => Ok(why),
         }
     }
 
-    /// Begins an insert and stops when all nodes have been told. `begun` lists the inserts that this thread has begun
+    /// Begins an insert and stops when it is announced to all nodes. `begun` lists the inserts that this thread has begun
     /// in the same call and not finished.
     pub(super) fn begin(
         &self,
@@ -159,24 +159,24 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         };
         let invalid = self.set_meta(thread, at, false);
         let written = invalid.and_then(|()| self.write_body(thread, at, value));
-        let told = written.and_then(|()| self.tell(thread, Change::Insert, key, at));
-        let number = match told {
+        let sent = written.and_then(|()| self.announce(thread, Change::Insert, key, at));
+        let number = match sent {
             Ok(number) => number,
             Err(error) => {
-                // Some nodes may have heard: they find the slot not valid, or in another use.
+                // Some nodes may have received the announcement: they find the slot not valid, or in another use.
                 self.slots.lock().free(slot, counter);
                 return Err(error);
             }
         };
         self.apply(Change::Insert, key.clone(), at);
-        Ok(Begun::Told(at, number))
+        Ok(Begun::Announced(at, number))
     }
 
-    /// Completes inserts that were told to all nodes, the last one by message `number`. After an error their keys are
+    /// Completes inserts that were announced to all nodes, the last one by message `number`. After an error their keys are
     /// absent.
-    pub(super) fn finish(&self, thread: &Thread<F>, told: &[Location], number: u64) -> Result<()> {
+    pub(super) fn finish(&self, thread: &Thread<F>, announced: &[Location], number: u64) -> Result<()> {
         self.wait_applied(thread, number)?;
-        for &at in told {
+        for &at in announced {
             self.set_meta(thread, at, true)?;
             self.count_write();
         }
@@ -199,7 +199,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     }
 
     /// Clears the valid bit if it is set, then removes the key from all indices. An unset bit must not be written:
-    /// the node that cleared it may have told only the slot's owner before it was lost, and the slot may already hold
+    /// the node that cleared it may have announced it only to the slot's owner before it was lost, and the slot may already hold
     /// another key.
     fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
         if valid {
@@ -209,8 +209,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                 outcome => outcome?,
             }
         }
-        let number = self.tell(thread, Change::Delete, key, at)?;
-        // Before the slot is free for another use everybody has heard, this node last.
+        let number = self.announce(thread, Change::Delete, key, at)?;
+        // Before the slot is free for another use every node has removed the key, this node last.
         let applied = self.wait_applied(thread, number);
         self.apply(Change::Delete, key.clone(), at);
         applied

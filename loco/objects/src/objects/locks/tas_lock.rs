@@ -60,7 +60,7 @@ pub struct TasLock<F: Fabric = AnyFabric> {
     words: Words<F>,
     /// A word that changes when another node releases the lock.
     hint: <F::Memory as Memory>::Cell<u64>,
-    /// The place by which this node tells the others that it has released the lock.
+    /// The place by which this node announces its releases of the lock to the others.
     announcement: Published<F>,
     turn: LocalTurn<F>,
     mine: Mine<F>,
@@ -151,7 +151,7 @@ impl<F: Fabric> TasLock<F> {
             0 => thread
                 .to_the_end(|| self.acquire(thread, since, deadline))
                 .inspect(|_| self.got()),
-            // Nothing was asked of another node: the others may have taken the lock from this one.
+            // This needed no remote step, so the loss of this node's membership may have gone unnoticed.
             _ => thread.still_in().map(|()| false),
         };
         if recovered.is_err() {
@@ -343,7 +343,7 @@ impl<F: Fabric> TasLock<F> {
     }
 
     /// Tells the others that the lock is free. Each announcement is a new value, so that none is missed.
-    fn tell(&self, thread: &Thread<F>, releases: u64) -> Result<()> {
+    fn announce_release(&self, thread: &Thread<F>, releases: u64) -> Result<()> {
         let value = (name_of(self.channel.node()) << 44) | releases;
         match self
             .announcement
@@ -369,7 +369,7 @@ impl<F: Fabric> Unlock<F> for TasLock<F> {
         let me = name_of(self.channel.node());
         let freed = thread.to_the_end(|| {
             self.words.compare_swap(thread, WORD, me, FREE)?;
-            self.tell(thread, releases)
+            self.announce_release(thread, releases)
         });
         self.turn.leave();
         fenced.and(freed)

@@ -11,22 +11,23 @@
 //! word more than its capacity, for the zero after the last record.
 //!
 //! This is the implementation that LOCO'26 Fig. 14 proves correct, with five liberties. In the figure a counter
-//! beside the ring, the *head*, tells how far records have been put. Here the header does, which lies in the
-//! cache line of the message, so that one line travels instead of two. At each position there is one header, and
-//! it changes from zero when the head of the figure passes the position. A record is one put, or two around
-//! the end, instead of one for each word. A batch of messages is put like one long record, whose first header comes
-//! last: the heads in between are heads that no reader happened to see. The header goes inline where the fabric
-//! can do that. Finally, a reader in the middle of many messages does not acknowledge each. (Submitting may then
-//! fail although there is room, which the specification allows.)
+//! beside the ring, the *head*, tells how far records have been put. Here each record's header tells it. The header
+//! lies in the cache line of the message, so that one line travels instead of two. The header at a position becomes
+//! nonzero at the step at which Fig. 14 advances the head past this position. A record is one put, or two around
+//! the end, instead of one for each word. A batch of messages is put like one long record, whose first header is put
+//! last: readers see the same as if none of them had looked between the submits of the batch. The header is put inline
+//! where the fabric can do that. Finally, a reader in the middle of many messages does not acknowledge each.
+//! (Submitting may then fail although there is room, which the specification allows.)
 //!
-//! Readers watch the cache line of the next header. A record's words in that line are therefore the last that are put, and
-//! the header follows at once: over shared memory a reader that looks in between takes the line from the writer, who has
-//! to fetch it once more.
+//! Readers poll the cache line of the next header. The writer therefore puts a record's words in that line last, and
+//! the header immediately after them. Otherwise, over shared memory, a polling reader would take the line between the
+//! two stores, and the writer would have to fetch it again.
 //!
-//! Wait(d_x) of Fig. 14 keeps a put of the head from sending the head of the next message. Here a put of a record
-//! must not send the next header in place of the zero after the record. It can do so only if it is read from this
-//! node's ring and the next header is stored there: for a reader of this node, or to be put from there. Only then
-//! the writer waits until earlier records have been read.
+//! Wait(d_x) of Fig. 14 keeps a put of the head from sending the head of the next message. The hazard here is the zero
+//! after the record: a put that is still reading this node's ring would send the next header in its place. That
+//! needs a put that is not inline, and a next header that is stored in this node's ring, because a reader is here or
+//! because headers are put from there. In these cases the writer first waits until the puts of earlier records have
+//! read the ring.
 //!
 //! Fig. 14 is not sound where the writer's thread reads its own ring. The thread finds the head in its own
 //! store buffer, so that for everybody else its submit does not happen before its receive, as Def. 5.2 (`so`
@@ -80,7 +81,8 @@ pub struct RingConfig {
     /// registered memory, as in LOCO'26 Fig. 14. Each node may have its own value.
     pub inline: bool,
     /// The longest message, in bytes, that is copied to gather records of one put (default 1024). A longer message is
-    /// put from where it lies, if the fabric takes so much inline. Otherwise its record is made in registered memory.
+    /// put directly from the caller's memory if the fabric can put its length inline. Otherwise its record is made in
+    /// registered memory.
     /// Where the fabric is [synchronous](loco_fabric::Caps::synchronous), a message that is submitted alone is not
     /// copied either.
     pub gather_bytes_max: usize,

@@ -222,9 +222,9 @@ impl<F: Fabric> RingWriter<F> {
         self.head.position - self.acknowledged
     }
 
-    /// Goes on without the readers of `node`, which has been lost or is too slow. Sends it nothing more and
-    /// waits for no acknowledgement from it. Its readers get earlier messages as long as these are not
-    /// overwritten, and must stop reading.
+    /// Excludes the readers of `node`, which has been lost or is too slow. The writer sends it nothing more, and waits
+    /// for no acknowledgement from it. The readers there must stop reading: they can still receive earlier messages, but
+    /// only until these are overwritten.
     pub fn exclude(&mut self, node: NodeId) {
         self.targets.retain(|target| target.node != node);
         self.readers.retain(|reader| reader.node != node);

@@ -115,7 +115,7 @@ impl<F: Fabric> SharedRegion<F> {
         Ok(self.local()?.write(offset, data)?)
     }
 
-    /// Puts `src` at `offset` of `node`'s memory. The caller vouches that nobody writes `src` until the key is done,
+    /// Puts `src` at `offset` of `node`'s memory. The caller guarantees that nobody writes `src` until the key is done,
     /// as [`raw`](crate::raw) says.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl<F: Fabric> SharedRegion<F> {
         thread.raw().put(src, self.target(node, offset)?)
     }
 
-    /// Gets `dst.len` bytes from `offset` of `node`'s memory. The caller vouches that nobody touches `dst` until the
+    /// Gets `dst.len` bytes from `offset` of `node`'s memory. The caller guarantees that nobody touches `dst` until the
     /// key is done, as [`raw`](crate::raw) says.
     ///
     /// # Errors

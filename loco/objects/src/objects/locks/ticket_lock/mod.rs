@@ -4,14 +4,14 @@
 //! waiters watch one `now_serving` word. Here that word is spread: ticket `t` has a *slot* at the home. The
 //! waiting node *claims* its slot, and the releasing node *serves* it. Waiter and releaser race on the slot
 //! with compare-and-swap; whichever arrives second sees the other's mark. If the waiter was first, the
-//! releaser tells it by a put into a word of the waiter's own memory. A waiter looks only at that word. The
+//! releaser sends it a *grant*: a put into a word of the waiter's own memory. A waiter polls only that word. The
 //! home is therefore not hammered, however many nodes wait, and the cost of a release does not grow with
 //! them.
 //!
 //! A ticket cannot be given back. A waiter that gives up therefore marks its slot, and is skipped unless it
 //! comes back before that.
 //!
-//! A node that is about to draw a ticket says so at the home, and afterwards says which ticket it drew. When
+//! A node that is about to draw a ticket announces this at the home, and afterwards announces the ticket that it drew. When
 //! a node is lost, the others can therefore find out what it held (`recovery`).
 //!
 //! Threads of one node share one ticket at a time. They line up locally, and a thread that is done hands the
@@ -38,8 +38,8 @@ use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::words::{Pause, Words};
 use crate::{Channel, Error, Parent, Region, Result, Thread};
 
-use recovery::Settled;
-use slot::{Says, Slot, Stage};
+use recovery::Recovery;
+use slot::{Announcement, Slot, Stage};
 
 const WORD_BYTES: usize = 8;
 /// The words of a cache line. Words that different nodes write are this far apart.
@@ -49,8 +49,8 @@ const LINE_WORDS: usize = 8;
 const NEXT: usize = 0;
 /// The time between two attempts to find out what a lost node held, while others are drawing tickets.
 const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
-/// The time that a message of a node, lost or not, may be under way when some node is lost.
-const LATE_WORD: Duration = Duration::from_millis(100);
+/// The time for which a grant may still be under way after some node is lost.
+const LATE_GRANT: Duration = Duration::from_millis(100);
 
 /// A fair mutual exclusion lock among the threads of all participants.
 ///
@@ -92,15 +92,15 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
     /// The first slot.
     slots: usize,
     /// The announcement word of the first node.
-    says: usize,
+    announcements: usize,
     /// The announcement word of this node.
-    mine_says: usize,
+    own_announcement: usize,
     /// The number of slots, a power of two. It is at least the number of tickets that can be drawn and not
     /// served: one for each node.
     slot_count: u64,
-    /// The word where this node is told that its ticket is served.
-    told: <F::Memory as Memory>::Cell<u64>,
-    told_region: Region<F>,
+    /// The word of the *grant*, by which the releasing node says that this node's ticket is served.
+    grant: <F::Memory as Memory>::Cell<u64>,
+    grant_region: Region<F>,
     /// Set once all peers are known to be connected.
     connected: OnceLock<()>,
     turn: LocalTurn<F>,
@@ -120,10 +120,10 @@ struct Mine<F: Fabric> {
     /// 1 + the node that waited last time when this one was done, or 0. It is a guess which node waits this
     /// time.
     follower: AtomicU32Of<F>,
-    /// The number of nodes in `settled`.
-    settled_count: AtomicU32Of<F>,
+    /// The number of nodes in `recovered`.
+    recovered_count: AtomicU32Of<F>,
     /// The lost nodes that are known to hold nothing.
-    settled: MutexOf<F, Vec<NodeId>>,
+    recovered: MutexOf<F, Vec<NodeId>>,
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -156,25 +156,25 @@ impl<F: Fabric> TicketLock<F> {
         } else {
             LINE_WORDS
         };
-        let says = (slots + slot_count).next_multiple_of(LINE_WORDS);
+        let announcements = (slots + slot_count).next_multiple_of(LINE_WORDS);
         let channel = Channel::builder(parent, name)
             .kind(format!("ticket_lock on {home}, {:?}", config.on_loss))
-            .region("words", (says + nodes * LINE_WORDS) * WORD_BYTES)
-            .region("told", WORD_BYTES)
+            .region("words", (announcements + nodes * LINE_WORDS) * WORD_BYTES)
+            .region("grant", WORD_BYTES)
             .join()?;
-        let told_region = channel.region("told")?.clone();
+        let grant_region = channel.region("grant")?.clone();
         let position = participants.nodes().binary_search(&channel.node());
         Ok(TicketLock {
             words: Words::new(parent.manager().fabric(), channel.region("words")?, home)?,
-            told: told_region.local()?.cell(0)?,
-            told_region,
+            grant: grant_region.local()?.cell(0)?,
+            grant_region,
             connected: OnceLock::new(),
             channel,
             config,
             slots,
-            says,
+            announcements,
             // The node is a participant, or the channel could not have been joined.
-            mine_says: says + position.unwrap_or(0) * LINE_WORDS,
+            own_announcement: announcements + position.unwrap_or(0) * LINE_WORDS,
             slot_count: slot_count as u64,
             turn: LocalTurn::new(parent.manager().network().bell().cloned()),
             mine: Mine {
@@ -182,8 +182,8 @@ impl<F: Fabric> TicketLock<F> {
                 abandoned: AtomicCell::new(0),
                 drawn: AtomicCell::new(0),
                 follower: AtomicCell::new(0),
-                settled_count: AtomicCell::new(0),
-                settled: Lock::new(Vec::new()),
+                recovered_count: AtomicCell::new(0),
+                recovered: Lock::new(Vec::new()),
             },
             poison: Poison::new(),
         })
@@ -243,12 +243,12 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Gets the lock for this thread. Returns true if a holder was lost.
     fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
-        let deadline = deadline.or(thread.set_deadline_is());
+        let deadline = deadline.or(thread.explicit_deadline());
         self.poison.check(self.channel.name())?;
         let since = self.turn.enter(thread, self.channel.name(), deadline)?;
         let recovered = match self.mine.held.load() {
             0 => thread.to_the_end(|| self.acquire(thread, since, deadline)),
-            // Nothing was asked of another node: the others may have taken the lock from this one.
+            // This needed no remote step, so the loss of this node's membership may have gone unnoticed.
             _ => thread.still_in().map(|()| false),
         };
         if recovered.is_err() {
@@ -307,10 +307,10 @@ impl<F: Fabric> TicketLock<F> {
         Ok(recovered)
     }
 
-    /// Gets what the steps after the draw of a ticket need, up to its service and the word to whoever has the next one.
+    /// Gets what the steps after the draw of a ticket need, up to its service and the grant to the next one's owner.
     fn prepare(&self, thread: &Thread<F>) -> Result<()> {
         let peers = self.channel.peers();
-        // Its peers hear of their turn by their words, which must be connected.
+        // Peers get their grants in words of their memory, which must be connected.
         if self.connected.get().is_none() {
             self.look_for_connections(thread)?;
         }
@@ -323,7 +323,7 @@ impl<F: Fabric> TicketLock<F> {
     fn look_for_connections(&self, thread: &Thread<F>) -> Result<()> {
         let mut all = true;
         for &peer in self.channel.peers() {
-            match self.told_region.remote(peer) {
+            match self.grant_region.remote(peer) {
                 Ok(_) => {}
                 Err(_) if is_gone(thread.fabric(), peer) => all = false,
                 Err(error) => return Err(error),
@@ -343,10 +343,10 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Draws a ticket and claims it. Returns the ticket, and the turn if it has come already.
     fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
-        self.say(thread, Says::Taking)?;
+        self.announce(thread, Announcement::Drawing)?;
         let ticket = self.words.fetch_add(thread, NEXT, 1)?;
         self.mine.drawn.store(ticket + 1);
-        self.say(thread, Says::Has(ticket))?;
+        self.announce(thread, Announcement::Drew(ticket))?;
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let guess = self.untouched(ticket);
         let old = self.change(thread, ticket, guess, |old| {
@@ -370,7 +370,7 @@ impl<F: Fabric> TicketLock<F> {
         Ok((old == abandoned.to_word()).then_some(ticket))
     }
 
-    /// Waits until this node is told that its claimed ticket is served.
+    /// Waits for the grant of this node's claimed ticket.
     fn wait_for_turn(
         &self,
         thread: &Thread<F>,
@@ -390,18 +390,18 @@ impl<F: Fabric> TicketLock<F> {
             }
         };
         let mut peers: Vec<NodeId> = Vec::new();
-        let told = || {
-            let told = self.told.load();
-            (told >> 1 == ticket + 1).then_some(told & 1 == 1)
+        let granted = || {
+            let grant = self.grant.load();
+            (grant >> 1 == ticket + 1).then_some(grant & 1 == 1)
         };
         loop {
-            let peers = if self.mine.settled_count.load() == 0 {
+            let peers = if self.mine.recovered_count.load() == 0 {
                 self.channel.peers()
             } else {
-                let settled = self.mine.settled.lock();
+                let recovered = self.mine.recovered.lock();
                 peers.clear();
                 let others = self.channel.peers().iter();
-                peers.extend(others.filter(|peer| !settled.contains(peer)));
+                peers.extend(others.filter(|peer| !recovered.contains(peer)));
                 &peers
             };
             let wait = Wait {
@@ -409,9 +409,9 @@ impl<F: Fabric> TicketLock<F> {
                 peers: Peers::These(peers),
                 deadline: Some(deadline),
             };
-            let error: Error = match thread.fabric().wait_for_arrival(wait, told) {
+            let error: Error = match thread.fabric().wait_for_arrival(wait, granted) {
                 Ok(recovered) => {
-                    // The word may have come before the others gave this node up.
+                    // The grant may have arrived before the others gave this node up.
                     thread.still_in()?;
                     // For the release: the node that served us no longer uses these words, unless it is
                     // drawing again.
@@ -419,14 +419,14 @@ impl<F: Fabric> TicketLock<F> {
                     return Ok(recovered);
                 }
                 Err(FabricError::PeerLost(node)) if node != self.words.home() => {
-                    // The node that served us may have been lost before it told us.
+                    // The node that served us may have been lost before it sent the grant.
                     if let Some(recovered) = self.served(thread, ticket)? {
-                        self.be_told(thread, ticket);
+                        self.await_grant(thread, ticket);
                         return Ok(recovered);
                     }
-                    match self.settle(thread) {
-                        Ok(Settled::Yes) => continue,
-                        Ok(Settled::NotYet { index, seen }) => {
+                    match self.recover(thread) {
+                        Ok(Recovery::Done) => continue,
+                        Ok(Recovery::NotYet { index, seen }) => {
                             let pause = Pause {
                                 what: self.channel.name(),
                                 on: self.words.home(),
@@ -465,27 +465,27 @@ impl<F: Fabric> TicketLock<F> {
                 return Err(error);
             }
             // The ticket was served at the last moment.
-            self.be_told(thread, ticket);
+            self.await_grant(thread, ticket);
             return Ok(old.stage == Stage::Recovered);
         }
     }
 
-    /// Waits until this node is told that a ticket is served which the slot says is served. If the word came
-    /// later, it could overwrite the word about the next ticket, which another node sends. If it never comes,
-    /// as its sender was lost, it overwrites nothing.
-    fn be_told(&self, thread: &Thread<F>, ticket: u64) {
-        let told = || (self.told.load() >> 1 == ticket + 1).then_some(());
+    /// Waits for the grant of a ticket that is served according to its slot. A grant that arrived later could
+    /// overwrite the grant of this node's next ticket, which another node sends. A grant that never arrives, because
+    /// its sender was lost, overwrites nothing.
+    fn await_grant(&self, thread: &Thread<F>, ticket: u64) {
+        let granted = || (self.grant.load() >> 1 == ticket + 1).then_some(());
         let mut wait = Wait {
             what: self.channel.name(),
             peers: Peers::These(self.channel.peers()),
             deadline: None,
         };
-        if thread.fabric().wait_for_arrival(wait, told).is_err() {
+        if thread.fabric().wait_for_arrival(wait, granted).is_err() {
             wait.peers = Peers::None;
-            let late = thread.now().after(LATE_WORD);
+            let late = thread.now().after(LATE_GRANT);
             wait.deadline = Some(late);
-            // The word may have come or not, see above. A call that was given up waits as long.
-            while thread.fabric().wait(wait, told).is_err() && thread.given_up() && thread.now() < late {}
+            // The grant may have arrived or not, see above. A call that was given up waits as long.
+            while thread.fabric().wait(wait, granted).is_err() && thread.given_up() && thread.now() < late {}
         }
     }
 
@@ -500,7 +500,7 @@ impl<F: Fabric> TicketLock<F> {
             return Ok(None);
         };
         self.prepare(thread)?;
-        self.say(thread, Says::Taking)?;
+        self.announce(thread, Announcement::Drawing)?;
         let drawn = self.words.compare_swap(thread, NEXT, next, next + 1)? == next;
         if drawn {
             self.mine.drawn.store(next + 1);
@@ -508,9 +508,9 @@ impl<F: Fabric> TicketLock<F> {
             self.mine.abandoned.store(0);
         }
         let last = self.mine.drawn.load().checked_sub(1);
-        self.say(thread, last.map_or(Says::Nothing, Says::Has))?;
-        // No read-modify-write follows that would place it, and whoever speaks for this node next may do so by another
-        // queue pair, whose word it must not cover.
+        self.announce(thread, last.map_or(Announcement::Nothing, Announcement::Drew))?;
+        // No read-modify-write follows that would place this announcement. The node's next one may use another queue
+        // pair, and this one must not arrive after it.
         fence::pair(thread, self.words.home())?;
         if drawn {
             self.got(next);
@@ -549,8 +549,9 @@ impl<F: Fabric> TicketLock<F> {
         before.map_or(0, |before| Slot::new(before, Stage::Served).to_word())
     }
 
-    fn say(&self, thread: &Thread<F>, says: Says) -> Result<()> {
-        self.words.post_write(thread, self.mine_says, says.to_word())
+    fn announce(&self, thread: &Thread<F>, announcement: Announcement) -> Result<()> {
+        self.words
+            .post_write(thread, self.own_announcement, announcement.to_word())
     }
 
     fn slot(&self, ticket: u64) -> usize {

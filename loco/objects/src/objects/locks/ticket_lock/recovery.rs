@@ -1,11 +1,12 @@
 //! Finds the tickets that a lost node held, on behalf of the nodes that wait.
 //!
-//! A node says `Taking` at the home before it draws a ticket, and afterwards which ticket it drew. Each of these is
+//! A node announces `Drawing` at the home before it draws a ticket, and afterwards the ticket that it drew. Each of these is
 //! placed before its next read-modify-write. If a ticket has been drawn and not been served to the end, its owner is
-//! therefore a node that says `Taking` or says that ticket. If no live node does, a lost node owns it.
+//! therefore a node whose announcement is `Drawing` or that ticket. If no live node has announced either, a lost node owns
+//! it.
 //!
-//! This needs a read order: first the next ticket, then the nodes' words, then the slots. A live node that has
-//! changed its word since was done with the ticket before the slots were read, so they show that a later ticket is
+//! This needs a read order: first the next ticket, then the announcements, then the slots. A live node that has
+//! changed its announcement since was done with the ticket before the slots were read, so they show that a later ticket is
 //! served.
 
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
@@ -13,18 +14,16 @@ use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 use crate::operations::peers::is_gone;
 use crate::{Error, Parent, Result, Thread};
 
-use super::slot::{Says, Slot, Stage};
+use super::slot::{Announcement, Slot, Stage};
 use super::{LINE_WORDS, NEXT, TicketLock};
 
-/// The knowledge of the tickets that the lost nodes held.
-pub(super) enum Settled {
-    Yes,
+/// The progress of the recovery of the tickets that lost nodes held.
+pub(super) enum Recovery {
+    /// Every ticket of the lost nodes is skipped or passed on.
+    Done,
     /// A live node is drawing or serving a ticket. These words of the lock, with the contents of the last look, will
     /// change when it is done.
-    NotYet {
-        index: usize,
-        seen: Vec<u64>,
-    },
+    NotYet { index: usize, seen: Vec<u64> },
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -33,7 +32,7 @@ impl<F: Fabric> TicketLock<F> {
     #[cold]
     pub(super) fn name_holder(&self, thread: &Thread<F>, late: Error) -> Error {
         let nodes = self.channel.participants();
-        let mut words = vec![0; self.says + nodes.nodes().len() * LINE_WORDS];
+        let mut words = vec![0; self.announcements + nodes.nodes().len() * LINE_WORDS];
         if self.words.read_many(thread, 0, &mut words).is_err() {
             return late;
         }
@@ -43,9 +42,13 @@ impl<F: Fabric> TicketLock<F> {
             let slot = Slot::from_word(slots[(ticket & (self.slot_count - 1)) as usize]);
             slot.ticket == ticket && slot.is_served()
         });
-        let said = words[self.says..].iter().step_by(LINE_WORDS);
-        let mut says = nodes.nodes().iter().zip(said.map(|&word| Says::from_word(word)));
-        let holder = serving.and_then(|serving| says.find(|&(_, says)| says == Says::Has(serving)));
+        let announced = words[self.announcements..].iter().step_by(LINE_WORDS);
+        let mut announcements = nodes
+            .nodes()
+            .iter()
+            .zip(announced.map(|&word| Announcement::from_word(word)));
+        let holder =
+            serving.and_then(|serving| announcements.find(|&(_, said)| said == Announcement::Drew(serving)));
         match holder {
             Some((&holder, _)) => {
                 late.because(&[holder], format!("{holder} holds lock {}", self.channel.name()))
@@ -58,7 +61,7 @@ impl<F: Fabric> TicketLock<F> {
     ///
     /// # Errors
     /// Returns `HolderLost`, or `PeerLost` if the home is gone.
-    pub(super) fn settle(&self, thread: &Thread<F>) -> Result<Settled> {
+    pub(super) fn recover(&self, thread: &Thread<F>) -> Result<Recovery> {
         let participants = self.channel.participants();
         let nodes = participants.nodes();
         let gone: Vec<NodeId> = nodes
@@ -70,20 +73,22 @@ impl<F: Fabric> TicketLock<F> {
         let next = self.words.peek(thread, NEXT)?;
         // Each node has a line, whose first word counts.
         let mut lines = vec![0; nodes.len() * LINE_WORDS];
-        self.words.read_many(thread, self.says, &mut lines)?;
-        let said = lines.iter().step_by(LINE_WORDS);
+        self.words.read_many(thread, self.announcements, &mut lines)?;
+        let announced = lines.iter().step_by(LINE_WORDS);
         let mut slots = vec![0; self.slot_count as usize];
         self.words.read_many(thread, self.slots, &mut slots)?;
 
-        let says = nodes.iter().zip(said.map(|&word| Says::from_word(word)));
-        let (lost, live): (Vec<_>, Vec<_>) = says.partition(|(node, _)| gone.contains(node));
-        if live.iter().any(|&(_, says)| says == Says::Taking) {
-            return Ok(Settled::NotYet {
-                index: self.says,
+        let announcements = nodes
+            .iter()
+            .zip(announced.map(|&word| Announcement::from_word(word)));
+        let (lost, live): (Vec<_>, Vec<_>) = announcements.partition(|(node, _)| gone.contains(node));
+        if live.iter().any(|&(_, said)| said == Announcement::Drawing) {
+            return Ok(Recovery::NotYet {
+                index: self.announcements,
                 seen: lines,
             });
         }
-        let lives = |ticket| live.iter().any(|&(_, says)| says == Says::Has(ticket));
+        let lives = |ticket| live.iter().any(|&(_, said)| said == Announcement::Drew(ticket));
         let slot_of = |ticket: u64| {
             let slot = Slot::from_word(slots[(ticket & (self.slot_count - 1)) as usize]);
             (slot.ticket == ticket).then_some(slot)
@@ -93,7 +98,7 @@ impl<F: Fabric> TicketLock<F> {
             .rev()
             .find(|&ticket| slot_of(ticket).is_some_and(Slot::is_served));
         let Some(serving) = serving else {
-            return Ok(Settled::NotYet {
+            return Ok(Recovery::NotYet {
                 index: self.slots,
                 seen: slots,
             });
@@ -109,7 +114,7 @@ impl<F: Fabric> TicketLock<F> {
                 // A live holder was done in between and served the ticket. That ticket is then the one to be passed
                 // on.
                 if old.is_some_and(|old| old.ticket == ticket && old.is_served()) {
-                    return Ok(Settled::NotYet {
+                    return Ok(Recovery::NotYet {
                         index: self.slots,
                         seen: slots,
                     });
@@ -119,8 +124,8 @@ impl<F: Fabric> TicketLock<F> {
         if serving < next && !lives(serving) {
             let holder = lost
                 .iter()
-                .find(|&&(_, says)| says == Says::Has(serving))
-                .or_else(|| lost.iter().find(|&&(_, says)| says == Says::Taking));
+                .find(|&&(_, said)| said == Announcement::Drew(serving))
+                .or_else(|| lost.iter().find(|&&(_, said)| said == Announcement::Drawing));
             if let Some(&(&holder, _)) = holder {
                 self.poison
                     .lose(self.channel.name(), holder, self.config.on_loss)?;
@@ -128,8 +133,8 @@ impl<F: Fabric> TicketLock<F> {
             }
         }
         // Only the thread whose turn it is writes this, like all of `mine`.
-        self.mine.settled_count.store(gone.len() as u32);
-        *self.mine.settled.lock() = gone;
-        Ok(Settled::Yes)
+        self.mine.recovered_count.store(gone.len() as u32);
+        *self.mine.recovered.lock() = gone;
+        Ok(Recovery::Done)
     }
 }

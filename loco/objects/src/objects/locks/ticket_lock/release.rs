@@ -1,4 +1,4 @@
-//! The release of the lock: the next ticket is served, and whoever waits with it is told.
+//! The release of the lock: the next ticket is served, and the node that waits with it gets a grant.
 
 use loco_fabric::{AtomicCell, Fabric, NodeId, WordCell};
 
@@ -46,7 +46,7 @@ impl<F: Fabric> TicketLock<F> {
             match old {
                 Some(old) if old.ticket == next => match old.stage {
                     Stage::Claimed(node) if is_gone(thread.fabric(), node) => {}
-                    Stage::Claimed(node) => match self.tell(thread, node, next, recovered) {
+                    Stage::Claimed(node) => match self.send_grant(thread, node, next, recovered) {
                         Err(error) if error.lost_peer() == Some(node) => {}
                         outcome => return outcome,
                     },
@@ -59,14 +59,14 @@ impl<F: Fabric> TicketLock<F> {
         Ok(())
     }
 
-    fn tell(&self, thread: &Thread<F>, node: NodeId, ticket: u64, recovered: bool) -> Result<()> {
+    fn send_grant(&self, thread: &Thread<F>, node: NodeId, ticket: u64, recovered: bool) -> Result<()> {
         let word = ((ticket + 1) << 1) | u64::from(recovered);
         if node == self.channel.node() {
-            self.told.store(word);
+            self.grant.store(word);
             thread.ring();
             return Ok(());
         }
-        let remote = self.told_region.remote(node)?;
+        let remote = self.grant_region.remote(node)?;
         let target = loco_fabric::Target { remote, offset: 0 };
         let put = Operation::PutInline(&word.to_ne_bytes(), target);
         thread.post_untracked(&put, Flags::default())

@@ -14,7 +14,7 @@ pub(super) enum Stage {
     Recovered,
     /// The ticket was skipped: its node gave up or was lost.
     Skipped,
-    /// The ticket's node waits to be told.
+    /// The ticket's node waits for its grant.
     Claimed(NodeId),
     /// The ticket's node gave up. It may come back.
     Abandoned,
@@ -63,29 +63,29 @@ impl Slot {
 
 /// A node's announcement at the lock's home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum Announcement {
     /// Nothing yet.
     Nothing,
-    /// The node is about to take a ticket, or has taken one and does not know it yet.
-    Taking,
-    /// The node's last ticket.
-    Has(u64),
+    /// The node is about to draw a ticket, or has drawn one and does not know it yet.
+    Drawing,
+    /// The last ticket that the node drew.
+    Drew(u64),
 }
 
-impl Says {
+impl Announcement {
     pub(super) fn to_word(self) -> u64 {
         match self {
-            Says::Nothing => 0,
-            Says::Taking => 1,
-            Says::Has(ticket) => (ticket + 1) << 1,
+            Announcement::Nothing => 0,
+            Announcement::Drawing => 1,
+            Announcement::Drew(ticket) => (ticket + 1) << 1,
         }
     }
 
-    pub(super) fn from_word(word: u64) -> Says {
+    pub(super) fn from_word(word: u64) -> Announcement {
         match word {
-            0 => Says::Nothing,
-            1 => Says::Taking,
-            word => Says::Has((word >> 1) - 1),
+            0 => Announcement::Nothing,
+            1 => Announcement::Drawing,
+            word => Announcement::Drew((word >> 1) - 1),
         }
     }
 }
@@ -107,10 +107,16 @@ mod tests {
                 let slot = Slot::new(ticket, stage);
                 assert_eq!(Slot::from_word(slot.to_word()), slot);
             }
-            assert_eq!(Says::from_word(Says::Has(ticket).to_word()), Says::Has(ticket));
+            assert_eq!(
+                Announcement::from_word(Announcement::Drew(ticket).to_word()),
+                Announcement::Drew(ticket)
+            );
         }
         assert_eq!(Slot::from_word(0), Slot::new(0, Stage::Served));
-        assert_eq!(Says::from_word(Says::Taking.to_word()), Says::Taking);
-        assert_eq!(Says::from_word(0), Says::Nothing);
+        assert_eq!(
+            Announcement::from_word(Announcement::Drawing.to_word()),
+            Announcement::Drawing
+        );
+        assert_eq!(Announcement::from_word(0), Announcement::Nothing);
     }
 }

@@ -1,4 +1,4 @@
-//! Lanes, and the way of calls to the driver's thread. A lane is one thread of the node with the asynchronous calls
+//! Lanes, and the way of calls to the driver's thread. A call_queue is one thread of the node with the asynchronous calls
 //! that wait for it. One call at a time gets the thread. Used by [`AsyncThread`](super::AsyncThread).
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use loco_fabric::{Doorbell, Fabric, Std};
 use crate::{Result, Thread};
 
 /// A thread and the calls that wait for it.
-pub(super) struct Lane<F: Fabric<Platform = Std>> {
+pub(super) struct CallQueue<F: Fabric<Platform = Std>> {
     state: Mutex<State<F>>,
     driver: Calls<F>,
 }
@@ -22,9 +22,9 @@ struct State<F: Fabric<Platform = Std>> {
     waiting: VecDeque<Job<F>>,
 }
 
-impl<F: Fabric<Platform = Std>> Lane<F> {
-    pub(super) fn new(thread: Thread<F>, driver: Calls<F>) -> Lane<F> {
-        Lane {
+impl<F: Fabric<Platform = Std>> CallQueue<F> {
+    pub(super) fn new(thread: Thread<F>, driver: Calls<F>) -> CallQueue<F> {
+        CallQueue {
             state: Mutex::new(State {
                 thread: Some(Box::new(thread)),
                 waiting: VecDeque::new(),
@@ -68,7 +68,7 @@ impl<F: Fabric<Platform = Std>> Lane<F> {
     pub(super) fn start(self: Arc<Self>, thread: Box<Thread<F>>, job: Job<F>) {
         let driver = self.driver.clone();
         driver.start(Start {
-            lane: self,
+            call_queue: self,
             thread,
             job,
         });
@@ -105,9 +105,9 @@ impl<F: Fabric<Platform = Std>> Job<F> {
     }
 }
 
-/// A call to run now, on the thread of `lane`, which is not in use.
+/// A call to run now, on the thread of `call_queue`, which is not in use.
 pub(super) struct Start<F: Fabric<Platform = Std>> {
-    pub(super) lane: Arc<Lane<F>>,
+    pub(super) call_queue: Arc<CallQueue<F>>,
     pub(super) thread: Box<Thread<F>>,
     pub(super) job: Job<F>,
 }

@@ -1,15 +1,15 @@
-//! Strands: code that waits, run so that one thread of the system can wait for many strands.
+//! Fibers: code that waits, run so that one thread of the system can wait for many fibers.
 //!
-//! A strand has a stack of its own. Where code in it would wait,
-//! [`Membership::wait`](crate::membership::Membership::wait) suspends the strand and returns to the caller that
-//! resumed it, which may resume others meanwhile. The code therefore needs no second form: a strand runs the calls
+//! A fiber has a stack of its own. Where code in it would wait,
+//! [`Membership::wait`](crate::membership::Membership::wait) suspends the fiber and returns to the caller that
+//! resumed it, which may resume others meanwhile. The code therefore needs no second form: a fiber runs the calls
 //! that threads run, which the model checker has explored.
 //!
-//! A strand stays on the thread that made it. Code in it must not suspend while it holds a lock of the thread
+//! A fiber stays on the thread that made it. Code in it must not suspend while it holds a lock of the thread
 //! (`std::sync::Mutex`), which objects never do: such locks are for bounded work only.
 //!
 //! Relies on `corosensei` for stacks and switching. Used by the asynchronous forms of `loco`'s objects, and only built with
-//! the feature `strands`.
+//! the feature `fibers`.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -21,12 +21,12 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use loco_fabric::{FabricError, Result, Time};
 
-/// The bytes of a strand's stack. The system provides pages of it as they are touched: two or three for most calls.
+/// The bytes of a fiber's stack. The system provides pages of it as they are touched: two or three for most calls.
 const STACK_BYTES: usize = 256 * 1024;
-/// The number of stacks that a thread keeps for later strands.
+/// The number of stacks that a thread keeps for later fibers.
 const STACKS_KEPT: usize = 64;
 
-/// The instruction to a strand that is resumed.
+/// The instruction to a fiber that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Look again whether the wait is over.
@@ -35,55 +35,55 @@ pub enum Resume {
     GiveUp,
 }
 
-/// The reason that a strand returned to its caller.
+/// The reason that a fiber returned to its caller.
 #[derive(Debug)]
 pub enum Paused {
-    /// The strand waits.
+    /// The fiber waits.
     Waits {
-        /// Set if a wait has ended since the strand was resumed, and it now is in another one.
-        answered: bool,
-        /// The time before which resuming the strand is useless, unless the node's doorbell rings. `None` if
+        /// Set if a wait has ended since the fiber was resumed, and it now is in another one.
+        advanced: bool,
+        /// The time before which resuming the fiber is useless, unless the node's doorbell rings. `None` if
         /// something else may end its wait.
         rung_or_at: Option<Time>,
     },
-    /// The strand has ended: normally, or with this panic.
+    /// The fiber has ended: normally, or with this panic.
     Ended(std::thread::Result<()>),
 }
 
 type Pauses = Yielder<Resume, Option<Time>>;
 
-/// The strand that runs on this thread.
+/// The fiber that runs on this thread.
 #[derive(Clone, Copy)]
 struct Current {
     yielder: NonNull<Pauses>,
     resumed_with: Resume,
-    /// Set if a wait was answered since it was resumed.
-    answered: bool,
+    /// Set if a wait has ended since it was resumed.
+    advanced: bool,
 }
 
 thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
-    /// Set while a suspended strand is dropped.
+    /// Set while a suspended fiber is dropped.
     static DROPPING: Cell<bool> = const { Cell::new(false) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The result of a strand's body: its panic, if it has panicked.
+/// The result of a fiber's body: its panic, if it has panicked.
 type End = std::result::Result<(), Box<dyn Any + Send>>;
 
 /// Code that is suspended where it waits, or has not begun.
-pub struct Strand {
+pub struct Fiber {
     /// `Some` until it has ended.
     coroutine: Option<Coroutine<Resume, Option<Time>, End, DefaultStack>>,
     yielder: Option<NonNull<Pauses>>,
 }
 
-impl Strand {
-    /// Makes a strand that will run `body` on the calling thread.
+impl Fiber {
+    /// Makes a fiber that will run `body` on the calling thread.
     ///
     /// # Errors
     /// Returns [`FabricError::Os`] when the system has no memory for a stack.
-    pub fn new(body: impl FnOnce() + 'static) -> Result<Strand> {
+    pub fn new(body: impl FnOnce() + 'static) -> Result<Fiber> {
         let stack = match STACKS.with_borrow_mut(Vec::pop) {
             Some(stack) => stack,
             None => DefaultStack::new(STACK_BYTES)
@@ -93,23 +93,23 @@ impl Strand {
             CURRENT.set(Some(Current {
                 yielder: NonNull::from(yielder),
                 resumed_with: first,
-                answered: false,
+                advanced: false,
             }));
             match catch_unwind(AssertUnwindSafe(body)) {
-                // The strand is being dropped: the panic that unwinds its stack must leave it.
+                // The fiber is being dropped: the panic that unwinds its stack must leave it.
                 Err(unwinding) if DROPPING.get() => resume_unwind(unwinding),
                 end => end,
             }
         });
-        Ok(Strand {
+        Ok(Fiber {
             coroutine: Some(coroutine),
             yielder: None,
         })
     }
 
-    /// Runs the strand until it waits or ends. A strand that has ended stays ended.
+    /// Runs the fiber until it waits or ends. A fiber that has ended stays ended.
     ///
-    /// A call from within another strand also runs this one to its next pause.
+    /// A call from within another fiber also runs this one to its next pause.
     pub fn resume(&mut self, with: Resume) -> Paused {
         let Some(coroutine) = self.coroutine.as_mut() else {
             return Paused::Ended(Ok(()));
@@ -117,7 +117,7 @@ impl Strand {
         let outer = CURRENT.replace(self.yielder.map(|yielder| Current {
             yielder,
             resumed_with: with,
-            answered: false,
+            advanced: false,
         }));
         let paused = coroutine.resume(with);
         let current = CURRENT.replace(outer);
@@ -125,7 +125,7 @@ impl Strand {
             CoroutineResult::Yield(rung_or_at) => {
                 self.yielder = current.map(|current| current.yielder);
                 Paused::Waits {
-                    answered: current.is_some_and(|current| current.answered),
+                    advanced: current.is_some_and(|current| current.advanced),
                     rung_or_at,
                 }
             }
@@ -143,7 +143,7 @@ impl Strand {
     }
 }
 
-impl Drop for Strand {
+impl Drop for Fiber {
     fn drop(&mut self) {
         let before = DROPPING.replace(true);
         let outer = CURRENT.take();
@@ -153,14 +153,14 @@ impl Drop for Strand {
     }
 }
 
-/// Returns true in code that a strand runs and that may be suspended. Unwinding code must not be suspended, because
+/// Returns true in code that a fiber runs and that may be suspended. Unwinding code must not be suspended, because
 /// the standard library records a panic for the thread.
 #[inline]
 pub fn running() -> bool {
     CURRENT.get().is_some() && !std::thread::panicking()
 }
 
-/// Returns true in a strand whose outcome nobody wants any more. Waits that have a deadline end at once then. Code
+/// Returns true in a fiber whose outcome nobody wants any more. Waits that have a deadline end at once then. Code
 /// that repeats short waits checks this to learn whether to go on.
 #[inline]
 pub fn given_up() -> bool {
@@ -169,24 +169,24 @@ pub fn given_up() -> bool {
         .is_some_and(|current| current.resumed_with == Resume::GiveUp)
 }
 
-/// Suspends the strand that runs; see [`Paused::Waits`] for `rung_or_at`. Returns the instruction with which it was
-/// resumed. Outside a strand it returns at once, with [`Resume::GoOn`].
+/// Suspends the fiber that runs; see [`Paused::Waits`] for `rung_or_at`. Returns the instruction with which it was
+/// resumed. Outside a fiber it returns at once, with [`Resume::GoOn`].
 pub(crate) fn suspend(rung_or_at: Option<Time>) -> Resume {
     let Some(current) = CURRENT.get() else {
         return Resume::GoOn;
     };
-    // SAFETY: `CURRENT` names a yielder only while the strand that owns it runs on this thread: `resume` takes it away
-    // when the strand suspends or ends. The yielder lives as long as the strand's stack, on which this code runs.
+    // SAFETY: `CURRENT` names a yielder only while the fiber that owns it runs on this thread: `resume` takes it away
+    // when the fiber suspends or ends. The yielder lives as long as the fiber's stack, on which this code runs.
     unsafe { current.yielder.as_ref() }.suspend(rung_or_at);
     // `resume` has set it to its present argument.
     CURRENT.get().map_or(Resume::GoOn, |current| current.resumed_with)
 }
 
-/// Notes that a wait of the running strand is over.
-pub(crate) fn answered() {
+/// Notes that a wait of the running fiber is over.
+pub(crate) fn note_progress() {
     if let Some(current) = CURRENT.get() {
         CURRENT.set(Some(Current {
-            answered: true,
+            advanced: true,
             ..current
         }));
     }
@@ -198,8 +198,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes a strand that notes what it is resumed with, `times` times.
-    fn listener(times: usize) -> (Strand, Rc<RefCell<Vec<Resume>>>) {
+    /// Makes a fiber that notes what it is resumed with, `times` times.
+    fn listener(times: usize) -> (Fiber, Rc<RefCell<Vec<Resume>>>) {
         let heard = Rc::new(RefCell::new(Vec::new()));
         let notes = heard.clone();
         let body = move || {
@@ -209,24 +209,24 @@ mod tests {
                 notes.borrow_mut().push(with);
             }
         };
-        (Strand::new(body).expect("a stack"), heard)
+        (Fiber::new(body).expect("a stack"), heard)
     }
 
     #[test]
-    fn strands_take_turns_and_hear_what_they_are_resumed_with() {
+    fn fibers_take_turns_and_get_what_they_are_resumed_with() {
         let (mut a, heard_a) = listener(2);
         let (mut b, heard_b) = listener(1);
         assert!(matches!(
             a.resume(Resume::GoOn),
-            Paused::Waits { answered: false, .. }
+            Paused::Waits { advanced: false, .. }
         ));
         assert!(matches!(
             b.resume(Resume::GoOn),
-            Paused::Waits { answered: false, .. }
+            Paused::Waits { advanced: false, .. }
         ));
         assert!(matches!(
             a.resume(Resume::GoOn),
-            Paused::Waits { answered: false, .. }
+            Paused::Waits { advanced: false, .. }
         ));
         assert!(matches!(b.resume(Resume::GiveUp), Paused::Ended(Ok(()))));
         assert!(matches!(a.resume(Resume::GiveUp), Paused::Ended(Ok(()))));
@@ -240,20 +240,20 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_its_strand_only() {
+    fn a_panic_ends_its_fiber_only() {
         let (mut other, _) = listener(1);
         assert!(matches!(
             other.resume(Resume::GoOn),
-            Paused::Waits { answered: false, .. }
+            Paused::Waits { advanced: false, .. }
         ));
-        let mut bad = Strand::new(|| {
+        let mut bad = Fiber::new(|| {
             suspend(None);
             panic!("on purpose");
         })
         .expect("a stack");
         assert!(matches!(
             bad.resume(Resume::GoOn),
-            Paused::Waits { answered: false, .. }
+            Paused::Waits { advanced: false, .. }
         ));
         let Paused::Ended(Err(panic)) = bad.resume(Resume::GoOn) else {
             panic!("it goes on");
@@ -263,25 +263,25 @@ mod tests {
     }
 
     #[test]
-    fn a_strand_that_is_dropped_drops_what_it_has() {
+    fn a_fiber_that_is_dropped_drops_what_it_has() {
         let held = Rc::new(());
         let its = held.clone();
-        let mut strand = Strand::new(move || {
+        let mut fiber = Fiber::new(move || {
             suspend(None);
             drop(its);
         })
         .expect("a stack");
         assert!(matches!(
-            strand.resume(Resume::GoOn),
-            Paused::Waits { answered: false, .. }
+            fiber.resume(Resume::GoOn),
+            Paused::Waits { advanced: false, .. }
         ));
-        drop(strand);
+        drop(fiber);
         assert_eq!(Rc::strong_count(&held), 1);
         assert!(!running());
     }
 
     #[test]
-    fn outside_a_strand_nothing_is_suspended() {
+    fn outside_a_fiber_nothing_is_suspended() {
         assert!(!running() && !given_up());
         assert_eq!(suspend(None), Resume::GoOn);
     }
