@@ -19,6 +19,9 @@ pub const HALLS: [(&str, &[&str]); 5] = [
     ("tools", &[]),
 ];
 
+/// The packages that are tests as a whole: what they are built from, only tests use.
+pub const TESTS: [&str; 1] = ["loco/conformance"];
+
 /// The packages of other halls that tests use against the arrows, as `(hall, package of another hall)`.
 pub const USED_BY_TESTS: [(&str, &str); 5] = [
     ("loco", "checkers/history"),
@@ -137,7 +140,11 @@ pub fn forbidden(packages: &[Package]) -> Vec<String> {
             .map_or(&[][..], |(_, to)| to);
         let one_way = |to: &String| hall(to) == own || allowed.contains(&hall(to));
         let of_tests = |to: &String| USED_BY_TESTS.contains(&(own, to.as_str()));
-        let built = package.uses.iter().filter(|to| !one_way(to));
+        let is_test = TESTS.contains(&package.folder.as_str());
+        let built = package
+            .uses
+            .iter()
+            .filter(|to| !one_way(to) && !(is_test && of_tests(to)));
         found.extend(built.map(|to| format!("{} uses {to}", package.folder)));
         let tested = package
             .tests_use
@@ -171,7 +178,9 @@ pub fn picture(packages: &[Package]) -> String {
             rooms.collect::<Vec<_>>().join("  ")
         };
         let rooms: Vec<_> = layers(packages, hall).into_iter().map(layer).collect();
-        let own = packages.iter().filter(|package| package.hall() == hall);
+        let own = packages
+            .iter()
+            .filter(|package| package.hall() == hall && !TESTS.contains(&package.folder.as_str()));
         let uses: BTreeSet<_> = own
             .flat_map(|package| package.uses.iter().map(|to| self::hall(to)))
             .filter(|&to| to != hall)

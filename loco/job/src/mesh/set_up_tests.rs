@@ -319,7 +319,7 @@ fn the_rendezvous_answers_about_a_node_that_was_connected() {
         let server = scope.spawn(|| rendezvous.serve("loco", &secret(), &ids(3), far()));
         let mut nodes = [0, 1, 2].map(|node| register(&at, node, &ids(3), unused().port()));
         for node in &mut nodes {
-            while !matches!(news(node), Notice::Complete(_)) {}
+            while !matches!(notice(node), Notice::Complete(_)) {}
         }
         let [mut zero, mut one, mut two] = nodes;
         two.write(&Word::Connected, far()).unwrap();
@@ -327,7 +327,7 @@ fn the_rendezvous_answers_about_a_node_that_was_connected() {
         assert!(two.read::<Notice>(16, far()).is_err());
         one.write(&Word::Sees(2), far()).unwrap();
         for node in [&mut zero, &mut one] {
-            assert!(matches!(news(node), Notice::Departed(2)));
+            assert!(matches!(notice(node), Notice::Departed(2)));
         }
         assert_eq!(server.join().unwrap(), Err(FabricError::PeerLost(NodeId(2))));
     });
@@ -344,7 +344,7 @@ fn the_node_that_serves_the_rendezvous_tells_those_that_come_later() {
             thread::yield_now();
         }
         let mut one = register(&at, 1, &ids(3), unused().port());
-        while !matches!(news(&mut one), Notice::Missing(missing) if missing == [2]) {}
+        while !matches!(notice(&mut one), Notice::Missing(missing) if missing == [2]) {}
         drop(one);
         // A node that comes in the place of node 2 is told as soon as node 0 is, and would not find the rendezvous later.
         let two = scope.spawn(|| Mesh::connect(&job(2)).unwrap_err());
