@@ -67,7 +67,7 @@ impl Connection {
         nodes: usize,
     ) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
-        // The system knows no address of a peer that has reset the connection already. Its last words are there to be read.
+        // The system knows no address of a peer that has reset the connection already. The I/O thread finds the reset.
         let same_host = match (stream.local_addr(), stream.peer_addr()) {
             (Ok(own), Ok(its)) => own.ip().to_canonical() == its.ip().to_canonical(),
             _ => false,

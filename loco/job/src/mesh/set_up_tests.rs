@@ -211,22 +211,6 @@ fn session_with_zero() -> (Session, Session) {
     })
 }
 
-/// Node 0 has said that node 2 is lost, has left, and its process has ended before node 1 takes the connection over.
-#[test]
-fn the_last_words_on_a_connection_that_is_reset_already_are_read() {
-    let (mesh, wire) = unconnected(1, 3);
-    let (ours, mut theirs) = session_with_zero();
-    let frames = [Frame::Lost(NodeId(2)).encode(), Frame::Goodbye.encode()].concat();
-    let sealed = theirs.sealer.seal(&frames).unwrap();
-    std::io::Write::write_all(&mut theirs.stream, &sealed).unwrap();
-    // With this, closing resets the connection.
-    rustix::net::sockopt::set_socket_linger(&theirs.stream, Some(Duration::ZERO)).unwrap();
-    drop(theirs);
-    wire.attach(NodeId(0), ours);
-    let first = mesh.0.state.wait_until(far(), |gone| gone);
-    assert_eq!(first, Some(NodeId(2)));
-}
-
 /// Node 1 knows that node 2 is lost and leaves; its connection with node 0 is made only then.
 #[test]
 fn a_connection_that_comes_late_hears_why_the_node_leaves() {
