@@ -64,6 +64,7 @@ fn a_thread_that_polls_without_the_primitive_ends_the_exploration_at_its_time_li
         ..Config::default()
     });
     assert!(why.starts_with("time limit reached"), "{why}");
+    names_who_polls(&why);
 }
 
 #[test]
