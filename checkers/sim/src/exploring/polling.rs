@@ -146,17 +146,22 @@ fn written(request: &Request) -> Option<VirtualWord> {
 }
 
 /// Returns whether the newest steps, which come last, are rounds of the same steps that look at something and change nothing. The
-/// last of them may be in the middle of a round.
+/// thread may be in the middle of another round, whose words it has yet to write: that round is left out.
 fn repeats(steps: &[Step]) -> bool {
-    (1..=ROUND_MAX).any(|round| {
-        let rounds = steps.len().checked_sub(round * ROUNDS).map(|from| &steps[from..]);
-        rounds.is_some_and(|steps| {
-            let one = &steps[..round];
-            one.iter().any(|step| step.kind == Kind::Looks)
-                && one.iter().all(|step| step.kind != Kind::Acts)
-                && steps[round..].iter().zip(steps).all(|(a, b)| a == b)
-        })
-    })
+    (1..=ROUND_MAX).any(|round| (0..=round).any(|newest| are_rounds(steps, round, newest)))
+}
+
+/// Returns whether so many steps before the newest ones are one of several equal rounds.
+fn are_rounds(steps: &[Step], round: usize, newest: usize) -> bool {
+    let end = steps.len().saturating_sub(newest);
+    let Some(start) = end.checked_sub(round * ROUNDS) else {
+        return false;
+    };
+    let steps = &steps[start..end];
+    let one = &steps[..round];
+    one.iter().any(|step| step.kind == Kind::Looks)
+        && one.iter().all(|step| step.kind != Kind::Acts)
+        && steps[round..].iter().zip(steps).all(|(a, b)| a == b)
 }
 
 /// Says what the thread does.

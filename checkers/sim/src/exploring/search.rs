@@ -56,6 +56,7 @@ fn passes(
 ) -> Result<Report, SimError> {
     let common = Common::new(waits);
     let mut seen = SeenAccesses::new(bounds.is_some());
+    let mut polls = None;
     loop {
         total.passes += 1;
         let words = common.words.len();
@@ -68,7 +69,7 @@ fn passes(
             begun,
         };
         let moves = total.transitions;
-        let (completeness, failure) = pass.run(&mut seen, total)?;
+        let (completeness, failure) = pass.run(&mut seen, total, polls.take())?;
         let grown = config.reduces() && (seen.fresh || common.words.len() != words);
         let stopped = matches!(completeness, Completeness::Incomplete(_)) || failure.is_some();
         if stopped || !grown {
@@ -83,7 +84,8 @@ fn passes(
         }
         let executions = (total.transitions - moves) / total.depth_max.max(1) / 2;
         if executions > 0 {
-            pass.sample(executions, &mut seen, total)?;
+            // Where the time ends here, the next pass has none left to find out why.
+            polls = pass.sample(executions, &mut seen, total)?;
         }
     }
 }
@@ -105,6 +107,7 @@ impl Pass<'_> {
         &self,
         seen: &mut SeenAccesses,
         total: &mut Stats,
+        mut polls: Option<String>,
     ) -> Result<(Completeness, Option<Failure>), SimError> {
         let config = self.config;
         let tell = |progress: &explorer::Progress| self.tell(progress);
@@ -124,7 +127,6 @@ impl Pass<'_> {
             Explored::new(walker, config.reduces())
         };
         let searched = explorer::search(&options, make).map_err(failed)?;
-        let mut polls = None;
         for learned in searched.collected {
             seen.merge(&learned.seen);
             total.runs += learned.runs;
@@ -145,8 +147,14 @@ impl Pass<'_> {
     }
 
     /// Learns from random executions, which meet most conflicts. A search that has to be repeated learns them one at a time.
-    fn sample(&self, executions: u64, seen: &mut SeenAccesses, total: &mut Stats) -> Result<(), SimError> {
+    fn sample(
+        &self,
+        executions: u64,
+        seen: &mut SeenAccesses,
+        total: &mut Stats,
+    ) -> Result<Option<String>, SimError> {
         let config = self.config;
+        let mut polls = None;
         let samples = samples(config, self.begun, Choice::Uniform, executions, self.number);
         let make = || {
             let walker = Walker::new(self.common, config, self.builder, seen.clone());
@@ -156,9 +164,10 @@ impl Pass<'_> {
         for learned in sampled.collected {
             seen.merge(&learned.seen);
             total.runs += learned.runs;
+            polls = polls.or(learned.polls);
         }
         total.transitions += sampled.stats.moves;
-        Ok(())
+        Ok(polls)
     }
 
     fn tell(&self, progress: &explorer::Progress) {
