@@ -16,6 +16,8 @@
 //! response. A configuration is cut when the same completed calls and the same state were reached before with a subset
 //! of its pending calls: every continuation from here is possible from there, because more pending calls are left.
 
+mod orders;
+
 use std::collections::hash_map::Entry as MapEntry;
 use std::hash::Hash;
 use std::time::Instant;
@@ -556,56 +558,5 @@ impl<'a, S: Spec> Search<'a, S> {
         let (prev, next) = (self.prev[entry as usize], self.next[entry as usize]);
         self.next[prev as usize] = entry;
         self.prev[next as usize] = entry;
-    }
-
-    /// Notes the present order for each of its operations for which no longer order is known.
-    fn note(&mut self) {
-        let length = self.frames.len() as u32;
-        let Some(node) = self.frames.last().map(|frame| frame.node) else {
-            return;
-        };
-        if length > self.longest.0 {
-            self.longest = (length, node);
-        }
-        // `noted` does not grow towards the end of the order, so the first frame that is high enough ends the walk.
-        for frame in self
-            .frames
-            .iter_mut()
-            .rev()
-            .take_while(|frame| frame.noted < length)
-        {
-            frame.noted = length;
-            self.work += 1;
-            let best = &mut self.best[frame.op as usize];
-            *best = (*best).max((length, node));
-        }
-    }
-
-    /// Returns the order that ends at `node`, as indices of the history.
-    fn order(&self, mut node: u32) -> Vec<usize> {
-        let mut order = Vec::new();
-        while node != 0 {
-            let (op, parent) = self.tree[node as usize];
-            order.push(self.operations[op as usize]);
-            node = parent;
-        }
-        order.reverse();
-        order
-    }
-
-    fn partials(&self, room: &mut usize) -> Vec<Vec<usize>> {
-        let mut ends = self.best.clone();
-        ends.push((self.furthest.1, self.furthest.2));
-        ends.sort_unstable_by(|a, b| b.cmp(a));
-        ends.dedup();
-        let mut partials = Vec::new();
-        for (length, node) in ends {
-            if length == 0 || *room < length as usize {
-                continue;
-            }
-            *room -= length as usize;
-            partials.push(self.order(node));
-        }
-        partials
     }
 }

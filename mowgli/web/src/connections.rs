@@ -23,8 +23,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::server::BODY_BYTES_MAX;
-
+/// Most bytes of a request's body: a test and a model file of the largest size that the parsers take, escaped as JSON.
+pub(crate) const BODY_BYTES_MAX: usize = 5 << 20;
 /// Most connections at once. Further ones wait in the system's queue.
 const CONNECTIONS_MAX: usize = 256;
 

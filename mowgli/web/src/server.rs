@@ -16,9 +16,6 @@ use crate::guard::{self, Guard};
 use crate::jobs::{Jobs, Limits};
 use crate::{api, page};
 
-/// Most bytes of a request's body: a test and a model file of the largest size that the parsers take, escaped as JSON.
-pub(crate) const BODY_BYTES_MAX: usize = 5 << 20;
-
 /// The choices of the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -88,7 +85,7 @@ fn routes(guard: Arc<Guard>, jobs: Jobs) -> Router {
         .route(&below("api/machine"), post(api::machine::machine))
         .route(&below("api/replay"), post(api::machine::replay))
         .with_state(jobs)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(DefaultBodyLimit::max(connections::BODY_BYTES_MAX))
         .layer(middleware::from_fn(connections::whole_body))
         .layer(middleware::from_fn_with_state(guard, guard::check))
 }

@@ -185,15 +185,6 @@ pub(super) fn is_on_its_way_out(pid: Pid) -> bool {
     exiting || read("status").is_ok_and(|status| is_being_killed(&status))
 }
 
-/// Returns whether a process is stopped.
-pub(super) fn is_stopped(pid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, after)| after.split_whitespace().next());
-    matches!(state, Some("T" | "t"))
-}
-
 fn is_exiting(stat: &str) -> bool {
     // The name, in parentheses, may hold any characters. After it come state, parent, group, session,
     // terminal, its group, and flags.

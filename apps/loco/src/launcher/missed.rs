@@ -1,7 +1,7 @@
 //! What the nodes of this host noted about one another: whom each missed, in the order of causes. They write into a file that
 //! has no name, so that nothing is left however the job ends.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 
@@ -9,7 +9,6 @@ use loco::fabric::{Missed, NodeId};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Pid;
 
-use super::failure::is_stopped;
 use crate::error::CliError;
 
 /// The most that is read: nodes that fill the file with something else get no say.
@@ -96,4 +95,13 @@ impl MissedNodes {
     pub(super) fn is_ending(&self, node: NodeId, pid: Pid) -> bool {
         self.was_missed(node, Missed::Lost) && !is_stopped(pid)
     }
+}
+
+/// Returns whether a process is stopped.
+fn is_stopped(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, after)| after.split_whitespace().next());
+    matches!(state, Some("T" | "t"))
 }

@@ -6,9 +6,14 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::exploring::walk::Answered;
 use crate::fabric::request::{NicOp, Reply, Request, Rmw, VirtualWord};
 use crate::state::Common;
+use crate::state::behaviour::Past;
+
+/// A granted request: the thread, and the past that its reply led to. `None` stands for the unit reply that wakes a
+/// thread, whose past may be merged with others. The path names pasts and not replies, because paths are copied all
+/// the time and replies are large.
+pub(crate) type Answered = (u16, Option<Past>);
 
 /// The most steps of a round of a loop.
 const ROUND_MAX: usize = 64;

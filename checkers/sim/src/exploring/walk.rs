@@ -20,7 +20,7 @@
 use mowgli::machine::{Addr, Rule, Step};
 use smallvec::SmallVec;
 
-use crate::exploring::polling;
+use crate::exploring::polling::{self, Answered};
 use crate::exploring::trail::Trail;
 use crate::fabric::coroutine;
 use crate::fabric::request::{Deadline, Note, Reply, Request};
@@ -38,11 +38,6 @@ const PLACE_MOVES: usize = 64;
 
 /// Builds a world.
 pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
-
-/// A granted request: the thread, and the past that its reply led to. `None` stands for the unit reply that wakes a
-/// thread, whose past may be merged with others. The path names pasts and not replies, because paths are copied all
-/// the time and replies are large.
-pub(crate) type Answered = (u16, Option<Past>);
 
 /// A position: a state and how it was reached.
 pub(crate) struct Position {

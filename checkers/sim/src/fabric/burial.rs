@@ -6,28 +6,17 @@
 //! destructor panics there, the panic hook, which runs first, stops that OS thread for good before the process ends. From then on,
 //! the worker gives stacks back without running destructors: what its executions own is lost, and the exploration goes on.
 //!
-//! Relies on [`super::coroutine`]. Used by [`crate::world::run`] when a run ends.
+//! Relies on [`super::coroutine`] and [`super::dying`]. Used by [`crate::world::run`] when a run ends.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use corosensei::stack::DefaultStack;
-
 use super::coroutine::{Task, add_stacks, dismantle, take_stacks};
-
-/// A value that is used by one OS thread after another.
-struct Handed<T>(T);
-
-// SAFETY: the worker that hands a value over waits until the other OS thread is done with it or has stopped for good, and
-// touches it no more. Model threads share values only with one another, and all of them are handed over together with the
-// world that keeps the rest. What they keep in the model's own thread-local variables is not looked at while they are taken apart.
-unsafe impl<T> Send for Handed<T> {}
+use super::dying::{self, Freed, Handed};
 
 type Job = Box<dyn FnOnce() + Send>;
-/// What an undertaker tells after a job: see [`Undertaker::done`].
-type Freed = Option<Handed<Vec<DefaultStack>>>;
 
 /// The OS thread that takes remains apart, as its worker sees it.
 struct Undertaker {
@@ -40,10 +29,6 @@ thread_local! {
     static UNDERTAKER: RefCell<Option<Undertaker>> = const { RefCell::new(None) };
     /// Set once a destructor has panicked: destructors of this worker's executions are run no more.
     static FORGETS: Cell<bool> = const { Cell::new(false) };
-    /// On the OS thread of an undertaker: where it tells that it stops.
-    static STOPS: RefCell<Option<Sender<Freed>>> = const { RefCell::new(None) };
-    /// On the OS thread of an undertaker: set while a panic would be the second at a time.
-    static UNWINDS: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Undertaker {
@@ -53,9 +38,9 @@ impl Undertaker {
         std::thread::Builder::new()
             .name("loco-sim remains".into())
             .spawn(move || {
-                STOPS.set(Some(tell.clone()));
+                dying::may_stop(tell.clone());
                 while let Ok(job) = todo.recv() {
-                    UNWINDS.set(false);
+                    dying::begin();
                     // A single panic in a destructor only ends that destructor.
                     let _ = catch_unwind(AssertUnwindSafe(job));
                     if tell.send(Some(Handed(take_stacks()))).is_err() {
@@ -106,24 +91,4 @@ pub(crate) fn bury(tasks: Vec<Task>, rest: impl Sized + 'static) {
             }
         }
     });
-}
-
-/// Runs `f`, during which any panic is one too many: a thread is being unwound.
-pub(super) fn unwinding(f: impl FnOnce()) {
-    let before = UNWINDS.replace(true);
-    f();
-    UNWINDS.set(before);
-}
-
-/// Called for every panic before it unwinds. Does not return to an undertaker whose panic would end the process.
-pub(super) fn panics() {
-    let stops = STOPS.with_borrow(Clone::clone);
-    let Some(tell) = stops else { return };
-    if !UNWINDS.replace(true) {
-        return;
-    }
-    let _ = tell.send(None);
-    loop {
-        std::thread::park();
-    }
 }

@@ -14,11 +14,8 @@ use std::sync::{Arc, Once};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::Faults;
-use crate::fabric::burial;
+use crate::fabric::dying;
 use crate::fabric::request::{Reply, Request, VirtualWord};
-
-pub(crate) use crate::fabric::burial::bury;
 
 /// Bytes of stack of one model thread.
 const STACK_BYTES: usize = 256 * 1024;
@@ -53,8 +50,6 @@ thread_local! {
     /// Threads that hold a lock of the model, once for each lock, in the order in which they took them.
     static HOLDERS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    /// The faults of the world that this OS thread runs.
-    static FAULTS: Cell<Option<Faults>> = const { Cell::new(None) };
     /// Shows the schedule that the threads of this OS thread follow; `None` in a set-up.
     static FOLLOWED: RefCell<Option<Shows>> = const { RefCell::new(None) };
     /// The names of the threads.
@@ -195,7 +190,7 @@ impl Drop for Task {
         };
         CURRENT.set(None);
         if coroutine.started() && !coroutine.done() {
-            dismantle(|| burial::unwinding(|| coroutine.force_unwind()));
+            dismantle(|| dying::unwinding(|| coroutine.force_unwind()));
         }
         if coroutine.done() {
             STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
@@ -273,16 +268,6 @@ const BELOW: [&str; 8] = [
     "corosensei::",
     "__",
 ];
-
-/// Says which faults the world has that this OS thread runs from now on.
-pub(crate) fn set_faults(faults: Faults) {
-    FAULTS.set(Some(faults));
-}
-
-/// Returns the faults of the world that this OS thread runs.
-pub(crate) fn faults() -> Faults {
-    FAULTS.get().unwrap_or_default()
-}
 
 /// Returns the number and the node of the running model thread.
 pub(crate) fn current() -> Option<(u16, u16)> {
@@ -430,7 +415,7 @@ fn install_panic_hook() {
     ONCE.call_once(|| {
         let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            burial::panics();
+            dying::panics();
             if CURRENT.get().is_some() || DISMANTLING.get() {
                 let place = info.location().map(ToString::to_string);
                 // A destructor that panics while its thread unwinds ends the process, as it does anywhere.

@@ -4,6 +4,7 @@
 //! Without faults, clocks stand still and nobody is lost. Used by [`super::State`], which lists these moves
 //! beside those of threads and of the machine.
 
+use std::cell::Cell;
 use std::fmt;
 
 use mowgli::machine::QpId;
@@ -45,7 +46,22 @@ pub struct Faults {
     pub idle_expiries: bool,
 }
 
+thread_local! {
+    /// The faults of the world that this OS thread runs.
+    static CURRENT: Cell<Option<Faults>> = const { Cell::new(None) };
+}
+
 impl Faults {
+    /// Says which faults the world has that this OS thread runs from now on.
+    pub(crate) fn set_current(self) {
+        CURRENT.set(Some(self));
+    }
+
+    /// Returns the faults of the world that this OS thread runs.
+    pub(crate) fn current() -> Faults {
+        CURRENT.get().unwrap_or_default()
+    }
+
     /// Returns whether deadlines may pass.
     pub(crate) fn timed(self) -> bool {
         self.expiries > 0 || self.idle_expiries

@@ -8,6 +8,7 @@ pub(crate) mod chunks;
 pub(crate) mod copies;
 mod encode;
 pub(crate) mod faults;
+mod future;
 pub(crate) mod names;
 mod nic;
 pub(crate) mod sharing;
@@ -27,7 +28,7 @@ use crate::state::behaviour::{Behaviour, Past};
 use crate::state::copies::{share, share_any};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
-use crate::state::sharing::{Agent, Other, Part, SeenAccesses, Shared};
+use crate::state::sharing::{Agent, SeenAccesses, Shared};
 use crate::state::waits::{Waiting, Waits};
 
 /// The knowledge that all explorers of one exploration share.
@@ -571,41 +572,6 @@ impl State {
     /// Takes a step of the machine.
     pub(crate) fn take(&mut self, step: Step) -> bool {
         self.machine.apply(step).is_ok()
-    }
-
-    /// Returns whether the thread may yet make requests of this sort. While nodes may be lost the answer is always yes,
-    /// since how far a node has come shows once it is lost.
-    pub(crate) fn may_ask(&self, other: Other) -> bool {
-        if self.losses.is_settling() {
-            return true;
-        }
-        let t = &self.threads[usize::from(other.agent.parts().0)];
-        let ended = matches!(t.status, Status::Done | Status::Failed | Status::Stopped);
-        other.until == u32::MAX || !ended && other.until > t.phase
-    }
-
-    /// Returns whether some thread may yet make requests of these sorts.
-    pub(crate) fn may_ask_any(&self, mut others: impl Iterator<Item = Other>) -> bool {
-        others.any(|other| self.may_ask(other))
-    }
-
-    /// Returns whether the agent may yet access the word in this way: by a request that is to come, or by one that was
-    /// granted and has not taken effect.
-    pub(crate) fn may_access(&self, word: Addr, other: Other) -> bool {
-        if self.may_ask(other) {
-            return true;
-        }
-        match other.agent.parts() {
-            (thread, None) => other.write && self.machine.buffers(thread, word),
-            (_, Some((qp, part))) => {
-                let mut found = false;
-                self.machine.outstanding(qp, |access| {
-                    found |=
-                        access.word == word && access.writes == other.write && Part::of(access.rule) == part;
-                });
-                found
-            }
-        }
     }
 }
 

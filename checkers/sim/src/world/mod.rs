@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fabric::coroutine::{self, Body, ask};
+use crate::fabric::coroutine::{Body, ask};
 use crate::fabric::request::{ModelThreadKind, Note, Reply, Request};
 use crate::fabric::{ModelFabric, Options};
 use crate::world::history::End;
@@ -155,7 +155,7 @@ impl World {
 /// Returns the faults that may happen in the executions of the running thread's world, for code that tells a call which is late
 /// as often as the faults allow from one that never ends. Outside worlds no fault may happen.
 pub fn faults() -> Faults {
-    coroutine::faults()
+    Faults::current()
 }
 
 /// Adds a line to the history of the running thread. Lines of different threads are not ordered among one another.

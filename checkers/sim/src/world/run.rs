@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use mowgli::machine::Machine;
 
+use crate::fabric::burial;
 use crate::fabric::coroutine::{self, Body, Task};
 use crate::fabric::request::{ModelThreadKind, Reply, Request};
 use crate::state::behaviour::{Diverged, Past};
@@ -51,7 +52,7 @@ impl Run {
             log: Vec::new(),
             world: None,
         };
-        coroutine::set_faults(config.faults);
+        config.faults.set_current();
         let mut built = World::new(config);
         world(&mut built);
         coroutine::set_world(built.name.clone());
@@ -273,7 +274,7 @@ impl Drop for Run {
         }
         remains.extend(tasks.into_iter().flatten());
         let handed_over = coroutine::forget_handed_over();
-        coroutine::bury(remains, (handed_over, self.world.take()));
+        burial::bury(remains, (handed_over, self.world.take()));
     }
 }
 

@@ -4,6 +4,8 @@
 //! carries the conditions that its forks put on the values read. (RDMA-TSO'24 app. C.2 unfolds with concrete values, for all
 //! values at once.) The search looks for executions that satisfy these conditions.
 
+mod marks;
+
 use std::sync::Arc;
 
 use crate::event::{Event, Kind};
@@ -471,40 +473,6 @@ impl<'p> Unfolding<'p> {
             after(s, read);
         }
         self.waiting.push(other);
-    }
-
-    /// Does the step of an outline, if that differs from a step of an execution: blocks follow one another, and nothing is awaited or
-    /// assumed.
-    fn outlined(&self, state: &mut State<'p>, instr: &'p Instr, at: &Site) -> bool {
-        let blocks: Vec<&'p [Instr]> = match instr {
-            Instr::If { then, otherwise, .. } => vec![then, otherwise],
-            Instr::While { body, .. } => vec![body],
-            Instr::Choose(blocks) => blocks.iter().map(Vec::as_slice).collect(),
-            Instr::Assume(_) => Vec::new(),
-            Instr::Poll { node } => {
-                state.push(at.event(Kind::Poll).to(*node), None);
-                Vec::new()
-            }
-            _ => return false,
-        };
-        // The last frame comes first.
-        for (number, code) in blocks.into_iter().enumerate().rev() {
-            state.frames.push(Frame::Block {
-                code,
-                next: 0,
-                place: [at.place.as_slice(), &[number as u16]].concat(),
-            });
-        }
-        true
-    }
-
-    /// Marks the writes of NICs into regions of relaxed ordering. An atomic that reads and writes in one step is carried out at the memory.
-    fn mark_relaxed(&self, path: &mut Path) {
-        let buffered = |e: &&mut Event| matches!(e.kind, Kind::NicRemoteWrite | Kind::NicLocalWrite);
-        for event in path.events.iter_mut().filter(buffered) {
-            let location = event.loc.map(|l| &self.program.locations[usize::from(l.0)]);
-            event.relaxed = location.is_some_and(|l| l.relaxed);
-        }
     }
 
     fn node_of(&self, loc: Loc) -> Node {
