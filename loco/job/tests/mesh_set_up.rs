@@ -170,7 +170,10 @@ fn timeouts_that_do_not_fit_are_found_when_the_nodes_meet() {
 
 #[test]
 fn a_node_with_other_ids_is_refused_and_the_job_comes_up_without_it() {
-    let addresses = free_addresses(&["127.0.0.1"; 2]).into_iter().map(Address::from);
+    // A loopback address of this process alone: connections of other tests take ports of 127.0.0.1.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let host = format!("127.77.{high}.{low}");
+    let addresses = free_addresses(&[host.as_str(); 2]).into_iter().map(Address::from);
     let addresses: Vec<_> = addresses.collect();
     let job = |node, ids: [u16; 2]| {
         let hosts = ids.map(NodeId).into_iter().zip(addresses.iter().cloned());

@@ -186,8 +186,9 @@ struct Shared<F: Fabric, K: Encode + Eq> {
     index: RwLockOf<F, Index<K>>,
     slots: MutexOf<F, Slots>,
     stop: AtomicU64Of<F>,
-    /// The reason that the monitor has failed for good, once it has.
+    /// The reason that the monitor has failed for good; there is one once `failed` is not zero. The model sees only `failed`.
     failure: OnceLock<Error>,
+    failed: AtomicU64Of<F>,
     counts: Counts<F>,
 }
 
@@ -246,6 +247,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             slots: Lock::new(Slots::new(config.slots_per_node)),
             stop: AtomicCell::new(0),
             failure: OnceLock::new(),
+            failed: AtomicCell::new(0),
             counts: Counts {
                 writes: AtomicCell::new(0),
                 torn: AtomicCell::new(0),
@@ -338,10 +340,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Fails if this node's monitor has failed for good, with its error: the index is out of date then, and others' changes
     /// wait for this node in vain.
     fn check_monitor(&self) -> Result<()> {
-        match self.failure.get() {
-            None => Ok(()),
-            Some(error) => Err(error.clone()),
+        if self.failed.load() == 0 {
+            return Ok(());
         }
+        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     #[inline(always)] // See `Places`.

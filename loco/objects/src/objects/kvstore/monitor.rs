@@ -64,6 +64,7 @@ pub(super) fn monitor<F: Fabric, K: Encode + Eq>(shared: &Arc<Shared<F, K>>) {
     tracing::error!(store = shared.channel.name(), %error, "the monitor ends: this node's index goes stale");
     // The first failure stays, and there is only one.
     let _ = shared.failure.set(error);
+    shared.failed.store(1);
     // Whoever waits for this node learns that it waits in vain. One that cannot be informed runs into its deadline.
     if let Ok(thread) = shared.channel.manager().thread() {
         for source in sources.iter().filter(|source| !source.done) {
