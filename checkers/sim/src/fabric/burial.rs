@@ -6,6 +6,9 @@
 //! destructor panics there, the panic hook, which runs first, stops that OS thread for good before the process ends. From then on,
 //! the worker gives stacks back without running destructors: what its executions own is lost, and the exploration goes on.
 //!
+//! The OS thread that stopped stays in the panic hook for good. So a process must not change its panic hook after that, which would
+//! wait for ever; the test harness of Rust does so when all tests have ended.
+//!
 //! Relies on [`super::coroutine`] and [`super::dying`]. Used by [`crate::world::run`] when a run ends.
 #![allow(unsafe_code)]
 
