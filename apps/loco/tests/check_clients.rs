@@ -69,7 +69,10 @@ fn a_wrong_statement_is_status_1() {
 fn wrong_usage_is_status_2_and_says_why() {
     for (arguments, why) in [
         (&["barrier", "--clients", "lines<=3"][..], "says no size"),
-        (&["barrier", "--clients", "threads<=9"], "threads is a whole number from 1 to 4"),
+        (
+            &["barrier", "--clients", "threads<=9"],
+            "threads is a whole number from 1 to 4",
+        ),
         (&["--client", "LOCO-99"], "no built-in client"),
         (&["--client", "LOCO-13", "--nodes", "3"], "cannot be used with"),
         (&["--random", "3"], "--clients"),
