@@ -293,7 +293,7 @@ fn an_explanation_names_the_cell_of_the_tier() {
         reason.render(&litmus.program, on(tier), 0..1)
     };
     let atomic = reason("MP+put-rfaa", Tier::OooRw);
-    assert!(atomic.contains("because of nAR(y,0): ippo G11"), "{atomic}");
+    assert!(atomic.contains("oppo G11: "), "{atomic}");
     assert!(atomic.contains("docs/ordering-models.md"), "{atomic}");
     assert!(atomic.contains("under rdma-tso+ooo-all"), "{atomic}");
     let strong = reason("MP+puts+strong", Tier::Unordered);
