@@ -323,10 +323,21 @@ impl Program {
     /// Returns the program with all puts of constants inlined.
     pub fn inlined(&self) -> Program {
         let mut program = self.clone();
-        for thread in &mut program.threads {
-            inline(&mut thread.code);
-        }
+        program.each_instr_mut(&mut |instr| {
+            if let Instr::Put { src, .. } = instr.request_mut()
+                && let PutSrc::Value(value) = src
+            {
+                *src = PutSrc::Inline(value.clone());
+            }
+        });
         program
+    }
+
+    /// Calls `visit` with every instruction, to change it: thread by thread, in the order of the text, nested ones included.
+    pub fn each_instr_mut(&mut self, visit: &mut dyn FnMut(&mut Instr)) {
+        for thread in &mut self.threads {
+            each_mut(&mut thread.code, visit);
+        }
     }
 
     /// Returns whether a location is in a region registered for relaxed ordering.
@@ -343,23 +354,32 @@ impl Program {
     }
 }
 
-/// Inlines the puts of constants of a block.
-fn inline(code: &mut [Instr]) {
+fn each_mut(code: &mut [Instr], visit: &mut dyn FnMut(&mut Instr)) {
     for instr in code {
-        match instr.request_mut() {
-            Instr::Put { src, .. } => {
-                if let PutSrc::Value(value) = src {
-                    *src = PutSrc::Inline(value.clone());
-                }
-            }
-            Instr::If { then, otherwise, .. } => {
-                inline(then);
-                inline(otherwise);
-            }
-            Instr::While { body, .. } => inline(body),
-            Instr::Choose(blocks) => blocks.iter_mut().for_each(|block| inline(block)),
-            _ => {}
+        visit(instr);
+        for block in instr.blocks_mut() {
+            each_mut(block, visit);
         }
+    }
+}
+
+/// Returns the instruction at a place: its number in the outermost block, the number of a block in it, and so on.
+pub(crate) fn at<'c>(code: &'c [Instr], place: &[u16]) -> Option<&'c Instr> {
+    let (&index, rest) = place.split_first()?;
+    let instr = code.get(usize::from(index))?;
+    match rest.split_first() {
+        None => Some(instr),
+        Some((&number, inner)) => at(instr.blocks().get(usize::from(number)).copied()?, inner),
+    }
+}
+
+/// Returns the instruction at a place, as [`at`], to change it.
+pub(crate) fn at_mut<'c>(code: &'c mut [Instr], place: &[u16]) -> Option<&'c mut Instr> {
+    let (&index, rest) = place.split_first()?;
+    let instr = code.get_mut(usize::from(index))?;
+    match rest.split_first() {
+        None => Some(instr),
+        Some((&number, inner)) => at_mut(instr.blocks_mut().into_iter().nth(usize::from(number))?, inner),
     }
 }
 
@@ -377,6 +397,33 @@ impl Instr {
         match self {
             Instr::Strong(operation) => operation.request_mut(),
             other => other,
+        }
+    }
+
+    /// Returns whether the instruction may stand inside [`Instr::Strong`].
+    pub fn can_be_strong(&self) -> bool {
+        matches!(
+            self,
+            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. }
+        )
+    }
+
+    /// Returns the blocks in the instruction, in the order of their numbers in places.
+    pub(crate) fn blocks(&self) -> Vec<&[Instr]> {
+        match self {
+            Instr::If { then, otherwise, .. } => vec![then, otherwise],
+            Instr::While { body, .. } => vec![body],
+            Instr::Choose(blocks) => blocks.iter().map(Vec::as_slice).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut [Instr]> {
+        match self {
+            Instr::If { then, otherwise, .. } => vec![then, otherwise],
+            Instr::While { body, .. } => vec![body],
+            Instr::Choose(blocks) => blocks.iter_mut().map(Vec::as_mut_slice).collect(),
+            _ => Vec::new(),
         }
     }
 

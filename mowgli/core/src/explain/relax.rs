@@ -16,7 +16,7 @@ use crate::model::{Model, RmwAtomicity, Tier};
 use crate::models::tables::{Cell, Order};
 use crate::models::{Part, Spec};
 use crate::outcome::Budget;
-use crate::program::{Instr, Program, ThreadId};
+use crate::program::{Instr, Program, ThreadId, at_mut};
 
 /// A single change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -124,7 +124,7 @@ fn removals(program: &Program, operands: &[Operand]) -> Vec<(Change, Program)> {
         };
         for path in places(&t.code, &[], &|instr| matches!(instr, Instr::Strong(_))) {
             let mut changed = program.clone();
-            if let Some(instr) = at(&mut changed.threads[thread].code, &path) {
+            if let Some(instr) = at_mut(&mut changed.threads[thread].code, &path) {
                 *instr = instr.request().0.clone();
                 let text = "strong".to_owned();
                 all.push((Change::Remove { thread, path, text }, changed));
@@ -165,22 +165,6 @@ fn places(code: &[Instr], prefix: &[u16], removable: &dyn Fn(&Instr) -> bool) ->
         }
     }
     all
-}
-
-/// Returns the instruction at a place.
-fn at<'c>(code: &'c mut [Instr], path: &[u16]) -> Option<&'c mut Instr> {
-    let (&here, rest) = path.split_first()?;
-    let instr = code.get_mut(usize::from(here))?;
-    let Some((&branch, rest)) = rest.split_first() else {
-        return Some(instr);
-    };
-    match instr {
-        Instr::If { then, .. } if branch == 0 => at(then, rest),
-        Instr::If { otherwise, .. } => at(otherwise, rest),
-        Instr::While { body, .. } => at(body, rest),
-        Instr::Choose(blocks) => at(blocks.get_mut(usize::from(branch))?, rest),
-        _ => None,
-    }
 }
 
 fn remove(code: &mut Vec<Instr>, path: &[u16]) -> Option<Instr> {

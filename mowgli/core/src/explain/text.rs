@@ -13,7 +13,7 @@ use crate::model::{Model, Tier};
 use crate::models::tables::{Cell, Order};
 use crate::models::{Part, Spec};
 use crate::outcome::Limit;
-use crate::program::{Instr, Program};
+use crate::program::{Program, at};
 use crate::relation::Relation;
 
 /// Returns an execution: its events by thread, then its relations.
@@ -148,22 +148,6 @@ fn contest(program: &Program, execution: &Execution, a: usize, b: usize) -> Stri
         return String::new();
     };
     format!("\n  {a} and\n  {b}\n  would read the same write, and each would come before the other.\n")
-}
-
-/// Returns the instruction at a place.
-fn at<'p>(code: &'p [Instr], place: &[u16]) -> Option<&'p Instr> {
-    let (&first, rest) = place.split_first()?;
-    let instr = code.get(usize::from(first))?;
-    let Some((&block, rest)) = rest.split_first() else {
-        return Some(instr);
-    };
-    match instr {
-        Instr::If { then, .. } if block == 0 => at(then, rest),
-        Instr::If { otherwise, .. } => at(otherwise, rest),
-        Instr::While { body, .. } => at(body, rest),
-        Instr::Choose(blocks) => at(blocks.get(usize::from(block))?, rest),
-        _ => None,
-    }
 }
 
 fn write_cycle(text: &mut String, names: &Names<'_>, spec: &Spec, cycle: &Cycle) {

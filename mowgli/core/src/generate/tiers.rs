@@ -175,29 +175,12 @@ impl Writer {
 pub fn ask(program: &Program, seed: u64) -> Program {
     let mut random = Random::new(seed);
     let mut program = program.clone();
-    for thread in &mut program.threads {
-        ask_in(&mut thread.code, &mut random);
-    }
-    program
-}
-
-fn ask_in(code: &mut [Instr], random: &mut Random) {
-    for instr in code {
-        match instr {
-            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. }
-                if random.once_in(3) =>
-            {
-                *instr = Instr::Strong(Box::new(instr.clone()));
-            }
-            Instr::If { then, otherwise, .. } => {
-                ask_in(then, random);
-                ask_in(otherwise, random);
-            }
-            Instr::While { body, .. } => ask_in(body, random),
-            Instr::Choose(blocks) => blocks.iter_mut().for_each(|block| ask_in(block, random)),
-            _ => {}
+    program.each_instr_mut(&mut |instr| {
+        if instr.can_be_strong() && random.once_in(3) {
+            *instr = Instr::Strong(Box::new(instr.clone()));
         }
-    }
+    });
+    program
 }
 
 /// Puts about half of the locations into regions of relaxed ordering.
@@ -216,23 +199,10 @@ pub fn plain(program: &Program) -> Program {
     for location in &mut program.locations {
         location.relaxed = false;
     }
-    for thread in &mut program.threads {
-        forget(&mut thread.code);
-    }
-    program
-}
-
-fn forget(code: &mut [Instr]) {
-    for instr in code {
-        match instr {
-            Instr::Strong(operation) => *instr = operation.request().0.clone(),
-            Instr::If { then, otherwise, .. } => {
-                forget(then);
-                forget(otherwise);
-            }
-            Instr::While { body, .. } => forget(body),
-            Instr::Choose(blocks) => blocks.iter_mut().for_each(|block| forget(block)),
-            _ => {}
+    program.each_instr_mut(&mut |instr| {
+        if let Instr::Strong(operation) = instr {
+            *instr = operation.request().0.clone();
         }
-    }
+    });
+    program
 }

@@ -51,9 +51,7 @@ impl<'a> ThreadScope<'a> {
         if !stmt.strong {
             return Some(instr);
         }
-        if let Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } =
-            instr
-        {
+        if instr.can_be_strong() {
             return Some(Instr::Strong(Box::new(instr)));
         }
         let message = "only puts, gets and remote read-modify-writes are placed after the earlier writes of their queue pair";

@@ -5,7 +5,7 @@ use crate::explain::{Cycle, Drawing, Edge, Side};
 use crate::litmus::instruction;
 use crate::models::Part;
 use crate::outcome::Outcome;
-use crate::program::{Instr, Program};
+use crate::program::{Program, at};
 use crate::relation::Relation;
 
 use super::reason::{EventRef, Pair, Reason};
@@ -128,21 +128,6 @@ fn code(program: &Program, event: &Event) -> String {
         Some(format!("`{}`", instruction(program, thread, instr)))
     });
     text.unwrap_or_else(|| label(program, event))
-}
-
-/// Finds an instruction by its place (see [`Event::path`]).
-fn at<'p>(code: &'p [Instr], path: &[u16]) -> Option<&'p Instr> {
-    let (&first, rest) = path.split_first()?;
-    let instr = code.get(usize::from(first))?;
-    let Some((&branch, rest)) = rest.split_first() else {
-        return Some(instr);
-    };
-    match instr {
-        Instr::If { then, otherwise, .. } => at(if branch == 0 { then } else { otherwise }, rest),
-        Instr::While { body, .. } => at(body, rest),
-        Instr::Choose(blocks) => at(blocks.get(usize::from(branch))?, rest),
-        _ => None,
-    }
 }
 
 /// Draws a pre-execution that has the pair, with the pair marked. `None` if the reason is about no pair, or no trace has it.

@@ -30,25 +30,17 @@ fn complete(search: Search) -> Option<BTreeSet<Outcome>> {
 }
 
 /// Inlines each put of a constant with a chance of one half. Returns whether one was inlined.
-fn inline_some(code: &mut [Instr], random: &mut Random) -> bool {
+fn inline_some(program: &mut Program, random: &mut Random) -> bool {
     let mut any = false;
-    for instr in code {
-        any |= match instr {
-            Instr::Put { src, .. } => match src {
-                PutSrc::Value(value) if random.below(2) == 0 => {
-                    *src = PutSrc::Inline(value.clone());
-                    true
-                }
-                _ => false,
-            },
-            Instr::If { then, otherwise, .. } => inline_some(then, random) | inline_some(otherwise, random),
-            Instr::While { body, .. } => inline_some(body, random),
-            Instr::Choose(blocks) => blocks
-                .iter_mut()
-                .fold(false, |any, block| any | inline_some(block, random)),
-            _ => false,
-        };
-    }
+    program.each_instr_mut(&mut |instr| {
+        if let Instr::Put { src, .. } = instr
+            && let PutSrc::Value(value) = src
+            && random.below(2) == 0
+        {
+            *src = PutSrc::Inline(value.clone());
+            any = true;
+        }
+    });
     any
 }
 
@@ -149,12 +141,7 @@ fn random_programs_agree_and_inlining_only_adds_outcomes() {
         // Few programs tell; those near the one that was seen do.
         for plain in shaped.chain([near(seed, None), near(seed, Some("GFP2"))]) {
             let mut program = plain.clone();
-            let mut random = Random::new(seed);
-            let mut any = false;
-            for thread in &mut program.threads {
-                any |= inline_some(&mut thread.code, &mut random);
-            }
-            if !any {
+            if !inline_some(&mut program, &mut Random::new(seed)) {
                 continue;
             }
             for setting in check::settings(&program) {

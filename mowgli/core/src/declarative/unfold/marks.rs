@@ -8,19 +8,15 @@ impl<'p> Unfolding<'p> {
     /// Does the step of an outline, if that differs from a step of an execution: blocks follow one another, and nothing is awaited or
     /// assumed.
     pub(super) fn outlined(&self, state: &mut State<'p>, instr: &'p Instr, at: &Site) -> bool {
-        let blocks: Vec<&'p [Instr]> = match instr {
-            Instr::If { then, otherwise, .. } => vec![then, otherwise],
-            Instr::While { body, .. } => vec![body],
-            Instr::Choose(blocks) => blocks.iter().map(Vec::as_slice).collect(),
-            Instr::Assume(_) => Vec::new(),
+        match instr {
+            Instr::If { .. } | Instr::While { .. } | Instr::Choose(_) | Instr::Assume(_) => {}
             Instr::Poll { node } => {
                 state.push(at.event(Kind::Poll).to(*node), None);
-                Vec::new()
             }
             _ => return false,
-        };
+        }
         // The last frame comes first.
-        for (number, code) in blocks.into_iter().enumerate().rev() {
+        for (number, code) in instr.blocks().into_iter().enumerate().rev() {
             state.frames.push(Frame::Block {
                 code,
                 next: 0,

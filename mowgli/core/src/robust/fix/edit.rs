@@ -8,7 +8,7 @@ use super::Costs;
 use super::work_ids::{fresh, in_order_of_use, work_of};
 use crate::declarative::unfold::{self, End};
 use crate::outcome::Budget;
-use crate::program::{Instr, Loc, Location, Node, Program, WorkId};
+use crate::program::{Instr, Loc, Location, Node, Program, WorkId, at};
 use crate::robust::Question;
 
 /// A place in a thread's code: before the instruction with this path. Paths are those of events: an index, and for each block that the
@@ -494,7 +494,7 @@ fn flow(program: &Program, code: &[Instr], pending: &mut BTreeMap<Node, u32>, de
             }
             Instr::If { .. } | Instr::Choose(_) if deep => {
                 let mut after = BTreeMap::new();
-                for block in blocks(instr) {
+                for block in instr.blocks() {
                     let mut one = pending.clone();
                     flow(program, block, &mut one, true);
                     join(&mut after, &one);
@@ -536,28 +536,9 @@ pub(super) fn each_place(block: &[Instr], place: &[u16], visit: &mut dyn FnMut(&
     for (index, instr) in block.iter().enumerate() {
         let here = [place, &[index as u16]].concat();
         visit(instr, &here);
-        for (number, inner) in blocks(instr).into_iter().enumerate() {
+        for (number, inner) in instr.blocks().into_iter().enumerate() {
             each_place(inner, &[here.as_slice(), &[number as u16]].concat(), visit);
         }
-    }
-}
-
-/// Returns the instruction at a place.
-pub(super) fn at<'b>(block: &'b [Instr], place: &[u16]) -> Option<&'b Instr> {
-    let (&index, rest) = place.split_first()?;
-    let instr = block.get(usize::from(index))?;
-    match rest.split_first() {
-        None => Some(instr),
-        Some((&number, inner)) => at(blocks(instr).get(usize::from(number)).copied()?, inner),
-    }
-}
-
-fn blocks(instr: &Instr) -> Vec<&[Instr]> {
-    match instr {
-        Instr::If { then, otherwise, .. } => vec![then, otherwise],
-        Instr::While { body, .. } => vec![body],
-        Instr::Choose(blocks) => blocks.iter().map(Vec::as_slice).collect(),
-        _ => Vec::new(),
     }
 }
 

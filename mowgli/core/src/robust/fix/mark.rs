@@ -64,7 +64,7 @@ pub fn print(test: &Litmus, mended: &Mended, question: &Question) -> String {
         let last = applied.code.len().saturating_sub(1);
         for (place, now) in &applied.gone {
             let code = &mended.bench.base.threads[thread];
-            let poll = super::edit::at(&code.code, place);
+            let poll = crate::program::at(&code.code, place);
             let poll = poll.map_or_else(String::new, |i| {
                 crate::litmus::instruction(&mended.bench.base, code, i)
             });

@@ -3,10 +3,11 @@
 //! Theorem 5 is about the papers' network. So a program is first mended there ([`super::mend`]), and then the fewest operations are
 //! found that have to ask for strong order ([`Instr::Strong`]) for the exact search to call the program robust on the tier.
 
+use super::edit::each_place;
 use super::{Costs, Mended, Unmended, mend};
 use crate::model::Tier;
 use crate::outcome::Budget;
-use crate::program::{Instr, Program};
+use crate::program::{Instr, Program, at_mut};
 use crate::robust::{Exact, Question, exact};
 
 /// A program mended for a tier.
@@ -38,15 +39,17 @@ pub fn mend_on_tier(
     let base = mend(program, &over_ibta, costs, budget)?;
     let mut places = Vec::new();
     for (thread, t) in base.program.threads.iter().enumerate() {
-        operations(&t.code, &mut Vec::new(), &mut |place| {
-            places.push((thread, place))
+        each_place(&t.code, &[], &mut |instr, place| {
+            if instr.can_be_strong() {
+                places.push((thread, place.to_vec()));
+            }
         });
     }
     let with = |chosen: &[usize]| {
         let mut program = base.program.clone();
         for &at in chosen {
             let (thread, place) = &places[at];
-            if let Some(instr) = find(&mut program.threads[*thread].code, place) {
+            if let Some(instr) = at_mut(&mut program.threads[*thread].code, place) {
                 *instr = Instr::Strong(Box::new(instr.clone()));
             }
         }
@@ -92,45 +95,4 @@ fn next(chosen: &mut [usize], n: usize) -> bool {
         chosen[j] = chosen[j - 1] + 1;
     }
     true
-}
-
-/// Calls `visit` with the place of every operation that could ask and does not.
-fn operations(code: &[Instr], place: &mut Vec<u16>, visit: &mut dyn FnMut(Vec<u16>)) {
-    for (at, instr) in code.iter().enumerate() {
-        place.push(at as u16);
-        let mut block = |number: u16, inner: &[Instr]| {
-            place.push(number);
-            operations(inner, place, visit);
-            place.pop();
-        };
-        match instr {
-            Instr::If { then, otherwise, .. } => {
-                block(0, then);
-                block(1, otherwise);
-            }
-            Instr::While { body, .. } => block(0, body),
-            Instr::Choose(blocks) => blocks.iter().enumerate().for_each(|(i, b)| block(i as u16, b)),
-            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
-                visit(place.clone());
-            }
-            _ => {}
-        }
-        place.pop();
-    }
-}
-
-/// Returns the instruction at a place.
-fn find<'c>(code: &'c mut [Instr], place: &[u16]) -> Option<&'c mut Instr> {
-    let (&at, rest) = place.split_first()?;
-    let instr = code.get_mut(usize::from(at))?;
-    let Some((&number, rest)) = rest.split_first() else {
-        return Some(instr);
-    };
-    match instr {
-        Instr::If { then, .. } if number == 0 => find(then, rest),
-        Instr::If { otherwise, .. } => find(otherwise, rest),
-        Instr::While { body, .. } => find(body, rest),
-        Instr::Choose(blocks) => find(blocks.get_mut(usize::from(number))?, rest),
-        _ => None,
-    }
 }

@@ -50,12 +50,11 @@ fn each_work(block: &mut [Instr], visit: &mut dyn FnMut(&mut WorkId)) {
 
 /// Returns the work identifier of an operation.
 pub(super) fn work_of(instr: &mut Instr) -> Option<&mut Option<WorkId>> {
-    match instr {
+    match instr.request_mut() {
         Instr::Put { work, .. }
         | Instr::Get { work, .. }
         | Instr::RemoteFaa { work, .. }
         | Instr::RemoteCas { work, .. } => Some(work),
-        Instr::Strong(operation) => work_of(operation),
         _ => None,
     }
 }
