@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::declarative::problem::Problem;
 use crate::event::Kind;
 use crate::explain::cycle::Side;
-use crate::models::{Part, Spec};
+use crate::models::Part;
 use crate::outcome::Limit;
 
 /// A set of decisions, each by its depth in the search.
@@ -219,9 +219,4 @@ pub(super) fn is_contrary(steps: &[Step]) -> bool {
     let count = |wanted: &[Part]| steps.iter().filter(|s| wanted.contains(&s.part)).count();
     let chosen = count(&[Part::Mo, Part::Nfo, Part::Rao, Part::Rf, Part::RfExternal]);
     chosen == 1 && count(&[Part::Po, Part::Ippo, Part::Oppo, Part::Iso]) + 1 == steps.len()
-}
-
-/// Returns whether the spec makes `read` a read that the store buffer or the card may serve from `write`.
-pub(super) fn is_buffered(spec: &Spec, p: &Problem<'_>, write: usize, read: usize) -> bool {
-    spec.forwards(p.event(write), p.event(read))
 }

@@ -13,7 +13,7 @@ mod state;
 
 use std::ops::ControlFlow;
 
-use crate::declarative::problem::{INIT, Problem};
+use crate::declarative::problem::Problem;
 use crate::declarative::unfold::End;
 use crate::declarative::{Choices, POINTS_MAX, unfold_all};
 use crate::event::Execution;
@@ -40,9 +40,10 @@ pub(super) struct Found {
 const KEPT: usize = 8;
 
 /// The end of a branch, or several with one cycle.
+#[derive(Clone)]
 struct Leaf {
     steps: Vec<Step>,
-    /// What was decided, of the first few.
+    /// The states in which the first few of these branches ended.
     states: Vec<State>,
     branches: u64,
 }
@@ -151,17 +152,15 @@ impl Search<'_, '_> {
         }
         let Some((_, decision, dead, alive)) = best else {
             // Values that follow from themselves are known in no execution.
-            return Ok(state.is_known(self.problem).then_some(()).map_or_else(
-                || Some((Levels::default().and(state.all_levels()), Vec::new())),
-                |()| None,
-            ));
+            let refuted = !state.is_known(self.problem);
+            return Ok(refuted.then(|| (state.all_levels(), Vec::new())));
         };
         let mut failed = Levels::default();
         let mut leaves = Vec::new();
         for Dead { needs, leaf } in dead {
             failed = failed.and(needs);
             if let Some(leaf) = leaf {
-                merge(&mut self.met, leaf.copy());
+                merge(&mut self.met, leaf.clone());
                 merge(&mut leaves, leaf);
             }
         }
@@ -169,8 +168,8 @@ impl Search<'_, '_> {
             let Some((needs, below)) = self.refute(&next, level + 1)? else {
                 return Ok(None);
             };
-            let is_told = needs.has(me) || matches!(decision, Decision::Source(e) if state.steers(e));
             if !needs.has(me) {
+                let is_told = matches!(decision, Decision::Source(e) if state.steers(e));
                 let kept = if is_told { leaves } else { Vec::new() };
                 return Ok(Some((needs, below.into_iter().fold(kept, merged))));
             }
@@ -255,10 +254,7 @@ fn rank(state: &State, decision: Decision, alive: usize) -> Rank {
         Decision::Rao(..) => 4,
         Decision::Nfo(..) => 5,
     };
-    match alive {
-        0 | 1 => (alive, sort, alive),
-        _ => (2, sort, alive),
-    }
+    (alive.min(2), sort, alive)
 }
 
 /// Returns whether all steps are of one order of memory, which is then no order.
@@ -267,16 +263,6 @@ fn is_of_one_order(steps: &[Step]) -> bool {
     [Mo, Rao]
         .into_iter()
         .any(|part| steps.iter().all(|step| step.part == part))
-}
-
-impl Leaf {
-    fn copy(&self) -> Leaf {
-        Leaf {
-            steps: self.steps.clone(),
-            states: self.states.clone(),
-            branches: self.branches,
-        }
-    }
 }
 
 /// Adds a leaf to those with other cycles, or to the one with the same cycle.
@@ -295,9 +281,6 @@ fn merged(mut leaves: Vec<Leaf>, leaf: Leaf) -> Vec<Leaf> {
     merge(&mut leaves, leaf);
     leaves
 }
-
-/// The source of a read that is the initial write.
-const INITIAL: u16 = INIT;
 
 #[cfg(test)]
 mod tests {

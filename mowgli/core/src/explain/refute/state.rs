@@ -1,9 +1,9 @@
-//! What the refutation of an outcome has decided so far.
+//! The state of a refutation: what it has decided so far, and what follows.
 
 use std::sync::Arc;
 
 use crate::declarative::order::PartialOrder;
-use crate::declarative::problem::Problem;
+use crate::declarative::problem::{INIT, Problem};
 use crate::declarative::sym::Sym;
 use crate::event::Kind;
 use crate::explain::cycle::Side;
@@ -11,8 +11,7 @@ use crate::litmus::{Formula, Operand, Relation};
 use crate::models::Part;
 use crate::program::Value;
 
-use super::INITIAL;
-use super::links::{Levels, Link, both, end_of_rmw, is_buffered, link};
+use super::links::{Levels, Link, both, end_of_rmw, link};
 
 /// Something that every execution decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub(super) enum Decision {
 /// One side of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alternative {
-    /// This write, or [`INITIAL`].
+    /// This write, or [`INIT`].
     Write(u16),
     /// The two events in the order of the decision.
     Forward,
@@ -40,10 +39,20 @@ pub(super) enum Alternative {
     Backward,
 }
 
+impl Alternative {
+    /// Returns the two events of a decision in the order that the alternative gives them.
+    fn ordered(self, a: usize, b: usize) -> (usize, usize) {
+        match self {
+            Alternative::Forward => (a, b),
+            _ => (b, a),
+        }
+    }
+}
+
 /// Stands for a source that has not been decided.
 const UNDECIDED: u16 = u16::MAX - 1;
 
-/// What was decided.
+/// The decisions of a branch, and what follows from them.
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) order: PartialOrder<8>,
@@ -106,7 +115,7 @@ impl State {
                     let loc = usize::from(loc.0);
                     state.asked[loc] = true;
                     if p.writes[loc].is_empty() {
-                        state.last[loc] = Some((INITIAL, Levels::default()));
+                        state.last[loc] = Some((INIT, Levels::default()));
                     }
                 }
             }
@@ -214,7 +223,7 @@ impl State {
                 for &later in &p.writes[loc] {
                     let later = usize::from(later);
                     let level = match write {
-                        INITIAL => Some(Levels::default()),
+                        INIT => Some(Levels::default()),
                         w => self.level(Part::Mo, usize::from(w), later),
                     };
                     if let Some(level) = level {
@@ -235,29 +244,17 @@ impl State {
                 }
             }
             (Decision::Mo(a, b), side) => {
-                let (a, b) = if side == Alternative::Forward {
-                    (a, b)
-                } else {
-                    (b, a)
-                };
+                let (a, b) = side.ordered(a, b);
                 self.order_writes(p, a, b, me, &mut links);
             }
             (Decision::Rao(a, b), side) => {
-                let (a, b) = if side == Alternative::Forward {
-                    (a, b)
-                } else {
-                    (b, a)
-                };
+                let (a, b) = side.ordered(a, b);
                 self.rao.push((a, b, me));
                 links.extend(both(p, (end_of_rmw(p, a), b), Part::Rao, me));
                 links.extend(both(p, (a, b), Part::Rao, me));
             }
             (Decision::Nfo(a, b), side) => {
-                let (a, b) = if side == Alternative::Forward {
-                    (a, b)
-                } else {
-                    (b, a)
-                };
+                let (a, b) = side.ordered(a, b);
                 self.nfo.push((a, b, me));
                 links.extend(both(p, (a, b), Part::Nfo, me));
             }
@@ -271,7 +268,7 @@ impl State {
         links.extend(both(p, (a, b), Part::Mo, me));
         for read in 0..p.len() {
             let (source, level) = self.rf[read];
-            if usize::from(source) == a && source != UNDECIDED && source != INITIAL {
+            if usize::from(source) == a && source != UNDECIDED && source != INIT {
                 links.extend(rb_links(p, read, b, me.and(level)));
             }
         }
@@ -296,7 +293,7 @@ impl State {
 
     /// Notes that the value of a write matters.
     fn need_value(&mut self, p: &Problem<'_>, write: u16) {
-        if write != INITIAL {
+        if write != INIT {
             let write = usize::from(write);
             let first = p.first[p.thread[write]];
             if let Some(sym) = p.sym(write) {
@@ -317,7 +314,7 @@ impl State {
                 let value = match (p.event(e).loc, self.rf[e].0) {
                     (None, _) => self.written(p, e),
                     (Some(_), UNDECIDED) => None,
-                    (Some(loc), INITIAL) => Some(p.program.locations[usize::from(loc.0)].init),
+                    (Some(loc), INIT) => Some(p.program.locations[usize::from(loc.0)].init),
                     (Some(_), write) => self.written(p, usize::from(write)),
                 };
                 changed |= value.is_some();
@@ -352,7 +349,7 @@ impl State {
                 self.behind(p, thread, &p.paths[thread].registers[usize::from(reg.0)])
             }
             Operand::Loc(loc) => match self.last[usize::from(loc.0)] {
-                None | Some((INITIAL, _)) => Levels::default(),
+                None | Some((INIT, _)) => Levels::default(),
                 Some((write, level)) => {
                     let write = usize::from(write);
                     let sym = p.sym(write);
@@ -383,7 +380,7 @@ impl State {
             levels = levels.and(level);
             let write = match source {
                 _ if p.event(read).loc.is_none() => read,
-                INITIAL | UNDECIDED => continue,
+                INIT | UNDECIDED => continue,
                 write => usize::from(write),
             };
             if let Some(sym) = p.sym(write) {
@@ -437,7 +434,7 @@ impl State {
                 sym.eval(&|i| self.value[p.first[thread] + i])
             }
             Operand::Loc(loc) => match self.last[usize::from(loc.0)]? {
-                (INITIAL, _) => Some(p.program.locations[usize::from(loc.0)].init),
+                (INIT, _) => Some(p.program.locations[usize::from(loc.0)].init),
                 (write, _) => self.written(p, usize::from(write)),
             },
         }
@@ -448,17 +445,17 @@ impl State {
 pub(super) fn sources<'p>(p: &'p Problem<'_>, read: usize) -> impl Iterator<Item = u16> + 'p {
     let loc = p.event(read).loc.map_or(0, |l| usize::from(l.0));
     let writes = p.writes[loc].iter().copied();
-    writes.filter(move |&w| usize::from(w) != read).chain([INITIAL])
+    writes.filter(move |&w| usize::from(w) != read).chain([INIT])
 }
 
 /// Returns the links of a read with its source.
 fn rf_links(p: &Problem<'_>, write: u16, read: usize, me: Levels) -> Vec<Link> {
-    if write == INITIAL {
+    if write == INIT {
         return Vec::new();
     }
     let write = usize::from(write);
     let mut links = both(p, (write, read), Part::Rf, me);
-    if p.spec.ob.contains(Part::RfExternal) && !is_buffered(p.spec, p, write, read) {
+    if p.spec.ob.contains(Part::RfExternal) && !p.spec.forwards(p.event(write), p.event(read)) {
         links.push(link(p, (write, read), Part::RfExternal, Side::Observe, me));
     }
     links
@@ -470,7 +467,7 @@ fn rb_links(p: &Problem<'_>, read: usize, write: usize, needs: Levels) -> Vec<Li
         return Vec::new();
     }
     let mut links = both(p, (read, write), Part::Rb, needs);
-    if p.spec.ib.contains(Part::RbBuffer) && is_buffered(p.spec, p, write, read) {
+    if p.spec.ib.contains(Part::RbBuffer) && p.spec.forwards(p.event(write), p.event(read)) {
         links.push(link(p, (read, write), Part::RbBuffer, Side::Issue, needs));
     }
     links
