@@ -178,6 +178,16 @@ impl<O, V> Formula<O, V> {
         }
     }
 
+    /// Calls `visit` with the operand of every comparison, from left to right.
+    pub(crate) fn each_operand(&self, visit: &mut dyn FnMut(&O)) {
+        match self {
+            Formula::Const(_) => {}
+            Formula::Atom(operand, ..) => visit(operand),
+            Formula::Not(f) => f.each_operand(visit),
+            Formula::And(fs) | Formula::Or(fs) => fs.iter().for_each(|f| f.each_operand(visit)),
+        }
+    }
+
     /// Replaces each operand. Returns `None` if some operand has no replacement. Every operand is visited even then, so
     /// that every mistake is reported.
     pub fn resolve<P>(&self, operand: &mut dyn FnMut(&O) -> Option<P>) -> Option<Formula<P, V>>
@@ -202,18 +212,12 @@ impl<O: Copy + PartialEq, V> Formula<O, V> {
     /// Lists its operands in the order in which it first mentions them.
     pub fn operands(&self) -> Vec<O> {
         let mut out = Vec::new();
-        self.collect(&mut out);
+        self.each_operand(&mut |operand| {
+            if !out.contains(operand) {
+                out.push(*operand);
+            }
+        });
         out
-    }
-
-    fn collect(&self, out: &mut Vec<O>) {
-        match self {
-            Formula::Const(_) => {}
-            Formula::Atom(operand, ..) if out.contains(operand) => {}
-            Formula::Atom(operand, ..) => out.push(*operand),
-            Formula::Not(f) => f.collect(out),
-            Formula::And(fs) | Formula::Or(fs) => fs.iter().for_each(|f| f.collect(out)),
-        }
     }
 }
 

@@ -129,17 +129,8 @@ fn widths(frame: &Frame, code: &[(usize, Cell)], last: &FinalPart) -> Widths {
     };
     last.observed.iter().for_each(&mut narrow);
     let formulas = last.queries.iter().map(|q| &q.formula).chain(&last.filter);
-    formulas.for_each(|f| each_operand(f, &mut narrow));
+    formulas.for_each(|f| f.each_operand(&mut narrow));
     widths
-}
-
-fn each_operand(formula: &RawFormula<Value>, visit: &mut impl FnMut(&Observed)) {
-    match formula {
-        RawFormula::Const(_) => {}
-        RawFormula::And(fs) | RawFormula::Or(fs) => fs.iter().for_each(|f| each_operand(f, visit)),
-        RawFormula::Not(f) => each_operand(f, visit),
-        RawFormula::Atom(operand, ..) => visit(operand),
-    }
 }
 
 /// The program under construction.
@@ -298,7 +289,6 @@ impl Reader {
                 from,
                 width,
                 span,
-                ..
             } => self.moved(thread, to, from, width, &span),
         };
         match instr {
