@@ -4,6 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+/// The number of moves between two looks at the clock. A move can take long, where it runs much of an execution again.
+const LOOK: u64 = 16;
+
 /// The limits at which an exploration gives up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'a> {
@@ -54,10 +57,11 @@ impl fmt::Display for Limit {
 }
 
 impl Limits<'_> {
-    /// Returns whether the deadline has passed. Unlike [`exceeded`](Limits::exceeded), which asks the caller's functions, it is
-    /// cheap enough to be called every few moves.
-    pub(crate) fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    /// Looks at the clock if a caller that has made so many moves is to look, once in [`LOOK`] moves. Returns whether the deadline has
+    /// passed. Unlike [`exceeded`](Limits::exceeded), which asks the caller's functions, it is cheap enough to be called at
+    /// every move.
+    pub(crate) fn is_late_after(&self, moves: u64) -> bool {
+        moves.is_multiple_of(LOOK) && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Returns the limit that has been reached after `states` states, if any.

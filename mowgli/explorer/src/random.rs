@@ -16,8 +16,6 @@ use crate::limits::{Limit, Limits, Progress};
 use crate::shared::Stats;
 use crate::system::{Failed, Flow, System};
 
-/// The number of moves between two looks at the clock within an execution.
-const LOOK: u64 = 16;
 /// The number of executions between two reports of progress.
 const REPORT: u64 = 256;
 
@@ -250,7 +248,7 @@ impl<W: System> Walk<'_, W> {
             });
             self.stats.depth = self.stats.depth.max(step);
             // An execution that the deadline interrupts is not counted. The caller finds the same limit.
-            if step > 0 && step.is_multiple_of(LOOK) && self.limits.is_late() {
+            if step > 0 && self.limits.is_late_after(step) {
                 self.stats.ends -= 1;
                 system.limited(&self.at);
                 break;

@@ -14,8 +14,6 @@ use crate::visited::fingerprint;
 
 /// The number of moves between two reports, which look at the limits.
 const BATCH: u64 = 512;
-/// The number of moves between two looks at the clock. A move can take long, where it runs much of an execution again.
-const LOOK: u64 = 16;
 /// The most states kept for their storage.
 const SPARE_MAX: usize = 64;
 
@@ -331,8 +329,7 @@ impl<'a, W: System> Worker<'a, W> {
     /// Returns whether it is time for a report.
     fn is_due(&self) -> bool {
         let moves = self.stats.moves - self.reported.moves;
-        let looks = self.stats.moves.is_multiple_of(LOOK);
-        moves >= self.batch || moves > 0 && looks && self.shared.options.limits.is_late()
+        moves >= self.batch || moves > 0 && self.shared.options.limits.is_late_after(self.stats.moves)
     }
 
     /// Adds to the common counts and looks at the limits. Returns false if the search is to stop. `is_over`
