@@ -17,7 +17,7 @@ use super::predefined::Rel;
 use super::{Axiom, ModelFile};
 use crate::declarative::reference;
 use crate::event::Execution;
-use crate::explain::{CANDIDATES_MAX, Drawing, Lesson, Mark, heading, opening};
+use crate::explain::{CANDIDATES_MAX, Drawing, Lesson, Mark, heading, one_of_each, opening};
 use crate::litmus::Formula;
 use crate::model::RmwAtomicity;
 use crate::outcome::{Budget, Limit};
@@ -121,16 +121,12 @@ pub fn forbidden(
 
 /// Makes one case of those that are written alike, and puts those first that teach most.
 fn once(program: &Program, cases: Vec<Case>) -> Vec<Case> {
-    let mut all: Vec<(String, Case)> = Vec::new();
-    for case in cases {
+    let text = |case: &Case| {
         let mut text = String::new();
         case.write(&mut text, program);
-        match all.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, known)) => known.candidates += case.candidates,
-            None => all.push((text, case)),
-        }
-    }
-    let mut cases: Vec<Case> = all.into_iter().map(|(_, case)| case).collect();
+        text
+    };
+    let mut cases = one_of_each(cases, text, |known, case| known.candidates += case.candidates);
     cases.sort_by_cached_key(Case::rank);
     cases
 }

@@ -141,22 +141,13 @@ pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: 
         found.retain(|found| !found.contrary);
     }
     let candidates = found.iter().map(|found| found.branches).sum();
-    let mut cases: Vec<Case> = Vec::new();
-    let mut written: Vec<String> = Vec::new();
-    for found in found {
-        let text = text::cycle(program, &spec, &found.execution, &found.cycle);
-        match written.iter().position(|known| *known == text) {
-            Some(at) => cases[at].candidates += found.branches,
-            None => {
-                written.push(text);
-                cases.push(Case {
-                    execution: found.execution,
-                    cycle: found.cycle,
-                    candidates: found.branches,
-                });
-            }
-        }
-    }
+    let cases = found.into_iter().map(|found| Case {
+        execution: found.execution,
+        cycle: found.cycle,
+        candidates: found.branches,
+    });
+    let text = |case: &Case| text::cycle(program, &spec, &case.execution, &case.cycle);
+    let mut cases = one_of_each(cases, text, |known, case| known.candidates += case.candidates);
     cases.sort_by_cached_key(Case::rank);
     let (relaxations, undecided) = relax::relaxations(program, setting, wanted, &cases, budget);
     Reason {
@@ -167,6 +158,23 @@ pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: 
         relaxations,
         undecided,
     }
+}
+
+/// Keeps the first of the cases that are written alike, and adds the others to it.
+pub(crate) fn one_of_each<C>(
+    cases: impl IntoIterator<Item = C>,
+    text: impl Fn(&C) -> String,
+    add: impl Fn(&mut C, C),
+) -> Vec<C> {
+    let mut all: Vec<(String, C)> = Vec::new();
+    for case in cases {
+        let text = text(&case);
+        match all.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, known)) => add(known, case),
+            None => all.push((text, case)),
+        }
+    }
+    all.into_iter().map(|(_, case)| case).collect()
 }
 
 /// Returns a shortest cycle of an execution in the orders of a model; `None` if the model accepts the execution.
