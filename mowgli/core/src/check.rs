@@ -148,8 +148,8 @@ pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> 
     lacking.map_or(Ok(()), |reason| Err(NotApplicable { model, reason }))
 }
 
-/// Returns the settings over the papers' network under which verdicts can differ: every applicable model, with both atomicities if the program has
-/// remote read-modify-writes.
+/// Returns the settings over the papers' network under which verdicts can differ: every applicable model, with both
+/// atomicities if the program has remote read-modify-writes.
 pub fn settings(program: &Program) -> Vec<Setting> {
     settings_among(program, &Model::ALL)
 }

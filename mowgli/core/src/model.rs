@@ -46,7 +46,7 @@ enum Base {
     Wait,
 }
 
-/// What a network orders among the operations of one queue pair (`docs/ordering-models.md`).
+/// The order that a network keeps among the operations of one queue pair (`docs/ordering-models.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {

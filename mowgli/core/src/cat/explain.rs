@@ -106,7 +106,7 @@ pub fn forbidden(
         }
         ControlFlow::Continue(())
     });
-    // Where nothing else is wrong, this is the reason.
+    // Contrary cases are the reason if there are no others.
     if cases.is_empty() {
         cases = std::mem::take(&mut against);
     }

@@ -136,7 +136,7 @@ struct Unfolding<'p> {
     thread: ThreadId,
     spec: &'p Spec,
     budget: &'p Budget<'p>,
-    /// Whether [`outline`] asks.
+    /// True if the events are listed for [`outline`].
     outline: bool,
     waiting: Vec<State<'p>>,
     done: Vec<Path>,

@@ -109,7 +109,7 @@ impl Cycle {
     }
 }
 
-/// What a cycle teaches. The lessons that come first teach more.
+/// The lesson of a cycle: whose orders it shows. The lessons that come first teach more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Lesson {
     /// The network keeps an order: the cycle has an edge between the card's events of two operations.

@@ -2,8 +2,8 @@
 //!
 //! An allowed outcome gets a *witness* ([`allowed`]): an execution graph that the model accepts. A forbidden outcome gets a
 //! *reason* ([`forbidden`]): every execution with that outcome has a cycle in the model's orders. The reason lists
-//! these cycles, those that teach most first ([`Reason::cases`]), for each edge the table cell or definition that puts it there, and the single changes that would allow the
-//! outcome. Everything is plain data (serde) with renderings as text, DOT and SVG. Used by `mowgli explain` and by the graphs of
+//! these cycles, those that teach most first ([`Reason::cases`]), for each edge the table cell or definition that puts it
+//! there, and the single changes that would allow the outcome. Everything is plain data (serde) with renderings as text, DOT and SVG. Used by `mowgli explain` and by the graphs of
 //! `loco-sim`.
 
 mod cycle;
@@ -53,12 +53,13 @@ pub struct Reason {
     /// count as one.
     pub candidates: u64,
     /// The number of contrary candidates. Their only fault is to order memory (`mo`, `nfo`, `rao`), or to
-    /// read from a later write, against program order within a thread, whatever the outcome. They explain nothing unless there are no others, so they are
-    /// counted separately.
+    /// read from a later write, against program order within a thread, whatever the outcome. They explain nothing unless
+    /// there are no others, so they are counted separately.
     pub contrary: u64,
     /// The limit that kept some candidates from being examined, if one did. The cycles are real either way.
     pub limit: Option<Limit>,
-    /// Cycles such that every execution with the outcome has one of them; no two are written alike. The cycles that teach most come
+    /// Cycles such that every execution with the outcome has one of them; no two are written alike. A cycle is left out if a
+    /// bounded search finds no execution to show it in (`refute`). The cycles that teach most come
     /// first, by [`Lesson`]: an order of the network, then other orders between threads, then the processors alone, then a thread's
     /// own poll, then the coherence of one location. Among these come first the cycles that show two read-modify-writes which
     /// cannot read the same write, such as two acquisitions of a lock, then shorter cycles, then more frequent ones, then those whose
@@ -136,7 +137,7 @@ pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: 
     let (mut found, limit) = refute::refute(program, &spec, wanted, &capped);
     let is_contrary = |found: &refute::Found| found.contrary;
     let all = found.iter().map(|found| found.branches).sum::<u64>();
-    // Where nothing else is wrong, this is the reason.
+    // Contrary cases are the reason if there are no others.
     if !found.iter().all(is_contrary) {
         found.retain(|found| !found.contrary);
     }

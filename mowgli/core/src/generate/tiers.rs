@@ -7,7 +7,7 @@
 use super::Random;
 use crate::program::{Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Thread, WorkId};
 
-/// What threads wait with.
+/// The instruction with which threads wait for their operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// Polls.

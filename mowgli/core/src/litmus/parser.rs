@@ -94,9 +94,9 @@ pub fn parse_dialect<T>(
 /// The part of a text after its rows.
 #[derive(Clone, Debug)]
 pub struct FinalPart {
-    /// What `locations [..]` lists.
+    /// The locations and registers that `locations [..]` lists.
     pub observed: Vec<Observed>,
-    /// What `filter` restricts the conditions to.
+    /// The formula after `filter`, to which the conditions are restricted.
     pub filter: Option<Formula>,
     /// The conditions.
     pub queries: Vec<Query>,

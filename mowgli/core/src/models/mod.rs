@@ -203,7 +203,7 @@ pub struct Spec {
     pub network: Option<Network>,
 }
 
-/// What a model over another network has besides its tables.
+/// The data of a model over another network, besides its tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Network {
     /// The tier.

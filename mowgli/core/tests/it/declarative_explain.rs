@@ -459,7 +459,7 @@ fn locks_are_explained_by_their_acquisitions() {
     }
 }
 
-/// What only an order of memory forbids is still a reason, and no claim about values.
+/// An outcome that only an order of memory forbids has this order as its reason, and no claim about values.
 #[test]
 fn an_outcome_against_program_order_alone_has_its_reason() {
     let test = parse("RDMA t\n{ x@2=0; }\nP0@1 ;\nx^2 := 1 ;\nx^2 := 2 ;\nexists (x=1)\n");

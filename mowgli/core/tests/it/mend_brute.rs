@@ -26,7 +26,7 @@ fn peer(program: &Program, instr: &Instr) -> Option<Node> {
     Some(program.locations[usize::from(far.0)].node)
 }
 
-/// What may be added to a thread: an instruction and its price.
+/// An addition to a thread: an instruction and its price.
 struct Choice {
     instr: Instr,
     price: u64,

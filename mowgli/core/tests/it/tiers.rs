@@ -39,7 +39,7 @@ fn budget() -> Budget<'static> {
     }
 }
 
-/// What the comparisons of a family amount to.
+/// The counts of the comparisons of a family.
 #[derive(Debug, Default)]
 struct Tally {
     programs: u64,

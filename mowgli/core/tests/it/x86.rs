@@ -15,7 +15,7 @@ use mowgli::star::x86;
 const LOCATIONS: [&str; 2] = ["x", "y"];
 const REGISTERS: [[&str; 2]; 4] = [["rax", "eax"], ["rbx", "ebx"], ["rsi", "esi"], ["rbp", "ebp"]];
 
-/// What a register holds.
+/// The content of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Number(u64),

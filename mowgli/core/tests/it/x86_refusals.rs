@@ -1,4 +1,4 @@
-//! What the reader of herd7's x86 tests refuses, because it would be a different test if it were read in another way.
+//! Texts that the reader of herd7's x86 tests refuses, because each would be a different test if it were read in another way.
 
 use mowgli::explore;
 use mowgli::model::{Model, RmwAtomicity};
@@ -38,7 +38,7 @@ fn an_overwritten_address_is_followed_or_refused() {
     }
 }
 
-/// What would be a different test if it were read in another way is refused.
+/// A text that would be a different test if it were read in another way is refused.
 #[test]
 fn what_has_two_readings_is_refused() {
     let text = "X86 t\n{ x=0; }\n P0 ;\n MOV [x],$1 ;\nexists (x=1)\n";

@@ -10,7 +10,7 @@ use super::links::Levels;
 use super::state::{Decision, State, sources};
 
 /// The most choices of sources that are tried.
-const TRIES_MAX: u32 = 10_000;
+pub(super) const TRIES_MAX: u32 = 10_000;
 
 /// Returns an execution with what was decided and with the outcome; `None` if none was found.
 pub(super) fn execution(p: &Problem<'_>, wanted: &Formula, state: &State) -> Option<Execution> {

@@ -1,11 +1,13 @@
-//! Refutes an outcome: finds cycles such that every execution with the outcome has one of them.
+//! Refutes an outcome: finds cycles such that every execution with the outcome has one of them, but for those that it cannot show.
 //!
 //! The search decides sources of reads and orders of memory one by one, the most constrained first, and stops at the first cycle of a
 //! branch. So it need not list executions, of which a program with a lock has millions: that two acquisitions read the same write is
 //! refuted once, whatever the rest of the program does. Each edge carries the decisions on which it depends. If a branch fails for
 //! reasons that do not depend on its decision, the other branches fail for the same ones and are left out. The exceptions are reads that
 //! decide where a thread goes, such as the acquisition of a lock: what was found about their other sources is kept, because it says
-//! what the program relies on. Relies on [`crate::declarative`] for paths and events. Used by [`super::forbidden`].
+//! what the program relies on. A cycle is shown in an execution, for which a search tries at most [`complete::TRIES_MAX`] choices of sources
+//! from each of the first [`KEPT`] ends of branches that have the cycle. A cycle for which it finds none is left out, so the
+//! executions that have this cycle alone are then not told of. Relies on [`crate::declarative`] for paths and events. Used by [`super::forbidden`].
 
 mod complete;
 mod links;

@@ -285,7 +285,7 @@ impl Judge<'_> {
                 .set(self.bench.thread(self.thread, edits, self.costs).cost);
         }
         let mut stuck: Option<Open> = None;
-        // What was seen, and its cost then.
+        // The prospects that were seen, each with the least cost of a set that has it.
         let mut seen = HashMap::new();
         let mut queue = BinaryHeap::from([Reverse((start.least, 0usize))]);
         let mut sets = vec![Some(start)];
@@ -400,7 +400,7 @@ impl Judge<'_> {
             if open.peer.is_none() {
                 out.extend(self.try_one(set, open, &[here(Addition::Mfence)])?);
             }
-            // What an operation and its completion order is in order for the CPU too, so a completion can close a pair of the CPU.
+            // An operation and its completion order accesses of the CPU too, so a completion can close a pair of the CPU.
             let peers = open.peer.map_or_else(|| self.peers(), |peer| vec![peer]);
             for peer in peers {
                 let fence = here(Addition::Rfence(peer));
