@@ -245,7 +245,8 @@ fn how_late(after: Duration, limit: Duration) -> String {
     format!("timed out after {} (limit {})", rounded(after), rounded(limit))
 }
 
-/// Returns a duration as people say it.
+/// Returns a duration in words, without digits that nobody reads: rounded to milliseconds from 10 ms on, and to
+/// microseconds from 10 µs on.
 fn rounded(duration: Duration) -> String {
     let nanos = match duration.as_nanos() {
         nanos if nanos >= 10_000_000 => (nanos + 500_000) / 1_000_000 * 1_000_000,

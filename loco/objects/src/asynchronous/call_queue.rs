@@ -1,5 +1,5 @@
-//! Lanes, and the way of calls to the driver's thread. A call_queue is one thread of the node with the asynchronous calls
-//! that wait for it. One call at a time gets the thread. Used by [`AsyncThread`](super::AsyncThread).
+//! Call queues, and the way of calls to the driver's thread. A call queue is one thread of the node with the asynchronous
+//! calls that wait for it. One call at a time gets the thread. Used by [`AsyncThread`](super::AsyncThread).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

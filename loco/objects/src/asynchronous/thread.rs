@@ -23,10 +23,10 @@ pub struct AsyncThread<F: Fabric<Platform = Std> = AnyFabric> {
     synchronous: bool,
 }
 
-/// A call_queue, and its thread, which is in use.
+/// A call queue, and its thread, which is in use.
 type InUse<F> = (Arc<CallQueue<F>>, Box<Thread<F>>);
 
-/// The use of a call_queue's thread by the calling thread, until dropped.
+/// The use of a call queue's thread by the calling thread, until dropped.
 struct Borrowed<F: Fabric<Platform = Std>> {
     call_queue: Option<InUse<F>>,
 }

@@ -476,10 +476,10 @@ fn bind<F: Fabric>(
     })
 }
 
-/// Fails if no region can have `bytes`, which `what` says about the object that is to be called `name`.
+/// Returns `bytes` if a region can have so many. The error calls them `what`, of the object that is to be called `name`.
 ///
 /// # Errors
-/// Returns `TooLarge`.
+/// Returns `TooLarge` otherwise.
 pub(crate) fn check_bytes(name: &str, what: &str, bytes: usize) -> Result<usize> {
     // The limit is that of Rust's own allocations.
     let max = isize::MAX as usize;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::common::{PATIENCE, wait_until};
-use crate::failing::{Failing, Faults};
+use crate::counting::{Counting, Counts};
+use crate::failing::Faults;
 use loco::fabric::{Nic, NodeId, ShmConfig, ShmFabric};
 use loco::fence::{self, Scope};
 use loco::{
@@ -14,7 +15,7 @@ use loco::{
     TicketLock, WideOwnedVar,
 };
 
-type Fabric = Failing<ShmFabric>;
+type Fabric = Counting<ShmFabric>;
 /// A value that is longer than the block of a thread's pool.
 type Long = [u64; 200];
 
@@ -29,12 +30,12 @@ fn config() -> Config {
 fn run<T: Send>(n: usize, node: impl Fn(Manager<Fabric>, &Faults) -> Result<T> + Sync) -> Vec<T> {
     let shm = ShmConfig::with_nic(Nic::deferred(1));
     loco::testing::run_with(n, &shm, |inner| {
-        let faults = Arc::new(Faults::default());
-        let fabric = Failing {
+        let counts = Arc::new(Counts::default());
+        let fabric = Counting {
             inner,
-            faults: faults.clone(),
+            counts: counts.clone(),
         };
-        node(Manager::with_config(fabric, config())?, &faults)
+        node(Manager::with_config(fabric, config())?, &counts.faults)
     })
 }
 
@@ -167,7 +168,7 @@ fn attempt(kit: &mut Kit, writer: &mut loco::RingWriter<Fabric>, thread: &Thread
     done
 }
 
-/// Uses everything on both nodes, after `done` of node 0.
+/// Uses everything on this node, while the other node does the same.
 fn use_all(
     kit: &mut Kit,
     thread: &Thread<Fabric>,
@@ -223,6 +224,8 @@ fn lacks_memory(free: usize, left: i64) -> u64 {
             let mut reader = kit.ring.reader()?;
             kit.collective.gather(&thread, NodeId(1), [0; 200])?;
             kit.barrier.wait(&thread)?;
+            // Node 0 has looked at what its calls left.
+            kit.barrier.wait(&thread)?;
             use_all(&mut kit, &thread, Some(&mut reader), None)?;
             assert!(kit.queue.try_pop(&thread)?.value().is_none());
             kit.barrier.wait(&thread)?;
@@ -261,6 +264,8 @@ fn lacks_memory(free: usize, left: i64) -> u64 {
         );
         assert_eq!(kit.counter.read(&thread)?, done.added);
         assert_eq!(kit.store.get(&thread, &1)?.is_some(), done.inserted);
+        // Only now does node 1 use the objects, too.
+        kit.barrier.wait(&thread)?;
         use_all(&mut kit, &thread, None, Some(&mut writer))?;
         kit.barrier.wait(&thread)?;
         Ok(failed)

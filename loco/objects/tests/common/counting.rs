@@ -1,4 +1,4 @@
-//! A fabric that counts what is posted, and holds completions back when told to, around another one.
+//! A fabric that counts what is posted, and holds completions back or fails when told to, around another one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,6 +7,8 @@ use loco::fabric::{
     Caps, Completion, Fabric, Local, MemoryKind, NodeId, Posted, QueuePair, RegionKey, Result, Target, Wait,
     Work,
 };
+
+use crate::failing::Faults;
 
 /// The operations that were posted and executed on one node.
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ pub struct Counts {
     pub cpu_fences: AtomicU64,
     /// While this is set nobody hears of a completion.
     pub completions_held: AtomicBool,
+    /// What is to fail.
+    pub faults: Faults,
 }
 
 impl Counts {
@@ -65,6 +69,7 @@ impl<F: Fabric> Fabric for Counting<F> {
         self.inner.control()
     }
     fn allocate(&self, len: usize, kind: MemoryKind) -> Result<F::Memory> {
+        self.counts.faults.allocate(len)?;
         self.inner.allocate(len, kind)
     }
     fn export(&self, memory: &F::Memory) -> RegionKey {
@@ -115,6 +120,7 @@ impl<Q: QueuePair> QueuePair for CountingPair<Q> {
         self.inner.put(src, dst, work)
     }
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, Q::Remote>, work: Work) -> Result<Posted> {
+        self.counts.faults.put_inline(self.inner.peer())?;
         self.count(&self.counts.puts, work);
         self.inner.put_inline(data, dst, work)
     }

@@ -1,12 +1,10 @@
-//! A fabric that fails when told to, around another one: allocations, and puts of one thread.
+//! Failures of a fabric that a test orders: of allocations, and of puts of one thread.
+//!
+//! Used by [`crate::counting`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
-use loco::fabric::{
-    Caps, Completion, Fabric, FabricError, Local, MemoryKind, NodeId, Posted, QueuePair, RegionKey, Result,
-    Target, Wait, WordOp, Work,
-};
+use loco::fabric::{FabricError, NodeId, Result};
 
 /// What is to fail on one node, and what has failed.
 #[derive(Debug)]
@@ -39,148 +37,39 @@ impl Faults {
         self.failed.load(SeqCst) - before
     }
 
-    fn allocates(&self) -> bool {
-        let took = self
-            .allocations_left
-            .fetch_update(SeqCst, SeqCst, |left| match left {
-                ..0 => Some(left),
-                0 => None,
-                _ => Some(left - 1),
-            });
-        took.is_ok()
-    }
-}
-
-/// `F` with faults.
-#[derive(Clone)]
-pub struct Failing<F> {
-    pub inner: F,
-    pub faults: Arc<Faults>,
-}
-
-/// Its queue pair.
-pub struct FailingPair<Q> {
-    inner: Q,
-    faults: Arc<Faults>,
-}
-
-impl<F: Fabric> Fabric for Failing<F> {
-    type Platform = F::Platform;
-    type Memory = F::Memory;
-    type Remote = F::Remote;
-    type QueuePair = FailingPair<F::QueuePair>;
-    type Control = F::Control;
-
-    fn node(&self) -> NodeId {
-        self.inner.node()
-    }
-    fn nodes(&self) -> &[NodeId] {
-        self.inner.nodes()
-    }
-    fn caps(&self) -> &Caps {
-        self.inner.caps()
-    }
-    fn platform(&self) -> &F::Platform {
-        self.inner.platform()
-    }
-    fn control(&self) -> &F::Control {
-        self.inner.control()
-    }
-    fn allocate(&self, len: usize, kind: MemoryKind) -> Result<F::Memory> {
-        if !self.faults.allocates() {
-            self.faults.failed.fetch_add(1, SeqCst);
-            return Err(FabricError::OutOfMemory {
-                requested: len,
-                available: 0,
-                remedy: "end the test of this failure".to_owned(),
-            });
+    /// Fails if this allocation is one that is to fail.
+    pub fn allocate(&self, len: usize) -> Result<()> {
+        let left = |left| match left {
+            ..0 => Some(left),
+            0 => None,
+            _ => Some(left - 1),
+        };
+        if self.allocations_left.fetch_update(SeqCst, SeqCst, left).is_ok() {
+            return Ok(());
         }
-        self.inner.allocate(len, kind)
-    }
-    fn export(&self, memory: &F::Memory) -> RegionKey {
-        self.inner.export(memory)
-    }
-    fn import(&self, peer: NodeId, key: &RegionKey) -> Result<F::Remote> {
-        self.inner.import(peer, key)
-    }
-    fn queue_pair(&self, peer: NodeId) -> Result<Self::QueuePair> {
-        Ok(FailingPair {
-            inner: self.inner.queue_pair(peer)?,
-            faults: self.faults.clone(),
+        self.failed.fetch_add(1, SeqCst);
+        Err(FabricError::OutOfMemory {
+            requested: len,
+            available: 0,
+            remedy: "end the test of this failure".to_owned(),
         })
     }
-    fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
-        self.inner.poll(completions)
-    }
-    fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.inner.wait(wait, ready)
-    }
-    fn cpu_fence(&self) {
-        self.inner.cpu_fence();
-    }
-}
 
-impl<Q: QueuePair> QueuePair for FailingPair<Q> {
-    type Memory = Q::Memory;
-    type Remote = Q::Remote;
-
-    fn peer(&self) -> NodeId {
-        self.inner.peer()
-    }
-    fn put(&mut self, src: Local<'_, Q::Memory>, dst: Target<'_, Q::Remote>, work: Work) -> Result<Posted> {
-        self.inner.put(src, dst, work)
-    }
-    fn put_inline(&mut self, data: &[u8], dst: Target<'_, Q::Remote>, work: Work) -> Result<Posted> {
+    /// Fails if this inline put to `peer` is one that is to fail.
+    pub fn put_inline(&self, peer: NodeId) -> Result<()> {
         let monitor = std::thread::current()
             .name()
             .is_some_and(|name| name.starts_with("loco-kv"));
         let fails = |left: u64| left.checked_sub(1);
-        if monitor
-            && self
-                .faults
-                .monitor_puts
-                .fetch_update(SeqCst, SeqCst, fails)
-                .is_ok()
-        {
-            self.faults.failed.fetch_add(1, SeqCst);
-            return Err(FabricError::Operation {
-                operation: "put",
-                peer: self.inner.peer(),
-                status: "as told".to_owned(),
-                cause: "the test makes it fail".to_owned(),
-            });
+        if !monitor || self.monitor_puts.fetch_update(SeqCst, SeqCst, fails).is_err() {
+            return Ok(());
         }
-        self.inner.put_inline(data, dst, work)
-    }
-    fn get(&mut self, dst: Local<'_, Q::Memory>, src: Target<'_, Q::Remote>, work: Work) -> Result<Posted> {
-        self.inner.get(dst, src, work)
-    }
-    fn fetch_add(
-        &mut self,
-        target: Target<'_, Q::Remote>,
-        add: u64,
-        result: Local<'_, Q::Memory>,
-        work: Work,
-    ) -> Result<Posted> {
-        self.inner.fetch_add(target, add, result, work)
-    }
-    fn compare_swap(
-        &mut self,
-        target: Target<'_, Q::Remote>,
-        expected: u64,
-        new: u64,
-        result: Local<'_, Q::Memory>,
-        work: Work,
-    ) -> Result<Posted> {
-        self.inner.compare_swap(target, expected, new, result, work)
-    }
-    fn flush(&mut self, work: Work) -> Result<Posted> {
-        self.inner.flush(work)
-    }
-    fn word_at_once(&mut self, target: Target<'_, Q::Remote>, op: WordOp) -> Result<Option<u64>> {
-        self.inner.word_at_once(target, op)
-    }
-    fn read_at_once(&mut self, src: Target<'_, Q::Remote>, out: &mut [u8]) -> Result<()> {
-        self.inner.read_at_once(src, out)
+        self.failed.fetch_add(1, SeqCst);
+        Err(FabricError::Operation {
+            operation: "put",
+            peer,
+            status: "as told".to_owned(),
+            cause: "the test makes it fail".to_owned(),
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! The monitor: a thread of each node that applies the other nodes' reports to its index, and acknowledges them.
 //!
 //! Other nodes' inserts and deletes wait for it, so it goes on as long as it can. A step that fails while the other node
-//! lives is tried again, after pauses that grow. What no repetition mends (a report that cannot be read, a panic in the
-//! program's key type, the end of this node) ends the monitor: the calls of this node then fail with the reason, and those of
+//! lives is tried again, after pauses that grow. A failure that no repetition mends (a report that cannot be read, a panic in
+//! the program's key type, the end of this node) ends the monitor: the calls of this node then fail with the reason, and those of
 //! others with [`Refused`](crate::Error::Refused) instead of a timeout.
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(super) fn monitor<F: Fabric, K: Encode + Eq>(shared: &Arc<Shared<F, K>>) {
     // The first failure stays, and there is only one.
     let _ = shared.failure.set(error);
     shared.failed.store(1);
-    // Whoever waits for this node learns that it waits in vain. One that cannot be informed runs into its deadline.
+    // The nodes that wait for this one are told that they wait in vain. One that cannot be told runs into its deadline.
     if let Ok(thread) = shared.channel.manager().thread() {
         for source in sources.iter().filter(|source| !source.done) {
             let sent = source

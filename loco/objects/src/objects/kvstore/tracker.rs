@@ -56,8 +56,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Returns `Timeout` while some node does not read, and the errors of [`RingWriter::submit`]. A lost node
     /// is told nothing.
     pub(super) fn announce(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
-        // This is exclusive use, not a lock, because submitting may wait for a node that does not read.
         self.check_monitor()?;
+        // This is exclusive use, not a lock, because submitting may wait for a node that does not read.
         let mut tracker = self.tracker.enter(thread, self.channel.name())?;
         if tracker.is_none() {
             *tracker = Some(Tracker::new(self.ring_of(self.channel.node())?.writer()?));

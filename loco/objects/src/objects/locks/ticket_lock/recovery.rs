@@ -37,11 +37,7 @@ impl<F: Fabric> TicketLock<F> {
             return late;
         }
         let slots = &words[self.slots..][..self.slot_count as usize];
-        let first = (words[NEXT] + 1).saturating_sub(self.slot_count);
-        let serving = (first..=words[NEXT]).rev().find(|&ticket| {
-            let slot = Slot::from_word(slots[(ticket & (self.slot_count - 1)) as usize]);
-            slot.ticket == ticket && slot.is_served()
-        });
+        let serving = self.serving(words[NEXT], slots);
         let announced = words[self.announcements..].iter().step_by(LINE_WORDS);
         let mut announcements = nodes
             .nodes()
@@ -55,6 +51,15 @@ impl<F: Fabric> TicketLock<F> {
             }
             None => late,
         }
+    }
+
+    /// Returns the last ticket that `slots`, the words of all slots, show as served, when `next` is drawn next.
+    fn serving(&self, next: u64, slots: &[u64]) -> Option<u64> {
+        let first = (next + 1).saturating_sub(self.slot_count);
+        (first..=next).rev().find(|&ticket| {
+            let slot = Slot::from_word(slots[(ticket & (self.slot_count - 1)) as usize]);
+            slot.ticket == ticket && slot.is_served()
+        })
     }
 
     /// Skips the tickets of lost nodes. If one of them held the lock, passes it on or poisons it.
@@ -89,15 +94,7 @@ impl<F: Fabric> TicketLock<F> {
             });
         }
         let lives = |ticket| live.iter().any(|&(_, said)| said == Announcement::Drew(ticket));
-        let slot_of = |ticket: u64| {
-            let slot = Slot::from_word(slots[(ticket & (self.slot_count - 1)) as usize]);
-            (slot.ticket == ticket).then_some(slot)
-        };
-        let first = (next + 1).saturating_sub(self.slot_count);
-        let serving = (first..=next)
-            .rev()
-            .find(|&ticket| slot_of(ticket).is_some_and(Slot::is_served));
-        let Some(serving) = serving else {
+        let Some(serving) = self.serving(next, &slots) else {
             return Ok(Recovery::NotYet {
                 index: self.slots,
                 seen: slots,
