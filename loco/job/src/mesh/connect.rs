@@ -54,8 +54,8 @@ impl Mesh {
             secret: job.secret.clone(),
         };
         let mut server = None;
-        let (listener, registration) = match &job.meeting {
-            Meeting::Hosts(hosts) => (listen_at_own(hosts, job.node)?, None),
+        let (listener, addresses, registration) = match &job.meeting {
+            Meeting::Hosts(hosts) => (listen_at_own(hosts, job.node)?, resolved(hosts)?, None),
             Meeting::Launcher(at) => meet(at, job, &credentials, deadline)?,
             Meeting::Node(at) => {
                 if job.nodes.first() == Some(&job.node) {
@@ -67,11 +67,6 @@ impl Mesh {
                 }
                 met?
             }
-        };
-        let addresses = match (&registration, &job.meeting) {
-            (Some(registration), _) => registration.addresses.clone(),
-            (None, Meeting::Hosts(hosts)) => resolved(hosts)?,
-            (None, _) => BTreeMap::new(),
         };
         let (mesh, wire) = Mesh::unconnected(job)?;
         // Who has registered listens. Nodes of a hosts file may not have started yet.
@@ -319,18 +314,18 @@ fn listen_at_own(hosts: &Hosts, node: NodeId) -> Result<TcpListener> {
     })
 }
 
-/// Registers at the rendezvous with a listener of our own.
+/// Registers at the rendezvous with a listener of our own. Returns the addresses of all nodes, too.
 fn meet(
     at: &Address,
     job: &Job,
     credentials: &Credentials,
     deadline: Time,
-) -> Result<(TcpListener, Option<Registration>)> {
+) -> Result<(TcpListener, BTreeMap<NodeId, Address>, Option<Registration>)> {
     let failed = |e: &io::Error| FabricError::os("listening for peers".to_owned(), e);
     let listener = listener_for(at).map_err(|e| failed(&e))?;
     let port = listener.local_addr().map_err(|e| failed(&e))?.port();
-    let registration = Registration::at(at, job, credentials, port, deadline)?;
-    Ok((listener, Some(registration)))
+    let (addresses, registration) = Registration::at(at, job, credentials, port, deadline)?;
+    Ok((listener, addresses, Some(registration)))
 }
 
 /// Serves the rendezvous in a thread of the lowest node.
