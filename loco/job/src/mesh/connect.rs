@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
+use loco_fabric::{Control, FabricError, NodeId, Platform, Result, Std, Time};
 
 use super::Mesh;
 use super::accept::Acceptor;
@@ -111,17 +112,15 @@ impl Mesh {
 
 /// Waits until the rendezvous that this node serves is not needed any more: the others take its end for that of this node
 /// until they are connected. Once some peer is gone, it is needed for [a while](tell_the_others) only.
-fn serve_the_others(server: &thread::JoinHandle<()>, mesh: &Mesh) {
-    while !server.is_finished() && mesh.wait_for_departures(0, Std.now().after(RETRY_MIN)) == 0 {}
+fn serve_the_others(server: &Serving, mesh: &Mesh) {
+    while server.recv_timeout(RETRY_MIN) == Err(RecvTimeoutError::Timeout) && mesh.departures() == 0 {}
     tell_the_others(server);
 }
 
-/// Leaves the rendezvous that this node serves the time to tell the others who is lost, also those that come a little later.
-fn tell_the_others(server: &thread::JoinHandle<()>) {
-    let until = Std.now().after(EXPLANATION);
-    while !server.is_finished() && !until.since(Std.now()).is_zero() {
-        thread::sleep(RETRY_MIN);
-    }
+/// Gives the rendezvous that this node serves time to tell the others who is lost, also those that come a little later.
+fn tell_the_others(server: &Serving) {
+    // The end of the rendezvous is an error, too.
+    let _ = server.recv_timeout(EXPLANATION);
 }
 
 /// Exchanges what nodes must know of one another before anything else, and checks that it fits.
@@ -328,15 +327,21 @@ fn meet(
     Ok((listener, addresses, Some(registration)))
 }
 
+/// A rendezvous that a thread serves: the channel is disconnected when that ends, and never carries anything.
+type Serving = mpsc::Receiver<()>;
+
 /// Serves the rendezvous in a thread of the lowest node.
-fn serve(at: &Address, job: &Job, deadline: Time) -> Result<thread::JoinHandle<()>> {
+fn serve(at: &Address, job: &Job, deadline: Time) -> Result<Serving> {
     let rendezvous = Rendezvous::bind(at)?;
     let job = job.clone();
+    let (until_end, serving) = mpsc::channel();
     spawn("loco-rendezvous", move || {
+        let _until_end: mpsc::Sender<()> = until_end;
         if let Err(error) = rendezvous.serve(&job.id, &job.secret, &job.nodes, deadline) {
             tracing::warn!(%error, "the rendezvous ended");
         }
-    })
+    })?;
+    Ok(serving)
 }
 
 /// Takes the connections of the nodes with higher ids.
