@@ -241,8 +241,7 @@ impl Connecting {
             // A peer that it was connected to has said why it leaves, and so will others.
             None => self.state.wait_until(until, |gone| gone),
         };
-        let first = told.or_else(|| self.state.wait_until(Std.now(), Some).flatten());
-        let first = first.unwrap_or(seen);
+        let first = told.or_else(|| self.state.first_gone()).unwrap_or(seen);
         self.wire
             .suspect_node(first, "it ended before all nodes were connected");
         first
