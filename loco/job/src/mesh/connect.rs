@@ -162,12 +162,6 @@ struct Unreached {
     kind: Failure,
 }
 
-impl Unreached {
-    fn is(&self, kind: Failure) -> bool {
-        self.kind == kind
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failure {
     /// There was no time left to try again.
@@ -200,13 +194,11 @@ impl Connecting {
             if self.missing().is_empty() {
                 return Some(Ok(()));
             }
-            let gone =
-                gone.or_else(|| self.find(|node, unreached| unreached.is(Failure::Ended).then_some(node)));
-            if let Some(peer) = gone {
+            let ended = || self.find(|node, its| (its.kind == Failure::Ended).then_some(node));
+            if let Some(peer) = gone.or_else(ended) {
                 return Some(Err(FabricError::PeerLost(peer)));
             }
-            let refused =
-                self.find(|_, unreached| unreached.is(Failure::Refused).then(|| unreached.why.clone()));
+            let refused = self.find(|_, its| (its.kind == Failure::Refused).then(|| its.why.clone()));
             refused.map(|why| Err(FabricError::Refused(why)))
         });
         outcome.unwrap_or_else(|| Err(self.late(start)))
