@@ -70,16 +70,13 @@ impl Introduction {
 /// Fails unless every node sends signs of life often enough for every other. All nodes come to the same outcome.
 pub(super) fn check(all: &[(NodeId, Introduction)]) -> Result<()> {
     for (sender, its) in all {
+        let every = |silence| heartbeat_interval(its.heartbeat_interval, silence, all.len());
+        let (far, near) = (every(its.silence), every(its.silence_same_host));
         for (listener, theirs) in all.iter().filter(|(listener, _)| listener != sender) {
-            for (silence, patience, name) in [
-                (its.silence, theirs.silence, var::SILENCE_MS),
-                (
-                    its.silence_same_host,
-                    theirs.silence_same_host,
-                    var::SILENCE_SAME_HOST_MS,
-                ),
+            for (every, patience, name) in [
+                (far, theirs.silence, var::SILENCE_MS),
+                (near, theirs.silence_same_host, var::SILENCE_SAME_HOST_MS),
             ] {
-                let every = heartbeat_interval(its.heartbeat_interval, silence, all.len());
                 if every * 2 > patience {
                     return Err(FabricError::Config(format!(
                         "{sender} sends a sign of life every {every:?}, but {listener} takes a peer for lost that is silent \
