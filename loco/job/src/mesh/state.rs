@@ -236,17 +236,19 @@ impl State {
 
     /// Makes `peer` harmless, through all fabrics. May block.
     pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
-        let mut outcomes = Vec::new();
-        for revoker in self.revokers() {
+        let revokers = self.revokers();
+        let mut outcome = match revokers.is_empty() {
+            true => Revoked::Done,
+            false => Revoked::DoneForAll,
+        };
+        for revoker in revokers {
             match revoker.revoke(peer) {
                 Revoked::WeAreOut => return Revoked::WeAreOut,
-                outcome => outcomes.push(outcome),
+                Revoked::Done => outcome = Revoked::Done,
+                Revoked::DoneForAll => {}
             }
         }
-        match outcomes.iter().all(|&outcome| outcome == Revoked::DoneForAll) && !outcomes.is_empty() {
-            true => Revoked::DoneForAll,
-            false => Revoked::Done,
-        }
+        outcome
     }
 
     pub(super) fn look_for_revocation(&self, look: Revocation) {
