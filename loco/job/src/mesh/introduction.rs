@@ -2,7 +2,6 @@
 //!
 //! Used by `connect`.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use super::connection::heartbeat_interval;
+use crate::kernel::process_namespace;
 use crate::timeouts::Timeouts;
 use crate::var;
 
@@ -28,18 +28,12 @@ pub(super) struct Introduction {
 impl Introduction {
     /// Returns the introduction of this process.
     pub(super) fn of_process(timeouts: &Timeouts) -> Introduction {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let namespace = fs::read_link("/proc/self/ns/pid");
-        let host = match (boot, namespace) {
-            (Ok(boot), Ok(namespace)) => format!("{} {}", boot.trim(), namespace.display()),
-            _ => String::new(),
-        };
         Introduction {
             heartbeat_interval: timeouts.heartbeat_interval,
             silence: timeouts.silence,
             silence_same_host: timeouts.silence_same_host,
             process: std::process::id(),
-            host,
+            host: process_namespace().unwrap_or_default(),
         }
     }
 
