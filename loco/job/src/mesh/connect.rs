@@ -70,7 +70,7 @@ impl Mesh {
             }
         };
         let (mesh, wire) = Mesh::unconnected(job)?;
-        // Who has registered listens. Nodes of a hosts file may not have started yet.
+        // A node listens before it registers. Nodes of a hosts file may not have started yet.
         let all_listen = registration.is_some();
         let connecting = Arc::new(Connecting {
             state: Arc::clone(&mesh.0.state),

@@ -1,4 +1,5 @@
-//! What each node tells all others once they are connected: the settings that must fit one another, and its process.
+//! The introduction that each node sends to all others once they are connected: the settings that must fit one another, and
+//! its process.
 //!
 //! Used by `connect`.
 

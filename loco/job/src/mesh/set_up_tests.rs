@@ -1,5 +1,5 @@
-//! Tests of what a node does when another one ends while the mesh is brought up, with the other one, or the rendezvous,
-//! played up to the step at which it ends. The deadlines are an hour away.
+//! Tests of a node whose peer ends while the mesh is brought up. The test plays the peer, or the rendezvous, up to the step
+//! at which it ends. The deadlines are an hour away.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;

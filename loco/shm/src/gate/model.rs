@@ -1,5 +1,6 @@
-//! The gate's protocol under loom, which tries every interleaving of a few threads and every value that the memory
-//! model of C11 lets a load return.
+//! The gate's protocol under loom. It tries the interleavings of two or three threads with so many preemptions at most as
+//! the name of each test says, and the values that the memory model of C11 lets a load return, except those of stores that
+//! come later (load buffering), which loom does not have.
 //!
 //! A word of the model has a second word beside it, its fence. The light fence of a slot is a read-modify-write of the
 //! slot's fence; the heavy fence is one of the fence of each slot, one after the other. Two read-modify-writes of one
