@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, Result};
 use loco_host::membership::Membership;
-use loco_job::Mesh;
+use loco_job::{Mesh, process_namespace};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::FabricChoice;
@@ -37,7 +37,7 @@ pub(crate) fn agree(mesh: &Mesh, config: &AnyConfig) -> Result<FabricChoice> {
     let own = Ability {
         verbs: can_use_verbs(mesh.node(), config),
         ofi_rdma: ofi_rdma(mesh.node(), config),
-        host: host(),
+        host: process_namespace().unwrap_or_default(),
     };
     // Under the name of the choice: a node with another choice brings its fabric up instead, and all hear of that.
     let auto = FabricChoice::Auto.to_string();
@@ -108,13 +108,6 @@ fn ofi_rdma(node: NodeId, config: &AnyConfig) -> String {
         tracing::info!("{node}: no libfabric for an RDMA device: {error}");
         String::new()
     })
-}
-
-/// Returns an identifier of the running kernel and the process namespace.
-fn host() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    format!("{} {}", boot.trim(), namespace.display())
 }
 
 /// Returns the error for a fabric that this build does not have.

@@ -1,4 +1,5 @@
-//! Files that users name: a mistaken name may be that of a device without an end, and a secret may be readable by others.
+//! Reads files that users name. A mistaken name may be that of a device without an end, so there is a limit to the length; a
+//! secret may be readable by others, and then is refused.
 //!
 //! Used by `hosts` and `env`.
 

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, Platform, Std, Time};
 use loco_job::{Address, Hosts, Job, Mesh, Rendezvous, Secret, Timeouts};
@@ -65,18 +66,21 @@ fn start(node: u16, launcher: &str) -> Child {
 
 /// Waits for the end of a process, for the test's patience at most. Returns its output.
 fn end_of(mut child: Child, node: u16) -> Result<String, String> {
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return Err(format!("node {node} still waits after {PATIENCE:?}"));
-        }
-        thread::sleep(Duration::from_millis(5));
+    let mut stdout = child.stdout.take().unwrap();
+    let (sender, output) = mpsc::channel();
+    thread::spawn(move || {
+        let mut output = String::new();
+        // The output ends with the process.
+        stdout.read_to_string(&mut output).unwrap();
+        // Fails if the patience is over.
+        let _ = sender.send(output);
+    });
+    let output = output.recv_timeout(PATIENCE);
+    if output.is_err() {
+        child.kill().unwrap();
     }
-    let mut output = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-    Ok(output)
+    child.wait().unwrap();
+    output.map_err(|_| format!("node {node} still waits after {PATIENCE:?}"))
 }
 
 /// Starts eight nodes, kills one of them after some time, and checks that all others say at once that this node is lost:

@@ -5,13 +5,12 @@
 //!
 //! Used by `fabric`.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, Result};
 use loco_host::membership::Membership;
-use loco_job::random;
+use loco_job::{process_namespace, random};
 use serde::{Deserialize, Serialize};
 
 use crate::arena::Token;
@@ -44,20 +43,11 @@ enum Opened {
 
 impl Card {
     fn new(token: Token, gate: &OwnGate) -> Result<Card> {
-        let os = |what: &'static str| {
-            move |error: std::io::Error| FabricError::Os {
-                what: format!("{what} (is /proc mounted?)"),
-                source: error.into(),
-            }
-        };
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
-            .map_err(os("reading the host's boot id"))?;
-        let namespace = fs::read_link("/proc/self/ns/pid").map_err(os("reading the PID namespace"))?;
         Ok(Card {
             pid: std::process::id(),
             token,
             gate: gate.descriptor(),
-            host: format!("{} {}", boot.trim(), namespace.display()),
+            host: process_namespace()?,
         })
     }
 

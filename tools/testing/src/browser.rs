@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Returns true if Chromium, Node.js or the packages in `folder` are missing, and says what is. Fails then if `LOCO_REQUIRE_BROWSER` is
-/// set.
+use crate::skipped;
+
+/// Returns true if Chromium, Node.js or the packages in `folder` are missing, and reports the calling test as
+/// [skipped](crate::skipped()) for want of `BROWSER`.
 pub fn is_missing(folder: &Path) -> bool {
     let has = |program: &str| {
         let found = Command::new(program)
@@ -23,8 +25,7 @@ pub fn is_missing(folder: &Path) -> bool {
     if lacking.is_empty() {
         return false;
     }
-    let message = format!("no {}: run ci/install-browser", lacking.join(", no "));
-    assert!(std::env::var_os("LOCO_REQUIRE_BROWSER").is_none(), "{message}");
-    eprintln!("SKIPPED: nothing is tested in a browser: {message}");
+    let why = format!("there is no {}: run ci/install-browser", lacking.join(", no "));
+    skipped("BROWSER", why);
     true
 }

@@ -1,4 +1,4 @@
-//! What the tests of several packages share: free [`addresses`](free_addresses), [skips](skipped) that are seen, jobs of
+//! Helpers of the tests of several packages: free [`addresses`](free_addresses), [skips](skipped) that are seen, jobs of
 //! [programs](launched), and whether there is a [`browser`].
 //!
 //! Relies on nothing of ours, and panics where a test should fail. Used by tests only.

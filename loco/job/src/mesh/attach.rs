@@ -1,6 +1,6 @@
-//! What a [`Wire`] takes over while it runs: connections, as they are made, and the processes of peers.
+//! Hands connections, as they are made, and the processes of peers over to a [`Wire`] that runs already.
 //!
-//! Any thread brings them; the I/O thread takes them over at its next pass.
+//! Any thread may hand them over. The I/O thread begins to watch them in its next pass.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ impl Wire {
                     return;
                 }
                 self.hand_over(New::Connection(index, session.opener));
-                // It came after the others were told.
+                // The losses that the other peers were told before this connection was there.
                 for &lost in &last_words.lost {
                     self.tell(index, &Frame::Lost(self.state.nodes()[lost]));
                 }
@@ -94,8 +94,8 @@ impl Wire {
         }
     }
 
-    /// Ends the connection with a peer whose process has ended, unless that has said goodbye. What it sent before its end is
-    /// there to be read.
+    /// Ends the connection with a peer whose process has ended, unless that has said goodbye. Reads first what the peer sent
+    /// before its end.
     pub(super) fn end_of_process(
         self: &Arc<Self>,
         index: usize,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
+use loco_fabric::{Control, FabricError, NodeId, Platform, Result, Std, Time};
 
 use super::Mesh;
 use super::accept::Acceptor;
@@ -54,8 +55,8 @@ impl Mesh {
             secret: job.secret.clone(),
         };
         let mut server = None;
-        let (listener, registration) = match &job.meeting {
-            Meeting::Hosts(hosts) => (listen_at_own(hosts, job.node)?, None),
+        let (listener, addresses, registration) = match &job.meeting {
+            Meeting::Hosts(hosts) => (listen_at_own(hosts, job.node)?, resolved(hosts)?, None),
             Meeting::Launcher(at) => meet(at, job, &credentials, deadline)?,
             Meeting::Node(at) => {
                 if job.nodes.first() == Some(&job.node) {
@@ -68,13 +69,8 @@ impl Mesh {
                 met?
             }
         };
-        let addresses = match (&registration, &job.meeting) {
-            (Some(registration), _) => registration.addresses.clone(),
-            (None, Meeting::Hosts(hosts)) => resolved(hosts)?,
-            (None, _) => BTreeMap::new(),
-        };
         let (mesh, wire) = Mesh::unconnected(job)?;
-        // Who has registered listens. Nodes of a hosts file may not have started yet.
+        // A node listens before it registers. Nodes of a hosts file may not have started yet.
         let all_listen = registration.is_some();
         let connecting = Arc::new(Connecting {
             state: Arc::clone(&mesh.0.state),
@@ -116,17 +112,15 @@ impl Mesh {
 
 /// Waits until the rendezvous that this node serves is not needed any more: the others take its end for that of this node
 /// until they are connected. Once some peer is gone, it is needed for [a while](tell_the_others) only.
-fn serve_the_others(server: &thread::JoinHandle<()>, mesh: &Mesh) {
-    while !server.is_finished() && mesh.wait_for_departures(0, Std.now().after(RETRY_MIN)) == 0 {}
+fn serve_the_others(server: &Serving, mesh: &Mesh) {
+    while server.recv_timeout(RETRY_MIN) == Err(RecvTimeoutError::Timeout) && mesh.departures() == 0 {}
     tell_the_others(server);
 }
 
-/// Leaves the rendezvous that this node serves the time to tell the others who is lost, also those that come a little later.
-fn tell_the_others(server: &thread::JoinHandle<()>) {
-    let until = Std.now().after(EXPLANATION);
-    while !server.is_finished() && !until.since(Std.now()).is_zero() {
-        thread::sleep(RETRY_MIN);
-    }
+/// Gives the rendezvous that this node serves time to tell the others who is lost, also those that come a little later.
+fn tell_the_others(server: &Serving) {
+    // The end of the rendezvous is an error, too.
+    let _ = server.recv_timeout(EXPLANATION);
 }
 
 /// Exchanges what nodes must know of one another before anything else, and checks that it fits.
@@ -168,12 +162,6 @@ struct Unreached {
     kind: Failure,
 }
 
-impl Unreached {
-    fn is(&self, kind: Failure) -> bool {
-        self.kind == kind
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failure {
     /// There was no time left to try again.
@@ -206,13 +194,11 @@ impl Connecting {
             if self.missing().is_empty() {
                 return Some(Ok(()));
             }
-            let gone =
-                gone.or_else(|| self.find(|node, unreached| unreached.is(Failure::Ended).then_some(node)));
-            if let Some(peer) = gone {
+            let ended = || self.find(|node, its| (its.kind == Failure::Ended).then_some(node));
+            if let Some(peer) = gone.or_else(ended) {
                 return Some(Err(FabricError::PeerLost(peer)));
             }
-            let refused =
-                self.find(|_, unreached| unreached.is(Failure::Refused).then(|| unreached.why.clone()));
+            let refused = self.find(|_, its| (its.kind == Failure::Refused).then(|| its.why.clone()));
             refused.map(|why| Err(FabricError::Refused(why)))
         });
         outcome.unwrap_or_else(|| Err(self.late(start)))
@@ -247,8 +233,7 @@ impl Connecting {
             // A peer that it was connected to has said why it leaves, and so will others.
             None => self.state.wait_until(until, |gone| gone),
         };
-        let first = told.or_else(|| self.state.wait_until(Std.now(), Some).flatten());
-        let first = first.unwrap_or(seen);
+        let first = told.or_else(|| self.state.first_gone()).unwrap_or(seen);
         self.wire
             .suspect_node(first, "it ended before all nodes were connected");
         first
@@ -319,29 +304,35 @@ fn listen_at_own(hosts: &Hosts, node: NodeId) -> Result<TcpListener> {
     })
 }
 
-/// Registers at the rendezvous with a listener of our own.
+/// Registers at the rendezvous with a listener of our own. Returns the addresses of all nodes, too.
 fn meet(
     at: &Address,
     job: &Job,
     credentials: &Credentials,
     deadline: Time,
-) -> Result<(TcpListener, Option<Registration>)> {
+) -> Result<(TcpListener, BTreeMap<NodeId, Address>, Option<Registration>)> {
     let failed = |e: &io::Error| FabricError::os("listening for peers".to_owned(), e);
     let listener = listener_for(at).map_err(|e| failed(&e))?;
     let port = listener.local_addr().map_err(|e| failed(&e))?.port();
-    let registration = Registration::at(at, job, credentials, port, deadline)?;
-    Ok((listener, Some(registration)))
+    let (addresses, registration) = Registration::at(at, job, credentials, port, deadline)?;
+    Ok((listener, addresses, Some(registration)))
 }
 
+/// A rendezvous that a thread serves: the channel is disconnected when that ends, and never carries anything.
+type Serving = mpsc::Receiver<()>;
+
 /// Serves the rendezvous in a thread of the lowest node.
-fn serve(at: &Address, job: &Job, deadline: Time) -> Result<thread::JoinHandle<()>> {
+fn serve(at: &Address, job: &Job, deadline: Time) -> Result<Serving> {
     let rendezvous = Rendezvous::bind(at)?;
     let job = job.clone();
+    let (until_end, serving) = mpsc::channel();
     spawn("loco-rendezvous", move || {
+        let _until_end: mpsc::Sender<()> = until_end;
         if let Err(error) = rendezvous.serve(&job.id, &job.secret, &job.nodes, deadline) {
             tracing::warn!(%error, "the rendezvous ended");
         }
-    })
+    })?;
+    Ok(serving)
 }
 
 /// Takes the connections of the nodes with higher ids.

@@ -141,9 +141,7 @@ impl HandshakeError {
             | HandshakeError::Noise(_) => true,
         }
     }
-}
 
-impl HandshakeError {
     /// Returns true if nobody listens at the address.
     pub(super) fn is_refused_connection(&self) -> bool {
         matches!(self, HandshakeError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused)

@@ -1,8 +1,8 @@
-//! What each node tells all others once they are connected: the settings that must fit one another, and its process.
+//! The introduction that each node sends to all others once they are connected: the settings that must fit one another, and
+//! its process.
 //!
 //! Used by `connect`.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use super::connection::heartbeat_interval;
+use crate::kernel::process_namespace;
 use crate::timeouts::Timeouts;
 use crate::var;
 
@@ -28,18 +29,12 @@ pub(super) struct Introduction {
 impl Introduction {
     /// Returns the introduction of this process.
     pub(super) fn of_process(timeouts: &Timeouts) -> Introduction {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let namespace = fs::read_link("/proc/self/ns/pid");
-        let host = match (boot, namespace) {
-            (Ok(boot), Ok(namespace)) => format!("{} {}", boot.trim(), namespace.display()),
-            _ => String::new(),
-        };
         Introduction {
             heartbeat_interval: timeouts.heartbeat_interval,
             silence: timeouts.silence,
             silence_same_host: timeouts.silence_same_host,
             process: std::process::id(),
-            host,
+            host: process_namespace().unwrap_or_default(),
         }
     }
 
@@ -70,16 +65,13 @@ impl Introduction {
 /// Fails unless every node sends signs of life often enough for every other. All nodes come to the same outcome.
 pub(super) fn check(all: &[(NodeId, Introduction)]) -> Result<()> {
     for (sender, its) in all {
+        let every = |silence| heartbeat_interval(its.heartbeat_interval, silence, all.len());
+        let (far, near) = (every(its.silence), every(its.silence_same_host));
         for (listener, theirs) in all.iter().filter(|(listener, _)| listener != sender) {
-            for (silence, patience, name) in [
-                (its.silence, theirs.silence, var::SILENCE_MS),
-                (
-                    its.silence_same_host,
-                    theirs.silence_same_host,
-                    var::SILENCE_SAME_HOST_MS,
-                ),
+            for (every, patience, name) in [
+                (far, theirs.silence, var::SILENCE_MS),
+                (near, theirs.silence_same_host, var::SILENCE_SAME_HOST_MS),
             ] {
-                let every = heartbeat_interval(its.heartbeat_interval, silence, all.len());
                 if every * 2 > patience {
                     return Err(FabricError::Config(format!(
                         "{sender} sends a sign of life every {every:?}, but {listener} takes a peer for lost that is silent \

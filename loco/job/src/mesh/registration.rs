@@ -24,7 +24,6 @@ const RETRY: Duration = Duration::from_millis(20);
 
 /// The connection of a node with the rendezvous, after it has learned the addresses of all nodes.
 pub(super) struct Registration {
-    pub(super) addresses: BTreeMap<NodeId, Address>,
     session: Session,
     /// The node whose process serves the rendezvous, if one does.
     server: Option<NodeId>,
@@ -70,7 +69,7 @@ impl Registration {
         credentials: &Credentials,
         port: u16,
         deadline: Time,
-    ) -> Result<Registration> {
+    ) -> Result<(BTreeMap<NodeId, Address>, Registration)> {
         let start = Std.now();
         // A name without an address is an error at once.
         address.resolve()?;
@@ -97,11 +96,7 @@ impl Registration {
         loop {
             let error = match attempt(address, credentials, &claim, deadline, &mut missing) {
                 Ok(Attempt::Registered(addresses, session)) => {
-                    return Ok(Registration {
-                        addresses,
-                        session,
-                        server,
-                    });
+                    return Ok((addresses, Registration { session, server }));
                 }
                 Ok(Attempt::Departed(node)) => return Err(FabricError::PeerLost(node)),
                 Ok(Attempt::Late) => return Err(late(missing, "it has waited long enough")),
@@ -135,7 +130,7 @@ impl Registration {
         announce: impl FnOnce(Heard) + Send + 'static,
         deadline: Time,
     ) -> Result<Watched> {
-        let Registration { session, server, .. } = self;
+        let Registration { session, server } = self;
         let Session {
             stream,
             sealer,

@@ -1,5 +1,5 @@
-//! Tests of what a node does when another one ends while the mesh is brought up, with the other one, or the rendezvous,
-//! played up to the step at which it ends. The deadlines are an hour away.
+//! Tests of a node whose peer ends while the mesh is brought up. The test plays the peer, or the rendezvous, up to the step
+//! at which it ends. The deadlines are an hour away.
 
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -7,21 +7,11 @@ use std::time::Duration;
 
 use loco_fabric::{Platform, Std};
 
-use super::handshake::{self, Claim, Credentials, Nodes, Purpose};
+use super::handshake::{self, Claim, Nodes, Purpose};
 use super::rendezvous::{Notice, Word};
+use super::tests::{credentials, secret};
 use super::*;
-use crate::{Address, Hosts, Secret, Timeouts};
-
-fn secret() -> Secret {
-    Secret::new(*b"a shared secret").unwrap()
-}
-
-fn credentials() -> Credentials {
-    Credentials {
-        job: "loco".to_owned(),
-        secret: secret(),
-    }
-}
+use crate::{Address, Hosts, Timeouts};
 
 /// A time that no test lives to see.
 fn far() -> Time {
@@ -30,12 +20,11 @@ fn far() -> Time {
 
 fn builder(node: u16) -> crate::JobBuilder {
     let hour = Duration::from_secs(3600);
-    Job::builder(NodeId(node)).secret(secret()).timeouts(Timeouts {
-        connect: hour,
-        silence: hour,
-        silence_same_host: hour,
-        ..Timeouts::default()
-    })
+    let timeouts = Timeouts::default()
+        .connect(hour)
+        .silence(hour)
+        .silence_same_host(hour);
+    Job::builder(NodeId(node)).secret(secret()).timeouts(timeouts)
 }
 
 fn listener() -> (TcpListener, Address) {
@@ -72,9 +61,9 @@ fn ids(count: u16) -> Vec<NodeId> {
     (0..count).map(NodeId).collect()
 }
 
-/// Node 1 of three is connected to node 0, which ends. Node 2 never comes.
-#[test]
-fn a_peer_that_ends_before_all_are_connected_is_lost() {
+/// Connects node 1 of three, which have a hosts file, to node 0, which `play` plays. Node 2 never comes. Returns the error
+/// of node 1.
+fn connect_to_zero_only(play: impl FnOnce(Session)) -> FabricError {
     let (zero, address) = listener();
     let hosts = [address, unused(), unused()];
     let hosts = Hosts::from_pairs(ids(3).into_iter().zip(hosts)).unwrap();
@@ -84,27 +73,29 @@ fn a_peer_that_ends_before_all_are_connected_is_lost() {
         let (stream, _) = zero.accept().unwrap();
         let (claim, session) = handshake::accept(stream, &credentials(), far(), |_| Ok(())).unwrap();
         assert_eq!(claim.node, 1);
-        drop(session);
-        assert_eq!(connecting.join().unwrap(), FabricError::PeerLost(NodeId(0)));
-    });
+        play(session);
+        connecting.join().unwrap()
+    })
 }
 
-/// Node 1 of three is connected to node 0, which says that node 2 is lost and leaves because of that.
+/// Node 1 is connected to node 0, which ends.
+#[test]
+fn a_peer_that_ends_before_all_are_connected_is_lost() {
+    assert_eq!(connect_to_zero_only(drop), FabricError::PeerLost(NodeId(0)));
+}
+
+/// Node 1 is connected to node 0, which says that node 2 is lost and leaves because of that.
 #[test]
 fn a_loss_that_a_peer_tells_of_is_named_and_not_the_peer() {
-    let (zero, address) = listener();
-    let hosts = [address, unused(), unused()];
-    let hosts = Hosts::from_pairs(ids(3).into_iter().zip(hosts)).unwrap();
-    let job = builder(1).hosts(hosts).unwrap();
-    thread::scope(|scope| {
-        let connecting = scope.spawn(|| Mesh::connect(&job).unwrap_err());
-        let (stream, _) = zero.accept().unwrap();
-        let (_, mut session) = handshake::accept(stream, &credentials(), far(), |_| Ok(())).unwrap();
+    // The connection stays: only the words tell.
+    let mut zero = None;
+    let lost = connect_to_zero_only(|mut session| {
         let frames = [Frame::Lost(NodeId(2)).encode(), Frame::Goodbye.encode()].concat();
         let sealed = session.sealer.seal(&frames).unwrap();
         std::io::Write::write_all(&mut session.stream, &sealed).unwrap();
-        assert_eq!(connecting.join().unwrap(), FabricError::PeerLost(NodeId(2)));
+        zero = Some(session);
     });
+    assert_eq!(lost, FabricError::PeerLost(NodeId(2)));
 }
 
 /// Node 0 listened, and its process has ended: nobody is at its address when node 1 comes.

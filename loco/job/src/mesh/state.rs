@@ -155,13 +155,7 @@ impl State {
 
     /// Waits until more than `known` peers are gone, or for `deadline`. Returns how many are gone.
     pub(super) fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
-        let mut arrivals = self.lock();
-        while self.departures() <= known {
-            match self.wait(arrivals, Some(deadline)) {
-                Some(woken) => arrivals = woken,
-                None => break,
-            }
-        }
+        self.wait_until(deadline, |_| (self.departures() > known).then_some(()));
         self.departures()
     }
 
@@ -180,6 +174,11 @@ impl State {
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
         }
+    }
+
+    /// Returns the peer that is gone and that [`wait_until`](State::wait_until) would name, if there is one.
+    pub(super) fn first_gone(&self) -> Option<NodeId> {
+        self.lock().first_gone(self, |_| true)
     }
 
     /// Lets those that [wait](State::wait_until) look again.
@@ -237,17 +236,19 @@ impl State {
 
     /// Makes `peer` harmless, through all fabrics. May block.
     pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
-        let mut outcomes = Vec::new();
-        for revoker in self.revokers() {
+        let revokers = self.revokers();
+        let mut outcome = match revokers.is_empty() {
+            true => Revoked::Done,
+            false => Revoked::DoneForAll,
+        };
+        for revoker in revokers {
             match revoker.revoke(peer) {
                 Revoked::WeAreOut => return Revoked::WeAreOut,
-                outcome => outcomes.push(outcome),
+                Revoked::Done => outcome = Revoked::Done,
+                Revoked::DoneForAll => {}
             }
         }
-        match outcomes.iter().all(|&outcome| outcome == Revoked::DoneForAll) && !outcomes.is_empty() {
-            true => Revoked::DoneForAll,
-            false => Revoked::Done,
-        }
+        outcome
     }
 
     pub(super) fn look_for_revocation(&self, look: Revocation) {

@@ -18,11 +18,11 @@ use crate::{Address, Hosts, Secret, Timeouts};
 /// Only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn secret() -> Secret {
+pub(super) fn secret() -> Secret {
     Secret::new(*b"a shared secret").unwrap()
 }
 
-fn credentials() -> Credentials {
+pub(super) fn credentials() -> Credentials {
     Credentials {
         job: "loco".to_owned(),
         secret: secret(),

@@ -233,10 +233,11 @@ impl Wire {
                 turns.extend(ready.copied().filter(|&index| index < nodes));
             }
             if leave_by.is_none() {
-                for index in watch.ready_descriptors().to_vec() {
-                    if let Some(peer) = index.checked_sub(nodes) {
-                        self.end_of_process(peer, &mut incoming[peer], &mut watch, &mut scratch);
-                    }
+                let ready = watch.ready_descriptors().iter();
+                // Allocates nothing as long as no process has ended.
+                let ended: Vec<_> = ready.filter_map(|index| index.checked_sub(nodes)).collect();
+                for peer in ended {
+                    self.end_of_process(peer, &mut incoming[peer], &mut watch, &mut scratch);
                 }
             }
             for &index in &turns {

@@ -1,5 +1,6 @@
-//! The gate's protocol under loom, which tries every interleaving of a few threads and every value that the memory
-//! model of C11 lets a load return.
+//! The gate's protocol under loom. It tries the interleavings of two or three threads with so many preemptions at most as
+//! the name of each test says, and the values that the memory model of C11 lets a load return, except those of stores that
+//! come later (load buffering), which loom does not have.
 //!
 //! A word of the model has a second word beside it, its fence. The light fence of a slot is a read-modify-write of the
 //! slot's fence; the heavy fence is one of the fence of each slot, one after the other. Two read-modify-writes of one
@@ -128,20 +129,13 @@ impl World {
 
     /// Shuts the node out as a survivor, and then takes its own memory for its own.
     fn shut(&self) {
-        let busy = || {
-            thread::yield_now();
-            ControlFlow::Continue(())
-        };
-        let fence = || self.heavy_fence();
-        shut(
-            &self.revoked,
-            fence,
-            &self.slots_used,
-            |index| self.slot(index),
-            busy,
-        )
-        .unwrap();
+        self.shut_with(|| self.heavy_fence(), &self.slots_used, look_again);
         self.read();
+    }
+
+    /// Shuts the node out with this fence, this count of slots, and this done while a slot is busy.
+    fn shut_with(&self, fence: impl FnOnce(), used: &Word, busy: fn() -> ControlFlow<()>) {
+        shut(&self.revoked, fence, used, |index| self.slot(index), busy).unwrap();
     }
 
     fn read(&self) {
@@ -149,6 +143,17 @@ impl World {
             written.with_mut(|_| ());
         }
     }
+}
+
+/// Waits for a busy slot.
+fn look_again() -> ControlFlow<()> {
+    thread::yield_now();
+    ControlFlow::Continue(())
+}
+
+/// Waits for no busy slot.
+fn give_up() -> ControlFlow<()> {
+    ControlFlow::Break(())
 }
 
 /// Explores a world with this many preemptions at most.
@@ -205,10 +210,7 @@ fn no_section_outlives_a_shut_gate_without_a_barrier_within_3_preemptions() {
 #[test]
 fn two_survivors_may_shut_one_node_out_within_3_preemptions() {
     let another_survivor = |world: &World| {
-        let fence = || world.heavy_fence();
-        let busy = || ControlFlow::Break(());
-        let slot = |index| world.slot(index);
-        shut(&world.revoked, fence, &world.slots_used, slot, busy).unwrap();
+        world.shut_with(|| world.heavy_fence(), &world.slots_used, give_up);
     };
     run(3, Kernel::Barrier, &[one_section, another_survivor], World::shut);
 }
@@ -272,18 +274,7 @@ mod without {
     #[should_panic(expected = "Causality violation")]
     fn the_heavy_fence_a_section_is_missed_within_2_preemptions() {
         run(2, Kernel::Barrier, &[one_section], |world| {
-            let busy = || {
-                thread::yield_now();
-                ControlFlow::Continue(())
-            };
-            shut(
-                &world.revoked,
-                || (),
-                &world.slots_used,
-                |index| world.slot(index),
-                busy,
-            )
-            .unwrap();
+            world.shut_with(|| (), &world.slots_used, look_again);
             world.read();
         });
     }
@@ -292,16 +283,7 @@ mod without {
     #[should_panic(expected = "Causality violation")]
     fn the_wait_a_section_is_missed_within_2_preemptions() {
         run(2, Kernel::Barrier, &[one_section], |world| {
-            let fence = || world.heavy_fence();
-            let busy = || ControlFlow::Break(());
-            shut(
-                &world.revoked,
-                fence,
-                &world.slots_used,
-                |index| world.slot(index),
-                busy,
-            )
-            .unwrap();
+            world.shut_with(|| world.heavy_fence(), &world.slots_used, give_up);
             world.read();
         });
     }
@@ -312,12 +294,7 @@ mod without {
     fn the_order_of_fence_and_count_a_section_is_missed_within_2_preemptions() {
         run(2, Kernel::Barrier, &[one_section], |world| {
             let used = Word::new(world.slots_used.load());
-            let fence = || world.heavy_fence();
-            let busy = || {
-                thread::yield_now();
-                ControlFlow::Continue(())
-            };
-            shut(&world.revoked, fence, &used, |index| world.slot(index), busy).unwrap();
+            world.shut_with(|| world.heavy_fence(), &used, look_again);
             world.read();
         });
     }
