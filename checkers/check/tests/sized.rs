@@ -73,8 +73,8 @@ fn an_expiry() {
     all(2, 1, EXPIRY, Strategy::Exhaustive);
 }
 
-/// However many deadlines pass, a correct object is not blamed for it. Schedules are random, since with many expiries even
-/// these worlds are large.
+/// A correct object is not blamed for deadlines that pass, of which there may be up to eight here. Schedules are random, since with
+/// many expiries even these worlds are large.
 #[test]
 fn any_number_of_expiries() {
     for expiries in 1..=8 {

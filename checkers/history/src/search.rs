@@ -65,7 +65,7 @@ pub fn check<'a, S: Spec>(
     while !open.is_empty() && !violated {
         let mut held: usize = open.iter().map(|(_, search)| search.stats.memory_bytes).sum();
         let mut rest = Vec::new();
-        for (part, mut search) in std::mem::take(&mut open) {
+        for (part, mut search) in open {
             if violated {
                 break;
             }
@@ -75,14 +75,10 @@ pub fn check<'a, S: Spec>(
                 memory_bytes: limits.memory_bytes.saturating_sub(others),
                 deadline,
             };
-            let found = match search.go_on(&bounds, turn) {
-                Ok(None) => {
-                    held = others + search.stats.memory_bytes;
-                    rest.push((part, search));
-                    continue;
-                }
-                Ok(Some(found)) => Ok(found),
-                Err(exhausted) => Err(exhausted),
+            let Some(found) = search.go_on(&bounds, turn).transpose() else {
+                held = others + search.stats.memory_bytes;
+                rest.push((part, search));
+                continue;
             };
             violated = found == Ok(false);
             held = others;

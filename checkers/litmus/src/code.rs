@@ -249,7 +249,8 @@ mod tests {
     use super::*;
     use crate::stress::PLACEMENTS;
 
-    /// What is run from memory has a word for each put of each iteration; the rest is inlined, also for the model.
+    /// Each put of a constant that is run from memory has a word of its own in each iteration. The other puts of constants are
+    /// inlined in the program that threads run, which is also the one that the model judges.
     #[test]
     fn puts_without_a_word_are_inlined() {
         let run = |code: &str| {

@@ -227,10 +227,11 @@ fn follow<F: Fabric>(node: &mut Node<F>, tests: &[Test]) -> Result<()> {
 /// The outcomes that the model allows of a test, for each way in which the runs of a job post constants. Puts from memory and
 /// inlined puts allow different outcomes, so each batch is judged by the program that it ran.
 struct Judged {
-    /// Of runs whose constants come from memory, and of all runs of a program to which the way does not matter. `None` if the
-    /// job makes no such runs.
+    /// The outcomes allowed to runs whose constants come from memory, and to all runs of a program to which the way does not
+    /// matter. `None` if the job makes no such runs.
     memory: Option<Allowed>,
-    /// Of runs whose constants are inlined; `None` if the job makes no such runs, or if they are the same program.
+    /// The outcomes allowed to runs whose constants are inlined. `None` if the job makes no such runs, or if inlining does not
+    /// change the program.
     inline: Option<Allowed>,
 }
 

@@ -5,7 +5,8 @@
 //! first failure with a schedule that [`replay`] repeats.
 //!
 //! Relies on `mowgli` for the machine and on `loco-fabric` for the contract; knows nothing of objects.
-// Only `fabric::coroutine` has unsafe code: a running thread must find the coroutine that runs it.
+// Only two modules have unsafe code: in `fabric::coroutine` a running thread must find the coroutine that runs it, and in
+// `fabric::dying` what is left of an execution goes to another OS thread.
 #![deny(unsafe_code)]
 
 mod exploring;
@@ -65,7 +66,8 @@ pub struct Config {
     pub reduction: bool,
     /// Gives up after so many states. Random strategies ignore this limit.
     pub states_max: Option<u64>,
-    /// Gives up after so long. To make the schedule of a failure short takes at most 5 s of this time, and at least a tenth of it.
+    /// Gives up after so long. Making the schedule of a failure short may take what is left of this time, or a tenth of it where
+    /// less is left, but at most 5 s.
     pub time_max: Option<Duration>,
     /// The number of moves of the longest execution to explore. A longer execution makes the result
     /// incomplete.

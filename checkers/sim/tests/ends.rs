@@ -1,11 +1,12 @@
-//! Explorations always end by a report or an error: in worlds that poll without end, whose destructors panic, and that are not
-//! deterministic.
+//! Explorations of worlds that poll without end, whose destructors panic, or that are not deterministic end by a report or an
+//! error. A panic in a destructor that runs while its thread panics is the exception: it ends the process, and says where.
 
 #![allow(clippy::unwrap_used)]
 
 mod support;
 
 use std::collections::HashMap;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use loco::fabric::{NodeId, Target};
@@ -128,6 +129,15 @@ impl Drop for Back<'_> {
     }
 }
 
+/// Runs a test of this file as another process, in whose environment the variable is set.
+fn run_again(test: &str, variable: &str) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, "1")
+        .output()
+        .unwrap()
+}
+
 /// The OS thread whose destructor panicked stays in the panic hook, and the test harness takes the hook back at its end. So the test runs
 /// itself as another process, which ends before that.
 #[test]
@@ -139,9 +149,7 @@ fn a_destructor_that_panics_while_an_execution_is_taken_apart_ends_nothing() {
         println!("explored to the end");
         std::process::exit(0);
     }
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    let child = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1");
-    let ended = child.output().unwrap();
+    let ended = run_again(NAME, CHILD);
     let said = String::from_utf8_lossy(&ended.stdout);
     assert!(
         ended.status.success() && said.contains("explored to the end"),
@@ -194,9 +202,7 @@ fn a_panic_on_top_of_another_ends_the_process_and_names_the_world_the_thread_and
         });
         panic!("{report:?}");
     }
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    let child = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1");
-    let ended = child.output().unwrap();
+    let ended = run_again(NAME, CHILD);
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(!ended.status.success(), "{said}");
     for part in [

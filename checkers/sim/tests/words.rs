@@ -40,24 +40,9 @@ impl<F: Fabric> Pair<F> {
                 .put_inline(&[word, word].concat(), Target { remote, offset: 0 })?
                 .forget(),
             _ => {
-                thread
-                    .put_inline(
-                        &word,
-                        Target {
-                            remote,
-                            offset: form.data,
-                        },
-                    )?
-                    .forget();
-                thread
-                    .put_inline(
-                        &word,
-                        Target {
-                            remote,
-                            offset: form.flag,
-                        },
-                    )?
-                    .forget();
+                for offset in [form.data, form.flag] {
+                    thread.put_inline(&word, Target { remote, offset })?.forget();
+                }
             }
         }
         Ok(())

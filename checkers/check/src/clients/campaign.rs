@@ -131,7 +131,7 @@ impl Campaign {
             let mut visit = |client: Client| {
                 number += 1;
                 // A worker ends early only when it has set `stop`.
-                if over() || send.send((number, client)).is_err() {
+                if send.send((number, client)).is_err() {
                     unfinished.set(true);
                     return ControlFlow::Break(());
                 }

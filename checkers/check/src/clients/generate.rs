@@ -167,12 +167,10 @@ impl Clients {
         Clients { libraries, bounds }
     }
 
-    /// Calls `visit` with each client, small ones first, until it breaks or `stop` says so. `stop` is asked between
-    /// clients, because many that are enumerated are not admitted.
+    /// Calls `visit` with each client, small ones first, until it breaks or `stop` says so.
     pub fn each(&self, stop: Stop<'_>, visit: &mut dyn FnMut(Client) -> ControlFlow<()>) {
         let _ = for_each_client_until(&self.bounds, stop, &mut |client| match self.admit(client) {
             Some(client) => visit(client),
-            None if stop() => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         });
     }

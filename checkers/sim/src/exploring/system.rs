@@ -30,7 +30,7 @@ pub(crate) struct Explored<'a> {
     fresh: Option<u64>,
     /// The executions that have ended.
     ends: u64,
-    /// What a thread did that kept an execution from ending, once that was looked for.
+    /// Names the thread that polls where an execution did not end, if one was found. `None` until that was looked for.
     polls: Option<Option<String>>,
 }
 

@@ -403,7 +403,7 @@ impl<'a> Walker<'a> {
             | Request::WaitEnd
             | Request::Park
             | Request::Join { .. } => true,
-            // What the end shows of a thread is not lost with its node: a node that stops before is another execution.
+            // The end of an execution shows whether these moves came before the node stopped, so their order matters.
             Request::Spawn { .. } | Request::Note(Note::Mark(_)) => !state.may_stop(thread),
             Request::End(_) => !state.ends_faults(thread),
             Request::WaitBegin { deadline, .. } => !matches!(deadline, Deadline::Within(_)),

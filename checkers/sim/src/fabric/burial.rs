@@ -10,7 +10,6 @@
 //! wait for ever; the test harness of Rust does so when all tests have ended.
 //!
 //! Relies on [`super::coroutine`] and [`super::dying`]. Used by [`crate::world::run`] when a run ends.
-#![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

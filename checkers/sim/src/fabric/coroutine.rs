@@ -1,5 +1,5 @@
-//! Runs model threads as coroutines. This is the one module of the crate with `unsafe`: code deep inside
-//! object calls must reach the coroutine that runs it.
+//! Runs model threads as coroutines. Needs `unsafe` because code deep inside object calls must reach the coroutine that
+//! runs it.
 //!
 //! Relies on `corosensei`. Used by [`crate::world::run`], which resumes threads, and by the fabric's types,
 //! which make requests through [`ask`].
@@ -42,18 +42,13 @@ thread_local! {
     static SPAWNED: RefCell<Vec<(u16, Body)>> = const { RefCell::new(Vec::new()) };
     /// The place of the last panic of a model thread.
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
-    /// The number of names that each thread has given out. An OS thread runs the threads of one run at a
-    /// time.
-    static NAMED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-    /// The number of the last transfer of each thread.
-    static TRANSFERS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    /// By thread. An OS thread runs the threads of one run at a time.
+    static THREADS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
     /// Threads that hold a lock of the model, once for each lock, in the order in which they took them.
     static HOLDERS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
     /// Shows the schedule that the threads of this OS thread follow; `None` in a set-up.
     static FOLLOWED: RefCell<Option<Shows>> = const { RefCell::new(None) };
-    /// The names of the threads.
-    static NAMES: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
     /// The name of the world that this OS thread runs.
     static WORLD: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
     /// Set while a model thread unwinds from a panic of its own.
@@ -61,6 +56,16 @@ thread_local! {
     /// The thread whose next request leaves its place in `PLACE`.
     static WATCHED: Cell<Option<u16>> = const { Cell::new(None) };
     static PLACE: RefCell<Option<Backtrace>> = const { RefCell::new(None) };
+}
+
+/// The name of a thread, and the numbers that it has given out since it began.
+#[derive(Clone, Default)]
+struct Known {
+    name: Arc<str>,
+    /// The number of names.
+    named: u64,
+    /// The number of the last transfer.
+    transfer: u32,
 }
 
 /// Makes a text that is hardly ever needed.
@@ -83,17 +88,12 @@ impl Task {
             None => DefaultStack::new(STACK_BYTES)?,
         };
         install_panic_hook();
-        NAMED.with_borrow_mut(|named| {
-            named.resize(named.len().max(usize::from(thread) + 1), 0);
-            named[usize::from(thread)] = 0;
-        });
-        NAMES.with_borrow_mut(|names| {
-            names.resize(names.len().max(usize::from(thread) + 1), Arc::default());
-            names[usize::from(thread)] = name;
-        });
-        TRANSFERS.with_borrow_mut(|given| {
-            given.resize(given.len().max(usize::from(thread) + 1), 0);
-            given[usize::from(thread)] = 0;
+        THREADS.with_borrow_mut(|threads| {
+            threads.resize(threads.len().max(usize::from(thread) + 1), Known::default());
+            threads[usize::from(thread)] = Known {
+                name,
+                ..Known::default()
+            };
         });
         let coroutine =
             Coroutine::with_stack(stack, move |yielder: &Yielder<Reply, Request>, _first: Reply| {
@@ -282,8 +282,8 @@ pub(crate) fn fresh_names(count: u64) -> u64 {
     let Some((thread, _)) = current() else {
         return 1 << 63;
     };
-    NAMED.with_borrow_mut(|named| {
-        let given = &mut named[usize::from(thread)];
+    THREADS.with_borrow_mut(|threads| {
+        let given = &mut threads[usize::from(thread)].named;
         let first = VirtualWord::base(thread) + *given;
         *given += count;
         first
@@ -291,13 +291,13 @@ pub(crate) fn fresh_names(count: u64) -> u64 {
 }
 
 /// Returns a number for a transfer of several words. Threads number their transfers apart, and the number depends on the
-/// thread's past alone. No two transfers of a thread that are under way at a time have the same number.
+/// thread's past alone. A number is given again after [`TRANSFERS_MAX`] transfers: fewer must be under way at a time.
 pub(crate) fn fresh_transfer() -> u32 {
     let Some((thread, _)) = current() else {
         return 0;
     };
-    TRANSFERS.with_borrow_mut(|given| {
-        let last = &mut given[usize::from(thread)];
+    THREADS.with_borrow_mut(|threads| {
+        let last = &mut threads[usize::from(thread)].transfer;
         *last = *last % TRANSFERS_MAX + 1;
         u32::from(thread) * TRANSFERS_MAX + *last
     })
@@ -401,7 +401,7 @@ fn last_words(current: Current, info: &std::panic::PanicHookInfo<'_>) -> String 
         format!("replay: {schedule}")
     });
     let Current { thread, node, .. } = current;
-    let name = NAMES.with_borrow(|names| names[usize::from(thread)].clone());
+    let name = THREADS.with_borrow(|threads| threads[usize::from(thread)].name.clone());
     format!(
         "{world}: thread P{thread} ({name}) on node {node} panicked at {first}, and while it unwound a destructor {info}\n\
          A panic in a destructor that runs while its thread unwinds ends the process.\n{how}"

@@ -1,5 +1,5 @@
-//! What an OS thread that takes remains of executions apart must know of panics: a panic in a destructor that runs while its thread
-//! unwinds would end the process, so it stops the OS thread instead.
+//! Stops an OS thread that takes remains of executions apart at the panic that would end the process: one in a destructor that
+//! runs while its thread unwinds.
 //!
 //! Used by [`super::coroutine`], whose panic hook asks here first, and by [`super::burial`], which starts such OS threads.
 #![allow(unsafe_code)]
@@ -9,7 +9,7 @@ use std::sync::mpsc::Sender;
 
 use corosensei::stack::DefaultStack;
 
-/// A value that is used by one OS thread after another.
+/// A value that one OS thread hands over to another.
 pub(super) struct Handed<T>(pub(super) T);
 
 // SAFETY: the worker that hands a value over waits until the other OS thread is done with it or has stopped for good, and
@@ -17,13 +17,13 @@ pub(super) struct Handed<T>(pub(super) T);
 // world that keeps the rest. What they keep in the model's own thread-local variables is not looked at while they are taken apart.
 unsafe impl<T> Send for Handed<T> {}
 
-/// What such an OS thread tells after a job: the stacks that are free again, or `None` when it has stopped.
+/// The message of such an OS thread after a job: the stacks that are free again, or `None` when it has stopped.
 pub(super) type Freed = Option<Handed<Vec<DefaultStack>>>;
 
 thread_local! {
-    /// Where such an OS thread tells that it stops.
+    /// Sends the message that this OS thread stops. `None` in OS threads that do not take remains apart.
     static STOPS: RefCell<Option<Sender<Freed>>> = const { RefCell::new(None) };
-    /// Set while a panic would be the second at a time.
+    /// Set while another panic would end the process.
     static UNWINDS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -44,7 +44,8 @@ pub(super) fn unwinding(f: impl FnOnce()) {
     UNWINDS.set(before);
 }
 
-/// Called for every panic before it unwinds. Does not return to an undertaker whose panic would end the process.
+/// Sees every panic before it unwinds. Does not return in an OS thread that takes remains apart if the panic would end the
+/// process.
 pub(super) fn panics() {
     let stops = STOPS.with_borrow(Clone::clone);
     let Some(tell) = stops else { return };

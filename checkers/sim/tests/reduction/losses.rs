@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use loco_fabric::{Fabric, Local, Memory, NodeId, QueuePair, WordCell, Work, WorkRequestId};
 use loco_sim::{Completeness, Config, Faults, ModelQueuePair, call, explore, note};
 
-use crate::node::{Dice, Node, history, node, outcomes, seeds};
+use crate::node::{Dice, Node, agree, history, node, outcomes, seeds};
 
 /// A step of a thread. It names words by number, and no two steps store the same value.
 #[derive(Clone, Copy, Debug)]
@@ -131,9 +131,13 @@ impl Node {
     }
 }
 
-/// Explores everything and returns the set of histories.
+/// Explores executions in which one node may stop, and returns the set of histories.
 fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
-    outcomes(config, &plans, history, |world| {
+    let config = Config {
+        faults: CRASH,
+        ..config.clone()
+    };
+    outcomes(&config, &plans, history, |world| {
         let nodes = [world.node(node), world.node(node)];
         for (me, plan) in plans.iter().cloned().enumerate() {
             world.thread(&nodes[plan.node], &format!("thread {me}"), move |node| {
@@ -143,7 +147,7 @@ fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
     })
 }
 
-/// Explores a world in which one node may stop, and returns what `show` says of the ends of its executions.
+/// Explores a world in which one node may stop, and returns the notes and a word of node 1 at the ends of its executions.
 fn with_a_crash(
     reduction: bool,
     run: impl Fn(&Node, usize) + Copy + Send + Sync + 'static,
@@ -248,30 +252,12 @@ const CRASH: Faults = Faults {
     idle_expiries: false,
 };
 
-/// Checks for each seed that a search with the reduction records what a search without it records, when one node may stop.
-fn agree_with_a_crash(seeds: std::ops::Range<u64>) {
-    let config = |reduction| Config {
-        reduction,
-        faults: CRASH,
-        ..Config::default()
-    };
-    for seed in seeds {
-        let plans = plans(seed);
-        let reduced = histories(&config(true), &plans);
-        assert_eq!(
-            reduced,
-            histories(&config(false), &plans),
-            "seed {seed}: {plans:?}"
-        );
-    }
-}
-
 #[test]
 fn the_reduction_keeps_every_history_of_nodes_that_stop() {
-    agree_with_a_crash(seeds(0, 200));
+    agree(seeds(0, 200), plans, histories);
 }
 
 #[test]
 fn the_reduction_keeps_every_history_of_nodes_that_stop_of_other_seeds_too() {
-    agree_with_a_crash(seeds(1_000_000, 200));
+    agree(seeds(1_000_000, 200), plans, histories);
 }

@@ -83,14 +83,6 @@ impl Site {
             offset: 8 * word,
         };
         let mut posted = 0;
-        let complete = |posted: &mut usize| {
-            let mut done = Vec::new();
-            self.node.wait(|| {
-                self.node.fabric.poll(&mut done).unwrap();
-                (done.len() >= *posted).then_some(())
-            });
-            *posted = 0;
-        };
         for &op in plan {
             match op {
                 Op::Load(word) => note(self.node.load(word)),
@@ -121,7 +113,12 @@ impl Site {
                         .get(to, target(word), Work::signaled(WorkRequestId(1)))
                         .unwrap();
                     posted += 1;
-                    complete(&mut posted);
+                    let mut done = Vec::new();
+                    self.node.wait(|| {
+                        self.node.fabric.poll(&mut done).unwrap();
+                        (done.len() >= posted).then_some(())
+                    });
+                    posted = 0;
                     let words = [0, 8].map(|at| self.got.cell::<u64>(at).unwrap());
                     let values = words.map(|word| WordCell::<u64>::load(&word));
                     note(format!("{values:?}"));

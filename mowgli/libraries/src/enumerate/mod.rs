@@ -87,8 +87,8 @@ pub fn for_each_client(bounds: &Bounds, visit: &mut dyn FnMut(Client) -> Control
     for_each_client_until(bounds, &|| false, visit)
 }
 
-/// Calls `visit` like [`for_each_client`], and breaks when `stop` says so. It is asked between clients too, so that bounds with
-/// too many shapes to list do not outlast the caller's time.
+/// Calls `visit` like [`for_each_client`], and breaks when `stop` says so. It is asked before each client, and while shapes are
+/// listed, so that bounds with too many shapes to list do not outlast the caller's time.
 pub fn for_each_client_until(
     bounds: &Bounds,
     stop: Stop<'_>,
@@ -396,10 +396,10 @@ impl Table {
     ) -> ControlFlow<()> {
         let mut sequences = vec![Vec::new(); self.alphabets.len()];
         self.fill(0, calls, &mut sequences, &mut |sequences| {
-            if self.returns(sequences) && self.is_representative(sequences) {
-                visit(sequences)
-            } else if stop() {
+            if stop() {
                 ControlFlow::Break(())
+            } else if self.returns(sequences) && self.is_representative(sequences) {
+                visit(sequences)
             } else {
                 ControlFlow::Continue(())
             }

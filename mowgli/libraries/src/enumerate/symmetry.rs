@@ -42,6 +42,16 @@ impl Renaming {
         out
     }
 
+    /// Returns the nodes of a shape's threads and its objects as they are after the renaming.
+    fn image(&self, shape: &Shape) -> (Vec<Node>, Vec<ObjectKind>) {
+        let mut nodes = vec![Node(0); shape.nodes.len()];
+        for (&t, &node) in self.threads.iter().zip(&shape.nodes) {
+            nodes[t] = self.node(node);
+        }
+        let objects = shape.objects.iter().map(|kind| self.object_kind(kind));
+        (nodes, objects.collect())
+    }
+
     pub(super) fn call(&self, call: &Call) -> Call {
         let args = call.args.iter().map(|arg| match arg {
             Arg::Object(o) => Arg::Object(ObjectId(self.objects[usize::from(o.0)] as u16)),
@@ -62,17 +72,11 @@ const SYMMETRIES_MAX: usize = 4096;
 /// Returns the renamings that turn a shape into itself, at most [`SYMMETRIES_MAX`].
 pub(super) fn symmetries(shape: &Shape) -> Vec<Renaming> {
     let mut out = Vec::new();
+    let kinds = sorted(shape.objects.clone());
     for mut renaming in placed(shape) {
-        let nodes =
-            (0..shape.nodes.len()).all(|t| renaming.node(shape.nodes[t]) == shape.nodes[renaming.threads[t]]);
-        let images: Vec<ObjectKind> = shape
-            .objects
-            .iter()
-            .map(|kind| renaming.object_kind(kind))
-            .collect();
+        let (nodes, images) = renaming.image(shape);
         // Objects of one kind can stand for each other, so a choice for each object succeeds if the kinds are the same.
-        if nodes && sorted(images.clone()) == sorted(shape.objects.clone()) {
-            renaming.objects.clear();
+        if nodes == shape.nodes && sorted(images.clone()) == kinds {
             assign(shape, &images, &mut renaming, &mut out);
         }
     }
@@ -97,15 +101,7 @@ fn assign(shape: &Shape, images: &[ObjectKind], renaming: &mut Renaming, out: &m
 /// Returns a name that a shape shares with those that a renaming of threads and nodes turns into it, and with no others.
 pub(super) fn canonical(shape: &Shape) -> (u8, Vec<Node>, Vec<ObjectKind>) {
     let names = placed(shape).into_iter().map(|renaming| {
-        let mut nodes = vec![Node(0); shape.nodes.len()];
-        for (t, &node) in shape.nodes.iter().enumerate() {
-            nodes[renaming.threads[t]] = renaming.node(node);
-        }
-        let objects = shape
-            .objects
-            .iter()
-            .map(|kind| renaming.object_kind(kind))
-            .collect();
+        let (nodes, objects) = renaming.image(shape);
         (shape.node_count, nodes, sorted(objects))
     });
     names.min().unwrap_or_default()

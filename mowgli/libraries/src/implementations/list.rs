@@ -37,7 +37,7 @@ impl Named {
         let library = self.implementation.library();
         let alike = |n: &&Named| n.implementation.library() == library && n.setting == self.setting;
         let known = ALL.iter().filter(alike).filter_map(|n| n.refuted_with);
-        known.max().unwrap_or(CALLS_LEAST).max(CALLS_LEAST)
+        known.fold(CALLS_LEAST, usize::max)
     }
 
     /// Returns the bounds of the clients that it is tried with. They use its library, and libraries that make

@@ -19,9 +19,9 @@ const PAPERS: &[Method] = &[
     Method::Wait,
     Method::Rfence,
 ];
-/// Those of CPUs, without the fence, which takes the interest out of short programs.
+/// The methods of CPUs, without the fence, which takes the interest out of short programs.
 const CPU: &[Method] = &[Method::Write, Method::Read, Method::Cas];
-/// CPUs beside cards.
+/// The methods of CPUs beside those of cards.
 const MIXED: &[Method] = &[
     Method::Write,
     Method::Read,
