@@ -22,6 +22,20 @@ pub struct Share {
     pub local_of: usize,
 }
 
+impl Share {
+    /// Returns the share of the thread `local` among the `local_of` threads of this node. All nodes have as many threads.
+    pub fn new<F: Fabric>(manager: &Manager<F>, local: usize, local_of: usize) -> Share {
+        let nodes = manager.nodes();
+        let position = nodes.iter().position(|&node| node == manager.node());
+        Share {
+            index: position.unwrap_or(0) * local_of + local,
+            of: nodes.len() * local_of,
+            local,
+            local_of,
+        }
+    }
+}
+
 /// The work that was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
@@ -135,13 +149,7 @@ impl<F: Fabric> Team<F> {
     ) -> Result<Vec<T>, E> {
         let each = |index| {
             let thread = self.manager.thread()?;
-            let share = Share {
-                index: self.position * self.threads + index,
-                of: self.manager.nodes().len() * self.threads,
-                local: index,
-                local_of: self.threads,
-            };
-            body(&thread, share)
+            body(&thread, Share::new(&self.manager, index, self.threads))
         };
         thread::scope(|scope| {
             let each = &each;

@@ -110,8 +110,8 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
     let timing = Phase::new("kv: timing single lookups", timed, team.leads());
     let mine = team.run(
         stop,
-        |thread, share| fill(thread, &store, plan.keys, (share.index, share.of), &filling),
-        |thread, share, stopped| serve(thread, &store, (plan, &timing), share, stopped),
+        |thread, share| fill(thread, &store, plan.keys, share, &filling),
+        |thread, share, stopped| serve(thread, &store, plan, share, stopped, &timing),
     )?;
     let thread = manager.thread()?;
     // Every node keeps its store until here.
@@ -137,8 +137,8 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
     }))
 }
 
-/// Inserts every `shares`-th key from the `share`-th on, and notes in `phase` how many are there. A value contains the low
-/// half of its key, so that lookups can recognize it.
+/// Inserts the keys of `share`, and notes in `phase` how many are there. A value contains the low half of its key, so that
+/// lookups can recognize it.
 ///
 /// # Errors
 /// Returns the errors of the store, and `Usage` if there is no room.
@@ -146,10 +146,10 @@ pub fn fill<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<u64, u64, F>,
     keys: u32,
-    (share, shares): (usize, usize),
+    share: Share,
     phase: &Phase,
 ) -> Result<()> {
-    let mut keys = (0..keys).skip(share).step_by(shares).map(key);
+    let mut keys = (0..keys).skip(share.index).step_by(share.of).map(key);
     loop {
         // Each piece has a deadline of its own.
         let piece: Vec<(u64, u64)> = keys
@@ -191,9 +191,10 @@ pub fn check(key: u64, found: Option<u64>) -> Result<()> {
 fn serve<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<u64, u64, F>,
-    (plan, timing): (&Plan, &Phase),
+    plan: &Plan,
     share: Share,
     stopped: &mut dyn FnMut() -> loco::Result<bool>,
+    timing: &Phase,
 ) -> Result<Count> {
     let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share.index as u64));
     let picks = draw(plan.distribution, plan.keys, PICKS.max(plan.window), &mut random)?;

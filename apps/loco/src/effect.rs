@@ -2,12 +2,19 @@
 
 use crate::error::CliError;
 
-/// What a command does by some of its options, and the options that have an effect then.
+/// One of the ways in which a command can work, such as one measurement of `loco bench`, and the options that change what it
+/// does.
 pub struct Mode {
     /// The description, as it follows "has no effect with".
-    pub name: &'static str,
-    /// The options, as `--name`.
+    name: &'static str,
+    /// The options that have an effect, as `--name`.
     pub options: &'static [&'static str],
+}
+
+impl Mode {
+    pub const fn new(name: &'static str, options: &'static [&'static str]) -> Mode {
+        Mode { name, options }
+    }
 }
 
 /// Refuses the first of the `given` options that has no effect in `mode`, and says in which of all `modes` it has. Options of

@@ -84,15 +84,11 @@ fn main() -> ExitCode {
 }
 
 #[cfg(test)]
-#[path = "../tests/support/numbers.rs"]
-mod numbers;
-
-#[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
     #[test]
     fn numbers_beyond_all_reason_are_refused_by_every_option() {
-        super::numbers::are_refused(&super::Cli::command(), &["seed"]);
+        loco_testing::numbers::are_refused(&super::Cli::command(), &["seed"]);
     }
 }

@@ -6,10 +6,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::env;
-use std::process::{Command, exit};
+use std::process::exit;
 use std::time::Duration;
 
 use loco::{Barrier, Config, Error, Result, Startup};
+use loco_testing::launched::alone;
 
 /// The environment variable with the name of the case.
 const CASE: &str = "LOCO_TEST_CASE";
@@ -64,11 +65,7 @@ fn fail(case: &str) -> Result<()> {
 
 /// Runs the case on three nodes and returns what the launcher says, and everything.
 fn said(case: &str) -> (String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
-    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-        command.env_remove(name);
-    }
-    let output = command
+    let output = alone(env!("CARGO_BIN_EXE_loco"))
         .args(["run", "-n", "3", "--fabric", "shm", "--timeout", "300", "--"])
         .arg(env::current_exe().unwrap())
         .args(["node", "--exact", "--nocapture", "--test-threads=1"])

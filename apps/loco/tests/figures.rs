@@ -3,17 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::process::Command;
 use std::time::Instant;
 
+use loco_testing::launched::alone;
 use serde_json::Value;
 
 /// Runs a command that prints a line of JSON a result. Returns the lines, and the seconds that all of it took.
 fn records(args: &[&str]) -> (Vec<Value>, f64) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-        command.env_remove(name);
-    }
+    let mut command = alone(env!("CARGO_BIN_EXE_loco"));
     let begin = Instant::now();
     let output = command.args(args).env("LOCO_FABRIC", "shm").output().unwrap();
     let whole = begin.elapsed().as_secs_f64();

@@ -92,7 +92,8 @@ fn the_first_program_is_made_beside_the_clone_and_runs() {
     );
 
     fs::write(hello.join("src/main.rs"), program.text).unwrap();
-    // What is built once serves the next run of this test, and the versions are those that are there.
+    // The next run of this test finds what this one has built. The dependencies have the versions of the repository, which
+    // are on this machine already.
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     fs::create_dir_all(&built).unwrap();
     symlink(built, hello.join("target")).unwrap();

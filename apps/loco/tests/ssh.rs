@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests unwrap, too.
 
+#[path = "support/full_pipe.rs"]
+mod full_pipe;
 #[path = "support/running.rs"]
 mod running;
 #[path = "support/sshd.rs"]
@@ -15,6 +17,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use full_pipe::wait_until_full;
 use running::{Running, assert_gone, finish};
 use rustix::process::{Pid, Signal, kill_process};
 use sshd::{HOSTS, NO_HOST, Sshd};
@@ -83,10 +86,7 @@ fn a_reader_that_has_stopped_reading_does_not_hold_up_the_end() {
         let mut command = script(&sshd, &[A, B], &["--timeout", timeout], text);
         let mut launcher = command.stdout(writer).spawn().unwrap();
         drop(command);
-        // So many bytes are a full pipe, but for the ends of pages.
-        while rustix::io::ioctl_fionread(&reader).unwrap() < 65536 - 1024 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        wait_until_full(&reader);
         if let Some((signal, _)) = signal {
             kill_process(Pid::from_child(&launcher), signal).unwrap();
         }

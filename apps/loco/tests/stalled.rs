@@ -3,33 +3,30 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/full_pipe.rs"]
+mod full_pipe;
+
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use full_pipe::wait_until_full;
+use loco_testing::launched::alone;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// The time for a command to end on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes that a pipe holds, but for the ends of pages into which no whole line fits.
-const FULL: u64 = 65536 - 1024;
 
 /// Starts `loco run` whose output, and with `both` also standard error, goes into a pipe that nobody reads, and waits until
 /// the pipe is full.
 fn start(options: &[&str], script: &str, both: bool) -> (Child, PipeReader) {
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-        command.env_remove(name);
-    }
+    let mut command = alone(env!("CARGO_BIN_EXE_loco"));
     command
         .args(["run", "-n", "2"])
         .args(options)
-        .args(["--", "sh", "-c", script])
-        .stdin(Stdio::null());
+        .args(["--", "sh", "-c", script]);
     command.stderr(match both {
         true => Stdio::from(writer.try_clone().unwrap()),
         false => Stdio::piped(),
@@ -37,9 +34,7 @@ fn start(options: &[&str], script: &str, both: bool) -> (Child, PipeReader) {
     let launcher = command.stdout(writer).spawn().unwrap();
     // The command has the other copies of the writer.
     drop(command);
-    while ioctl_fionread(&reader).unwrap() < FULL {
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_full(&reader);
     (launcher, reader)
 }
 

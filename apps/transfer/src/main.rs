@@ -91,15 +91,11 @@ fn summary(outcome: &Outcome) -> String {
 }
 
 #[cfg(test)]
-#[path = "../../../apps/loco/tests/support/numbers.rs"]
-mod numbers;
-
-#[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
 
     #[test]
     fn numbers_beyond_all_reason_are_refused_by_every_option() {
-        super::numbers::are_refused(&super::Args::command(), &["seed"]);
+        loco_testing::numbers::are_refused(&super::Args::command(), &["seed"]);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use mowgli::check::Engine;
 use mowgli::counted::counted;
 use mowgli::litmus::{Names, Operand, State};
-use mowgli::outcome::Completeness;
+use mowgli::outcome::{Completeness, Limit};
 use mowgli::program::{Loc, Reg, ThreadId};
 use mowgli_corerma::check;
 use serde::Serialize;
@@ -158,25 +158,17 @@ where
             only_here: states(a.1, b.1),
             states: a.1.len(),
             complete: *a.2 == Completeness::Complete,
-            limit: limit(a.2),
+            limit: a.2.limit().map(Limit::advice),
             model: a.0,
         },
         Side {
             only_here: states(b.1, a.1),
             states: b.1.len(),
             complete: *b.2 == Completeness::Complete,
-            limit: limit(b.2),
+            limit: b.2.limit().map(Limit::advice),
             model: b.0,
         },
     ]
-}
-
-/// Returns the limit at which a search ended, with its remedy.
-fn limit(completeness: &Completeness) -> Option<String> {
-    match completeness {
-        Completeness::Complete => None,
-        Completeness::Incomplete(limit) => Some(limit.advice()),
-    }
 }
 
 fn text(name: &str, sides: &[Side; 2]) -> String {

@@ -1,6 +1,6 @@
 //! `mowgli outcomes`: lists how a client of libraries may end.
 
-use mowgli::outcome::Completeness;
+use mowgli::outcome::Limit;
 use mowgli_libraries::client::{Client, Setting};
 use mowgli_libraries::judge;
 use serde::Serialize;
@@ -130,10 +130,7 @@ fn json(client: &Client, setting: Setting, found: &mowgli_libraries::outcome::Ou
         setting: setting.name(),
         outcomes: outcomes.collect(),
         complete: found.is_complete(),
-        limit: match &found.completeness {
-            Completeness::Complete => None,
-            Completeness::Incomplete(limit) => Some(limit.advice()),
-        },
+        limit: found.completeness.limit().map(Limit::advice),
         executions: found.executions,
         verdicts: verdicts.collect(),
     }

@@ -1,7 +1,10 @@
 //! `mowgli outcomes`, `explain` and `refine` of clients: what they print, and how they end.
 
-use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use loco_testing::launched::signal;
 
 fn mowgli(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mowgli"));
@@ -100,22 +103,22 @@ fn what_holds_says_what_was_covered() {
 /// Runs the command, which must end by itself, without a panic, in so much time. The bound is generous; a hang has none.
 fn ends(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mowgli"));
-    let piped = || std::process::Stdio::piped();
-    let mut child = command
+    let child = command
         .args(args)
-        .stdout(piped())
-        .stderr(piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the command runs");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while child.try_wait().expect("it is a child").is_none() {
-        if Instant::now() > deadline {
-            child.kill().expect("it is a child");
-            panic!("{args:?} does not end");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let output = child.wait_with_output().expect("it has ended");
+    let process = child.id();
+    let (sender, receiver) = mpsc::channel();
+    // The receiver is gone if the command did not end in time.
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let ended = receiver.recv_timeout(Duration::from_secs(60));
+    let output = ended.unwrap_or_else(|_| {
+        signal("-KILL", process);
+        panic!("{args:?} does not end");
+    });
+    let output = output.expect("it is a child");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
         output.status.code().is_some_and(|code| code <= 3),

@@ -305,10 +305,7 @@ pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
         let holds = formula.is_some_and(|f| f.holds(outcome));
         states[usize::from(holds)].insert(shown.iter().map(|o| o.value(outcome)).collect());
     }
-    let limit = match &search.completeness {
-        Completeness::Complete => None,
-        Completeness::Incomplete(limit) => Some(limit.clone()),
-    };
+    let limit = search.completeness.limit().cloned();
     Judgement {
         positive: states[1].len(),
         negative: states[0].len(),

@@ -32,6 +32,16 @@ pub enum Completeness {
     Incomplete(Limit),
 }
 
+impl Completeness {
+    /// Returns the limit at which the search stopped, if it did.
+    pub fn limit(&self) -> Option<&Limit> {
+        match self {
+            Completeness::Complete => None,
+            Completeness::Incomplete(limit) => Some(limit),
+        }
+    }
+}
+
 /// The limit at which a search stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use mowgli::check::Judgement;
 use mowgli::litmus::{Quantifier, Verdict};
-use mowgli::outcome::{Budget, Completeness};
+use mowgli::outcome::Budget;
 
 use crate::litmus::Litmus;
 use crate::outcome::{self, Search};
@@ -29,10 +29,7 @@ pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
     Judgement {
         positive: states[1].len(),
         negative: states[0].len(),
-        limit: match &search.completeness {
-            Completeness::Complete => None,
-            Completeness::Incomplete(limit) => Some(limit.clone()),
-        },
+        limit: search.completeness.limit().cloned(),
     }
 }
 

@@ -44,10 +44,7 @@ impl Refinement<'_> {
     pub fn check(&self, client: &Client, budget: Budget<'_>) -> Found {
         let allowed = outcomes(client, self.specification, budget);
         let (found, witness) = outcomes_beyond(client, self.implementation, budget, &allowed.outcomes, true);
-        let limit = |o: &crate::client::outcome::Outcomes| match &o.completeness {
-            mowgli::outcome::Completeness::Incomplete(limit) => Some(limit.clone()),
-            mowgli::outcome::Completeness::Complete => None,
-        };
+        let limit = |o: &crate::client::outcome::Outcomes| o.completeness.limit().cloned();
         if let Some(limit) = limit(&allowed) {
             return Found::Unknown(limit);
         }

@@ -19,7 +19,7 @@ pub const HALLS: [(&str, &[&str]); 5] = [
     ("tools", &[]),
 ];
 
-/// The packages that are tests as a whole: what they are built from, only tests use.
+/// The packages that consist of tests, so that all their dependencies are those of tests.
 pub const TESTS: [&str; 1] = ["loco/conformance"];
 
 /// The packages of other halls that tests use against the arrows, as `(hall, package of another hall)`.
@@ -74,7 +74,7 @@ pub fn folders() -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The name of a package in the text of its manifest.
+/// Returns the name of a package from the text of its manifest.
 fn name(manifest: &str) -> &str {
     let (_, rest) = manifest.split_once("name = \"").unwrap_or_default();
     rest.split('"').next().unwrap_or_default()

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::measure::{Results, Sample};
 use super::parameters::{Parameters, What};
 use super::progress::Progress;
-use super::site::Bench;
+use super::site::{Bench, leads};
 use super::workload::Workload;
 use super::{cases, objects};
 use crate::error::CliError;
@@ -129,7 +129,7 @@ fn one<F: Fabric>(
     let line = Barrier::with_threads(manager, &format!("{name}-line"), usize::from(threads))?;
     let rates = Sst::<f64, _>::new(manager, &format!("{name}-rates"))?;
     loco_app::wait_for_ready(manager)?;
-    let leads = manager.nodes().first() == Some(&manager.node());
+    let leads = leads(manager);
     let work = match args.what.is_timed() {
         true => parameters.workload.milliseconds(),
         false => parameters

@@ -15,7 +15,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::measure::{Sample, latencies};
-use super::site::Bench;
+use super::site::{Bench, leads};
 use super::workload::{Workload, rate_for, wrong};
 use crate::error::CliError;
 
@@ -123,7 +123,7 @@ pub(super) struct Accounts<F: Fabric> {
 impl<F: Fabric> Accounts<F> {
     pub(super) fn new(manager: &Manager<F>, workload: &Workload) -> Result<Self, CliError> {
         let bank = Bank::new(manager, "bank", bank_config(workload))?;
-        let leads = manager.nodes().first() == Some(&manager.node());
+        let leads = leads(manager);
         let phase = |what| Phase::new(what, bank.own_max(), leads);
         Ok(Accounts {
             found: AtomicVar::new(manager, "found", manager.nodes()[0])?,
@@ -230,11 +230,10 @@ impl<F: Fabric> Filled<F> {
             .value_bytes_max(8)
             .key_bytes_max(8)
             .locks(workload.locks.unwrap_or(KV_LOCKS));
-        let leads = manager.nodes().first() == Some(&manager.node());
         let own_keys = workload.keys().div_ceil(nodes).into();
         Ok(Filled {
             store: KvStore::new(manager, "kv", config)?,
-            filling: Phase::new("loco: inserting the keys", own_keys, leads),
+            filling: Phase::new("loco: inserting the keys", own_keys, leads(manager)),
         })
     }
 }
@@ -243,20 +242,13 @@ impl<F: Fabric> Filled<F> {
 pub(super) fn kv<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
-    store: &Filled<F>,
+    Filled { store, filling }: &Filled<F>,
 ) -> Result<Sample, CliError> {
     let thread = bench.manager.thread()?;
     let share = bench.share(index);
     let workload = &bench.parameters.workload;
     let keys = workload.keys();
-    fill(
-        &thread,
-        &store.store,
-        keys,
-        (share.index, share.of),
-        &store.filling,
-    )?;
-    let store = &store.store;
+    fill(&thread, store, keys, share, filling)?;
     let window = bench.parameters.window as usize;
     let mut random = SmallRng::seed_from_u64(share.index as u64);
     let drawn = draw(workload.distribution, keys, PICKS.max(window), &mut random)?;

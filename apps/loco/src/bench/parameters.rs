@@ -39,26 +39,26 @@ pub enum What {
 
 /// The options that each measurement depends on, in the order of [`What`].
 pub(super) static MODES: [Mode; 10] = [
-    mode(
+    Mode::new(
         "`put`",
         &["--threads", "--size", "--window", "--iters", "--warmup"],
     ),
-    mode(
+    Mode::new(
         "`get`",
         &["--threads", "--size", "--window", "--iters", "--warmup"],
     ),
     // It moves a word.
-    mode("`atomic`", &["--threads", "--window", "--iters", "--warmup"]),
-    mode("`barrier`", &["--threads", "--iters", "--warmup"]),
-    mode("`broadcast`", &["--size", "--window", "--iters", "--warmup"]),
-    mode("`ping-pong`", &["--size", "--iters", "--warmup"]),
-    mode("`lock`", &["--threads", "--duration"]),
-    mode(
+    Mode::new("`atomic`", &["--threads", "--window", "--iters", "--warmup"]),
+    Mode::new("`barrier`", &["--threads", "--iters", "--warmup"]),
+    Mode::new("`broadcast`", &["--size", "--window", "--iters", "--warmup"]),
+    Mode::new("`ping-pong`", &["--size", "--iters", "--warmup"]),
+    Mode::new("`lock`", &["--threads", "--duration"]),
+    Mode::new(
         "`transfer`",
         &["--threads", "--duration", "--locks", "--accounts"],
     ),
-    mode("`queue`", &["--threads", "--duration"]),
-    mode(
+    Mode::new("`queue`", &["--threads", "--duration"]),
+    Mode::new(
         "`kv`",
         &[
             "--threads",
@@ -71,10 +71,6 @@ pub(super) static MODES: [Mode; 10] = [
         ],
     ),
 ];
-
-const fn mode(name: &'static str, options: &'static [&'static str]) -> Mode {
-    Mode { name, options }
-}
 
 impl What {
     /// Returns the options that the measurement depends on.

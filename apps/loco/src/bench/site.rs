@@ -27,14 +27,11 @@ impl<F: Fabric> Bench<'_, F> {
 
     /// Returns the share of a thread of this node.
     pub(super) fn share(&self, index: usize) -> Share {
-        let nodes = self.manager.nodes();
-        let position = nodes.iter().position(|&node| node == self.manager.node());
-        let threads = usize::from(self.parameters.threads);
-        Share {
-            index: position.unwrap_or(0) * threads + index,
-            of: nodes.len() * threads,
-            local: index,
-            local_of: threads,
-        }
+        Share::new(self.manager, index, usize::from(self.parameters.threads))
     }
+}
+
+/// Returns whether this is the lowest node, which says how far the job is.
+pub(super) fn leads<F: Fabric>(manager: &Manager<F>) -> bool {
+    manager.nodes().first() == Some(&manager.node())
 }

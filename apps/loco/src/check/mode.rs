@@ -4,130 +4,127 @@ use super::{Args, How};
 use crate::effect::{Mode, refuse_others};
 use crate::error::CliError;
 
-const LADDER: usize = 0;
-const RUNGS: usize = 1;
-const EXHAUSTIVE: usize = 2;
-const BOUNDED: usize = 3;
-const RANDOM: usize = 4;
-const PCT: usize = 5;
-const SOAK: usize = 6;
-const REPLAY: usize = 7;
-const REPLAY_OF_RUNG: usize = 8;
-const ROBUST: usize = 9;
-const CLIENT: usize = 10;
-const CLIENTS: usize = 11;
-const REPLAY_OF_CLIENT: usize = 12;
-
 /// Options of a world of chosen size.
 macro_rules! world {
     ($name:literal, $($more:literal),*) => {
-        Mode {
-            name: $name,
-            options: &[
+        Mode::new(
+            $name,
+            &[
                 "--nodes", "--threads", "--ops", "--glob", "--expiries", "--crashes", "--suspicions", "--json", "--svg",
                 "--dot", $($more),*
             ],
-        }
+        )
     };
 }
 
+const LADDER: Mode = Mode::new(
+    "the ladder",
+    &[
+        "--rung", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html", "--open",
+    ],
+);
+const RUNGS: Mode = Mode::new("--rungs", &["--rungs"]);
+const EXHAUSTIVE: Mode = world!(
+    "every schedule of one world",
+    "--strategy",
+    "--time",
+    "--shard",
+    "--html",
+    "--open"
+);
+const BOUNDED: Mode = world!(
+    "--strategy bounded",
+    "--strategy",
+    "--preemptions",
+    "--delays",
+    "--time",
+    "--shard",
+    "--html",
+    "--open"
+);
+const RANDOM: Mode = world!(
+    "--strategy random",
+    "--strategy",
+    "--executions",
+    "--seed",
+    "--time",
+    "--shard",
+    "--html",
+    "--open"
+);
+const PCT: Mode = world!(
+    "--strategy pct",
+    "--strategy",
+    "--executions",
+    "--seed",
+    "--depth",
+    "--time",
+    "--shard",
+    "--html",
+    "--open"
+);
+const SOAK: Mode = world!("--soak", "--soak", "--seed");
+const REPLAY: Mode = world!("--replay", "--replay", "--html", "--open");
+const REPLAY_OF_RUNG: Mode = Mode::new(
+    "--replay of a rung's schedule",
+    &["--rung", "--replay", "--svg", "--dot", "--html", "--open"],
+);
+const ROBUST: Mode = Mode::new(
+    "--robust",
+    &[
+        "--robust", "--rung", "--time", "--json", "--svg", "--dot", "--html", "--open",
+    ],
+);
+const CLIENT: Mode = Mode::new(
+    "--client",
+    &[
+        "--client", "--time", "--json", "--svg", "--dot", "--html", "--open",
+    ],
+);
+const CLIENTS: Mode = Mode::new(
+    "--clients",
+    &[
+        "--clients",
+        "--random",
+        "--states",
+        "--samples",
+        "--keep",
+        "--seed",
+        "--time",
+        "--json",
+        "--shard",
+        "--svg",
+        "--dot",
+        "--html",
+        "--open",
+    ],
+);
+const REPLAY_OF_CLIENT: Mode = Mode::new(
+    "--replay of a client's schedule",
+    &[
+        "--client", "--replay", "--json", "--svg", "--dot", "--html", "--open",
+    ],
+);
+
 static MODES: [Mode; 13] = [
-    Mode {
-        name: "the ladder",
-        options: &[
-            "--rung", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html", "--open",
-        ],
-    },
-    Mode {
-        name: "--rungs",
-        options: &["--rungs"],
-    },
-    world!(
-        "every schedule of one world",
-        "--strategy",
-        "--time",
-        "--shard",
-        "--html",
-        "--open"
-    ),
-    world!(
-        "--strategy bounded",
-        "--strategy",
-        "--preemptions",
-        "--delays",
-        "--time",
-        "--shard",
-        "--html",
-        "--open"
-    ),
-    world!(
-        "--strategy random",
-        "--strategy",
-        "--executions",
-        "--seed",
-        "--time",
-        "--shard",
-        "--html",
-        "--open"
-    ),
-    world!(
-        "--strategy pct",
-        "--strategy",
-        "--executions",
-        "--seed",
-        "--depth",
-        "--time",
-        "--shard",
-        "--html",
-        "--open"
-    ),
-    world!("--soak", "--soak", "--seed"),
-    world!("--replay", "--replay", "--html", "--open"),
-    Mode {
-        name: "--replay of a rung's schedule",
-        options: &["--rung", "--replay", "--svg", "--dot", "--html", "--open"],
-    },
-    Mode {
-        name: "--robust",
-        options: &[
-            "--robust", "--rung", "--time", "--json", "--svg", "--dot", "--html", "--open",
-        ],
-    },
-    Mode {
-        name: "--client",
-        options: &[
-            "--client", "--time", "--json", "--svg", "--dot", "--html", "--open",
-        ],
-    },
-    Mode {
-        name: "--clients",
-        options: &[
-            "--clients",
-            "--random",
-            "--states",
-            "--samples",
-            "--keep",
-            "--seed",
-            "--time",
-            "--json",
-            "--shard",
-            "--svg",
-            "--dot",
-            "--html",
-            "--open",
-        ],
-    },
-    Mode {
-        name: "--replay of a client's schedule",
-        options: &[
-            "--client", "--replay", "--json", "--svg", "--dot", "--html", "--open",
-        ],
-    },
+    LADDER,
+    RUNGS,
+    EXHAUSTIVE,
+    BOUNDED,
+    RANDOM,
+    PCT,
+    SOAK,
+    REPLAY,
+    REPLAY_OF_RUNG,
+    ROBUST,
+    CLIENT,
+    CLIENTS,
+    REPLAY_OF_CLIENT,
 ];
 
 impl Args {
-    /// Returns the index of the mode that the options ask for.
-    fn mode(&self) -> usize {
+    /// Returns the mode that the options ask for.
+    fn mode(&self) -> Mode {
         let clients = &self.clients;
         match (self.replay.is_some(), self.strategy) {
             (true, _) if !clients.client.is_empty() => REPLAY_OF_CLIENT,
@@ -151,7 +148,7 @@ impl Args {
     /// # Errors
     /// Returns [`CliError::Usage`].
     pub(super) fn refuse_what_has_no_effect(&self, given: &[String]) -> Result<(), CliError> {
-        refuse_others(given, &MODES[self.mode()], &MODES, &[])
+        refuse_others(given, &self.mode(), &MODES, &[])
     }
 }
 

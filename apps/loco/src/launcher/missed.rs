@@ -1,5 +1,5 @@
-//! What the nodes of this host noted about one another: whom each missed, in the order of causes. They write into a file that
-//! has no name, so that nothing is left however the job ends.
+//! Reads which nodes of this host missed which others, in the order in which they noted it. They write into a file that has no
+//! name, so that nothing is left however the job ends.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
@@ -11,10 +11,10 @@ use rustix::process::Pid;
 
 use crate::error::CliError;
 
-/// The most that is read: nodes that fill the file with something else get no say.
+/// The most bytes that are read. What nodes write beyond them is ignored.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The file.
+/// The file with the notes.
 pub(super) struct Notes(File);
 
 impl Notes {
@@ -35,7 +35,7 @@ impl Notes {
     pub(super) fn read(&self) -> MissedNodes {
         let length = self.0.metadata().map_or(0, |found| found.len()).min(BYTES_MAX);
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        // Without the notes the failures alone must do.
+        // Notes that cannot be read are none: then the exit codes alone tell which node failed first.
         let read = self.0.read_exact_at(&mut bytes, 0);
         MissedNodes::of(
             read.map_or("".into(), |()| String::from_utf8_lossy(&bytes))

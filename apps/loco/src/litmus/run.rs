@@ -152,17 +152,14 @@ const ALWAYS: [&str; 10] = [
 
 /// The grounds, and the other options that have an effect on each.
 static MODES: [Mode; 3] = [
-    Mode {
-        name: "--fabric model",
-        options: &[],
-    },
-    Mode {
-        name: "--fabric ofi",
-        options: &["--batch", "--stress", "--deadline", "--nodes", "--name"],
-    },
-    Mode {
-        name: "a fabric whose memory is ours: shm, verbs or auto",
-        options: &[
+    Mode::new("--fabric model", &[]),
+    Mode::new(
+        "--fabric ofi",
+        &["--batch", "--stress", "--deadline", "--nodes", "--name"],
+    ),
+    Mode::new(
+        "a fabric whose memory is ours: shm, verbs or auto",
+        &[
             "--batch",
             "--stress",
             "--deadline",
@@ -171,7 +168,7 @@ static MODES: [Mode; 3] = [
             "--pages",
             "--deferred",
         ],
-    },
+    ),
 ];
 
 impl Args {

@@ -34,16 +34,12 @@ pub(super) const ALWAYS: [&str; 13] = [
 
 /// The other options that have an effect, in the order of [`Object`].
 pub(super) static MODES: [Mode; 5] = [
-    mode("`atomic`", &[]),
-    mode("`ticket-lock`", &["--on-loss"]),
-    mode("`tas-lock`", &["--on-loss"]),
-    mode("`queue`", &[]),
-    mode("`kv`", &["--keys"]),
+    Mode::new("`atomic`", &[]),
+    Mode::new("`ticket-lock`", &["--on-loss"]),
+    Mode::new("`tas-lock`", &["--on-loss"]),
+    Mode::new("`queue`", &[]),
+    Mode::new("`kv`", &["--keys"]),
 ];
-
-const fn mode(name: &'static str, options: &'static [&'static str]) -> Mode {
-    Mode { name, options }
-}
 
 impl Object {
     /// Returns the options that have an effect with this object and not with every one.

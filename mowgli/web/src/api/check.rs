@@ -7,14 +7,14 @@ use axum::extract::State;
 use mowgli::cat;
 use mowgli::check::{self, Engine};
 use mowgli::litmus::{Litmus, Operand};
-use mowgli::outcome::{Budget, Search};
+use mowgli::outcome::{Budget, Limit, Search};
 use mowgli_libraries::client::{Client, Setting as ClientSetting};
 use mowgli_libraries::judge;
 use serde::Deserialize;
 
 use super::corerma;
 use super::model::{Model, Named};
-use super::verdicts::{Answer, Condition, ROWS_MAX, limit};
+use super::verdicts::{Answer, Condition, ROWS_MAX};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Source};
 
@@ -78,7 +78,7 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
             let shown = rows.into_iter().take(ROWS_MAX);
             answer.rows = shown.map(|row| row.into_iter().map(show).collect()).collect();
             answer.columns = operands.iter().map(|o| o.display(&litmus.program)).collect();
-            answer.limit = limit(&search.completeness);
+            answer.limit = search.completeness.limit().map(Limit::advice);
             answer.count = search.states;
             answer.conditions = conditions(litmus, &loaded, &search);
         }
@@ -139,7 +139,7 @@ fn client(client: &Client, model: &Named, budget: &Budget<'_>) -> Result<Answer,
         columns,
         rows: found.outcomes.iter().take(ROWS_MAX).map(row).collect(),
         total: found.outcomes.len(),
-        limit: limit(&found.completeness),
+        limit: found.completeness.limit().map(Limit::advice),
         searched: "executions",
         count: found.executions,
         time_ms: start.elapsed().as_secs_f64() * 1e3,

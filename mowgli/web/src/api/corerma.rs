@@ -93,7 +93,7 @@ pub(super) fn checked(
         columns: shown.iter().map(|o| o.display(&litmus.program)).collect(),
         rows: rows.iter().take(verdicts::ROWS_MAX).map(text).collect(),
         total: rows.len(),
-        limit: verdicts::limit(&search.completeness),
+        limit: search.completeness.limit().map(Limit::advice),
         searched: "executions",
         count: search.executions,
         time_ms: start.elapsed().as_secs_f64() * 1e3,

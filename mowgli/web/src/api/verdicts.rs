@@ -2,7 +2,6 @@
 
 use mowgli::check::Judgement;
 use mowgli::litmus::Verdict;
-use mowgli::outcome::Completeness;
 use serde::Serialize;
 
 /// Most outcomes that are sent.
@@ -56,12 +55,5 @@ impl Condition {
             stated: stated.map(|v| v.to_string()),
             as_stated: stated.and_then(|v| judgement.meets(v)),
         }
-    }
-}
-
-pub(super) fn limit(completeness: &Completeness) -> Option<String> {
-    match completeness {
-        Completeness::Complete => None,
-        Completeness::Incomplete(limit) => Some(limit.advice()),
     }
 }

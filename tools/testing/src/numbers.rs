@@ -1,5 +1,5 @@
 //! Tries every option of a command that takes a number with numbers beyond all reason. The options come from the command's own
-//! description, so that new ones are tried, too. Each application includes this file.
+//! description, so that new ones are tried, too. Relies on `clap`.
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command};
@@ -39,7 +39,7 @@ pub fn are_refused(command: &Command, any: &[&str]) {
                     "no range: {said}"
                 );
             }
-            // What is refused is not the whole range.
+            // An option that refuses everything would pass the above.
             assert_eq!(refusal(command, path, name, "1"), None);
             // 0 is taken or refused, and does no harm to the parser.
             let _ = refusal(command, path, name, "0");
