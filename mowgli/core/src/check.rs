@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::litmus::{Condition, Litmus, Operand, Quantifier, Query, Setting, Verdict};
 use crate::model::{Model, RmwAtomicity, UnknownName};
 use crate::models::Spec;
-use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
+use crate::outcome::{Budget, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
 use crate::{declarative, explore};
 
@@ -383,6 +383,7 @@ pub fn expected(program: &Program, query: &Query, setting: Setting) -> Option<Ve
 mod tests {
     use super::*;
     use crate::litmus::parse;
+    use crate::outcome::Completeness;
 
     fn outcome(x: i64) -> Outcome {
         Outcome {
