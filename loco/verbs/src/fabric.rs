@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
 use loco_fabric::{
-    Caps, Completion, CompletionStatus, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform,
-    QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
+    Caps, Completion, CompletionStatus, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Order,
+    Platform, QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
 };
 use loco_host::membership::Membership;
 use loco_host::word;
@@ -100,6 +100,7 @@ impl VerbsFabric {
                 name: "verbs".to_owned(),
                 inline_bytes_max: device.limits.inline_bytes_max as usize,
                 atomicity: device.limits.atomicity,
+                order: Order::IN_ORDER,
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: device.limits.device_memory_bytes,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, MemoryKind, NodeId,
+    Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, MemoryKind, NodeId, Order,
     PeerState, Peers, RegionKey, Result, Seen, Time, Wait, WorkRequestId,
 };
 
@@ -66,6 +66,7 @@ impl ModelFabric {
                 } else {
                     Atomicity::Hca
                 },
+                order: Order::IN_ORDER,
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: 0,

@@ -75,6 +75,9 @@ impl<F: Fabric> Operation<'_, F> {
 pub struct Flags {
     /// Starts the operation only when earlier gets and atomics to that peer have completed (remote fence).
     pub fenced: bool,
+    /// Lets the operation take effect only after this thread's earlier puts and atomics to that peer are placed (strong
+    /// order).
+    pub strong: bool,
     /// Says that more operations to the same peer follow at once.
     pub more: bool,
 }

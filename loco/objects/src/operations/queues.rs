@@ -174,18 +174,20 @@ impl<F: Fabric> Queues<F> {
         Ok(())
     }
 
-    /// Puts pieces of bytes in `remote`, each at its offset, in order, where a put is done when it is posted.
+    /// Puts pieces of bytes in `remote`, each at its offset, where a put is done when it is posted. `strong_last` is that of
+    /// [`put_inline_each`](QueuePair::put_inline_each).
     #[inline(always)]
     pub(crate) fn put_each_at_once(
         &mut self,
         fabric: &F,
         pieces: &[(usize, &[u8])],
         remote: &F::Remote,
+        strong_last: bool,
     ) -> Result<(), FabricError> {
         let pair = pair_of(&mut self.pairs, fabric, remote.node())?;
         // Before the first, as a later one may fail.
         pair.note(fabric, OperationKind::Put, 0);
-        pair.queue.put_inline_each(pieces, remote)
+        pair.queue.put_inline_each(pieces, remote, strong_last)
     }
 
     /// Returns the work of a fence towards `position`.

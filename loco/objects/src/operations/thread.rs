@@ -247,36 +247,38 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Posts puts of those of `pieces` that are not empty in `remote`, each at its offset, in order and like
-    /// [`put_inline_untracked`](Thread::put_inline_untracked). `more` says that more operations to the same peer follow at once.
+    /// Posts puts of those of `pieces` that are not empty in `remote`, each at its offset and like
+    /// [`put_inline_untracked`](Thread::put_inline_untracked). `flags` are those of the last piece, which must not be empty if
+    /// they ask for order. The others ask for nothing.
     #[inline(always)] // Of a few pieces whose lengths the caller knows, little is left.
     pub(crate) fn put_each_untracked(
         &self,
         pieces: &[(usize, &[u8])],
         remote: &F::Remote,
-        more: bool,
+        flags: Flags,
     ) -> Result<()> {
         if let ThreadQueues::Private(queues) = &self.queues {
             return match queues
                 .borrow_mut()
-                .put_each_at_once(self.fabric(), pieces, remote)
+                .put_each_at_once(self.fabric(), pieces, remote, flags.strong)
             {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error.into()),
             };
         }
-        self.post_each_untracked(pieces, remote, more)
+        self.post_each_untracked(pieces, remote, flags)
     }
 
     /// Does what [`put_each_untracked`](Thread::put_each_untracked) does, one post after the other.
     #[inline(never)]
-    fn post_each_untracked(&self, pieces: &[(usize, &[u8])], remote: &F::Remote, more: bool) -> Result<()> {
+    fn post_each_untracked(&self, pieces: &[(usize, &[u8])], remote: &F::Remote, last: Flags) -> Result<()> {
+        let more = Flags {
+            more: true,
+            ..Flags::default()
+        };
         let mut left = pieces.iter().filter(|(_, data)| !data.is_empty()).peekable();
         while let Some(&(offset, data)) = left.next() {
-            let flags = Flags {
-                fenced: false,
-                more: more || left.peek().is_some(),
-            };
+            let flags = left.peek().map_or(last, |_| more);
             self.post_untracked(&Operation::PutInline(data, Target { remote, offset }), flags)?;
         }
         Ok(())
@@ -450,6 +452,7 @@ impl<F: Fabric> Thread<F> {
     fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
         let work = Work {
             fenced: flags.fenced,
+            strong: flags.strong,
             more: flags.more,
             ..work
         };

@@ -467,6 +467,7 @@ mod tests {
             id: loco_fabric::WorkRequestId(1),
             signaled: true,
             fenced: false,
+            strong: false,
             more: false,
         },
     );
