@@ -31,6 +31,6 @@ pub use error::{Cause, FabricError, Result, write_with_causes};
 pub use ids::{NodeId, Time, WorkRequestId};
 pub use membership::Membership;
 pub use memory::{Memory, RemoteMemory, Word, WordCell};
-pub use order::{Cost, Order};
+pub use order::{Cost, Known, Order, Tier, UnknownTier};
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};
 pub use wait::{Peers, Wait};

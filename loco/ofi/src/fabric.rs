@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, Order, Platform, RegionKey,
+    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform, RegionKey,
     Result, Std, Wait,
 };
 use loco_host::arenas::Arena as _;
@@ -51,6 +51,7 @@ impl OfiFabric {
             provider.name,
             provider.domain
         );
+        let order = mapping.order();
         let port = Port::open(offer)?;
         let piece_bytes = piece_bytes(&port, &provider)?;
         let pins = port.offer.registers_with(FI_MR_ALLOCATED | FI_MR_LOCAL);
@@ -133,8 +134,7 @@ impl OfiFabric {
                 name: format!("ofi:{}", provider.name),
                 inline_bytes_max: config.inline_bytes_max,
                 atomicity: if has_rmws { Atomicity::Hca } else { Atomicity::None },
-                // The engine buys every order, asked for or not.
-                order: Order::IN_ORDER,
+                order,
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: 0,
