@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Order, Platform,
+    Atomicity, Caps, Completion, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform,
     RegionKey, Result, Std, Wait,
 };
 use loco_host::arenas::Arenas;
@@ -84,11 +84,7 @@ impl ShmFabric {
                 },
                 // Remote atomics are atomics of this CPU.
                 atomicity: Atomicity::Glob,
-                // The card keeps the order of the InfiniBand specification.
-                order: match nic {
-                    None => Order::IMMEDIATE,
-                    Some(_) => Order::IN_ORDER,
-                },
+                order: config.nic.order(),
                 puts_placed_on_post: nic.is_none(),
                 synchronous: nic.is_none(),
                 device_memory_bytes: 0,
