@@ -21,8 +21,8 @@ use crate::operations::queues::{Attempt, Queues, ThreadQueues, Unfenced};
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
 ///
-/// Object operations take a `&Thread`. The fabric contract orders operations that are posted through one
-/// `Thread` towards one peer. It does not order operations of different `Thread`s.
+/// Object operations take a `&Thread`. Operations that are posted through one `Thread` towards one peer are ordered where they ask
+/// for it ([`Flags`]). Operations of different `Thread`s are not ordered.
 ///
 /// A thread's access is made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used. When
 /// it is dropped, they are kept for the node's next `Thread`.
@@ -184,7 +184,25 @@ impl<F: Fabric> Thread<F> {
     /// Nothing was posted. Post again. This holds for every method that posts one operation.
     #[inline]
     pub fn put_inline(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
-        self.post(&Operation::PutInline(data, dst), Flags::default())
+        self.put_inline_with(data, dst, Flags::default())
+    }
+
+    /// Writes `data` as [`put_inline`](Thread::put_inline) does, with requests: [`Flags::STRONG`] places it after this thread's
+    /// earlier puts to that node, so that whoever sees it sees them.
+    ///
+    /// # Errors
+    /// Returns the errors of [`put_inline`](Thread::put_inline).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Post again.
+    #[inline]
+    pub fn put_inline_with(
+        &self,
+        data: &[u8],
+        dst: Target<'_, F::Remote>,
+        flags: Flags,
+    ) -> Result<AckKey<F>> {
+        self.post(&Operation::PutInline(data, dst), flags)
     }
 
     /// Writes `data` as [`put_inline`](Thread::put_inline) does, for puts whose end nobody will ask for. This
@@ -243,7 +261,9 @@ impl<F: Fabric> Thread<F> {
                 Err(error) => Err(error),
             },
             // Fences wait for the last read-like operation, so that one needs an id.
-            OperationKind::Read | OperationKind::Atomic => self.post(operation, flags).map(AckKey::forget),
+            OperationKind::Read | OperationKind::Flush | OperationKind::Atomic => {
+                self.post(operation, flags).map(AckKey::forget)
+            }
         }
     }
 
@@ -443,8 +463,8 @@ impl<F: Fabric> Thread<F> {
 
     /// Posts an operation. Returns its sequence number, or 0 if it has ended.
     #[inline]
-    pub(crate) fn post_seq(&self, operation: &Operation<'_, F>) -> Result<u64> {
-        self.post_work(operation, Flags::default(), Work::signaled(WorkRequestId(0)))
+    pub(crate) fn post_seq(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<u64> {
+        self.post_work(operation, flags, Work::signaled(WorkRequestId(0)))
     }
 
     /// Posts an operation. Returns the sequence number if it is pending and tracked, else 0.
