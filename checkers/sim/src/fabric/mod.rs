@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, CompletionStatus, Control, Cost, Fabric, FabricError, MemoryKind, NodeId,
-    Order, PeerState, Peers, RegionKey, Result, Seen, Time, Wait, WorkRequestId,
+    Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, MemoryKind, NodeId, Order,
+    PeerState, Peers, RegionKey, Result, Seen, Time, Wait, WorkRequestId,
 };
 
 use mowgli::model::Tier;
@@ -70,13 +70,12 @@ impl ModelFabric {
                 } else {
                     Atomicity::Hca
                 },
-                order: match options.tier {
-                    Tier::Ibta => Order::IN_ORDER,
-                    _ => Order {
-                        strong: Cost::Flag,
-                        ..Order::IN_ORDER
-                    },
-                },
+                // Tiers have the same names there and here.
+                order: options
+                    .tier
+                    .name()
+                    .parse()
+                    .map_or(Order::IN_ORDER, Order::of_card),
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: 0,

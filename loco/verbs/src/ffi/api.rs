@@ -34,10 +34,10 @@ macro_rules! api {
                 mut find: impl FnMut(Library, &'static std::ffi::CStr) -> Result<*mut c_void, E>,
             ) -> Result<Api, E> {
                 Ok(Api {
-                    // SAFETY: an address of a function of this type, as the caller promises; a missing one is an error.
-                    data_in_order: find(Library::Verbs, c"ibv_query_qp_data_in_order")
-                        .ok()
-                        .map(|at| unsafe { std::mem::transmute::<*mut c_void, DataInOrder>(at) }),
+                    data_in_order: find(Library::Verbs, c"ibv_query_qp_data_in_order").ok().map(|at| {
+                        // SAFETY: an address of a function of this type, as the caller promises.
+                        unsafe { std::mem::transmute::<*mut c_void, DataInOrder>(at) }
+                    }),
                     // SAFETY: an address of a function of this type, as the caller promises; never null, as `find`
                     // reports a missing symbol as an error.
                     $($($name: unsafe {
