@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use loco::fabric::ofi::{self, OfiConfig, OfiFabric};
-use loco::fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
+use loco::fabric::verbs::{self, Check, VerbsConfig, Verdict, check_host, choose};
 use loco::fabric::{
-    Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Peers, Platform as _, Posted,
-    QueuePair as _, Wait, Work, WorkRequestId,
+    Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Order, Peers, Platform as _,
+    Posted, QueuePair as _, Wait, Work, WorkRequestId,
 };
 use loco_app::print;
 use serde::Serialize;
@@ -17,7 +17,8 @@ use crate::error::CliError;
 ///
 /// For verbs the checks are libraries, device, port and GID, permissions, the limit on locked memory and huge pages;
 /// then a read through the device. For ofi they are the library, a provider that can carry the fabric, and a read
-/// through it. The exit code is 1 if something is missing.
+/// through it. Both say what the network orders by itself (its tier), how that is known, and what the orders cost that a
+/// program asks for. The exit code is 1 if something is missing.
 #[derive(clap::Args)]
 pub struct Args {
     /// Fabric to check: verbs, ofi or ofi:PROVIDER.
@@ -31,13 +32,22 @@ pub struct Args {
 #[derive(Serialize)]
 struct Report {
     usable: bool,
+    /// What the network orders by itself, and what the other orders cost; `null` if there is no network.
+    order: Option<Order>,
     checks: Vec<Check>,
 }
 
 /// Checks and reports.
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let checks = match args.fabric {
-        FabricChoice::Verbs => check_host(&VerbsConfig::from_env()?),
+    let (checks, order) = match args.fabric {
+        FabricChoice::Verbs => {
+            let config = VerbsConfig::from_env()?;
+            let first = choose(&config)
+                .ok()
+                .and_then(|choices| choices.into_iter().next());
+            let order = first.map(|choice| verbs::order(&config, &choice));
+            (check_host(&config), order)
+        }
         FabricChoice::Ofi(provider) => {
             let named = provider.map(|name| name.as_str().to_owned());
             check_ofi(OfiConfig::from_env()?.provider(named))
@@ -55,7 +65,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let code = u8::from(!usable);
     if args.json {
         // The report has only strings and booleans, which always serialize.
-        print(serde_json::to_string(&Report { usable, checks }).unwrap_or_default())?;
+        let report = Report {
+            usable,
+            order,
+            checks,
+        };
+        print(serde_json::to_string(&report).unwrap_or_default())?;
         return Ok(code);
     }
     for check in &checks {
@@ -76,15 +91,19 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 }
 
 /// Checks what libfabric needs, each time as far as the check before allows.
-fn check_ofi(config: OfiConfig) -> Vec<Check> {
+fn check_ofi(config: OfiConfig) -> (Vec<Check>, Option<Order>) {
     let library = ofi::library_version().map(|version| format!("libfabric {version}"));
-    let provider = library.as_ref().map_err(Clone::clone).and_then(|_| {
-        let provider = ofi::usable(&config)?;
-        Ok(format!(
-            "{} on {}: {}",
-            provider.name, provider.domain, provider.mapping
-        ))
-    });
+    let usable = library
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|_| ofi::usable(&config));
+    let order = usable.as_ref().ok().map(|provider| provider.mapping.order());
+    let provider =
+        usable.map(|provider| format!("{} on {}: {}", provider.name, provider.domain, provider.mapping));
+    let ordered = match (&order, &provider) {
+        (Some(order), _) => Ok(order.to_string()),
+        (None, missing) => missing.clone(),
+    };
     let read = provider
         .as_ref()
         .map_err(Clone::clone)
@@ -93,6 +112,7 @@ fn check_ofi(config: OfiConfig) -> Vec<Check> {
     let results = [
         ("library", library),
         ("provider", provider),
+        ("order", ordered),
         ("read between two nodes", read),
     ];
     let check = |(name, result): (&str, Result<String, FabricError>)| {
@@ -109,7 +129,7 @@ fn check_ofi(config: OfiConfig) -> Vec<Check> {
             remedy: None,
         }
     };
-    results.into_iter().map(check).collect()
+    (results.into_iter().map(check).collect(), order)
 }
 
 /// Brings two nodes up in this process, and lets one read the other's memory: a node's operations on its own memory need no

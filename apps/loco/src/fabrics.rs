@@ -1,14 +1,16 @@
 //! `loco fabrics`: lists the fabrics that this machine could use.
 
+use loco::fabric::Order;
 use loco::fabric::ofi::{self, OfiConfig, OfiProvider};
-use loco::fabric::verbs::{Choice, RdmaDevice, VerbsConfig, choose, devices};
+use loco::fabric::verbs::{self, Choice, RdmaDevice, VerbsConfig, choose, devices};
 use loco_app::print;
 use serde::Serialize;
 
 use crate::error::CliError;
 
 /// List the fabrics of this machine: the RDMA devices with their ports and GIDs, and the one that would be
-/// chosen; the providers of libfabric that can be used, and what each gives of the contract.
+/// chosen; the providers of libfabric that can be used, and what each gives of the contract. For each fabric: what it orders
+/// by itself (its tier), how that is known, and what the orders cost that a program asks for.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print one line of JSON.
@@ -26,6 +28,16 @@ struct Report {
     ofi: Vec<Provider>,
     /// The reason why libfabric cannot be used.
     ofi_reason: Option<String>,
+    orders: Vec<Orders>,
+}
+
+/// What a fabric orders by itself between the operations of a queue pair, and what the other orders cost.
+#[derive(Serialize)]
+struct Orders {
+    /// The fabric, as `--fabric` takes it.
+    fabric: String,
+    #[serde(flatten)]
+    order: Order,
 }
 
 /// A provider of libfabric.
@@ -37,6 +49,8 @@ struct Provider {
     manual_progress: bool,
     /// The mapping of the contract in words: the orders that the provider gives, and those that are bought.
     mapping: String,
+    #[serde(skip)]
+    order: Order,
 }
 
 /// Returns the providers that can be used, each once with its domains.
@@ -60,6 +74,7 @@ fn ofi_providers() -> Result<Vec<Provider>, loco::fabric::FabricError> {
                 rdma,
                 manual_progress,
                 mapping: mapping.to_string(),
+                order: mapping.order(),
             }),
         }
     }
@@ -80,8 +95,19 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut fabrics = vec!["shm"];
     fabrics.extend(chosen.is_some().then_some("verbs"));
     fabrics.extend((!ofi.is_empty()).then_some("ofi"));
+    let verbs_order = chosen.as_ref().map(|choice| verbs::order(&config, choice));
+    let orders = [("shm".to_owned(), Order::IMMEDIATE)]
+        .into_iter()
+        .chain(verbs_order.map(|order| ("verbs".to_owned(), order)))
+        .chain(
+            ofi.iter()
+                .map(|provider| (format!("ofi:{}", provider.name), provider.order)),
+        )
+        .map(|(fabric, order)| Orders { fabric, order })
+        .collect();
     let report = Report {
         fabrics,
+        orders,
         ofi,
         ofi_reason,
         devices: devices(),
@@ -108,6 +134,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         let domains = provider.domains.join(", ");
         print(format_args!("ofi    ofi:{} on {domains}", provider.name))?;
         print(format_args!("       {}", provider.mapping))?;
+    }
+    print("\norder of the operations of a queue pair, and what a request for more costs:")?;
+    for Orders { fabric, order } in &report.orders {
+        print(format_args!("  {fabric}: {order}"))?;
     }
     for device in &report.devices {
         for port in &device.ports {

@@ -21,6 +21,7 @@ fn clients(c: &mut Criterion) {
             clients: Clients::new(object, &size.parse().expect("a size")),
             random: None,
             forms: Form::of(object),
+            tier: None,
             time: Duration::from_secs(600),
             states_each: 300_000,
             otherwise: None,

@@ -70,6 +70,7 @@ fn clients(object: &str, seconds: &str, size: &str) -> Result<Option<String>, St
         clients: Clients::new(object, &size),
         random: None,
         forms: Form::of(object),
+        tier: None,
         time,
         states_each: STATES,
         otherwise: Some(Strategy::Pct {

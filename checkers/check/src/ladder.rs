@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use loco_sim::{Bounds, Completeness, Config, Failure, Faults, Progress, SimError, Stats, Strategy, explore};
+use loco_sim::{
+    Bounds, Completeness, Config, Failure, Faults, Progress, SimError, Stats, Strategy, Tier, explore,
+};
 use serde::Serialize;
 
 use crate::Object;
@@ -36,6 +38,8 @@ const DEPTH_MAX: u32 = 10;
 pub struct Ladder {
     /// The object.
     pub object: Object,
+    /// The order of the network.
+    pub tier: Tier,
     /// The names of the rungs to take; all if empty.
     pub only: Vec<String>,
     /// The time for the whole ladder. It is kept to within one slice of a rung.
@@ -77,6 +81,8 @@ pub struct RungReport {
 pub struct LadderReport {
     /// The object.
     pub object: Object,
+    /// The order of the network.
+    pub tier: Tier,
     /// The rungs, in order. Rungs after a failure were not taken.
     pub rungs: Vec<RungReport>,
     /// The public methods of the object that no execution called.
@@ -106,6 +112,7 @@ impl Ladder {
     pub fn new(object: Object, time: Duration) -> Ladder {
         Ladder {
             object,
+            tier: Config::default().tier,
             only: Vec::new(),
             time,
             seed: 1,
@@ -132,6 +139,7 @@ impl Ladder {
         climb.run()?;
         Ok(LadderReport {
             object: self.object,
+            tier: self.tier,
             rungs: climb.reports,
             unreached: unreached(self.object),
             interrupted: self.is_cancelled(),
@@ -284,6 +292,7 @@ impl Climb<'_> {
         }
         let mut config = Config {
             strategy,
+            tier: self.ladder.tier,
             workers: self.ladder.workers,
             time_max: Some(time),
             progress: self.ladder.progress,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use loco_sim::{Config, Progress, Robustness, SimError, Strength, robust};
+use loco_sim::{Config, Progress, Robustness, SimError, Strength, Tier, robust};
 
 use crate::Object;
 use crate::rung::{Expected, Rung};
@@ -18,6 +18,8 @@ use crate::worlds::{asked, rungs};
 pub struct RobustCheck {
     /// The object.
     pub object: Object,
+    /// The order of the network.
+    pub tier: Tier,
     /// The names of rungs of the object's ladder to check in place of the worlds for this question.
     pub only: Vec<String>,
     /// The time for all worlds together, shared evenly among those that are left.
@@ -61,6 +63,7 @@ impl RobustCheck {
     pub fn new(object: Object, time: Duration) -> RobustCheck {
         RobustCheck {
             object,
+            tier: Config::default().tier,
             only: Vec::new(),
             time,
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -84,6 +87,7 @@ impl RobustCheck {
             }
             let left = self.time.saturating_sub(begun.elapsed());
             let mut config = Config {
+                tier: self.tier,
                 workers: self.workers,
                 time_max: Some(left / (worlds.len() - number) as u32),
                 progress: self.progress,

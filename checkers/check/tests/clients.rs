@@ -37,6 +37,7 @@ fn campaign(object: Object, size: &str) -> Summary {
         clients: Clients::new(object, &size.parse().expect("a size")),
         random: None,
         forms: Form::of(object),
+        tier: None,
         time: Duration::from_secs(600),
         states_each: 300_000,
         otherwise: None,
@@ -189,6 +190,7 @@ fn random_clients_are_drawn_by_their_seed() {
             ),
             random: Some((10, seed)),
             forms: Form::of(Object::OwnedVar),
+            tier: None,
             time: Duration::from_secs(600),
             states_each: 20,
             otherwise: Some(Strategy::Pct {
@@ -221,6 +223,7 @@ fn the_time_of_a_campaign_ends_the_client_under_way() {
         // Exploring one of them takes minutes.
         random: Some((5, 1)),
         forms: Form::of(Object::Kv),
+        tier: None,
         time: Duration::from_millis(200),
         states_each: u64::MAX,
         otherwise: None,

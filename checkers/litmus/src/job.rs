@@ -124,7 +124,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         return follow(&mut node, tests);
     }
     let mut search = Search::new(plan.stress.clone(), plan.seed);
-    let oracle = Oracle::new(plan.model.clone(), node.caps().atomicity);
+    let oracle = Oracle::of(plan.model.clone(), node.caps())?;
     let fabric = match plan.fabric.is_empty() {
         true => node.caps().name.clone(),
         false => plan.fabric.clone(),

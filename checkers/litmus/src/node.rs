@@ -205,6 +205,10 @@ impl<F: Fabric> Node<F> {
             self.first
                 .lines
                 .put_words(line, COMMANDED_AT, &[number], deadline)?;
+            if command.test.is_none() {
+                // This node may end now, and what it posted with it.
+                self.first.lines.settle(line, deadline)?;
+            }
         }
         Ok(())
     }

@@ -1,18 +1,20 @@
 //! Asks the model which outcomes of a test it allows.
 //!
-//! Without a choice, tests that `wait` are judged by `rdma-wait`, all others by `rdma-tso`, with the atomicity that the
-//! fabric states. Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the
+//! Without a choice, tests that `wait` are judged by `rdma-wait`, all others by `rdma-tso`, over the tier and with the
+//! atomicity that the fabric states. On a fabric of tier `pcie-relaxed` every location is in a region of relaxed ordering,
+//! whatever a test says, since that is how such a fabric treats all memory. Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the
 //! inference.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loco_fabric::Atomicity;
+use loco_fabric::{Atomicity, Caps};
 use mowgli::cat::{self, Embedded, Included, Includes, ModelFile};
 use mowgli::check::{Features, applicable};
 use mowgli::declarative;
-use mowgli::model::{Model, RmwAtomicity};
+use mowgli::model::{Model, RmwAtomicity, Tier, UnknownName};
 use mowgli::outcome::{Budget, Outcome};
 use mowgli::program::Program;
 
@@ -29,6 +31,8 @@ pub struct Oracle {
     pub model: Option<Theory>,
     /// The accesses against which remote read-modify-writes are atomic.
     pub atomicity: RmwAtomicity,
+    /// The order of the fabric's network.
+    pub tier: Tier,
 }
 
 /// A model that was chosen.
@@ -58,7 +62,23 @@ impl Oracle {
             Atomicity::Glob => RmwAtomicity::Glob,
             Atomicity::Hca | Atomicity::None => RmwAtomicity::Hca,
         };
-        Oracle { model, atomicity }
+        Oracle {
+            model,
+            atomicity,
+            tier: Tier::Ibta,
+        }
+    }
+
+    /// Makes the oracle for a fabric with these capabilities.
+    ///
+    /// # Errors
+    /// Fails if the models do not know the fabric's tier.
+    pub fn of(model: Option<Theory>, caps: &Caps) -> Result<Oracle> {
+        let tier = caps.order.tier.name().parse();
+        Ok(Oracle {
+            tier: tier.map_err(|error: UnknownName| Error::Input(error.to_string()))?,
+            ..Oracle::new(model, caps.atomicity)
+        })
     }
 
     /// Returns the outcomes that the model allows of a program. If the model has no meaning for the program, it
@@ -76,8 +96,9 @@ impl Oracle {
             chosen => {
                 let model = match chosen {
                     Some(Theory::BuiltIn(model)) => *model,
-                    _ => usual(program),
+                    _ => on(self.tier, usual(program)),
                 };
+                let program = &*self.as_placed(program, model);
                 if applicable(program, model).is_err() {
                     return Allowed {
                         model: model.name().to_owned(),
@@ -96,7 +117,26 @@ impl Oracle {
     }
 }
 
-/// Returns the model that the fabric contract implies for such a program.
+impl Oracle {
+    /// Returns the program with its locations in the regions that the fabric has.
+    fn as_placed<'p>(&self, program: &'p Program, model: Model) -> Cow<'p, Program> {
+        if self.tier != Tier::PcieRelaxed || model.tier() != self.tier {
+            return Cow::Borrowed(program);
+        }
+        let mut program = program.clone();
+        for location in &mut program.locations {
+            location.relaxed = true;
+        }
+        Cow::Owned(program)
+    }
+}
+
+/// Returns the model over a network of this tier; every model that [`usual`] returns has one.
+pub fn on(tier: Tier, model: Model) -> Model {
+    model.on(tier).unwrap_or(model)
+}
+
+/// Returns the model of such a program on a network of tier `ibta`.
 pub fn usual(program: &Program) -> Model {
     match Features::of(program).wait {
         true => Model::RdmaWait,

@@ -1,15 +1,15 @@
 //! A thread of a node: executes one thread of a test, run after run, as CPU accesses and posted operations.
 //!
 //! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence`
-//! fences the next operation, and a put of a constant comes from a word that nobody else writes, or carries its data
-//! inline. It is the program of [`Code::as_run`] that is executed, which says so of each put. Between accesses of
+//! fences the next operation, `strong` asks for strong order, and a put of a constant comes from a word that nobody else
+//! writes, or carries its data inline. It is the program of [`Code::as_run`] that is executed, which says so of each put. Between accesses of
 //! the test nothing happens that would order them: handles on words are made before the batch. Relies on [`Lines`].
 //! Used by the node.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Fabric, FabricError, Local, Memory, QueuePair, Result, Target, WordCell};
+use loco_fabric::{Fabric, FabricError, Local, Memory, QueuePair, Result, Target, WordCell, Work};
 use mowgli::generate::Random;
 use mowgli::program::{Expr, Instr, Loc, PutSrc, Value, WorkId};
 
@@ -235,7 +235,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
                 }
                 Instr::While { body, .. } => self.connect(body)?,
                 _ => {
-                    if let Some((far, _)) = far_side(instr) {
+                    if let Some((far, _)) = far_side(instr.request().0) {
                         let place = self.code.place(far);
                         self.peer(place.node, place.lane)?;
                     }
@@ -411,9 +411,11 @@ impl<'a, F: Fabric> Execution<'a, F> {
                 }
             }
             Instr::Mfence => self.queues.shared.fabric.cpu_fence(),
-            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
-                self.post(instr)?;
-            }
+            Instr::Put { .. }
+            | Instr::Get { .. }
+            | Instr::RemoteFaa { .. }
+            | Instr::RemoteCas { .. }
+            | Instr::Strong(_) => self.post(instr)?,
             Instr::Poll { node } => {
                 let (node, lane) = self.code.peer(*node);
                 let at = self.peer(node, lane)?;
@@ -456,8 +458,6 @@ impl<'a, F: Fabric> Execution<'a, F> {
                     return Err(Stop::Status(Status::LoopBound));
                 }
             }
-            // The contract places every put after the earlier ones of its queue pair.
-            Instr::Strong(operation) => self.step(operation)?,
             Instr::Choose(_) => unreachable!("`Code::new` refuses programs that choose"),
         }
         Ok(())
@@ -472,6 +472,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
     }
 
     fn post(&mut self, instr: &Instr) -> Result<(), Stop> {
+        let (instr, strong) = instr.request();
         let Some((far, work)) = far_side(instr) else {
             return Ok(());
         };
@@ -497,6 +498,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         }
         let registers = &self.registers;
         let number = self.queues.post(line, self.deadline, |qp, shared, work| {
+            let work = Work { strong, ..work };
             let target = Target {
                 remote: &shared.remotes[place.node],
                 offset,

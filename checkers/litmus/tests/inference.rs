@@ -8,6 +8,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use loco_fabric::Tier;
 use loco_litmus::infer::family::{Rule, model, text};
 use loco_litmus::infer::{Inferred, infer};
 use loco_litmus::oracle::Theory;
@@ -83,7 +84,7 @@ fn suite() -> Vec<Test> {
 
 /// Returns the contract with one change.
 fn changed(change: impl Fn(&mut Discipline)) -> Discipline {
-    let mut discipline = Discipline::contract();
+    let mut discipline = Discipline::ibta();
     change(&mut discipline);
     discipline
 }
@@ -188,7 +189,7 @@ fn every_member_with_one_rule_or_without_one_is_a_model_file() {
 /// read-modify-write is one step of this card, so that its cells K and those of its write (G) go together.
 #[test]
 fn each_broken_order_is_found_and_named() {
-    let cell = |earlier, later| Discipline::contract().with(earlier, later, false);
+    let cell = |earlier, later| Discipline::ibta().with(earlier, later, false);
     let broken: [(Discipline, &[&str], &[&str]); 12] = [
         (cell(LocalRead, LocalRead), &["F6"], &[]),
         (cell(RemoteWrite, RemoteWrite), &["G7"], &[]),
@@ -280,6 +281,38 @@ fn a_fabric_without_the_pcie_guarantees_is_as_its_model_says() {
     }
 }
 
+/// The tier of a fabric is named when its weak outcomes were seen, with the runs that say nothing about weaker ones.
+#[test]
+fn the_tier_of_a_fabric_is_named() {
+    let tests = test::load(&["ordering".to_owned()]).unwrap();
+    let tests: Vec<Test> = tests
+        .into_iter()
+        .filter(|test| {
+            test.litmus
+                .program
+                .locations
+                .iter()
+                .all(|location| !location.relaxed)
+        })
+        .collect();
+    for tier in Tier::ALL {
+        let mut kept = Vec::new();
+        let mut named = None;
+        for round in 0..10 * ROUNDS {
+            kept.extend(records(Discipline::of(tier), &tests, 200, round));
+            named = infer(&kept).unwrap().tier.tier;
+            if named == Some(tier.name()) {
+                break;
+            }
+        }
+        assert_eq!(named, Some(tier.name()));
+        let found = infer(&kept).unwrap().tier;
+        let weaker = Tier::ALL.iter().skip_while(|&&other| other != tier).count() - 1;
+        assert_eq!((found.excluded.len(), found.not_seen.len()), (4 - weaker, weaker));
+        assert!(found.not_seen.iter().all(|(.., runs)| *runs > 0), "{found}");
+    }
+}
+
 /// The model of a fabric that is known is inferred from what it shows.
 #[test]
 fn known_rule_sets_are_inferred() {
@@ -305,10 +338,10 @@ fn known_rule_sets_are_inferred() {
         ),
         (
             "gets overtake puts",
-            Discipline::contract().with(RemoteWrite, RemoteRead, false),
+            Discipline::ibta().with(RemoteWrite, RemoteRead, false),
             without(&["ippo:G8", "oppo:G8"]),
         ),
-        ("the contract", Discipline::contract(), promised()),
+        ("the contract", Discipline::ibta(), promised()),
         ("in order", Discipline::in_order(), in_order.collect()),
         (
             "completion after placement",

@@ -18,31 +18,31 @@ use loco_ofi::{Bought, OfiConfig, Order, Orders, Trust, WeakProvider, usable};
 use mowgli::litmus;
 use support::{job, ofi};
 
-/// A test for each order of two operations that the contract demands, and of fenced operations.
+/// A test for each order of two operations that can be asked for by a strong operation, and of fenced operations.
 const DEMANDED: [(&str, &str); 9] = [
     (
         "put-put",
-        "{ x@2=0; }\n P0@1 ;\n x^2 := 1 ;\n x^2 := 2 ;\n\nexists (x=1)",
+        "{ x@2=0; }\n P0@1 ;\n x^2 := 1 ;\n strong x^2 := 2 ;\n\nexists (x=1)",
     ),
     (
         "put-get",
-        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 1 ;\n a := x^2 ;\n\nexists (a=0)",
+        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 1 ;\n strong a := x^2 ;\n\nexists (a=0)",
     ),
     (
         "put-rmw",
-        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 5 ;\n a := rfaa(x^2, 1) ;\n\nexists (a=0)",
+        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 5 ;\n strong a := rfaa(x^2, 1) ;\n\nexists (a=0)",
     ),
     (
         "rmw-put",
-        "{ x@2=0; a@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n x^2 := 5 ;\n\nexists (a=5)",
+        "{ x@2=0; a@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n strong x^2 := 5 ;\n\nexists (a=5)",
     ),
     (
         "rmw-get",
-        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n b := x^2 ;\n\nexists (b=0)",
+        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n strong b := x^2 ;\n\nexists (b=0)",
     ),
     (
         "rmw-rmw",
-        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n b := rfaa(x^2, 2) ;\n\nexists (a=2)",
+        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n strong b := rfaa(x^2, 2) ;\n\nexists (a=2)",
     ),
     (
         "get-fenced",
@@ -316,6 +316,11 @@ fn faults() -> Vec<Fault> {
             "the wait of fenced operations is dropped",
             without(Bought::Fences),
             &["get-fenced", "gets-fenced", "put-get-fenced"],
+        ),
+        fault(
+            "the wait of strong operations is dropped",
+            without(Bought::Strong),
+            &["put-put", "put-get", "put-rmw", "rmw-put", "rmw-get", "rmw-rmw"],
         ),
     ]
 }

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 use mowgli::machine;
 use mowgli::model::{Model, RmwAtomicity};
 
+pub use mowgli::model::Tier;
+
 use explorer::Choice;
 
 use exploring::{random, search, shorten};
@@ -57,6 +59,8 @@ pub struct Config {
     pub memory: Memory,
     /// Makes remote read-modify-writes atomic against the CPU as well ([`RmwAtomicity::Glob`]).
     pub glob: bool,
+    /// The order of the network. On [`Tier::PcieRelaxed`] all regions are of relaxed ordering.
+    pub tier: Tier,
     /// The faults that may happen in an execution besides its schedule, in every strategy.
     pub faults: Faults,
     /// The number of explorers that work in parallel, in every strategy.
@@ -86,6 +90,7 @@ loco_fabric::setters!(Config {
     strategy: Strategy,
     memory: Memory,
     glob: bool,
+    tier: Tier,
     faults: Faults,
     workers: usize,
     reduction: bool,
@@ -140,6 +145,7 @@ impl Default for Config {
             strategy: Strategy::Exhaustive,
             memory: Memory::Model,
             glob: false,
+            tier: Tier::Ibta,
             faults: Faults::default(),
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             reduction: true,
@@ -155,7 +161,20 @@ impl Default for Config {
 
 impl Config {
     pub(crate) fn machine(&self) -> machine::Config {
-        machine::Config::new(Model::RdmaTso, self.atomicity())
+        machine::Config::new(self.model(), self.atomicity())
+    }
+
+    /// Returns the memory model of a world.
+    pub(crate) fn model(&self) -> Model {
+        Model::RdmaTso.on(self.tier).unwrap_or(Model::RdmaTso)
+    }
+
+    /// Returns these settings on the tier that the schedule was found on.
+    fn of(&self, schedule: &Schedule) -> Config {
+        Config {
+            tier: schedule.tier().unwrap_or(self.tier),
+            ..self.clone()
+        }
     }
 
     /// Returns whether moves are left out. On a strong memory none are: there a post accesses memory at once, which the
@@ -239,7 +258,8 @@ pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<R
     Ok(report)
 }
 
-/// Repeats the execution that `schedule` leads to, and reports on it as [`explore`] does.
+/// Repeats the execution that `schedule` leads to, on the tier that the schedule was found on, and reports on it as [`explore`]
+/// does.
 ///
 /// # Errors
 /// Returns [`SimError::Replay`] when the schedule does not fit the world, and otherwise the errors of
@@ -249,9 +269,10 @@ pub fn replay(
     schedule: &Schedule,
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<Report, SimError> {
-    let mut report = random::replay(config, &builder, schedule)?;
+    let config = config.of(schedule);
+    let mut report = random::replay(&config, &builder, schedule)?;
     report.failure = match report.failure {
-        Some(failure) => Some(shorten::explain(config, &builder, failure, schedule)?),
+        Some(failure) => Some(shorten::explain(&config, &builder, failure, schedule)?),
         None => None,
     };
     Ok(report)
@@ -267,7 +288,7 @@ pub fn execution_graph(
     schedule: &Schedule,
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<ExecutionGraph, SimError> {
-    graphs::of(config, &builder, schedule)
+    graphs::of(&config.of(schedule), &builder, schedule)
 }
 
 /// Returns the execution that `schedule` leads to as a film: the machine after each step, the calls of objects, and
@@ -280,7 +301,7 @@ pub fn film(
     schedule: &Schedule,
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<Film, SimError> {
-    graphs::film::of(config, &builder, schedule)
+    graphs::film::of(&config.of(schedule), &builder, schedule)
 }
 
 #[cfg(doctest)]

@@ -91,14 +91,25 @@ impl QueuePair for AnyQueuePair {
     }
 
     #[inline]
-    fn put_inline_each(&mut self, pieces: &[(usize, &[u8])], remote: &AnyRemote) -> Result<()> {
+    fn put_inline_each(
+        &mut self,
+        pieces: &[(usize, &[u8])],
+        remote: &AnyRemote,
+        strong_last: bool,
+    ) -> Result<()> {
         match (self, remote) {
             #[cfg(feature = "shm")]
-            (AnyQueuePair::Shm(qp), AnyRemote::Shm(remote)) => qp.put_inline_each(pieces, remote),
+            (AnyQueuePair::Shm(qp), AnyRemote::Shm(remote)) => {
+                qp.put_inline_each(pieces, remote, strong_last)
+            }
             #[cfg(feature = "verbs")]
-            (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => qp.put_inline_each(pieces, remote),
+            (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
+                qp.put_inline_each(pieces, remote, strong_last)
+            }
             #[cfg(feature = "ofi")]
-            (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => qp.put_inline_each(pieces, remote),
+            (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
+                qp.put_inline_each(pieces, remote, strong_last)
+            }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
             _ => Err(mixed()),
         }

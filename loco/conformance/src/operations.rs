@@ -383,12 +383,16 @@ pub fn unsignaled_operations_report_nothing<W: World>() {
         let bytes = value.to_ne_bytes();
         let _posted = poster
             .qp
-            .put_inline(&bytes, target(&remote, 8), Work::unsignaled())
+            .put_inline(&bytes, target(&remote, 8), Work::unsignaled().strong())
             .unwrap();
     }
     let _posted = poster
         .qp
-        .get(local(&here, 0, 8), target(&remote, 8), Work::unsignaled())
+        .get(
+            local(&here, 0, 8),
+            target(&remote, 8),
+            Work::unsignaled().strong(),
+        )
         .unwrap();
     // `complete` checks that its own completion is the only one.
     poster.complete(|qp, work| qp.flush(work));
@@ -417,7 +421,7 @@ pub fn short_operations_in_a_row<W: World>() {
         }
         let odd = [u8::try_from(round).unwrap(); 3];
         let _ = poster.qp.put_inline(&odd, target(&remote, 24), work).unwrap();
-        poster.complete(|qp, work| qp.get(local(&here, 0, 32), target(&remote, 0), work));
+        poster.complete(|qp, work| qp.get(local(&here, 0, 32), target(&remote, 0), work.strong()));
         let mut put = [0, 1, 2].map(|i| value(round, i));
         assert_eq!(words(&here, 0), put, "a get after the puts");
         assert_eq!(words(&there, 0), put);
@@ -429,14 +433,16 @@ pub fn short_operations_in_a_row<W: World>() {
             let before = (round - 1) * WORDS as u64;
             for i in 0..WORDS {
                 let result = local(&here, 32 + 8 * i, 8);
-                let _ = poster.qp.fetch_add(target(&remote, 32), 1, result, work).unwrap();
+                let one = poster.qp.fetch_add(target(&remote, 32), 1, result, work.strong());
+                let _ = one.unwrap();
             }
             for i in 0..WORDS {
                 let old = before + i as u64;
                 let (at, result) = (target(&remote, 40), local(&here, 56 + 8 * i, 8));
-                let _ = poster.qp.compare_swap(at, old, old + 1, result, work).unwrap();
+                let swap = poster.qp.compare_swap(at, old, old + 1, result, work.strong());
+                let _ = swap.unwrap();
             }
-            poster.complete(|qp, work| qp.get(local(&here, 80, 16), target(&remote, 32), work));
+            poster.complete(|qp, work| qp.get(local(&here, 80, 16), target(&remote, 32), work.strong()));
             let counted = [0, 1, 2].map(|i| before + i);
             assert_eq!(words(&here, 32), counted, "old values of the sum");
             assert_eq!(words(&here, 56), counted, "values found");
@@ -562,6 +568,9 @@ pub fn a_full_queue_says_so<W: World>() {
             (completions.len() as u64 == posted).then_some(())
         });
     }
+    // Nothing orders puts of one word that did not ask.
+    let last = (posted + 1).to_ne_bytes();
+    poster.complete(|qp, work| qp.put_inline(&last, target(&remote, 0), work.strong()));
     poster.complete(|qp, work| qp.flush(work));
-    assert_eq!(word(&there, 0), posted);
+    assert_eq!(word(&there, 0), posted + 1);
 }

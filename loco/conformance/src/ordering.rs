@@ -170,7 +170,8 @@ fn copies_from<W: World>(start: usize) {
     });
 }
 
-/// Message passing: the data by one put, and the flag by the next (G7).
+/// Message passing: the data by one put, and the flag by the next, which is strong (G7). So is that of the data, which
+/// overwrites older data.
 pub fn puts_are_placed_in_order<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 256);
@@ -178,12 +179,11 @@ pub fn puts_are_placed_in_order<W: World>() {
     let sending = || {
         for round in 1..=rounds(a) {
             let value = round.to_ne_bytes();
-            stream(a, &mut qp, |qp, work| {
-                qp.put_inline(&value, target(&remote, 0), work)
-            });
-            stream(a, &mut qp, |qp, work| {
-                qp.put_inline(&value, target(&remote, 128), work)
-            });
+            for offset in [0, 128] {
+                stream(a, &mut qp, |qp, work| {
+                    qp.put_inline(&value, target(&remote, offset), work.strong())
+                });
+            }
         }
     };
     let receiving = || {
@@ -197,7 +197,7 @@ pub fn puts_are_placed_in_order<W: World>() {
     together(vec![Box::new(sending), Box::new(receiving)]);
 }
 
-/// All words of a long put are placed before the next put of the queue pair.
+/// All words of a long put are placed before the next put of the queue pair, if that is strong.
 pub fn a_put_of_many_words_precedes_the_next_put<W: World>() {
     const WORDS: usize = 64;
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
@@ -209,8 +209,11 @@ pub fn a_put_of_many_words_precedes_the_next_put<W: World>() {
             for at in 0..WORDS {
                 set_word(&source, 8 * at, round);
             }
-            poster.complete(|qp, work| qp.put(local(&source, 0, 8 * WORDS), target(&remote, 64), work));
-            poster.complete(|qp, work| qp.put_inline(&round.to_ne_bytes(), target(&remote, 0), work));
+            poster.complete(|qp, work| {
+                qp.put(local(&source, 0, 8 * WORDS), target(&remote, 64), work.strong())
+            });
+            poster
+                .complete(|qp, work| qp.put_inline(&round.to_ne_bytes(), target(&remote, 0), work.strong()));
         }
     };
     let receiving = || {
@@ -245,7 +248,7 @@ pub fn a_flush_places_puts<W: World>() {
     });
 }
 
-/// A get sees the earlier puts of its queue pair (G8).
+/// A strong get sees the earlier puts of its queue pair (G8).
 pub fn a_get_comes_after_puts<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (_there, remote) = share(b, a, 64);
@@ -263,13 +266,13 @@ pub fn a_get_comes_after_puts<W: World>() {
                 },
             )
         });
-        poster.complete(|qp, work| qp.get(local(&here, 0, 8), target(&remote, 8), work));
+        poster.complete(|qp, work| qp.get(local(&here, 0, 8), target(&remote, 8), work.strong()));
         assert_eq!(word(&here, 0), round);
     }
 }
 
 /// Load buffering: a get, then a fenced put. A store in answer to the put comes too late for the get (H10,
-/// J7).
+/// J7). The put is strong, too, as it overwrites that of the round before.
 pub fn a_fenced_put_comes_after_a_get<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 256);
@@ -288,7 +291,7 @@ pub fn a_fenced_put_comes_after_a_get<W: World>() {
                     },
                 )
             });
-            poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 0), work.fenced()));
+            poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 0), work.fenced().strong()));
             assert!(word(&here, 0) < round, "the answer came before the question");
         }
     };
@@ -363,10 +366,10 @@ fn store_buffering(
     ]);
 }
 
-/// Two nodes put to a third, and each gets the data of the other (B8, G8).
+/// Two nodes put to a third, and each gets the data of the other by a strong get (B8, G8).
 pub fn store_buffering_with_puts_and_gets<W: World>() {
     puts_and_reads::<W>(|_, qp, work, remote, other, here| {
-        qp.get(local(here, 0, 8), target(remote, other), work)
+        qp.get(local(here, 0, 8), target(remote, other), work.strong())
     });
 }
 
@@ -374,7 +377,7 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
 pub fn store_buffering_with_puts_and_reads_at_once<W: World>() {
     puts_and_reads::<W>(|fabric, qp, work, remote, other, here| {
         if !fabric.caps().synchronous {
-            return qp.get(local(here, 0, 8), target(remote, other), work);
+            return qp.get(local(here, 0, 8), target(remote, other), work.strong());
         }
         fabric.cpu_fence();
         let mut value = [0; 8];
@@ -422,14 +425,14 @@ pub fn store_buffering_with_flush<W: World>() {
     two_nodes_put_and_look::<W>(|_, qp, work, _, _| qp.flush(work));
 }
 
-/// Two nodes put to one another, execute an atomic in place of the flush, and look at their own memory. The
+/// Two nodes put to one another, execute a strong atomic in place of the flush, and look at their own memory. The
 /// atomic comes after the queue pair's puts (`docs/rmw.md`, `SB+put-rmw+polls`).
 pub fn an_atomic_comes_after_puts<W: World>() {
     two_nodes_put_and_look::<W>(|fabric, qp, work, remote, result| {
         if fabric.caps().atomicity == Atomicity::None {
             return qp.flush(work);
         }
-        qp.fetch_add(target(remote, 128), 0, local(result, 0, 8), work)
+        qp.fetch_add(target(remote, 128), 0, local(result, 0, 8), work.strong())
     });
 }
 

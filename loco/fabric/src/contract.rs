@@ -1,7 +1,8 @@
 //! The contract between objects and fabrics: everything that object code may rely on.
 //!
-//! The contract is RDMA^WAIT (LOCO'26 3.3, app. F.2) with remote read-modify-write. A fabric may be stronger,
-//! never weaker.
+//! The contract is RDMA^WAIT (LOCO'26 3.3, app. F.2) with remote read-modify-write, and with order only where it is asked
+//! for. It holds on networks that order nothing by themselves (tier `unordered` of `docs/ordering-models.md`). A fabric
+//! may be stronger, never weaker.
 //!
 //! * Local memory behaves as x86-TSO. The CPU accesses registered memory through [`Memory`] and [`WordCell`](crate::WordCell),
 //!   and other memory that the threads of a node share through [`AtomicCell`](crate::AtomicCell). Calls take
@@ -12,18 +13,31 @@
 //!   that the model would not see. On x86-64 these calls are plain moves and locked instructions. Elsewhere
 //!   loads acquire and stores release, which keeps load before load, load before store and store before
 //!   store, and read-modify-writes have a full fence on both sides.
-//! * Operations of one queue pair are ordered by the stamp order of LOCO'26 Fig. 10: NIC local read < NIC remote
-//!   write < NIC remote read < NIC local write. Nothing orders a NIC step before a later CPU step except waiting.
-//! * Completion of a `get` or an atomic: the result is in local memory. Completion of a `put`: its source has
-//!   been read, nothing more. Completion of a [`flush`](QueuePair::flush): every earlier put of that queue pair is
-//!   placed in the peer's memory.
+//! * **Order is asked for.** Nothing orders the effects of two operations of a queue pair at the peer, even if both write the
+//!   same word, and nothing orders their accesses to this node's memory. The poster asks:
+//!   * A [*strong*](Work::strong) operation takes effect at the peer after the writes of the earlier puts and
+//!     read-modify-writes of its queue pair are placed there. This says nothing of earlier gets, of later operations, or
+//!     of when the operation reads its own source.
+//!   * A [*fenced*](Work::fenced) operation starts after the results of the earlier gets and read-modify-writes of its queue
+//!     pair have come back to this node. This says nothing of earlier puts. The write of a read-modify-write may not be
+//!     placed yet, and results may not be in memory yet.
+//!   * Whoever waits for a completion knows what the next item says.
+//!
+//!   A fabric whose network gives an order by itself says so in [`Caps::order`]. It buys the others.
+//! * Completion of a `get` or an atomic: the result is in local memory. Completion of a `put`: its source has been read,
+//!   nothing more. An operation that is posted later may still take effect before the put does. Completion of a
+//!   [`flush`](QueuePair::flush): the write of every earlier put and read-modify-write of that queue pair is placed in the
+//!   peer's memory. The operations of a queue pair complete in the order in which they were posted: a completion says that
+//!   the earlier operations have completed, too.
+//! * A CPU step comes before the steps of the operations that its thread posts later. Nothing orders a NIC step before a
+//!   later CPU step except waiting.
 //! * A transfer of more than one word is a set of word transfers (LOCO'26 G.6): words do not tear, larger values may. The
 //!   words of one transfer have no order: those of a put are placed, and those of a get are read, in any order. A flag
-//!   beside its data needs a transfer of its own, after that of the data, or a record that shows by itself whether it
-//!   is whole.
+//!   beside its data needs a strong transfer of its own, after that of the data, or a record that shows by itself whether
+//!   it is whole.
 //! * Remote read-modify-writes are atomic against one another on the same node. They are atomic against CPU
 //!   accesses only where [`Caps::atomicity`] is [`Atomicity::Glob`]. Elsewhere, the write of a completed
-//!   read-modify-write is placed by a later read-like operation of its queue pair, as a put's data is. Until
+//!   read-modify-write is placed by a later flush or strong operation of its queue pair, as a put's data is. Until
 //!   then only other read-modify-writes are sure to see it.
 
 use std::mem::MaybeUninit;
@@ -33,8 +47,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Completion, Control, Doorbell, FabricError, Membership, Memory, NodeId, Platform, RemoteMemory, Result,
-    Time, Wait, WorkRequestId,
+    Completion, Control, Doorbell, FabricError, Membership, Memory, NodeId, Order, Platform, RemoteMemory,
+    Result, Time, Wait, WorkRequestId,
 };
 
 /// A node's access to the network and to everything that its threads share.
@@ -221,6 +235,8 @@ pub struct Caps {
     pub inline_bytes_max: usize,
     /// The accesses against which remote read-modify-writes are atomic.
     pub atomicity: Atomicity,
+    /// The orders that the network gives by itself, and what the others cost.
+    pub order: Order,
     /// True if a put is placed in the peer's memory once the posting call has returned and a CPU fence was
     /// executed. Fences then need no read.
     pub puts_placed_on_post: bool,
@@ -302,33 +318,38 @@ pub struct Work {
     /// Asks for a completion. Without it none is reported, and the end of the operation is known only from a
     /// later signaled operation of the same queue pair.
     pub signaled: bool,
-    /// Starts the operation only when earlier gets and atomics of this queue pair have completed (remote
+    /// Starts the operation only when the results of the earlier gets and atomics of this queue pair have come back (remote
     /// fence, `IBV_SEND_FENCE`).
     pub fenced: bool,
+    /// Lets the operation take effect at the peer only after the writes of the earlier puts and read-modify-writes of this
+    /// queue pair are placed there (strong order; mlx5 has a flag of that name).
+    pub strong: bool,
     /// Says that more operations follow at once. The fabric may leave ringing the NIC's doorbell to the next post
     /// without this hint.
     pub more: bool,
 }
 
 impl Work {
-    /// Returns the options of a signaled, unfenced operation.
+    /// Returns the options of a signaled operation that asks for no order.
     #[inline]
     pub fn signaled(id: WorkRequestId) -> Work {
         Work {
             id,
             signaled: true,
             fenced: false,
+            strong: false,
             more: false,
         }
     }
 
-    /// Returns the options of an operation that reports no completion.
+    /// Returns the options of an operation that reports no completion and asks for no order.
     #[inline]
     pub fn unsignaled() -> Work {
         Work {
             id: WorkRequestId(u64::MAX),
             signaled: false,
             fenced: false,
+            strong: false,
             more: false,
         }
     }
@@ -338,6 +359,13 @@ impl Work {
     #[inline]
     pub fn fenced(self) -> Work {
         Work { fenced: true, ..self }
+    }
+
+    /// Returns these options with strong order.
+    #[must_use]
+    #[inline]
+    pub fn strong(self) -> Work {
+        Work { strong: true, ..self }
     }
 
     /// Returns these options with the hint that more operations follow.
@@ -405,16 +433,28 @@ pub trait QueuePair: Send + 'static {
     /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] when `data` is too long.
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, Self::Remote>, work: Work) -> Result<Posted>;
 
-    /// Writes each of `pieces` at its offset of `remote`, in order. Equals an unsignaled call of
-    /// [`put_inline`](QueuePair::put_inline) for each piece that is not empty. [Synchronous](Caps::synchronous) fabrics
-    /// can save the checks of the single calls.
+    /// Writes each of `pieces` at its offset of `remote`. Equals an unsignaled call of
+    /// [`put_inline`](QueuePair::put_inline) for each piece that is not empty. With `strong_last`, the last piece, which must
+    /// not be empty, asks for strong order, so that it is placed after the others. Nothing orders these.
+    /// [Synchronous](Caps::synchronous) fabrics can save the checks of the single calls.
     ///
     /// # Errors
     /// Returns the errors of [`put_inline`](QueuePair::put_inline). The pieces before the one that failed were written.
     #[inline]
-    fn put_inline_each(&mut self, pieces: &[(usize, &[u8])], remote: &Self::Remote) -> Result<()> {
-        for &(offset, data) in pieces.iter().filter(|(_, data)| !data.is_empty()) {
-            let _: Posted = self.put_inline(data, Target { remote, offset }, Work::unsignaled())?;
+    fn put_inline_each(
+        &mut self,
+        pieces: &[(usize, &[u8])],
+        remote: &Self::Remote,
+        strong_last: bool,
+    ) -> Result<()> {
+        let last = pieces.len().wrapping_sub(1);
+        let pieces = pieces.iter().enumerate();
+        for (index, &(offset, data)) in pieces.filter(|(_, (_, data))| !data.is_empty()) {
+            let work = Work {
+                strong: strong_last && index == last,
+                ..Work::unsignaled()
+            };
+            let _: Posted = self.put_inline(data, Target { remote, offset }, work)?;
         }
         Ok(())
     }
@@ -459,8 +499,9 @@ pub trait QueuePair: Send + 'static {
         work: Work,
     ) -> Result<Posted>;
 
-    /// Posts a read that moves no data the caller sees. Once it has completed, every earlier put of this
-    /// queue pair is placed (LOCO'26 C.2).
+    /// Posts an operation that moves no data the caller sees. Once it has completed, the write of every earlier put and
+    /// read-modify-write of this queue pair is placed (LOCO'26 C.2). It needs no request for that: where the network orders
+    /// reads after writes it is a read, elsewhere a strong one or what the fabric has in place of it.
     ///
     /// # Errors
     /// Returns the errors listed at the trait.
@@ -468,7 +509,7 @@ pub trait QueuePair: Send + 'static {
 
     /// Executes an operation on a word at once, where such operations complete within the posting call
     /// ([`Caps::synchronous`]). Returns the old value directly instead of storing it in registered memory. The
-    /// operation is ordered as if it were posted. Returns `None` on other fabrics: the caller must post the
+    /// operation is ordered as if it were posted as strong. Returns `None` on other fabrics: the caller must post the
     /// operation.
     ///
     /// # Errors

@@ -277,7 +277,8 @@ impl Engine {
             let next = sequence + piece.parts.len() as u64;
             let room = self.piece_bytes - piece.len();
             let Some(op) = queue.op(next) else { break };
-            joins = op.joins(verb, room) && !self.mapping.holds(class, class);
+            // A part that would have to wait for earlier ones begins a piece of its own.
+            joins = op.joins(verb, room) && !(op.strong && self.mapping.buys(class));
             if joins {
                 piece.add(next, op, op.len)?;
             }

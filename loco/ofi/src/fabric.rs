@@ -51,6 +51,7 @@ impl OfiFabric {
             provider.name,
             provider.domain
         );
+        let order = mapping.order();
         let port = Port::open(offer)?;
         let piece_bytes = piece_bytes(&port, &provider)?;
         let pins = port.offer.registers_with(FI_MR_ALLOCATED | FI_MR_LOCAL);
@@ -133,6 +134,7 @@ impl OfiFabric {
                 name: format!("ofi:{}", provider.name),
                 inline_bytes_max: config.inline_bytes_max,
                 atomicity: if has_rmws { Atomicity::Hca } else { Atomicity::None },
+                order,
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: 0,

@@ -1,12 +1,11 @@
 //! The mapping of the contract to libfabric: the orders that a provider gives, and how the others are bought.
 //!
 //! Each operation of the contract is cut into *pieces*. A piece is one operation of libfabric, of one of three classes
-//! ([`Class`]). The contract orders the steps of operations on a queue pair (LOCO'26 Fig. 10; for read-modify-writes
-//! `docs/rmw.md`). Steps at the peer are the provider's. The steps here are ours: sources are copied when a piece is posted,
+//! ([`Class`]). Steps at the peer are the provider's. The steps here are ours: sources are copied when a piece is posted,
 //! which happens in order, and results land when the operation is the oldest of its queue pair, so in order too. What
-//! remains are the orders of steps at the peer:
+//! remains are the orders of steps at the peer, which the contract demands of *strong* operations, and of flushes:
 //!
-//! | earlier, later | the contract demands | what gives it between pieces of one class |
+//! | earlier, later and strong | what the request means | what gives it between pieces of one class |
 //! |---|---|---|
 //! | put, put | placed in order | `FI_ORDER_WAW`, up to `max_order_waw_size` |
 //! | put, get or flush | placed before it is read | `FI_ORDER_RAW`, up to `max_order_raw_size` |
@@ -19,8 +18,9 @@
 //!
 //! `FI_ORDER_RMA_*` and `FI_ORDER_ATOMIC_*` do the same for reads and writes, and for atomics, alone. The message order says
 //! that headers arrive in order; the order of the data is another promise, limited by the sizes. An order that is not given is
-//! **bought**: the later operation is held back until the earlier ones have completed, and writes are posted with
-//! `FI_DELIVERY_COMPLETE`, without which a completion does not say that the data are placed. `FI_FENCE` is not used:
+//! **bought**: the later operation, if it asks, is held back until the earlier ones have completed, and writes are posted with
+//! `FI_DELIVERY_COMPLETE`, without which a completion does not say that the data are placed. An operation that does not ask
+//! waits for nothing. `FI_FENCE` is not used:
 //! holding back does the same for every provider.
 //!
 //! **Words.** The contract says that aligned words do not tear. libfabric says so of the elements of an atomic operation
@@ -48,6 +48,8 @@
 //! Relies on `ffi::types` for the constants. Used by `provider` to choose, and by `engine` to hold back.
 
 use std::fmt;
+
+use loco_fabric::{Cost, Known, Order, Tier};
 
 use crate::ffi::types::*;
 
@@ -108,6 +110,8 @@ pub struct Mapping {
     delivers: bool,
     /// Whether fenced operations wait, as they must.
     fences: bool,
+    /// Whether strong operations wait where the provider does not give the order, as they must.
+    strong: bool,
     /// Whether read-modify-writes are carried out by calls of the target's process.
     by_calls: bool,
 }
@@ -120,6 +124,8 @@ pub enum Bought {
     Delivery,
     /// The wait of a fenced operation.
     Fences,
+    /// The wait of a strong operation.
+    Strong,
 }
 
 impl Mapping {
@@ -166,6 +172,7 @@ impl Mapping {
             given: Class::ALL.map(|earlier| Class::ALL.map(|later| given(earlier, later))),
             delivers: true,
             fences: true,
+            strong: true,
             by_calls: known,
         }
     }
@@ -182,13 +189,44 @@ impl Mapping {
                 fences: false,
                 ..self
             },
+            Bought::Strong => Mapping {
+                strong: false,
+                ..self
+            },
         }
     }
 
-    /// Returns true if `later` must be held back while a piece of `earlier` is under way.
+    /// Returns true if a strong operation of class `later` must be held back while a piece of `earlier` is under way.
     #[inline]
     pub(crate) fn holds(&self, earlier: Class, later: Class) -> bool {
         !self.given[earlier as usize][later as usize]
+    }
+
+    /// Returns true if an operation that asks for strong order, or not, waits where [`holds`](Mapping::holds) says so.
+    #[inline]
+    pub(crate) fn waits(&self, strong: bool) -> bool {
+        strong && self.strong
+    }
+
+    /// Returns true if some strong operations of this class must be held back.
+    pub(crate) fn buys(&self, later: Class) -> bool {
+        Class::ALL.iter().any(|&earlier| self.holds(earlier, later))
+    }
+
+    /// Returns what the provider orders by itself, and what the other orders cost. A provider that lacks any order that can be
+    /// asked for counts as one that has none.
+    pub fn order(&self) -> Order {
+        let buys = Class::ALL.iter().any(|&later| self.buys(later));
+        Order {
+            tier: if buys { Tier::Unordered } else { Tier::Ibta },
+            known: Known::Device,
+            strong: if buys { Cost::Wait } else { Cost::Free },
+            fenced: Cost::Wait,
+            flush: match self.buys(Class::Read) {
+                true => Cost::WaitAndRead,
+                false => Cost::Read,
+            },
+        }
     }
 
     /// Returns true if a fenced operation must be held back until the results of `earlier` operations have landed.
@@ -245,7 +283,7 @@ impl fmt::Display for Mapping {
         if bought.is_empty() {
             return write!(f, "{words}; every order given");
         }
-        write!(f, "{words}; by waiting: {}", bought.join(", "))
+        write!(f, "{words}; by waiting, where asked for: {}", bought.join(", "))
     }
 }
 

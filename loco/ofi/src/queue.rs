@@ -19,6 +19,7 @@ pub(crate) struct Op {
     pub(crate) id: WorkRequestId,
     pub(crate) signaled: bool,
     pub(crate) fenced: bool,
+    pub(crate) strong: bool,
     /// Another operation follows at once.
     pub(crate) more: bool,
     pub(crate) verb: Verb,
@@ -132,10 +133,11 @@ impl Queue {
         if op.issued > 0 {
             return Some(sequence); // It has begun.
         }
-        let (later, fenced) = (op.class(), op.fenced);
-        let held = Class::ALL
-            .into_iter()
-            .any(|earlier| under_way[earlier as usize] > 0 && mapping.holds(earlier, later));
+        let (later, fenced, strong) = (op.class(), op.fenced, op.strong);
+        let held = mapping.waits(strong)
+            && Class::ALL
+                .into_iter()
+                .any(|earlier| under_way[earlier as usize] > 0 && mapping.holds(earlier, later));
         let waits = held || fenced && self.lacks_results(sequence, mapping);
         (!waits).then_some(sequence)
     }
@@ -246,5 +248,60 @@ impl Queue {
             reports.extend(self.report(op));
         }
         (reports, pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{Attributes, Trust};
+
+    fn op(verb: Verb, strong: bool) -> Op {
+        Op {
+            name: "test",
+            id: WorkRequestId(0),
+            signaled: true,
+            fenced: false,
+            strong,
+            more: false,
+            verb,
+            place: 0,
+            len: 8,
+            local: None,
+            data: SmallVec::new(),
+            operands: (0, 0),
+            issued: 0,
+            pieces: 0,
+            arrived: SmallVec::new(),
+            failed: None,
+        }
+    }
+
+    /// Returns whether an operation may begin while an earlier one is under way, with a provider without orders.
+    fn begins(earlier: Verb, later: Op) -> bool {
+        let attributes = Attributes {
+            provider: "new".to_owned(),
+            msg_order: 0,
+            raw_bytes_max: 0,
+            war_bytes_max: 0,
+            waw_bytes_max: 0,
+        };
+        let mapping = Mapping::of(&attributes, Trust::Attributes, 64);
+        let mut queue = Queue::new(NodeId(1), 1);
+        queue.push(op(earlier, false));
+        queue.push(later);
+        assert_eq!(queue.next(&mapping), Some(0));
+        queue.issued(8);
+        queue.next(&mapping) == Some(1)
+    }
+
+    #[test]
+    fn an_operation_waits_for_earlier_ones_only_if_it_asks_and_they_write() {
+        for earlier in [Verb::Write, Verb::Read, Verb::FetchAdd] {
+            for later in [Verb::Write, Verb::Read, Verb::CompareSwap] {
+                assert!(begins(earlier, op(later, false)));
+                assert_eq!(begins(earlier, op(later, true)), earlier == Verb::Read);
+            }
+        }
     }
 }

@@ -123,6 +123,7 @@ fn op(name: &'static str, verb: Verb, place: u64, len: usize, work: Work) -> Op 
         id: work.id,
         signaled: work.signaled,
         fenced: work.fenced,
+        strong: work.strong,
         more: work.more,
         verb,
         place,
@@ -210,8 +211,8 @@ impl QueuePair for OfiQueuePair {
     }
 
     fn flush(&mut self, work: Work) -> Result<Posted> {
-        // A read comes after the puts, by the provider's order or because it is held back.
-        self.post(op("flush", Verb::Read, self.scratch, 8, work))
+        // A strong read comes after the puts, by the provider's order or because it is held back.
+        self.post(op("flush", Verb::Read, self.scratch, 8, work.strong()))
     }
 }
 

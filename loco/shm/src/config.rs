@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use loco_fabric::{FabricError, Result};
+#[cfg(feature = "deferred-nic")]
+use loco_fabric::Tier;
+use loco_fabric::{FabricError, Order, Result};
 use loco_host::HugePages;
 
 /// The configuration of one node's shared-memory fabric.
@@ -39,9 +41,9 @@ pub enum Nic {
     #[default]
     Synchronous,
     #[cfg(feature = "deferred-nic")]
-    /// A thread of each node executes operations later, in every order that the contract allows. This is a test aid
-    /// without useful speed. With it, code that must work with pending operations and unplaced puts can be tested
-    /// without an RDMA device.
+    /// A thread of each node executes operations later, in every order that a network of tier `ibta` allows. This is a test
+    /// aid without useful speed. With it, code that must work with pending operations and unplaced puts can be tested
+    /// without an RDMA device. [`Nic::tier`] chooses another tier.
     Deferred {
         /// The seed of the choice among the permitted steps and of the delays. (The seed does not control the
         /// operating system's scheduling, so it does not replay a run.)
@@ -53,8 +55,7 @@ pub enum Nic {
         queue_depth: usize,
     },
     #[cfg(feature = "deferred-nic")]
-    /// As [`Nic::Deferred`], but in every order that a discipline allows, which may be more or less than the contract
-    /// allows: a fabric to test tests with.
+    /// As [`Nic::Deferred`], but in every order that a discipline allows: that of a tier, or one to test tests with.
     Disciplined {
         /// As in [`Nic::Deferred`].
         seed: u64,
@@ -75,6 +76,43 @@ impl Nic {
             seed,
             delay_max: Duration::from_micros(20),
             queue_depth: 64,
+        }
+    }
+
+    /// Returns the NIC with the orders of a tier, and no others. A synchronous NIC stays as it is: it keeps every order.
+    #[must_use]
+    pub fn tier(self, tier: Tier) -> Nic {
+        match self {
+            Nic::Synchronous => self,
+            Nic::Deferred {
+                seed,
+                delay_max,
+                queue_depth,
+            }
+            | Nic::Disciplined {
+                seed,
+                delay_max,
+                queue_depth,
+                ..
+            } => Nic::Disciplined {
+                seed,
+                delay_max,
+                queue_depth,
+                discipline: crate::Discipline::of(tier),
+            },
+        }
+    }
+}
+
+impl Nic {
+    /// Returns the orders that the executor keeps, and the costs of the others.
+    pub(crate) fn order(&self) -> Order {
+        match self {
+            Nic::Synchronous => Order::IMMEDIATE,
+            #[cfg(feature = "deferred-nic")]
+            Nic::Deferred { .. } => Order::IN_ORDER,
+            #[cfg(feature = "deferred-nic")]
+            Nic::Disciplined { discipline, .. } => Order::of_card(discipline.tier()),
         }
     }
 }

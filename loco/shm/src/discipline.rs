@@ -1,8 +1,10 @@
 //! The orders that a deferred NIC keeps, so that a test can take one of them away.
 //!
-//! [`Discipline::contract`] keeps the orders of the contract and no others. The others are fabrics that are known to
-//! be weaker or stronger. `loco-litmus` tests whether it recognizes them. The cells of the table of orders are those of
-//! RDMA-TSO'24 Fig. 9, and for read-modify-writes those of `docs/rmw.md`.
+//! [`Discipline::of`] keeps the orders of a tier and no others. The others are fabrics that are known to be weaker or
+//! stronger than `ibta`. `loco-litmus` tests whether it recognizes them. The cells of the table of orders are those of
+//! RDMA-TSO'24 Fig. 9, for read-modify-writes those of `docs/rmw.md`, and for tiers those of `docs/ordering-models.md`.
+
+use loco_fabric::Tier;
 
 /// A step of an operation, by its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,14 +40,34 @@ const STAGES: [Stage; STAGES_LEN] = [
     Return,
 ];
 
+/// The order in which memory gets what a card has sent, and what has come back to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bus {
+    /// That of the operations, as the table says.
+    Table,
+    /// That in which the card sent puts and got results back. The card reads memory only when everything is there that went
+    /// before, be it of an earlier operation or of a later one.
+    Fifo,
+    /// Any.
+    Unordered,
+}
+
 /// The orders that a deferred NIC keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discipline {
+    /// The tier from which the discipline was made.
+    tier: Tier,
     /// `[earlier][later]`: whether a stage of an operation comes before a stage of a later operation of its queue pair.
     ordered: [[bool; STAGES_LEN]; STAGES_LEN],
+    /// The bus between the card and memory.
+    pub bus: Bus,
+    /// The stages of earlier operations for which a fence waits, a bit for each.
+    pub(crate) fence_awaits: u8,
     /// Whether a fenced operation waits until the results of earlier gets and read-modify-writes are back. They need not
     /// have landed (RDMA-TSO'24 Fig. 9, I10).
     pub fences: bool,
+    /// Whether a strong operation waits until the writes of earlier operations are placed.
+    pub strong: bool,
     /// Whether a get reads only when the earlier puts that were sent are placed, and a put only when the earlier results
     /// that are back have landed (the PCIe flush).
     pub reads_flush: bool,
@@ -64,13 +86,22 @@ pub struct Discipline {
 
 impl Default for Discipline {
     fn default() -> Discipline {
-        Discipline::contract()
+        Discipline::ibta()
     }
 }
 
 impl Discipline {
-    /// Keeps the orders of the contract (LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`).
-    pub fn contract() -> Discipline {
+    /// Keeps the orders of a tier (`docs/ordering-models.md`). On `pcie-relaxed` all memory is of relaxed ordering.
+    pub fn of(tier: Tier) -> Discipline {
+        match tier {
+            Tier::Ibta => Discipline::ibta(),
+            Tier::PcieRelaxed => Discipline::relaxed(),
+            Tier::OooRw | Tier::OooAll | Tier::Unordered => Discipline::out_of_order(tier),
+        }
+    }
+
+    /// Keeps the orders of the InfiniBand specification (LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`).
+    pub fn ibta() -> Discipline {
         let ordered = |earlier: Stage, later: Stage| match earlier {
             LocalRead => true,
             RemoteWrite | Send | Atomic => later != LocalRead,
@@ -82,8 +113,12 @@ impl Discipline {
             ordered(earlier, later) && !is_early
         };
         Discipline {
+            tier: Tier::Ibta,
             ordered: STAGES.map(|earlier| STAGES.map(|later| ordered(earlier, later))),
+            bus: Bus::Table,
+            fence_awaits: !(RemoteWrite.bit() | LocalWrite.bit()),
             fences: true,
+            strong: true,
             reads_flush: true,
             put_waits_for_read: true,
             put_waits_for_placement: false,
@@ -93,11 +128,52 @@ impl Discipline {
         }
     }
 
+    /// Sends and fetches as `ibta` does, over a bus that places in any order.
+    fn relaxed() -> Discipline {
+        let mut discipline = Discipline {
+            tier: Tier::PcieRelaxed,
+            bus: Bus::Unordered,
+            reads_flush: false,
+            ..Discipline::ibta()
+        };
+        for stage in STAGES {
+            // A placement waits for nothing, and nothing for it. A result lands after later accesses have begun, too.
+            discipline.ordered[RemoteWrite as usize][stage as usize] = false;
+            discipline.ordered[LocalWrite as usize][stage as usize] = false;
+        }
+        discipline
+    }
+
+    /// Carries operations out in any order, apart from the cells that the tier has.
+    fn out_of_order(tier: Tier) -> Discipline {
+        let atomics = tier == Tier::OooRw;
+        let sources = tier != Tier::Unordered;
+        let ordered = |earlier: Stage, later: Stage| match earlier {
+            LocalRead => sources,
+            RemoteWrite | Send | Atomic => atomics && later == Atomic,
+            RemoteRead | Return | LocalWrite => false,
+        };
+        let results = RemoteRead.bit() | Atomic.bit() | Return.bit();
+        Discipline {
+            tier,
+            ordered: STAGES.map(|earlier| STAGES.map(|later| ordered(earlier, later))),
+            bus: if sources { Bus::Fifo } else { Bus::Unordered },
+            fence_awaits: results | if sources { LocalRead.bit() } else { 0 },
+            reads_flush: false,
+            ..Discipline::ibta()
+        }
+    }
+
+    /// Returns the tier from which the discipline was made.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
     /// Keeps the operations of a queue pair in order: each begins when the one before has ended.
     pub fn in_order() -> Discipline {
         Discipline {
             ordered: [[true; STAGES_LEN]; STAGES_LEN],
-            ..Discipline::contract()
+            ..Discipline::ibta()
         }
     }
 
@@ -107,7 +183,7 @@ impl Discipline {
         let mut discipline = Discipline {
             reads_flush: false,
             forwards: true,
-            ..Discipline::contract()
+            ..Discipline::ibta()
         };
         for later in [RemoteRead, LocalWrite] {
             discipline.ordered[RemoteWrite as usize][later as usize] = false;
@@ -136,6 +212,18 @@ impl Discipline {
     /// Returns whether a stage `earlier` of one operation comes before a stage `later` of a later operation on its queue pair.
     pub fn orders(&self, earlier: Stage, later: Stage) -> bool {
         self.ordered[earlier as usize][later as usize]
+    }
+
+    /// Returns the earlier stages for which a stage of a strong operation waits besides, as a set of bits. What a strong put
+    /// reads is not ordered.
+    pub(crate) fn strong_awaits(&self, stage: Stage) -> u8 {
+        let sent = LocalRead.bit() | Send.bit() | Atomic.bit();
+        match stage {
+            _ if !self.strong => 0,
+            Send => sent,
+            RemoteWrite | RemoteRead | Atomic => sent | RemoteWrite.bit(),
+            LocalRead | Return | LocalWrite => 0,
+        }
     }
 
     /// Returns for each stage the earlier stages for which it waits, as a set of bits.

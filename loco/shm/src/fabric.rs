@@ -84,6 +84,7 @@ impl ShmFabric {
                 },
                 // Remote atomics are atomics of this CPU.
                 atomicity: Atomicity::Glob,
+                order: config.nic.order(),
                 puts_placed_on_post: nic.is_none(),
                 synchronous: nic.is_none(),
                 device_memory_bytes: 0,

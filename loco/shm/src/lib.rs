@@ -8,7 +8,7 @@
 //! returns, and placed after a CPU fence
 //! ([`Caps::puts_placed_on_post`](loco_fabric::Caps::puts_placed_on_post)).
 //!
-//! With `Nic::Deferred`, a thread plays the network card and uses the freedom that the contract leaves to it.
+//! With `Nic::Deferred`, a thread plays the network card and uses the freedom that a network of a tier leaves to it.
 //!
 //! From the bottom: `arena` (a mapping), `memory` (handles), `bell` (wakes sleepers), `gate` (shuts lost nodes out), `operation`,
 //! `discipline` and `nic` (deferred execution and its orders, with the feature `deferred-nic` only), `bring_up`
@@ -34,7 +34,7 @@ mod queue_pair;
 
 pub use config::{Nic, ShmConfig};
 #[cfg(feature = "deferred-nic")]
-pub use discipline::{Discipline, Stage};
+pub use discipline::{Bus, Discipline, Stage};
 pub use fabric::ShmFabric;
 pub use memory::{ShmCell, ShmMemory, ShmRemote};
 pub use queue_pair::ShmQueuePair;

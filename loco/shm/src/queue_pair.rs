@@ -217,14 +217,26 @@ impl QueuePair for ShmQueuePair {
     }
 
     #[inline(always)]
-    fn put_inline_each(&mut self, pieces: &[(usize, &[u8])], remote: &ShmRemote) -> Result<()> {
+    fn put_inline_each(
+        &mut self,
+        pieces: &[(usize, &[u8])],
+        remote: &ShmRemote,
+        strong_last: bool,
+    ) -> Result<()> {
         if self.queue.is_some() {
-            let mut pieces = pieces.iter().filter(|(_, data)| !data.is_empty());
-            return pieces.try_for_each(|&(offset, data)| {
-                let _: Posted = self.put_inline(data, Target { remote, offset }, Work::unsignaled())?;
+            let last = pieces.len().wrapping_sub(1);
+            let pieces = pieces.iter().enumerate();
+            let mut pieces = pieces.filter(|(_, (_, data))| !data.is_empty());
+            return pieces.try_for_each(|(index, &(offset, data))| {
+                let work = Work {
+                    strong: strong_last && index == last,
+                    ..Work::unsignaled()
+                };
+                let _: Posted = self.put_inline(data, Target { remote, offset }, work)?;
                 Ok(())
             });
         }
+        // The stores keep the order of the pieces, whether it was asked for or not (TSO).
         self.check(remote)?;
         let max = self.node.caps.inline_bytes_max;
         // Dropped after the section, on an early return too: then for the pieces before the one that failed.

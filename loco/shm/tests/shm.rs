@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use loco_conformance::{Poster, World, allocate, local, set_word, share, target, wait_for, wait_word, word};
 use loco_fabric::{
-    CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Posted, QueuePair, WordCell, Work,
+    CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Posted, QueuePair, Tier, WordCell, Work,
     WorkRequestId,
 };
 use loco_job::Mesh;
@@ -19,6 +19,12 @@ struct Synchronous;
 
 /// Nodes whose NIC executes operations late.
 struct Deferred;
+
+/// Nodes whose NIC keeps no order that it is not asked for.
+struct Unordered;
+
+/// Nodes whose NIC places in any order what it sent in order.
+struct Relaxed;
 
 fn bring_up(n: usize, config: &ShmConfig) -> Vec<ShmFabric> {
     let meshes = Mesh::in_process(n).unwrap();
@@ -64,6 +70,26 @@ impl World for Deferred {
     }
 }
 
+impl World for Unordered {
+    type Fabric = ShmFabric;
+    fn nodes(n: usize) -> Vec<ShmFabric> {
+        bring_up(n, &small(Nic::deferred(next_seed()).tier(Tier::Unordered)))
+    }
+    fn kill(node: &ShmFabric) {
+        node.mesh().fail();
+    }
+}
+
+impl World for Relaxed {
+    type Fabric = ShmFabric;
+    fn nodes(n: usize) -> Vec<ShmFabric> {
+        bring_up(n, &small(Nic::deferred(next_seed()).tier(Tier::PcieRelaxed)))
+    }
+    fn kill(node: &ShmFabric) {
+        node.mesh().fail();
+    }
+}
+
 mod synchronous {
     use super::Synchronous;
     loco_conformance::suite!(Synchronous);
@@ -72,6 +98,16 @@ mod synchronous {
 mod deferred {
     use super::Deferred;
     loco_conformance::suite!(Deferred);
+}
+
+mod unordered {
+    use super::Unordered;
+    loco_conformance::suite!(Unordered);
+}
+
+mod relaxed {
+    use super::Relaxed;
+    loco_conformance::suite!(Relaxed);
 }
 
 /// Returns a configuration whose NIC takes its time.

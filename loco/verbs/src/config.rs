@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loco_fabric::{FabricError, Result};
+use loco_fabric::{FabricError, Result, Tier};
 use loco_host::HugePages;
 
 use super::provider::Provider;
@@ -34,6 +34,10 @@ pub struct VerbsConfig {
     pub queue_depth: usize,
     /// The largest inline put to ask the device for, in bytes (default 512; the device may grant less).
     pub inline_bytes_max: usize,
+    /// What the device orders by itself. Without a tier the fabric counts on the order of devices that are known to it, and
+    /// elsewhere on none (`ooo-all`). Nothing checks a tier that is given here: on a device that orders less, data may be seen
+    /// after its flag.
+    pub order: Option<Tier>,
     /// The time that a packet waits for its acknowledgement: 4.096 us times two to this power (default 16,
     /// 0.27 s). An operation fails after eight tries. 0 leaves the time to the connection manager.
     pub ack_timeout: u8,
@@ -57,6 +61,7 @@ loco_fabric::setters!(VerbsConfig {
     huge_pages: HugePages,
     queue_depth: usize,
     inline_bytes_max: usize,
+    order: Option<Tier>,
     ack_timeout: u8,
     link_timeout: Duration,
     connect_timeout: Duration,
@@ -75,6 +80,7 @@ impl Default for VerbsConfig {
             huge_pages: HugePages::default(),
             queue_depth: 256,
             inline_bytes_max: 512,
+            order: None,
             ack_timeout: 16,
             link_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(30),
@@ -85,7 +91,8 @@ impl Default for VerbsConfig {
 
 impl VerbsConfig {
     /// Returns the default configuration, changed by the environment: `LOCO_VERBS_DEVICE` (`name` or
-    /// `name:port`), `LOCO_VERBS_GID` (an index), `LOCO_VERBS_ARENA_MIB`.
+    /// `name:port`), `LOCO_VERBS_GID` (an index), `LOCO_VERBS_ARENA_MIB`, `LOCO_VERBS_ORDER` (`auto`, or the tier of the
+    /// device: `ibta`, `ooo-rw`, `ooo-all`, `relaxed`).
     ///
     /// # Errors
     /// Returns [`FabricError::Config`], which names the variable that cannot be understood.
@@ -111,6 +118,9 @@ impl VerbsConfig {
             let mib: u32 = number("LOCO_VERBS_ARENA_MIB", &value)?;
             config.arena_bytes = (mib as usize) << 20;
         }
+        if let Some(value) = variable("LOCO_VERBS_ORDER").filter(|value| !value.is_empty()) {
+            config.order = tier(&value)?;
+        }
         config.check()?;
         Ok(config)
     }
@@ -135,11 +145,34 @@ impl VerbsConfig {
         if self.ack_timeout > 31 {
             return wrong("`ack_timeout` is a power of two up to 31: 16 is usual");
         }
+        if self.order == Some(Tier::Unordered) {
+            return wrong(
+                "`order` is `unordered`, and reliable connections of verbs order more: give `ooo-all` or a stronger tier, or \
+                 use the ofi fabric",
+            );
+        }
         if self.port == Some(0) {
             return wrong("`port` counts from 1");
         }
         Ok(())
     }
+}
+
+/// Reads the tier that `LOCO_VERBS_ORDER` names, if it names one.
+fn tier(value: &str) -> Result<Option<Tier>> {
+    let tier = match value {
+        "auto" => None,
+        "ibta" => Some(Tier::Ibta),
+        "ooo-rw" => Some(Tier::OooRw),
+        "ooo-all" => Some(Tier::OooAll),
+        "relaxed" | "pcie-relaxed" => Some(Tier::PcieRelaxed),
+        other => {
+            return Err(FabricError::Config(format!(
+                "LOCO_VERBS_ORDER: `{other}` is none of auto, ibta, ooo-rw, ooo-all, relaxed"
+            )));
+        }
+    };
+    Ok(tier)
 }
 
 fn number<T: std::str::FromStr>(variable: &str, value: &str) -> Result<T> {
@@ -163,6 +196,22 @@ mod tests {
         assert_eq!(parse("LOCO_VERBS_DEVICE", "rxe0").unwrap().port, None);
         assert_eq!(parse("LOCO_VERBS_GID", "3").unwrap().gid_index, Some(3));
         assert_eq!(parse("LOCO_VERBS_ARENA_MIB", "4").unwrap().arena_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn the_environment_names_the_tier_of_the_device() {
+        let order = |value| parse("LOCO_VERBS_ORDER", value).unwrap().order;
+        assert_eq!([order(""), order("auto")], [None, None]);
+        let tiers = ["ibta", "ooo-rw", "ooo-all", "relaxed"].map(order);
+        let known = [Tier::Ibta, Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed];
+        assert_eq!(tiers, known.map(Some));
+        for value in ["strict", "unordered", "IBTA"] {
+            let error = parse("LOCO_VERBS_ORDER", value).unwrap_err().to_string();
+            let known = "none of auto, ibta, ooo-rw, ooo-all, relaxed";
+            assert!(error.contains(known) && error.contains(value), "{error}");
+        }
+        let config = VerbsConfig::default().order(Some(Tier::Unordered));
+        assert!(config.check().is_err(), "no device of verbs is of that tier");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::device::Device;
 use super::ffi::types::*;
 
 /// The protocol version. It changes when [`Hello`] or the bring-up data do.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// The retries of a packet before the operation fails; 3 bits.
 pub(super) const RETRIES: u8 = 7;
 /// The time between two looks of a waiting thread at the mesh.

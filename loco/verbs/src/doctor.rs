@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use loco_fabric::{Atomicity, Fabric};
+use loco_fabric::{Atomicity, Fabric, Known};
 use loco_job::Mesh;
 use rustix::fs::Access;
 use rustix::process::{Resource, getrlimit};
@@ -239,9 +239,23 @@ fn self_test(config: &VerbsConfig) -> Vec<Check> {
         fabric.choice(),
         caps.inline_bytes_max
     );
+    let words = match fabric.places_words_of_a_write_in_order() {
+        Ok(Some(true)) => {
+            "; the library says that the words of one write are in order, and nothing about two writes"
+        }
+        _ => "",
+    };
+    let order = format!("{}{words}", caps.order);
+    let ordered = match caps.order.known {
+        Known::Assumed => Verdict::Warning,
+        Known::Asked | Known::Device => Verdict::Ok,
+    };
+    let how_to_know = "if the device orders more, LOCO_VERBS_ORDER=ibta (or ooo-rw) saves the waits; docs/ordering.md says how \
+                       to find out. A tier that is too strong corrupts data silently";
     let no_atomics = "objects that need remote atomics (locks, queue) will not work with this device";
     vec![
         Check::new("self-test", Verdict::Ok, found, ""),
+        Check::new("order", ordered, order, how_to_know),
         Check::new("remote atomics", atomics.0, atomics.1, no_atomics),
     ]
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use loco_fabric::{
     Caps, Completion, CompletionStatus, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform,
-    QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
+    RegionKey, Result, Std, Wait, Work, WorkRequestId,
 };
 use loco_host::membership::Membership;
 use loco_host::word;
@@ -22,6 +22,7 @@ use super::device::{Device, Registration};
 use super::heap::Heap;
 use super::memory::{DeviceMemory, VerbsMemory, VerbsRemote};
 use super::node::{Card, Node, Revoker};
+use super::order;
 use super::outage::Outage;
 use super::queue_pair::VerbsQueuePair;
 use super::send_queue::Poller;
@@ -85,13 +86,15 @@ impl VerbsFabric {
             Arc::clone(&outage),
             bell.clone(),
         )?;
+        let own_order = order(&config, &device.choice);
         let card = Card {
             address: device.address,
             token,
+            order: own_order,
             scratch: (scratch.device_address(), scratch.rkey()),
             zero_length_reads: false,
         };
-        let node = Arc::new(Node {
+        let mut node = Arc::new(Node {
             poller,
             service,
             outage,
@@ -100,6 +103,7 @@ impl VerbsFabric {
                 name: "verbs".to_owned(),
                 inline_bytes_max: device.limits.inline_bytes_max as usize,
                 atomicity: device.limits.atomicity,
+                order: own_order,
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: device.limits.device_memory_bytes,
@@ -118,8 +122,16 @@ impl VerbsFabric {
         };
         let timeout = node.config.set_up_timeout;
         let cards = node.job.exchange("verbs", VERSION, &card, timeout)?;
-        // Nobody else has the node yet, so the value is set for the first time.
-        let _ = node.cards.set(cards);
+        // Operations of any two nodes pass both of their devices.
+        let order = cards.iter().map(|card| card.order).fold(own_order, order::weaker);
+        order::check(order, node.caps.atomicity, &node.device.choice)?;
+        // Nobody else has the node yet: the queue pair towards itself is gone.
+        match Arc::get_mut(&mut node) {
+            Some(node) => node.caps.order = order,
+            None => unreachable!("the queue pair that was tried still holds the node"),
+        }
+        tracing::info!("{}: {order}", node.job.mesh.node());
+        let _ = node.cards.set(cards); // For the first time.
         let revoker = Revoker {
             node: Arc::downgrade(&node),
             bell: node.bell.clone(),
@@ -152,6 +164,15 @@ impl VerbsFabric {
             .cards
             .get()
             .is_some_and(|cards| cards.iter().all(|card| card.zero_length_reads))
+    }
+
+    /// Returns whether the library says that the words of one write to this node are placed from low to high addresses; `None`
+    /// if the library is too old to say anything. It says nothing about two writes, so nothing here relies on it.
+    ///
+    /// # Errors
+    /// Fails if a queue pair towards this node itself cannot be made.
+    pub fn places_words_of_a_write_in_order(&self) -> Result<Option<bool>> {
+        Ok(self.queue_pair(self.node())?.places_words_of_a_write_in_order())
     }
 
     /// Returns the number of queue pairs that this node has made and that are not destroyed yet.
@@ -222,7 +243,7 @@ fn try_loop_back(node: &Arc<Node>, card: &Card) -> Result<bool> {
 
 fn flush_once(node: &Node, qp: &mut VerbsQueuePair) -> Result<()> {
     let deadline = node.job.platform.now().after(LOOP_BACK_PATIENCE);
-    let _ = qp.flush(Work::signaled(WorkRequestId(0)))?;
+    let _ = qp.read_nothing(Work::signaled(WorkRequestId(0)))?;
     let mut completions = Vec::new();
     let mut backoff = node.job.backoff();
     loop {

@@ -17,7 +17,9 @@
 //! - `send_queue`: windows and completions;
 //! - `bell`: sleeping until a completion comes;
 //! - `service`: the passive side of connections;
+//! - `order`: what the device orders, and what is bought;
 //! - `node`: the state that the handles of a node share;
+//! - `chain`: work requests that wait for their doorbell;
 //! - `queue_pair`: posting;
 //! - `fabric`: the fabric itself.
 //!
@@ -28,6 +30,8 @@
 #![deny(unsafe_code)]
 
 mod bell;
+#[allow(unsafe_code)]
+mod chain;
 #[allow(unsafe_code)]
 mod channel;
 #[allow(unsafe_code)]
@@ -49,6 +53,7 @@ mod mailbox;
 #[allow(unsafe_code)]
 mod memory;
 mod node;
+mod order;
 mod outage;
 mod provider;
 #[allow(unsafe_code)]
@@ -67,6 +72,7 @@ pub use config::VerbsConfig;
 pub use doctor::{Check, Verdict, check_host};
 pub use fabric::{VerbsFabric, choose, devices, usable};
 pub use memory::{VerbsCell, VerbsMemory, VerbsRemote};
+pub use order::order;
 pub use provider::Provider;
 pub use queue_pair::VerbsQueuePair;
 pub use sysfs::{Choice, Gid, RdmaDevice, RdmaPort};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use loco_fabric::{Caps, Doorbell, NodeId, Peers, Result};
+use loco_fabric::{Caps, Doorbell, NodeId, Order, Peers, Result};
 use loco_host::membership::Membership;
 use loco_job::{Revoke, Revoked};
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,8 @@ pub(super) struct Card {
     pub(super) address: SocketAddr,
     /// The token that peers must present when they connect.
     pub(super) token: u64,
+    /// What this node counts on and buys with its device.
+    pub(super) order: Order,
     /// The word that flushes read: its address and key.
     pub(super) scratch: (u64, u32),
     pub(super) zero_length_reads: bool,
@@ -53,8 +55,10 @@ pub(super) struct Card {
 pub(super) struct Flush {
     /// The peer's word that is read.
     pub(super) remote: (u64, u32),
-    /// The word of ours that the read goes to; `None` if both devices support reads of length zero.
-    pub(super) local: Option<(u64, u32)>,
+    /// The word of ours that results go to.
+    pub(super) local: (u64, u32),
+    /// Set if both devices support reads of length zero.
+    pub(super) zero_length: bool,
 }
 
 /// Takes lost nodes' access away, on behalf of the mesh. The reference is weak because the node holds the
@@ -100,10 +104,10 @@ impl Node {
 
     /// Returns how to flush towards the node of `card`.
     pub(super) fn flush_for(&self, card: &Card, zero_length: bool) -> Flush {
-        let own = (self.scratch.device_address() + 64, self.scratch.lkey());
         Flush {
             remote: card.scratch,
-            local: (!zero_length).then_some(own),
+            local: (self.scratch.device_address() + 64, self.scratch.lkey()),
+            zero_length,
         }
     }
 

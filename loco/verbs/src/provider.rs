@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loco_fabric::{FabricError, Result};
+use loco_fabric::{FabricError, Result, Tier};
 
 use crate::ffi::{self, Api};
+use crate::order;
 #[cfg(feature = "soft-device")]
 use crate::soft::{self, SoftDevice};
 use crate::sysfs::{self, Choice, Wanted};
@@ -64,6 +65,15 @@ impl Provider {
             Provider::System => sysfs::is_soft_roce(Path::new(sysfs::ROOT), &choice.device),
             #[cfg(feature = "soft-device")]
             Provider::Soft(device) => device.fences_stall(),
+        }
+    }
+
+    /// Returns the tier of the device, if it is known.
+    pub(crate) fn tier(&self, choice: &Choice) -> Option<Tier> {
+        match self {
+            Provider::System => order::tier_of_software(Path::new(sysfs::ROOT), &choice.device),
+            #[cfg(feature = "soft-device")]
+            Provider::Soft(device) => device.tier(),
         }
     }
 

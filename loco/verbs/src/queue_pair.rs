@@ -3,18 +3,16 @@
 use std::ptr;
 use std::sync::Arc;
 
+use super::chain::{CHAIN_MAX, Chain};
 use super::ffi::types::*;
 use super::memory::{VerbsMemory, VerbsRemote};
 use super::node::{Flush, Node};
 use super::send_queue::SendQueue;
 use super::status::Op;
 use loco_fabric::{
-    Atomicity, Completion, CompletionStatus, Control, FabricError, Local, NodeId, Posted, QueuePair, Result,
-    Target, Work,
+    Atomicity, Completion, CompletionStatus, Control, Cost, FabricError, Local, NodeId, Posted, QueuePair,
+    Result, Target, Tier, Work,
 };
-
-/// The number of work requests that one doorbell can cover (see [`Work::more`]).
-const CHAIN_MAX: usize = 32;
 
 /// A thread's reliable connection to a peer.
 pub struct VerbsQueuePair {
@@ -31,6 +29,12 @@ pub struct VerbsQueuePair {
     capacity: u64,
     /// The number of work requests since the last signaled one.
     unsignaled: u64,
+    /// The number of work requests without a completion that one with a completion may follow.
+    unsignaled_max: u64,
+    /// Whether the device does not order by itself what strong operations and flushes ask for.
+    buys: bool,
+    /// On a device of tier `pcie-relaxed`, the number of work requests whose writes are known to be placed.
+    placed: u64,
     chain: Chain,
     flush: Flush,
     /// The number of departures known when the peer was last seen alive.
@@ -40,60 +44,6 @@ pub struct VerbsQueuePair {
 // SAFETY: used by one thread at a time (`&mut self`); the pointer is to the queue pair, which `queue` keeps alive and
 // which verbs allow any thread to use; those within the chain are made anew by `Chain::link` before they are used.
 unsafe impl Send for VerbsQueuePair {}
-
-/// Work requests that are linked together and wait for their doorbell.
-struct Chain {
-    wrs: Box<[SendWr]>,
-    sges: Box<[Sge]>,
-    /// The data of waiting inline puts, `inline_bytes_max` for each.
-    data: Box<[u8]>,
-    inline_bytes_max: usize,
-    /// A bit for each request: if bit `n` is set, `data` has the data of request `n`.
-    kept: u32,
-    len: usize,
-}
-
-const _: () = assert!(CHAIN_MAX <= u32::BITS as usize, "a bit a request");
-
-impl Chain {
-    fn new(len_max: usize, inline_bytes_max: usize) -> Chain {
-        Chain {
-            wrs: vec![zeroed::<SendWr>(); len_max].into_boxed_slice(),
-            sges: vec![zeroed::<Sge>(); len_max].into_boxed_slice(),
-            data: vec![0; len_max * inline_bytes_max].into_boxed_slice(),
-            inline_bytes_max,
-            kept: 0,
-            len: 0,
-        }
-    }
-
-    /// Links the requests to one another and to their pieces of memory, and returns the first. The pointers
-    /// are valid until the chain is moved or accessed again. They are therefore made here, for one doorbell,
-    /// and not kept.
-    #[inline]
-    fn link(&mut self) -> *mut SendWr {
-        let wrs = self.wrs.as_mut_ptr();
-        let sges = self.sges.as_mut_ptr();
-        let data = self.data.as_ptr();
-        for at in 0..self.len {
-            // SAFETY: `len` is at most the length of both slices; kept data lie within `data`, `inline_bytes_max` each.
-            unsafe {
-                let (wr, sge) = (wrs.add(at), sges.add(at));
-                (*wr).sg_list = sge;
-                (*wr).next = if at + 1 < self.len {
-                    wrs.add(at + 1)
-                } else {
-                    ptr::null_mut()
-                };
-                if self.kept & 1 << at != 0 {
-                    (*sge).addr = data.add(at * self.inline_bytes_max).expose_provenance() as u64;
-                }
-            }
-        }
-        self.kept = 0;
-        wrs
-    }
-}
 
 /// The parts in which work requests differ.
 struct RequestParts {
@@ -114,14 +64,21 @@ impl VerbsQueuePair {
         let post_send = unsafe { (*(*qp).context).ops.post_send }
             .ok_or_else(|| FabricError::Unsupported("the device cannot post".to_owned()))?;
         let depth = queue.depth();
+        let capacity = depth as u64 - 1;
+        let buys = node.caps.order.strong != Cost::Free;
         Ok(VerbsQueuePair {
             qp,
             post_send,
             peer: queue.peer,
             posted: 0,
             completed: 0,
-            capacity: depth as u64 - 1,
+            capacity,
             unsignaled: 0,
+            // At most a quarter of the window waits for a completion that nobody asked for. A strong operation may have to
+            // wait for each write, so where order is bought, each has a completion.
+            unsignaled_max: if buys { 0 } else { capacity / 4 },
+            buys,
+            placed: 0,
             chain: Chain::new(CHAIN_MAX.min(depth), node.caps.inline_bytes_max),
             flush,
             departures_seen: 0,
@@ -176,10 +133,12 @@ impl VerbsQueuePair {
         } else {
             work
         };
+        if work.strong && self.buys {
+            self.buy(request.op)?;
+        }
         let sequence = self.posted;
         let wr_id = self.queue.fill(sequence, work.id, request.op, work.signaled);
-        // At most a quarter of the window waits for a completion that nobody asked for.
-        let signaled = work.signaled || self.unsignaled >= self.capacity / 4;
+        let signaled = work.signaled || self.unsignaled >= self.unsignaled_max;
         self.unsignaled = if signaled { 0 } else { self.unsignaled + 1 };
 
         let last = !work.more || self.chain.len + 1 == self.chain.wrs.len();
@@ -282,8 +241,7 @@ impl VerbsQueuePair {
         error
     }
 
-    /// Replaces a fence on a device without reliable fences: waits until everything posted has completed. An
-    /// error also ends the operations under way, so the wait takes at most as long as an operation.
+    /// Replaces a fence on a device without reliable fences: waits until everything posted has completed.
     #[cold]
     fn drain(&mut self) -> Result<()> {
         self.ring()?;
@@ -291,30 +249,93 @@ impl VerbsQueuePair {
             // The last operations asked for no completion. One more operation brings it, in the slot kept for
             // `drop`.
             self.unsignaled = self.capacity;
-            let _ = self.post_flush(Work::unsignaled())?;
+            let _ = self.post_read(Work::unsignaled())?;
         }
+        self.wait_until(self.posted)
+    }
+
+    /// Waits until the first `count` work requests have completed, of which the last asks for a completion. An error also
+    /// ends the operations under way, so the wait takes at most as long as an operation.
+    fn wait_until(&mut self, count: u64) -> Result<()> {
+        self.ring()?;
         let node = Arc::clone(&self.node);
         let mut backoff = node.job.backoff();
-        while self.queue.completed() < self.posted {
+        while self.queue.completed() < count {
             node.poller()
                 .poll_ahead(&node.device, &node.job.mesh, node.service.mailbox())?;
             node.ring();
             backoff.pause();
         }
-        self.completed = self.posted;
+        self.completed = self.queue.completed();
         self.queue.check(&node.job.mesh)
     }
 
-    fn post_flush(&mut self, work: Work) -> Result<Posted> {
+    /// Makes sure that a strong operation or a flush, which is posted next, takes effect after the earlier writes are placed
+    /// (see `order`).
+    #[cold]
+    #[inline(never)]
+    fn buy(&mut self, next: Op) -> Result<()> {
+        match self.node.caps.order.tier {
+            Tier::OooRw if matches!(next, Op::FetchAdd | Op::CompareSwap) => Ok(()),
+            Tier::PcieRelaxed if self.placed == self.posted => Ok(()),
+            Tier::PcieRelaxed => {
+                self.wait_until(self.posted)?;
+                let _ = self.post_barrier(Work::unsignaled())?;
+                self.wait_until(self.posted)?;
+                self.placed = self.posted;
+                Ok(())
+            }
+            _ => match self.queue.last_write(self.posted) {
+                Some(sequence) => self.wait_until(sequence + 1),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Posts a fetch-and-add of zero, which relaxed writes do not bypass.
+    fn post_barrier(&mut self, work: Work) -> Result<Posted> {
+        let (remote_addr, rkey) = self.flush.remote;
+        let request = RequestParts {
+            op: Op::Flush,
+            opcode: IBV_WR_ATOMIC_FETCH_AND_ADD,
+            local: Some(self.flush_sge()),
+            remote_addr,
+            rkey,
+            operands: Some((0, 0)),
+            flags: 0,
+        };
+        self.post(request, work, None)
+    }
+
+    fn flush_sge(&self) -> Sge {
+        let (addr, lkey) = self.flush.local;
+        Sge {
+            addr,
+            length: 8,
+            lkey,
+        }
+    }
+
+    /// Reads as a flush does on a device that orders it, to try the device.
+    pub(super) fn read_nothing(&mut self, work: Work) -> Result<Posted> {
+        self.admit()?;
+        self.post_read(work)
+    }
+
+    /// See [`VerbsFabric::places_words_of_a_write_in_order`](super::VerbsFabric::places_words_of_a_write_in_order).
+    pub(super) fn places_words_of_a_write_in_order(&self) -> Option<bool> {
+        let ask = self.node.device.api.data_in_order?;
+        // SAFETY: the queue pair is live; no flags, so the answer is 1 or 0.
+        Some(unsafe { ask(self.qp, IBV_WR_RDMA_WRITE, 0) } == 1)
+    }
+
+    /// Posts a read that moves no data the caller sees.
+    fn post_read(&mut self, work: Work) -> Result<Posted> {
         let (remote_addr, rkey) = self.flush.remote;
         let request = RequestParts {
             op: Op::Flush,
             opcode: IBV_WR_RDMA_READ,
-            local: self.flush.local.map(|(addr, lkey)| Sge {
-                addr,
-                length: 8,
-                lkey,
-            }),
+            local: (!self.flush.zero_length).then(|| self.flush_sge()),
             remote_addr,
             rkey,
             operands: None,
@@ -488,7 +509,18 @@ impl QueuePair for VerbsQueuePair {
 
     fn flush(&mut self, work: Work) -> Result<Posted> {
         self.admit()?;
-        self.post_flush(work)
+        if !self.buys {
+            return self.post_read(work);
+        }
+        let work = Work {
+            strong: false,
+            ..work
+        };
+        self.buy(Op::Flush)?;
+        match self.node.caps.order.tier {
+            Tier::PcieRelaxed => self.post_barrier(work),
+            _ => self.post_read(work),
+        }
     }
 }
 
@@ -501,7 +533,7 @@ impl Drop for VerbsQueuePair {
             // The last operations would end without a completion. One more operation brings it, in the slot
             // kept for this.
             self.unsignaled = self.capacity; // Forces a signal.
-            settled = self.post_flush(Work::unsignaled()).map(|_| ());
+            settled = self.post_read(Work::unsignaled()).map(|_| ());
         }
         if settled.is_err() {
             // The end cannot be learned, so bring it about.

@@ -98,6 +98,15 @@ impl SendQueue {
         reported.then(|| WorkRequestId(slot.id.load(Ordering::Relaxed)))
     }
 
+    /// Returns the number of the last put or read-modify-write that has not completed, of those below `posted`. Called by the
+    /// owner.
+    pub(super) fn last_write(&self, posted: u64) -> Option<u64> {
+        (self.completed()..posted).rev().find(|&sequence| {
+            let what = self.slot(sequence).what.load(Ordering::Relaxed) & !REPORTED;
+            matches!(Op::ALL[what as usize], Op::Put | Op::FetchAdd | Op::CompareSwap)
+        })
+    }
+
     #[inline]
     fn slot(&self, sequence: u64) -> &Slot {
         // The length is a power of two, so this is a mask and always in range.

@@ -125,6 +125,11 @@ pub(super) fn is_soft_roce(root: &Path, device: &str) -> bool {
     root.join(device).join("parent").exists()
 }
 
+/// Returns true for a device of `siw`, as its driver describes it.
+pub(super) fn is_soft_iwarp(root: &Path, device: &str) -> bool {
+    text(&root.join(device).join("node_desc")).starts_with("Software iWARP stack")
+}
+
 /// Returns the state of a port, as the kernel names it; empty if there is no such port.
 pub(super) fn port_state(root: &Path, device: &str, number: u8) -> String {
     state(&root.join(device).join("ports").join(number.to_string()))

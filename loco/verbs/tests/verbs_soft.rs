@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use loco_conformance::World;
+use loco_fabric::{Fabric, Tier};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_verbs::soft::{SoftDevice, SoftLimits};
@@ -63,6 +64,63 @@ impl World for NoZeroLengthReads {
         node.mesh().fail();
     }
 }
+
+/// Defines a world on a device of a tier, of which the fabric knows or not, and runs the conformance suite there: what is
+/// asked for is bought.
+macro_rules! on_a_device {
+    ($module:ident, $world:ident, $limits:expr, $counts_on:expr) => {
+        struct $world;
+
+        impl World for $world {
+            type Fabric = VerbsFabric;
+            fn nodes(n: usize) -> Vec<VerbsFabric> {
+                let (_, fabrics) = bring_up(n, $limits);
+                for fabric in &fabrics {
+                    assert_eq!(fabric.caps().order.tier, $counts_on);
+                }
+                fabrics
+            }
+            fn kill(node: &VerbsFabric) {
+                node.mesh().fail();
+            }
+        }
+
+        mod $module {
+            use super::$world;
+            loco_conformance::suite!($world);
+        }
+    };
+}
+
+on_a_device!(
+    unknown,
+    Unknown,
+    SoftLimits {
+        tier: Tier::OooAll,
+        tier_is_known: false,
+        ..SoftLimits::default()
+    },
+    Tier::OooAll
+);
+on_a_device!(
+    ooo_rw,
+    OooRw,
+    SoftLimits {
+        tier: Tier::OooRw,
+        ..SoftLimits::default()
+    },
+    Tier::OooRw
+);
+on_a_device!(
+    relaxed,
+    Relaxed,
+    SoftLimits {
+        tier: Tier::PcieRelaxed,
+        zero_length_reads: false,
+        ..SoftLimits::default()
+    },
+    Tier::PcieRelaxed
+);
 
 mod soft {
     use super::Soft;

@@ -78,6 +78,7 @@ fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, C
             clients: Clients::new(object, size),
             random: args.clients.random.map(|count| (count, args.seed)),
             forms: Form::of(object),
+            tier: args.tier,
             time: Duration::from_secs(args.time.unwrap_or(SECONDS)),
             states_each: args.clients.states,
             otherwise: Some(Strategy::Pct {
@@ -304,6 +305,7 @@ fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
                 workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
                 time_max: Some(Duration::from_secs(args.time.unwrap_or(SECONDS))),
                 cancel: Some(cancel.clone()),
+                tier: args.tier,
                 ..Effort::default()
             };
             let checked = match &args.replay {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loco_app::{OutputError, counted, print};
 use loco_check::{Ladder, LadderReport, Object, Rung, RungReport, rungs};
-use loco_sim::{Completeness, Config, Failure, Schedule, World, execution_graph, film, replay};
+use loco_sim::{Completeness, Config, Failure, Schedule, Tier, World, execution_graph, film, replay};
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
@@ -45,6 +45,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
     let mut found = false;
     for object in args.share(objects) {
         let ladder = Ladder {
+            tier: args.tier(),
             only: args.rung.clone(),
             seed: args.seed,
             progress: progress::printer(args.json),
@@ -101,7 +102,7 @@ fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, Cli
     let Some(rung) = rung(objects, name) else {
         return Ok(0); // Not reached: the names have been checked.
     };
-    let config = config(&rung);
+    let config = config(args, &rung);
     let report = replay(&config, schedule, |world: &mut World| rung.build(world))
         .map_err(|error| CliError::Usage(error.to_string()))?;
     draw(args, &rung, schedule, report.failure.as_ref())?;
@@ -112,8 +113,8 @@ fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, Cli
     Ok(u8::from(report.failure.is_some()))
 }
 
-fn config(rung: &Rung) -> Config {
-    let mut config = Config::default();
+fn config(args: &Args, rung: &Rung) -> Config {
+    let mut config = Config::default().tier(args.tier());
     rung.configure(&mut config);
     config
 }
@@ -121,7 +122,7 @@ fn config(rung: &Rung) -> Config {
 /// Writes the pictures that the options ask for.
 fn draw(args: &Args, rung: &Rung, schedule: &Schedule, failure: Option<&Failure>) -> Result<(), CliError> {
     let subject = Subject::of(rung.name(), failure, Some(schedule));
-    let config = config(rung);
+    let config = config(args, rung);
     let world = |world: &mut World| rung.build(world);
     let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
     pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
@@ -131,6 +132,7 @@ fn draw(args: &Args, rung: &Rung, schedule: &Schedule, failure: Option<&Failure>
 #[derive(Serialize)]
 struct Line<'a> {
     object: Object,
+    tier: Tier,
     passed: bool,
     complete: bool,
     rungs: &'a [RungReport],
@@ -147,6 +149,7 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
     if args.json {
         let line = Line {
             object: report.object,
+            tier: report.tier,
             passed: failure.is_none(),
             complete: report.is_complete(),
             rungs: &report.rungs,
@@ -160,9 +163,10 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
         return print(serde_json::to_string(&line).unwrap_or_default());
     }
     print(format_args!(
-        "{}: {}",
+        "{}: {}, on tier {}",
         report.object,
-        counted(report.rungs.len(), "rung")
+        counted(report.rungs.len(), "rung"),
+        report.tier
     ))?;
     for rung in &report.rungs {
         print(format_args!("  {}", line_of(rung)))?;

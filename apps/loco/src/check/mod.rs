@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use loco_app::{OutputError, SECONDS_MAX, counted, print};
 use loco_sim::{
-    Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, execution_graph, explore, film,
-    replay,
+    Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, Tier, execution_graph, explore,
+    film, replay,
 };
 use mowgli::shard::Shard;
 use serde::Serialize;
@@ -181,6 +181,11 @@ pub struct Args {
     /// line names the share, and `mowgli merge` joins the outputs of all shares
     #[arg(long, value_name = "I/N", value_parser = shard, conflicts_with_all = ["object", "soak", "client", "replay", "rungs"])]
     shard: Option<Shard>,
+    /// The order of the network: unordered, on which an operation comes after others only where it asks to, ibta (the order of
+    /// the InfiniBand specification), ooo-rw, ooo-all or pcie-relaxed (docs/ordering-models.md). Unordered unless given, and ibta
+    /// for clients of RDMA^WAIT itself
+    #[arg(long, value_name = "TIER")]
+    tier: Option<Tier>,
     /// Print one line of JSON for each object.
     #[arg(long)]
     json: bool,
@@ -327,6 +332,11 @@ impl Args {
         }
     }
 
+    /// Returns the order of the network.
+    fn tier(&self) -> Tier {
+        self.tier.unwrap_or(Config::default().tier)
+    }
+
     fn size(&self) -> Size {
         Size {
             nodes: self.nodes.unwrap_or(2),
@@ -351,6 +361,7 @@ impl Args {
                     depth,
                 },
             },
+            tier: self.tier(),
             glob: self.glob,
             faults: self.faults(),
             time_max: self.time.map(Duration::from_secs),
@@ -400,6 +411,7 @@ struct Line<'a> {
     object: Object,
     size: Size,
     strategy: &'static str,
+    tier: Tier,
     passed: bool,
     completeness: &'a Completeness,
     faults: Faults,
@@ -439,6 +451,7 @@ fn print_json(
             Strategy::Random { .. } => "random",
             Strategy::Pct { .. } => "pct",
         },
+        tier: report.tier,
         passed: report.failure.is_none(),
         completeness: &report.completeness,
         faults: report.faults,

@@ -10,7 +10,7 @@ macro_rules! world {
         Mode::new(
             $name,
             &[
-                "--nodes", "--threads", "--ops", "--glob", "--expiries", "--crashes", "--suspicions", "--json", "--svg",
+                "--nodes", "--threads", "--ops", "--glob", "--tier", "--expiries", "--crashes", "--suspicions", "--json", "--svg",
                 "--dot", $($more),*
             ],
         )
@@ -20,7 +20,7 @@ macro_rules! world {
 const LADDER: Mode = Mode::new(
     "the ladder",
     &[
-        "--rung", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html", "--open",
+        "--tier", "--rung", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html", "--open",
     ],
 );
 const RUNGS: Mode = Mode::new("--rungs", &["--rungs"]);
@@ -67,24 +67,27 @@ const SOAK: Mode = world!("--soak", "--soak", "--seed");
 const REPLAY: Mode = world!("--replay", "--replay", "--html", "--open");
 const REPLAY_OF_RUNG: Mode = Mode::new(
     "--replay of a rung's schedule",
-    &["--rung", "--replay", "--svg", "--dot", "--html", "--open"],
+    &[
+        "--tier", "--rung", "--replay", "--svg", "--dot", "--html", "--open",
+    ],
 );
 const ROBUST: Mode = Mode::new(
     "--robust",
     &[
-        "--robust", "--rung", "--time", "--json", "--svg", "--dot", "--html", "--open",
+        "--robust", "--tier", "--rung", "--time", "--json", "--svg", "--dot", "--html", "--open",
     ],
 );
 const CLIENT: Mode = Mode::new(
     "--client",
     &[
-        "--client", "--time", "--json", "--svg", "--dot", "--html", "--open",
+        "--client", "--tier", "--time", "--json", "--svg", "--dot", "--html", "--open",
     ],
 );
 const CLIENTS: Mode = Mode::new(
     "--clients",
     &[
         "--clients",
+        "--tier",
         "--random",
         "--states",
         "--samples",
@@ -102,7 +105,7 @@ const CLIENTS: Mode = Mode::new(
 const REPLAY_OF_CLIENT: Mode = Mode::new(
     "--replay of a client's schedule",
     &[
-        "--client", "--replay", "--json", "--svg", "--dot", "--html", "--open",
+        "--client", "--tier", "--replay", "--json", "--svg", "--dot", "--html", "--open",
     ],
 );
 

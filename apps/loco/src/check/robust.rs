@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loco_app::{counted, print};
 use loco_check::{Expected, Object, RobustCheck, RobustReport};
-use loco_sim::{Completeness, Config, Schedule, Strength, World, execution_graph, film};
+use loco_sim::{Completeness, Config, Schedule, Strength, Tier, World, execution_graph, film};
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
@@ -22,6 +22,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
     let mut differs = false;
     for object in objects {
         let check = RobustCheck {
+            tier: args.tier(),
             only: args.rung.clone(),
             progress: progress::printer(args.json),
             begins: progress::teller(args.json),
@@ -58,7 +59,7 @@ fn draw(args: &Args, check: &RobustCheck, reports: &[RobustReport]) -> Result<()
         pictures::nothing_to_draw(check.object.name());
         return Ok(());
     };
-    let mut config = Config::default();
+    let mut config = Config::default().tier(check.tier);
     rung.configure(&mut config);
     let subject = Subject {
         name: report.world,
@@ -78,6 +79,7 @@ fn draw(args: &Args, check: &RobustCheck, reports: &[RobustReport]) -> Result<()
 #[derive(Serialize)]
 struct Line<'a> {
     object: Object,
+    tier: Tier,
     as_documented: bool,
     worlds: Vec<Entry<'a>>,
 }
@@ -129,6 +131,7 @@ fn show(args: &Args, object: Object, reports: &[RobustReport]) -> Result<(), Cli
     if args.json {
         let line = Line {
             object,
+            tier: args.tier(),
             as_documented: reports.iter().all(|report| report.as_expected() != Some(false)),
             worlds: reports.iter().map(Entry::new).collect(),
         };
@@ -136,8 +139,9 @@ fn show(args: &Args, object: Object, reports: &[RobustReport]) -> Result<(), Cli
         return Ok(print(serde_json::to_string(&line).unwrap_or_default())?);
     }
     print(format_args!(
-        "{object}: {}, against a strong memory",
-        counted(reports.len(), "world")
+        "{object}: {}, on tier {}, against a strong memory",
+        counted(reports.len(), "world"),
+        args.tier()
     ))?;
     for report in reports {
         let found = &report.found;

@@ -98,10 +98,14 @@ pub struct Args {
     /// Pages of the memory on shm and verbs: small, huge (2 MiB where the host has them), or giant (1 GiB).
     #[arg(long, value_name = "PAGES")]
     pages: Option<Pages>,
-    /// Executes operations of shm late and out of order, as far as the contract allows (a test aid).
+    /// Executes operations of shm late, and in every order that a network of the tier allows (a test aid).
     #[cfg(feature = "deferred-nic")]
     #[arg(long)]
     deferred: bool,
+    /// Tier of the network that --deferred plays: ibta, ooo-rw, ooo-all, pcie-relaxed or unordered.
+    #[cfg(feature = "deferred-nic")]
+    #[arg(long, value_name = "TIER", default_value = "ibta", requires = "deferred")]
+    tier: loco::fabric::Tier,
     /// Append results to a file, and leave out tests whose results are there.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -167,6 +171,7 @@ static MODES: [Mode; 3] = [
             "--name",
             "--pages",
             "--deferred",
+            "--tier",
         ],
     ),
 ];
@@ -258,8 +263,12 @@ fn node(args: &Args) -> Result<u8, CliError> {
             seed: args.seed,
             delay_max: Duration::ZERO,
             queue_depth: 64,
+        }
+        .tier(args.tier);
+        fabric = match args.tier {
+            loco::fabric::Tier::Ibta => "shm, deferred NIC".to_owned(),
+            tier => format!("shm, deferred NIC of tier {tier}"),
         };
-        "shm, deferred NIC".clone_into(&mut fabric);
     }
     if let Some(name) = &args.name {
         fabric.clone_from(name);

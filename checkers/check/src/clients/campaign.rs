@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use loco_sim::{Failure, SimError, Stats, Strategy};
+use loco_sim::{Failure, SimError, Stats, Strategy, Tier};
 use mowgli_libraries::client::Client;
 use mowgli_libraries::outcome::{Budget, Outcome};
 use rand::rngs::SmallRng;
@@ -31,6 +31,8 @@ pub struct Campaign {
     pub random: Option<(u64, u64)>,
     /// The forms of the shipped objects. Each client runs on each form.
     pub forms: Vec<Form>,
+    /// The order of the network, as [`Effort::tier`].
+    pub tier: Option<Tier>,
     /// The time for all clients. Clients under way when it is over do not count.
     pub time: Duration,
     /// The number of states of one client after which its schedules are no longer explored exhaustively, but by
@@ -221,6 +223,7 @@ impl Campaign {
         let mut seen: BTreeSet<Outcome> = BTreeSet::new();
         for &form in &self.forms {
             let effort = Effort {
+                tier: self.tier,
                 states_max: Some(self.states_each),
                 time_max: left(),
                 cancel: Some(self.cancel.clone()),

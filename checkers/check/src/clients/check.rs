@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loco_sim::{
-    Config, End, Event, ExecutionGraph, Failure, Film, Report, Schedule, SimError, Strategy, World,
+    Config, End, Event, ExecutionGraph, Failure, Film, Report, Schedule, SimError, Strategy, Tier, World,
     execution_graph, explore, replay,
 };
-use mowgli_libraries::client::{Client, ObjectId, Setting};
+use mowgli_libraries::client::{Client, Library, ObjectId, Setting};
 use mowgli_libraries::judge::{ITERATIONS_MAX, outcomes_by_specification};
 use mowgli_libraries::outcome::{Budget, Completeness, Limit, Outcome, Outcomes};
 use mowgli_libraries::value::Value;
@@ -24,6 +24,9 @@ use crate::rung::STEPS_MAX;
 pub struct Effort {
     /// The schedules to explore.
     pub strategy: Strategy,
+    /// The order of the network. `None` means that of the fabric contract, or [`Tier::Ibta`] for a client of RDMA^WAIT itself,
+    /// whose specification is about that network.
+    pub tier: Option<Tier>,
     /// The number of explorers that work in parallel on the one client.
     pub workers: usize,
     /// The time after which the exploration is given up.
@@ -36,11 +39,23 @@ pub struct Effort {
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
+impl Effort {
+    /// Returns the order of the network on which the client runs.
+    pub fn tier_of(&self, client: &Client) -> Tier {
+        let usual = match client.libraries().contains(&Library::RdmaWait) {
+            true => Tier::Ibta,
+            false => Config::default().tier,
+        };
+        self.tier.unwrap_or(usual)
+    }
+}
+
 impl Default for Effort {
     /// Returns the effort that explores every schedule, by one explorer, without a limit.
     fn default() -> Effort {
         Effort {
             strategy: Strategy::Exhaustive,
+            tier: None,
             workers: 1,
             time_max: None,
             states_max: None,
@@ -161,6 +176,7 @@ fn run(
 ) -> Result<Checked, SimError> {
     let config = Config {
         strategy: effort.strategy,
+        tier: effort.tier_of(client),
         workers: effort.workers,
         time_max: effort.time_max,
         states_max: effort.states_max,

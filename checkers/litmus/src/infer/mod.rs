@@ -29,8 +29,10 @@ use crate::record::{Record, State};
 use crate::stress::Constant;
 
 pub mod family;
+pub mod tier;
 
 use family::Rule;
+use tier::{Seen, TierSeen, tier_of};
 
 /// The longest time for one question to a model.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -77,6 +79,8 @@ pub struct Inferred {
     pub runs: u64,
     /// Tests that were not used: those that wait, and those that a model did not judge in time.
     pub left_out: usize,
+    /// The tier of the network.
+    pub tier: TierSeen,
     /// Each rule.
     pub evidence: Vec<Evidence>,
     /// States that no member of the family allows, or that were not explained: test and state.
@@ -100,6 +104,19 @@ struct ShownOutcomes {
 }
 
 impl ShownOutcomes {
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            name: &self.name,
+            program: &self.program,
+            runs: self.runs,
+            outcomes: self
+                .outcomes
+                .iter()
+                .map(|(outcome, ..)| outcome.clone())
+                .collect(),
+        }
+    }
+
     fn allowed(&self, model: &ModelFile) -> Option<BTreeSet<Outcome>> {
         let budget = Budget {
             deadline: Some(Instant::now() + PATIENCE),
@@ -135,6 +152,8 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
         .iter()
         .map(|record| shown(record, &all))
         .collect::<Result<_>>()?;
+    let tests: Vec<Seen<'_>> = parts.iter().flatten().map(ShownOutcomes::seen).collect();
+    let tier = tier_of(&tests);
     for mut test in parts.into_iter().flatten() {
         let allowed = match usual(&test.program) {
             Model::RdmaTso => test.allowed(&base),
@@ -221,6 +240,7 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
         runs: seen.iter().map(|test| test.runs).sum(),
         left_out,
         fabrics,
+        tier,
         evidence,
         unexplained,
         rules,
@@ -351,6 +371,7 @@ impl fmt::Display for Inferred {
             counted(self.runs, "run"),
             counted(self.left_out, "test")
         )?;
+        write!(f, "\n{}", self.tier)?;
         let mut section = |title: &str, wanted: &dyn Fn(&Evidence) -> bool| {
             let mut text = String::new();
             for e in self.evidence.iter().filter(|e| wanted(e)) {

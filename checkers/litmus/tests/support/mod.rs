@@ -2,7 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // Each test file uses a part.
 
-use loco_fabric::{Fabric, NodeId, Std};
+use loco_fabric::{Fabric, NodeId, Std, Tier};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_litmus::{Error, Listener, Plan, Record, Result, Test, run, test};
@@ -63,9 +63,15 @@ pub fn shm(nodes: usize, nic: Nic) -> Vec<ShmFabric> {
 
 /// Returns nodes on a device played by software.
 pub fn soft(nodes: usize) -> Vec<VerbsFabric> {
-    let device = SoftDevice::new(SoftLimits::default());
+    soft_of(nodes, SoftLimits::default(), None)
+}
+
+/// Returns nodes on a device played by software, whose order is known or as a setting says.
+pub fn soft_of(nodes: usize, limits: SoftLimits, order: Option<Tier>) -> Vec<VerbsFabric> {
+    let device = SoftDevice::new(limits);
     let config = VerbsConfig::default()
         .provider(Provider::Soft(device))
+        .order(order)
         .arena_bytes(16 << 20)
         .memory_limit_bytes(64 << 20)
         .huge_pages(HugePages::Never);

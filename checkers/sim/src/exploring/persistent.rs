@@ -8,6 +8,10 @@
 //!   locks as learned in [`crate::state::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.
 //!
+//! On a network that keeps the order of a queue pair, a part's next move comes before its later ones. On the other tiers a part
+//! may make a move that its queue pair has yet to enable before the moves that it can make now. These later moves of a part
+//! are an agent of their own, which never can move: whoever minds them needs those who could enable them.
+//!
 //! A closed set is explored alone only if one of its moves is not a fault, and therefore happens in every complete
 //! execution. A fault never has to happen.
 //!
@@ -19,7 +23,10 @@
 //! Apart from that, no sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
 //! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
 
+use std::ops::RangeBounds;
+
 use mowgli::machine::{Addr, Next, QpId, Rule, Step};
+use mowgli::model::Tier;
 
 use crate::exploring::walk::Walker;
 use crate::fabric::request::{Deadline, Note, Request};
@@ -27,8 +34,9 @@ use crate::state::faults::Fault;
 use crate::state::sharing::{Agent, Other, Part, Shared};
 use crate::state::{Move, State, Status};
 
-/// Agents of one queue pair: its parts, and the places of the writes that are on their way to memory.
-const PARTS: usize = Part::ALL.len() + PLACES;
+/// Agents of one queue pair: its parts, the later moves of its parts, and the places of the writes that are on their way to
+/// memory.
+const PARTS: usize = 2 * Part::ALL.len() + PLACES;
 /// The number of agents for the writes of a queue pair's `wb_R`. Writes further behind belong to the last of them.
 const PLACES: usize = 8;
 
@@ -44,6 +52,8 @@ enum Who {
     Program(u16),
     Buffer(u16),
     Nic(QpId, Part),
+    /// The moves that the part cannot make yet, where they may come before those that it can make.
+    Later(QpId, Part),
     /// The write at this position of `wb_R`. The words of one transfer reach memory in any order, so each is an agent of
     /// its own: a word that nobody reads next need not be interleaved.
     Write(QpId, usize),
@@ -65,6 +75,7 @@ impl Numbering {
             for peer in 0..self.nodes as u16 {
                 let qp = QpId { thread, peer };
                 out.extend(Part::ALL.map(|part| Who::Nic(qp, part)));
+                out.extend(Part::ALL.map(|part| Who::Later(qp, part)));
                 out.extend((0..PLACES).map(|at| Who::Write(qp, at)));
             }
         }
@@ -75,7 +86,8 @@ impl Numbering {
             Who::Program(t) => 2 * usize::from(t),
             Who::Buffer(t) => 2 * usize::from(t) + 1,
             Who::Nic(qp, part) => self.pair(qp) + part as usize,
-            Who::Write(qp, at) => self.pair(qp) + Part::ALL.len() + at.min(PLACES - 1),
+            Who::Later(qp, part) => self.pair(qp) + Part::ALL.len() + part as usize,
+            Who::Write(qp, at) => self.pair(qp) + 2 * Part::ALL.len() + at.min(PLACES - 1),
         }
     }
 
@@ -126,11 +138,20 @@ impl Reducer {
                 let mut needs = Needs {
                     walker,
                     numbering,
+                    tier: walker.config.tier,
+                    reorders: walker.config.tier != Tier::Ibta,
                     agents,
                 };
                 if !movers.contains(&agent) {
                     needs.enablers(state, self.whos[agent]);
                     return;
+                }
+                if let Who::Write(qp, at) = self.whos[agent]
+                    && at == PLACES - 1
+                    && needs.reorders
+                {
+                    // Not all writes from here on can move.
+                    needs.enablers_of_writes(state, qp, at..);
                 }
                 for (&what, _) in moves.iter().zip(movers).filter(|(_, mover)| **mover == agent) {
                     needs.dependents(state, what);
@@ -163,6 +184,9 @@ fn agent_of(what: Move) -> Who {
 struct Needs<'a, 'b, 'c> {
     walker: &'a Walker<'b>,
     numbering: Numbering,
+    tier: Tier,
+    /// Set on the tiers other than [`Tier::Ibta`].
+    reorders: bool,
     agents: &'a mut explorer::Agents<'c>,
 }
 
@@ -172,19 +196,45 @@ impl Needs<'_, '_, '_> {
         self.agents.insert(self.numbering.number(who));
     }
 
-    /// Adds what may enable an operation of the queue pair. Where it waits until `wb_R` is empty, it is enough to follow
-    /// the oldest write.
-    fn add_queue_pair(&mut self, qp: QpId) {
+    /// Adds the part of the queue pair, with the moves that it has yet to be able to make.
+    fn add_part(&mut self, qp: QpId, part: Part) {
+        self.add(Who::Nic(qp, part));
+        self.add_later(qp, part);
+    }
+
+    /// Adds the moves that the part of the queue pair has yet to be able to make, if they need not come after those that it can
+    /// make.
+    fn add_later(&mut self, qp: QpId, part: Part) {
+        if self.reorders {
+            self.add(Who::Later(qp, part));
+        }
+    }
+
+    /// Adds what may enable an operation that is in the queue pair. Where it waits until `wb_R` is empty, it is enough to
+    /// follow the oldest write.
+    fn add_queue_pair(&mut self, state: &State, qp: QpId) {
         for part in Part::ALL {
             self.add(Who::Nic(qp, part));
         }
-        self.add(Who::Write(qp, 0));
+        match self.reorders {
+            true => self.add_writes(state, qp, |_| true),
+            false => self.add(Who::Write(qp, 0)),
+        }
     }
 
     /// Adds whoever may yet move a remote write of the queue pair.
     fn add_remote_writes(&mut self, state: &State, qp: QpId) {
-        self.add(Who::Nic(qp, Part::RemoteWrite));
+        self.add_part(qp, Part::RemoteWrite);
         self.add_writes(state, qp, |_| true);
+    }
+
+    /// Adds whoever must place another write before one of those at `places` of `wb_R` can be placed.
+    fn enablers_of_writes(&mut self, state: &State, qp: QpId, places: impl RangeBounds<usize>) {
+        for at in (0..state.machine.unplaced(qp).count()).filter(|at| places.contains(at)) {
+            if let Some(first) = state.machine.placed_before(qp, at) {
+                self.add(Who::Write(qp, first));
+            }
+        }
     }
 
     /// Adds the writes of `wb_R` to such words.
@@ -221,8 +271,8 @@ impl Needs<'_, '_, '_> {
             if state.info(thread).node == node {
                 for peer in 0..self.numbering.nodes as u16 {
                     let qp = QpId { thread, peer };
-                    self.add(Who::Nic(qp, Part::Other));
-                    self.add(Who::Nic(qp, Part::LocalWrite));
+                    self.add_part(qp, Part::Other);
+                    self.add_part(qp, Part::LocalWrite);
                 }
             }
         }
@@ -246,11 +296,25 @@ impl Needs<'_, '_, '_> {
                 (_, Some((qp, Part::RemoteWrite))) => {
                     self.add_writes(state, qp, |to| to == word);
                     if state.may_ask(other) || state.machine.will_write(qp, word) {
-                        self.add(Who::Nic(qp, Part::RemoteWrite));
+                        self.add_part(qp, Part::RemoteWrite);
                     }
                 }
-                (_, Some((qp, part))) => self.add(Who::Nic(qp, part)),
+                (_, Some((qp, part))) => self.add_part(qp, part),
             }
+        }
+    }
+
+    /// Adds the other writes of the step's own queue pair to the word that it writes, where they may come before or after it.
+    fn add_overtaking(&mut self, state: &State, qp: QpId, step: Step, word: Addr) {
+        if !self.walker.overtakes(state, step, word) {
+            return;
+        }
+        let Step::Nic { rule, .. } = step else { return };
+        if rule == Rule::PlaceRemote {
+            self.add_writes(state, qp, |to| to == word);
+            self.add_part(qp, Part::RemoteWrite);
+        } else {
+            self.add_later(qp, Part::LocalWrite);
         }
     }
 
@@ -343,20 +407,44 @@ impl Needs<'_, '_, '_> {
             self.add_conflicts(state, word, agent, true);
         }
         let Step::Nic { qp, rule, .. } = step else { return };
+        if let Some(word) = touched.writes {
+            self.add_overtaking(state, qp, step, word);
+        }
         match rule {
-            // A pending local write keeps puts from reading; a read comes before or after it.
-            Rule::Respond => self.add(Who::Nic(qp, Part::LocalRead)),
-            Rule::LocalRead => self.add(Who::Nic(qp, Part::LocalWrite)),
+            Rule::Respond => {
+                if self.reorders {
+                    // It hides the notifications of earlier operations that come after it.
+                    self.add_part(qp, Part::Other);
+                    let node = state.info(qp.thread).node;
+                    self.add_askers(state, self.walker.seen.users(Shared::Completions(node)));
+                }
+                if self.tier != Tier::Unordered {
+                    // A pending local write keeps puts from reading; a read comes before or after it.
+                    self.add_part(qp, Part::LocalRead);
+                    self.add_later(qp, Part::LocalWrite);
+                }
+            }
+            // Nothing else in a queue pair waits for these, or is kept back by them, but through the words that they touch.
+            Rule::LocalRead | Rule::RemoteWrite | Rule::RemoteRead | Rule::AtomicRead | Rule::AtomicWrite
+                if self.tier == Tier::Unordered => {}
+            Rule::LocalRead => self.add_part(qp, Part::LocalWrite),
             // A pending remote write keeps gets from reading.
-            Rule::RemoteWrite => self.add(Who::Nic(qp, Part::RemoteRead)),
+            Rule::RemoteWrite => {
+                self.add_part(qp, Part::RemoteRead);
+                if self.reorders {
+                    // Writes enter `wb_R` in any order.
+                    self.add_part(qp, Part::RemoteWrite);
+                    self.add_part(qp, Part::Atomic);
+                }
+            }
             Rule::RemoteRead | Rule::AtomicRead | Rule::AtomicWrite => {
                 self.add_remote_writes(state, qp);
-                self.add(Who::Nic(qp, Part::RemoteRead));
-                self.add(Who::Nic(qp, Part::Atomic));
+                self.add_part(qp, Part::RemoteRead);
+                self.add_part(qp, Part::Atomic);
             }
             Rule::PlaceRemote | Rule::PlaceLocal | Rule::Complete | Rule::Fence => {}
             Rule::Forward => {
-                self.add_queue_pair(qp);
+                self.add_queue_pair(state, qp);
                 self.add_remote_writes(state, qp);
             }
         }
@@ -366,7 +454,7 @@ impl Needs<'_, '_, '_> {
                     thread,
                     peer: qp.peer,
                 };
-                self.add(Who::Nic(other, Part::Atomic));
+                self.add_part(other, Part::Atomic);
                 self.add_remote_writes(state, other);
             }
         }
@@ -376,8 +464,8 @@ impl Needs<'_, '_, '_> {
         }
         // Several entries of one part may be able to move. The set contains every order among them, as it
         // contains all moves of an agent. Entries posted later queue up behind them, except for gets, which
-        // may pass one another.
-        if Part::of(rule) == Part::RemoteRead {
+        // may pass one another. On other tiers, later moves are agents of their own.
+        if Part::of(rule) == Part::RemoteRead && !self.reorders {
             self.add_thread(qp.thread);
             self.add(Who::Nic(qp, Part::LocalRead));
         }
@@ -397,13 +485,25 @@ impl Needs<'_, '_, '_> {
                     );
                 }
             }
-            // Whatever is ahead of it is placed first, so it is enough to follow the oldest write.
-            Who::Write(qp, _) => self.add(Who::Write(qp, 0)),
-            Who::Nic(qp, part) => {
-                match state.machine.next(qp, |rule| Part::of(rule) == part) {
-                    Next::Queued => self.add_queue_pair(qp),
-                    Next::Delayed => self.add(Who::Buffer(qp.thread)),
-                    Next::Unposted => self.add_askers(state, self.walker.seen.users(Shared::QueuePair(qp))),
+            // It is enough to follow one of the writes that are placed first.
+            Who::Write(qp, at) => match at == PLACES - 1 {
+                true => self.enablers_of_writes(state, qp, at..),
+                false => self.enablers_of_writes(state, qp, at..=at),
+            },
+            Who::Nic(qp, part) | Who::Later(qp, part) => {
+                let next = |place| state.machine.next_in(qp, place, |rule| Part::of(rule) == part);
+                let (queued, delayed) = (next(Next::Queued), next(Next::Delayed));
+                if queued {
+                    self.add_queue_pair(state, qp);
+                }
+                // Where the order is kept, an operation does not come before those that are further.
+                let passes = matches!(who, Who::Later(..));
+                let waits = !self.reorders && !queued;
+                if delayed && (passes || waits) {
+                    self.add(Who::Buffer(qp.thread));
+                }
+                if passes || (waits && !delayed) {
+                    self.add_askers(state, self.walker.seen.users(Shared::QueuePair(qp)));
                 }
                 // Another queue pair may hold the atomic unit.
                 let threads = match state.machine.unit_is_held(qp.peer) {

@@ -94,7 +94,7 @@ fn steps(granted: &[Granted<'_>]) -> Vec<Step> {
                 (format!("store slot {value}"), Kind::Inner)
             }
             Request::Post { peer, op, .. } => match *op {
-                NicOp::Put { .. } | NicOp::PutValue { .. } => ("put".to_owned(), Kind::Acts),
+                NicOp::Put { .. } | NicOp::PutInline { .. } => ("put".to_owned(), Kind::Acts),
                 NicOp::Get { src, .. } => (format!("{peer} get {}", name(src)), Kind::Looks),
                 NicOp::FetchAdd { target, add, .. } => {
                     (format!("{peer} add {} {add}", name(target)), Kind::Looks)
@@ -136,7 +136,7 @@ fn slot(request: &Request) -> Option<VirtualWord> {
     match *op {
         NicOp::Put { src, .. } => Some(src),
         NicOp::Get { dst, .. } | NicOp::FetchAdd { dst, .. } | NicOp::CompareSwap { dst, .. } => Some(dst),
-        NicOp::PutValue { .. } | NicOp::Fence => None,
+        NicOp::PutInline { .. } | NicOp::Fence => None,
     }
 }
 

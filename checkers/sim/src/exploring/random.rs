@@ -68,6 +68,7 @@ pub(crate) fn explore(
         }
     };
     Ok(Report {
+        tier: config.tier,
         faults: config.faults,
         completeness,
         failure,
@@ -115,6 +116,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
         }
     };
     Ok(Report {
+        tier: config.tier,
         faults: config.faults,
         completeness,
         failure,

@@ -1,7 +1,7 @@
 //! Follows a schedule from an earlier failure, move by move. Used by replays, graphs and films.
 
 use crate::exploring::walk::{Position, Walker};
-use crate::reports::schedule::Schedule;
+use crate::reports::schedule::{Schedule, Word};
 use crate::state::Move;
 use crate::{Config, SimError};
 
@@ -32,7 +32,7 @@ impl<'a> Script<'a> {
         match self.wanted.next() {
             Some(what) if !self.enabled.contains(what) => Err(SimError::Replay {
                 number: at.schedule.len(),
-                what: Schedule::new(vec![*what]).to_string(),
+                what: Word(*what).to_string(),
             }),
             Some(&what) => Ok(Some(what)),
             None => {

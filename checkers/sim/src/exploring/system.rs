@@ -144,16 +144,17 @@ impl System for Explored<'_> {
         mover(what)
     }
 
-    /// The words of one transfer arrive in any order. The arrival of a word is one step, whichever word it is.
+    /// The words of one transfer arrive in any order, and on most tiers whole transfers do. The arrival of a word is one step,
+    /// whichever word it is. Where arrivals queue up on the bus, so is the entry into this queue.
     fn choice(&self, what: Move) -> Option<u32> {
-        let places = matches!(
-            what,
-            Move::Machine(Step::Nic {
-                rule: Rule::PlaceRemote,
-                ..
-            })
-        );
-        places.then_some(0)
+        let Move::Machine(Step::Nic { rule, .. }) = what else {
+            return None;
+        };
+        match rule {
+            Rule::PlaceRemote => Some(0),
+            Rule::RemoteWrite => Some(1),
+            _ => None,
+        }
     }
 
     /// Returns whether the move counts against the bounds: faults have bounds of their own.

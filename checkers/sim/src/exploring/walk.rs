@@ -114,9 +114,9 @@ impl<'a> Walker<'a> {
     /// Brings a run to this position, so that the next request of every thread is known.
     pub(crate) fn consult(&mut self, at: &Position) -> Result<(), SimError> {
         let path = self.replies(&at.path);
-        let schedule = at.schedule.clone();
+        let (tier, schedule) = (self.config.tier, at.schedule.clone());
         coroutine::follows(Some(Box::new(move || {
-            Schedule::new(schedule.to_vec()).to_string()
+            Schedule::new(tier, schedule.to_vec()).to_string()
         })));
         let on_path = match &mut self.run {
             Some(run) => run.follow(self.common, &path),
@@ -382,7 +382,21 @@ impl<'a> Walker<'a> {
         let agent = agent_of(step);
         let conflicts =
             |word: Option<Addr>, write| word.is_some_and(|word| self.conflicts(state, word, agent, write));
-        touched.unit.is_none() && !conflicts(touched.reads, false) && !conflicts(touched.writes, true)
+        touched.unit.is_none()
+            && !conflicts(touched.reads, false)
+            && !conflicts(touched.writes, true)
+            && !touched
+                .writes
+                .is_some_and(|word| self.overtakes(state, step, word))
+    }
+
+    /// Returns whether the step places a write that another write of the same queue pair may yet overtake, or the other way round.
+    pub(crate) fn overtakes(&self, state: &State, step: Step, word: Addr) -> bool {
+        if !state.machine.reorders_writes() {
+            return false;
+        }
+        let later = self.seen.overtakers(word, agent_of(step));
+        state.machine.races(step) || state.may_ask_any(later)
     }
 
     /// Returns whether another agent may yet access the word, and one of the two writes, or whether an access that a loss

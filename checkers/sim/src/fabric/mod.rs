@@ -17,9 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, MemoryKind, NodeId,
+    Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, MemoryKind, NodeId, Order,
     PeerState, Peers, RegionKey, Result, Seen, Time, Wait, WorkRequestId,
 };
+
+use mowgli::model::Tier;
 
 use crate::fabric::coroutine::{ask, current};
 use crate::fabric::memory::word_of;
@@ -37,6 +39,8 @@ const WORD: usize = 8;
 pub(crate) struct Options {
     /// Remote read-modify-writes are atomic against the CPU, too.
     pub(crate) glob: bool,
+    /// The order of the network.
+    pub(crate) tier: Tier,
     /// Deadlines may pass.
     pub(crate) timed: bool,
     /// Nodes may be lost.
@@ -66,6 +70,12 @@ impl ModelFabric {
                 } else {
                     Atomicity::Hca
                 },
+                // Tiers have the same names there and here.
+                order: options
+                    .tier
+                    .name()
+                    .parse()
+                    .map_or(Order::IN_ORDER, Order::of_card),
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: 0,

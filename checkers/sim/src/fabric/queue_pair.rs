@@ -1,5 +1,6 @@
-//! Queue pairs of the model: each word of a transfer is an operation of the machine. The words of one transfer have a number
-//! in common, and the machine places them in any order.
+//! Queue pairs of the model: each word of a transfer is an operation of the machine, with the requests of the transfer. The
+//! words of one transfer have a number in common, and the machine places them in any order. The value of an inline put travels
+//! in the work request: the NIC reads no memory for it.
 //!
 //! Relies on [`super::memory`] for the words. Used by [`super::ModelFabric`].
 
@@ -22,13 +23,14 @@ pub struct ModelQueuePair {
 
 impl ModelQueuePair {
     fn post(&self, ops: impl IntoIterator<Item = NicOp>, work: Work) -> Result<Posted> {
-        let request = |op, signaled, transfer| {
+        let request = |op, signaled, strong, transfer| {
             let posted = ask(Request::Post {
                 owner: self.owner,
                 peer: self.peer.0,
                 op,
                 tag: work.id.0,
                 signaled,
+                strong,
                 transfer,
             });
             match posted {
@@ -38,7 +40,7 @@ impl ModelQueuePair {
             }
         };
         if work.fenced {
-            request(NicOp::Fence, false, 0)?;
+            request(NicOp::Fence, false, false, 0)?;
         }
         let mut ops = ops.into_iter().peekable();
         let Some(first) = ops.next() else {
@@ -49,7 +51,7 @@ impl ModelQueuePair {
         let mut next = Some(first);
         while let Some(op) = next {
             next = ops.next();
-            request(op, work.signaled && next.is_none(), transfer)?;
+            request(op, work.signaled && next.is_none(), work.strong, transfer)?;
         }
         Ok(Posted::Pending)
     }
@@ -100,7 +102,7 @@ impl QueuePair for ModelQueuePair {
         let to = dst.remote.memory.words(dst.offset, data.len())?;
         let values = data.chunks_exact(WORD).map(word_of);
         self.post(
-            values.zip(to).map(|(value, dst)| NicOp::PutValue { dst, value }),
+            values.zip(to).map(|(value, dst)| NicOp::PutInline { dst, value }),
             work,
         )
     }
@@ -153,6 +155,7 @@ impl QueuePair for ModelQueuePair {
 
     fn flush(&mut self, work: Work) -> Result<Posted> {
         let (dst, src) = (self.scratch, VirtualWord(self.scratch.0 + 1));
-        self.post([NicOp::Get { dst, src }], work)
+        // A read places the earlier writes if it asks to come after them.
+        self.post([NicOp::Get { dst, src }], work.strong())
     }
 }

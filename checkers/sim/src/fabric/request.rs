@@ -72,7 +72,8 @@ pub(crate) enum NicOp {
         dst: VirtualWord,
         src: VirtualWord,
     },
-    PutValue {
+    /// A put whose value travels in the work request.
+    PutInline {
         dst: VirtualWord,
         value: u64,
     },
@@ -182,6 +183,8 @@ pub(crate) enum Request {
         op: NicOp,
         tag: u64,
         signaled: bool,
+        /// Asks for strong order.
+        strong: bool,
         /// The transfer of which the operation moves a word, or 0 ([`mowgli::machine::Post::transfer`]).
         transfer: u32,
     },

@@ -35,6 +35,8 @@ use recorder::{Recorded, Recorder};
 pub struct ExecutionGraph {
     program: Program,
     witness: Witness,
+    #[serde(skip)]
+    model: Model,
     atomicity: RmwAtomicity,
 }
 
@@ -50,10 +52,10 @@ impl ExecutionGraph {
         &self.witness.execution
     }
 
-    /// Returns whether the declarative model RDMA^TSO accepts the execution. It must accept every execution
-    /// of the machine.
+    /// Returns whether the declarative model RDMA^TSO, over a network of the world's tier, accepts the execution. It must
+    /// accept every execution of the machine.
     pub fn is_consistent(&self) -> bool {
-        Spec::of(Model::RdmaTso, self.atomicity).is_consistent(self.execution())
+        Spec::of(self.model, self.atomicity).is_consistent(self.execution())
     }
 
     /// Lays the graph out, with threads as columns and nodes as groups. The drawing can be printed as SVG and
@@ -97,6 +99,7 @@ pub(crate) fn of(
     Ok(Graph {
         common: &common,
         state: &at.state,
+        model: config.model(),
         atomicity: config.atomicity(),
         recorded,
         initial,
@@ -107,6 +110,7 @@ pub(crate) fn of(
 struct Graph<'a> {
     common: &'a Common,
     state: &'a State,
+    model: Model,
     atomicity: RmwAtomicity,
     /// The recorded events by thread, and within a thread in program order.
     recorded: Vec<Recorded>,
@@ -135,9 +139,9 @@ impl Graph<'_> {
             peer: e.peer.map(|p| Node(p as u8)),
             work: None,
             rmw: e.rmw,
-            inlined: false,
-            strong: false,
-            relaxed: false,
+            inlined: e.inlined,
+            strong: e.strong,
+            relaxed: e.word.is_some() && self.model.tier().has_relaxed_regions(),
             writes: e.written.is_some(),
             instance: e.instance,
             path: Vec::new(),
@@ -152,7 +156,7 @@ impl Graph<'_> {
         let mut mo = Relation::empty(n);
         let mut nfo = Relation::empty(n);
         let mut rao = Relation::empty(n);
-        let spec = Spec::of(Model::RdmaTso, self.atomicity);
+        let spec = Spec::of(self.model, self.atomicity);
         for (i, a) in events.iter().enumerate() {
             if let (Some(_), Some(loc)) = (a.written, location(&a.word)) {
                 mo.insert(usize::from(loc.0), base + i);
@@ -211,6 +215,7 @@ impl Graph<'_> {
         ExecutionGraph {
             program: self.program(&words, &threads),
             witness: Witness { execution },
+            model: self.model,
             atomicity: self.atomicity,
         }
     }

@@ -28,6 +28,10 @@ pub(super) struct Recorded {
     pub(super) instance: u32,
     /// The transfer of which the event moves a word, or 0. Nothing orders the words of a transfer.
     pub(super) transfer: u32,
+    /// Whether the event's operation asked for strong order.
+    pub(super) strong: bool,
+    /// Whether the event is the local read of a put whose value travels in the work request.
+    pub(super) inlined: bool,
     pub(super) read: Option<i64>,
     pub(super) written: Option<i64>,
     /// The write that the event read, or for a poll the completion that it took. `None` stands for the
@@ -72,6 +76,19 @@ struct Queues {
     pipe: Vec<Op>,
     remote: VecDeque<(usize, Addr)>,
     local: Vec<Back>,
+}
+
+impl Queues {
+    /// Takes the oldest operation out of the pipe, and notifies of its end if that was asked for.
+    fn complete(&mut self) {
+        if self.pipe.is_empty() {
+            return;
+        }
+        let op = self.pipe.remove(0);
+        if op.signaled {
+            self.local.push(Back::Notification(op.last));
+        }
+    }
 }
 
 enum Buffered {
@@ -173,8 +190,8 @@ impl Recorder {
                 };
                 let mut remote = std::mem::take(&mut queues.remote);
                 let pipe = std::mem::take(&mut queues.pipe);
-                if let Some(&(event, word)) = remote.front().filter(|(event, _)| self.events[*event].rmw) {
-                    remote.pop_front();
+                let executed = remote.iter().position(|(event, _)| self.events[*event].rmw);
+                if let Some((event, word)) = executed.and_then(|at| remote.remove(at)) {
                     self.place(event, word);
                 }
                 let of_pipe = pipe.iter().flat_map(|op| [op.first, op.middle, op.last]);
@@ -224,12 +241,19 @@ impl Recorder {
                 peer,
                 op,
                 signaled,
+                strong,
                 transfer,
                 ..
             } => {
                 let op = self.post(common, state, owner, peer, op, signaled);
                 for event in [op.first, op.middle, op.last] {
                     self.events[event].transfer = transfer;
+                    self.events[event].strong = strong;
+                }
+                if let NicOp::PutInline { .. } = op.what {
+                    // Its local read was made by the CPU that posted it.
+                    self.events[op.first].inlined = true;
+                    self.read(state, op);
                 }
                 let buffer = self.buffers.entry(owner).or_default();
                 buffer.push_back(Buffered::Remote(peer, op));
@@ -283,7 +307,7 @@ impl Recorder {
                 None,
                 Some((Kind::NicRemoteWrite, addr(dst))),
             ),
-            NicOp::PutValue { dst, .. } => (
+            NicOp::PutInline { dst, .. } => (
                 (Kind::NicLocalRead, None),
                 None,
                 Some((Kind::NicRemoteWrite, addr(dst))),
@@ -381,23 +405,28 @@ impl Recorder {
                 }
             }
             Rule::PlaceLocal => {
-                let at = queues.local.iter().position(|b| matches!(b, Back::Write(..)));
+                let writes = queues.local.iter().enumerate();
+                let mut writes = writes.filter(|(_, back)| matches!(back, Back::Write(..)));
+                let at = writes.nth(index).map(|(at, _)| at);
                 if let Some(Back::Write(event, word)) = at.map(|at| queues.local.remove(at)) {
                     self.place(event, word);
                 }
             }
-            Rule::Complete | Rule::Respond | Rule::Fence => {
-                if !queues.pipe.is_empty() {
-                    let op = queues.pipe.remove(0);
-                    if rule == Rule::Respond {
-                        let back = self.events[op.last].word.map(|w| Back::Write(op.last, w));
-                        queues.local.extend(back);
+            Rule::Respond => {
+                if let Some(&op) = queues.pipe.get(index) {
+                    let back = self.events[op.last].word.map(|w| Back::Write(op.last, w));
+                    queues.local.extend(back);
+                    // Where data comes back in any order, the operation completes by another step.
+                    if !state.machine.config().tier.reorders_network() {
+                        queues.complete();
                     }
-                    if rule == Rule::Fence {
-                        self.events[op.first].time = self.clock;
-                    } else if op.signaled {
-                        queues.local.push(Back::Notification(op.last));
-                    }
+                }
+            }
+            Rule::Complete => queues.complete(),
+            Rule::Fence => {
+                if index < queues.pipe.len() {
+                    let fence = queues.pipe.remove(index);
+                    self.events[fence.first].time = self.clock;
                 }
             }
             Rule::Forward => {}
@@ -411,7 +440,7 @@ impl Recorder {
         let glob = state.machine.config().atomicity == RmwAtomicity::Glob;
         let word = self.events[op.first].word;
         let value = match (op.what, word) {
-            (NicOp::PutValue { value, .. }, _) => value as i64,
+            (NicOp::PutInline { value, .. }, _) => value as i64,
             (_, Some(word)) => state
                 .machine
                 .memory()
@@ -465,6 +494,8 @@ impl Recorder {
             rmw: false,
             instance: self.instances.get(&thread).copied().unwrap_or(0),
             transfer: 0,
+            strong: false,
+            inlined: false,
             read: None,
             written: None,
             source: None,

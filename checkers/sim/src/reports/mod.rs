@@ -7,6 +7,7 @@ use std::fmt;
 
 use explorer::Bounds;
 use mowgli::counted::counted;
+use mowgli::model::Tier;
 use serde::Serialize;
 
 use crate::Faults;
@@ -63,6 +64,8 @@ pub struct Stats {
 pub struct Report {
     /// The part that was seen of the executions that have at most the faults of [`Report::faults`].
     pub completeness: Completeness,
+    /// The order of the network.
+    pub tier: Tier,
     /// The faults that each execution could have.
     pub faults: Faults,
     /// The first failure, if there was one.
@@ -72,12 +75,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Describes what was seen, with its bounds: "complete for at most 1 crash".
+    /// Describes what was seen, with its bounds and its network: "complete for at most 1 crash, on tier unordered".
     pub fn seen(&self) -> String {
-        match self.faults.timed() || self.faults.lossy() {
-            true => format!("{} for at most {}", self.completeness, self.faults),
-            false => self.completeness.to_string(),
-        }
+        let faults = match self.faults.timed() || self.faults.lossy() {
+            true => format!(" for at most {}", self.faults),
+            false => String::new(),
+        };
+        format!("{}{faults}, on tier {}", self.completeness, self.tier)
     }
 }
 
@@ -163,7 +167,7 @@ impl Failure {
             kind,
             waiting,
             histories: histories(common, state),
-            schedule: Schedule::new(schedule),
+            schedule: Schedule::new(state.machine.config().tier, schedule),
             trace: Vec::new(),
             outstanding: Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! Schedules as text: the move taken at each point, so that an execution can be repeated.
 //!
-//! A schedule is a list of moves. The text has one letter or group for each move:
+//! A schedule is a list of moves. Its text begins with the tier of its network, such as `@ooo-rw`, unless that is left to the
+//! reader, and has one letter or group for each move:
 //!
 //! - `t3`: thread 3 goes on;
 //! - `d3`: the oldest entry leaves the store buffer of thread 3;
@@ -17,6 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use mowgli::machine::{QpId, Rule, Step};
+use mowgli::model::Tier;
 use serde::{Serialize, Serializer};
 
 use crate::state::Move;
@@ -25,6 +27,7 @@ use crate::state::faults::Fault;
 /// A list of moves that leads to an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
+    tier: Option<Tier>,
     moves: Vec<Move>,
 }
 
@@ -44,8 +47,16 @@ const RULES: [(char, Rule); 11] = [
 ];
 
 impl Schedule {
-    pub(crate) fn new(moves: Vec<Move>) -> Schedule {
-        Schedule { moves }
+    pub(crate) fn new(tier: Tier, moves: Vec<Move>) -> Schedule {
+        Schedule {
+            tier: Some(tier),
+            moves,
+        }
+    }
+
+    /// Returns the tier of the network on which the schedule was found, if it says so.
+    pub fn tier(&self) -> Option<Tier> {
+        self.tier
     }
 
     pub(crate) fn moves(&self) -> &[Move] {
@@ -66,6 +77,10 @@ impl Schedule {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
+        if let Some(tier) = self.tier {
+            write!(f, "@{tier}")?;
+            first = false;
+        }
         let mut rest = self.moves.as_slice();
         while let Some(&what) = rest.first() {
             let times = rest.iter().take_while(|&&m| m == what).count();
@@ -74,23 +89,7 @@ impl fmt::Display for Schedule {
                 f.write_str(" ")?;
             }
             first = false;
-            match what {
-                Move::Thread(t) => write!(f, "t{t}")?,
-                Move::Machine(Step::Drain { thread }) => write!(f, "d{thread}")?,
-                Move::Machine(Step::Nic { qp, rule, index }) => {
-                    let letter = RULES.iter().find(|(_, r)| *r == rule).map_or('?', |(c, _)| *c);
-                    write!(f, "n{}.{}{letter}", qp.thread, qp.peer)?;
-                    if index != 0 {
-                        write!(f, "{index}")?;
-                    }
-                }
-                Move::Fault(Fault::Expire(thread)) => write!(f, "x{thread}")?,
-                Move::Fault(Fault::Idle(thread)) => write!(f, "X{thread}")?,
-                Move::Fault(Fault::Crash(node)) => write!(f, "c{node}")?,
-                Move::Fault(Fault::Suspect(node)) => write!(f, "s{node}")?,
-                Move::Fault(Fault::Revoke(node)) => write!(f, "r{node}")?,
-                Move::Fault(Fault::Learn { node, lost }) => write!(f, "l{node}.{lost}")?,
-            }
+            write!(f, "{}", Word(what))?;
             if times > 1 {
                 write!(f, "*{times}")?;
             }
@@ -99,11 +98,38 @@ impl fmt::Display for Schedule {
     }
 }
 
+/// A move as a word of a schedule.
+pub(crate) struct Word(pub(crate) Move);
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Move::Thread(t) => write!(f, "t{t}"),
+            Move::Machine(Step::Drain { thread }) => write!(f, "d{thread}"),
+            Move::Machine(Step::Nic { qp, rule, index }) => {
+                let letter = RULES.iter().find(|(_, r)| *r == rule).map_or('?', |(c, _)| *c);
+                write!(f, "n{}.{}{letter}", qp.thread, qp.peer)?;
+                match index {
+                    0 => Ok(()),
+                    index => write!(f, "{index}"),
+                }
+            }
+            Move::Fault(Fault::Expire(thread)) => write!(f, "x{thread}"),
+            Move::Fault(Fault::Idle(thread)) => write!(f, "X{thread}"),
+            Move::Fault(Fault::Crash(node)) => write!(f, "c{node}"),
+            Move::Fault(Fault::Suspect(node)) => write!(f, "s{node}"),
+            Move::Fault(Fault::Revoke(node)) => write!(f, "r{node}"),
+            Move::Fault(Fault::Learn { node, lost }) => write!(f, "l{node}.{lost}"),
+        }
+    }
+}
+
 /// A text that is not a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a move of a schedule: expected t<thread>, d<thread>, n<thread>.<peer><rule><entry>, x<thread>, \
-         X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>"
+         X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>, and before the moves @<tier>: {tiers}",
+    tiers = Tier::ALL.map(Tier::name).join(", ")
 )]
 pub struct NotASchedule(pub String);
 
@@ -112,7 +138,15 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Schedule, NotASchedule> {
         let mut moves = Vec::new();
+        let mut tier = None;
         for word in text.split_whitespace() {
+            if let Some(name) = word
+                .strip_prefix('@')
+                .filter(|_| tier.is_none() && moves.is_empty())
+            {
+                tier = Some(name.parse().map_err(|_| NotASchedule(word.to_owned()))?);
+                continue;
+            }
             let bad = || NotASchedule(word.to_owned());
             let (body, times) = match word.split_once('*') {
                 Some((body, times)) => (body, times.parse().map_err(|_| bad())?),
@@ -124,7 +158,7 @@ impl FromStr for Schedule {
             }
             moves.extend(std::iter::repeat_n(what, times));
         }
-        Ok(Schedule { moves })
+        Ok(Schedule { tier, moves })
     }
 }
 

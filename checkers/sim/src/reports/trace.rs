@@ -126,7 +126,12 @@ impl Tracer {
             }
             Request::Fence => self.push(format!("{who}: mfence"), None),
             Request::Post {
-                owner, peer, op, tag, ..
+                owner,
+                peer,
+                op,
+                tag,
+                strong,
+                ..
             } => {
                 let writer = Writer::Nic(QpId { thread: owner, peer });
                 let (text, written) = match op {
@@ -134,7 +139,7 @@ impl Tracer {
                         let (src, (addr, dst)) = (named(state, src).1, named(state, dst));
                         (format!("put {dst} := {src}"), Some(addr))
                     }
-                    NicOp::PutValue { dst, value } => {
+                    NicOp::PutInline { dst, value } => {
                         let (addr, dst) = named(state, dst);
                         (format!("put {dst} := {value}"), Some(addr))
                     }
@@ -162,6 +167,7 @@ impl Tracer {
                     }
                     NicOp::Fence => ("remote fence".to_owned(), None),
                 };
+                let text = if strong { format!("strong {text}") } else { text };
                 if let Some(lost) = state.post_refusal(thread, peer) {
                     let why = format!("node {lost} is lost");
                     return self.push(

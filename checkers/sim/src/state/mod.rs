@@ -17,7 +17,7 @@ pub(crate) mod waits;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mowgli::machine::{Action, Addr, Machine, Post, QpId, Step};
+use mowgli::machine::{Action, Addr, Machine, Post, QpId, Rule, Step};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -233,7 +233,9 @@ impl State {
     pub(crate) fn addr(&mut self, common: &Common, word: VirtualWord) -> Addr {
         let addr = Addr(common.words.index(word.0));
         while self.machine.memory().len() <= addr.0 as usize {
-            self.machine.add_location(0);
+            let added = self.machine.add_location(0);
+            // Where regions may be of relaxed ordering, all are.
+            self.machine.relax(added);
         }
         addr
     }
@@ -342,6 +344,7 @@ impl State {
                 op,
                 tag,
                 signaled,
+                strong,
                 transfer,
             } => {
                 if let Some(lost) = self.post_refusal(thread, peer) {
@@ -352,8 +355,16 @@ impl State {
                 seen.touch_shared(Shared::QueuePair(qp), thread, phase);
                 // An access through another thread's queue pair counts for ever: its phase says nothing of this one.
                 let phase = if owner == thread { phase } else { u32::MAX };
+                let reorders = self.machine.reorders_writes();
                 op.accesses(|access| {
-                    seen.touch(access.word, Agent::nic(qp, access.rule), access.writes, phase);
+                    let agent = Agent::nic(qp, access.rule);
+                    seen.touch(access.word, agent, access.writes, phase);
+                    // A strong put does not overtake earlier writes.
+                    let places =
+                        access.rule == Rule::PlaceLocal || access.rule == Rule::PlaceRemote && !strong;
+                    if reorders && places {
+                        seen.touch_out_of_order(access.word, agent, phase);
+                    }
                 });
                 self.machine
                     .issue(
@@ -364,8 +375,7 @@ impl State {
                             tag,
                             signaled,
                             transfer,
-                            // The network of the model fabric is of the tier on which every put is.
-                            strong: false,
+                            strong,
                         }),
                     )
                     .ok()?;

@@ -78,7 +78,7 @@ impl State {
                 dst: self.addr(common, dst),
                 src: self.addr(common, src),
             },
-            NicOp::PutValue { dst, value } => RemoteOp::PutValue {
+            NicOp::PutInline { dst, value } => RemoteOp::PutInline {
                 dst: self.addr(common, dst),
                 value: value as i64,
             },

@@ -43,7 +43,7 @@ impl Agent {
 }
 
 /// A part of a queue pair. It makes its moves in the order of the queue pair, except that remote reads of
-/// gets may pass one another.
+/// gets may pass one another, and that every move may pass others where the network or the bus reorders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     LocalRead,
@@ -190,6 +190,8 @@ impl Sharing {
 pub(crate) struct SeenAccesses {
     /// Accesses to words.
     pub(crate) words: Sharing,
+    /// The writes of queue pairs that may overtake earlier writes of the same queue pair to the same word.
+    overtaking: Sharing,
     /// Uses of locks: an attempt counts as a write, locking and unlocking as a read.
     pub(crate) locks: Sharing,
     /// Calls and returns in the one history of the world: a return counts as a write, a call as a read.
@@ -249,6 +251,18 @@ impl SeenAccesses {
         self.fresh |= self.words.record(word, agent, write, self.until(phase));
     }
 
+    /// Counts a write of a queue pair that may overtake its earlier writes to the word.
+    pub(crate) fn touch_out_of_order(&mut self, word: Addr, agent: Agent, phase: u32) {
+        self.fresh |= self.overtaking.grow(word, agent, true, self.until(phase));
+    }
+
+    /// Returns the writes of this agent to the word that may overtake its earlier ones.
+    pub(crate) fn overtakers(&self, word: Addr, agent: Agent) -> impl Iterator<Item = Other> + '_ {
+        self.overtaking
+            .writes(word)
+            .filter(move |other| other.agent == agent)
+    }
+
     /// Counts a use of a lock by a thread.
     pub(crate) fn touch_lock(&mut self, lock: usize, thread: u16, attempt: bool, phase: u32) {
         self.use_lock(lock, Agent::cpu(thread), attempt, self.until(phase));
@@ -303,6 +317,9 @@ impl SeenAccesses {
         self.fresh |= other.fresh;
         for (word, agent, write, until) in other.words.all() {
             self.fresh |= self.words.record(word, agent, write, until);
+        }
+        for (word, agent, write, until) in other.overtaking.all() {
+            self.fresh |= self.overtaking.grow(word, agent, write, until);
         }
         for (lock, agent, attempt, until) in other.locks.all() {
             self.use_lock(lock.0 as usize, agent, attempt, until);

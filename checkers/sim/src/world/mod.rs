@@ -64,6 +64,7 @@ impl World {
             name: None,
             options: Options {
                 glob: config.glob,
+                tier: config.tier,
                 timed: config.faults.timed(),
                 lossy: config.faults.lossy(),
             },

@@ -8,7 +8,7 @@ use loco_fabric::{
     Fabric, Local, Memory, MemoryKind, NodeId, Peers, QueuePair, RegionKey, Target, Wait, WordCell, Work,
     WorkRequestId,
 };
-use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, ModelQueuePair, World, explore, note};
+use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, ModelQueuePair, Tier, World, explore, note};
 use mowgli::outcome::Outcome;
 use mowgli::program::{Expr, Instr, Loc, Program, PutSrc, Value, WorkId};
 
@@ -34,11 +34,12 @@ fn words_on(program: &Program, node: usize) -> usize {
         .max(1)
 }
 
-/// Returns every outcome of the program on the model fabric.
-pub fn outcomes(program: &Program, workers: usize, reduction: bool) -> BTreeSet<Outcome> {
+/// Returns every outcome of the program on the model fabric of this tier.
+pub fn outcomes(program: &Program, tier: Tier, workers: usize, reduction: bool) -> BTreeSet<Outcome> {
     let program = Arc::new(program.clone());
     let found = Arc::new(Mutex::new(BTreeSet::new()));
     let config = Config {
+        tier,
         workers,
         reduction,
         ..Config::default()
@@ -82,6 +83,7 @@ fn build(program: &Arc<Program>, found: &Arc<Mutex<BTreeSet<Outcome>>>, world: &
                     registers: vec![0; program.threads[index].registers.len()],
                     queue_pairs: BTreeMap::new(),
                     fenced: BTreeSet::new(),
+                    strong: false,
                     unpolled: BTreeMap::new(),
                     outstanding: BTreeMap::new(),
                 };
@@ -125,6 +127,8 @@ struct Interpreter<'a> {
     queue_pairs: BTreeMap<u8, ModelQueuePair>,
     /// Peers whose next operation is fenced.
     fenced: BTreeSet<u8>,
+    /// Whether the operation that is executed asks for strong order.
+    strong: bool,
     /// Completions that have arrived and that no `poll` of the program has taken, by peer.
     unpolled: BTreeMap<u8, u32>,
     /// Operations without a completion, by work identifier.
@@ -175,8 +179,12 @@ impl Interpreter<'_> {
             Instr::Rfence { node } => {
                 self.fenced.insert(node.0);
             }
-            // The fabric places every put after the earlier ones.
-            Instr::Strong(operation) => return self.step(operation),
+            Instr::Strong(operation) => {
+                self.strong = true;
+                let step = self.step(operation);
+                self.strong = false;
+                return step;
+            }
             Instr::Wait { work } => {
                 return self.wait("wait", |me| {
                     (me.outstanding.get(work).copied().unwrap_or(0) == 0).then_some(())
@@ -280,6 +288,7 @@ impl Interpreter<'_> {
         let name = work.map_or(u64::from(u32::MAX), |w| u64::from(w.0));
         let mut how = Work::signaled(WorkRequestId((self.thread as u64) << 32 | name));
         how.fenced = self.fenced.remove(&peer);
+        how.strong = self.strong;
         if let Some(work) = work {
             *self.outstanding.entry(work).or_default() += 1;
         }
@@ -289,8 +298,22 @@ impl Interpreter<'_> {
                 src: PutSrc::Loc(src),
                 ..
             } => queue_pair.put(local(*src), target, how),
+            // A constant lies in a fresh word, which the NIC reads. The value of an inline put travels in the work request.
             Instr::Put {
                 src: PutSrc::Value(value),
+                ..
+            } => {
+                let constant = fabric.allocate(8, MemoryKind::Host).unwrap();
+                constant.cell::<u64>(0).unwrap().store(eval(value));
+                let source = Local {
+                    memory: &constant,
+                    offset: 0,
+                    len: 8,
+                };
+                queue_pair.put(source, target, how)
+            }
+            Instr::Put {
+                src: PutSrc::Inline(value),
                 ..
             } => queue_pair.put_inline(&eval(value).to_le_bytes(), target, how),
             Instr::Get { dst, .. } => queue_pair.get(local(*dst), target, how),

@@ -14,10 +14,11 @@ use crate::node::{Dice, Node, agree, node, outcomes, seeds};
 enum Op {
     Load(usize),
     Store(usize, u64),
-    /// Puts the number into so many words from this one on, from the call's own data or from registered memory.
-    Put(usize, usize, u64, bool),
-    /// Gets two words from this one on, and waits for that.
-    Get(usize),
+    /// Puts the number into so many words from this one on, from the call's own data or from registered memory, in strong
+    /// order or not.
+    Put(usize, usize, u64, bool, bool),
+    /// Gets two words from this one on, and waits for that. The get asks for strong order or not.
+    Get(usize, bool),
     /// Adds to a word of the other node.
     Add(usize, u64),
 }
@@ -40,15 +41,16 @@ fn plans(seed: u64) -> Vec<Plan> {
                     match dice.below(8) {
                         0..=2 => Op::Load(word),
                         3 => Op::Store(word, value),
-                        4 => Op::Get(dice.below(2)),
+                        4 => Op::Get(dice.below(2), dice.below(2) == 0),
                         5 if thread == 0 => Op::Add(word, 100 * value),
                         _ => {
                             let first = dice.below(2);
                             Op::Put(
                                 first,
-                                2 + dice.below(WORDS - first - 1),
+                                1 + dice.below(WORDS - first),
                                 value,
                                 dice.below(2) == 0,
+                                dice.below(3) == 0,
                             )
                         }
                     }
@@ -87,12 +89,14 @@ impl Site {
             match op {
                 Op::Load(word) => note(self.node.load(word)),
                 Op::Store(word, value) => self.node.memory.cell::<u64>(8 * word).unwrap().store(value),
-                Op::Put(first, count, value, inline) => {
+                Op::Put(first, count, value, inline, strong) => {
+                    let work = Work {
+                        strong,
+                        ..Work::unsignaled()
+                    };
                     let data = value.to_le_bytes().repeat(count);
                     if inline {
-                        let _ = queue
-                            .put_inline(&data, target(first), Work::unsignaled())
-                            .unwrap();
+                        let _ = queue.put_inline(&data, target(first), work).unwrap();
                     } else {
                         self.source.write(0, &data).unwrap();
                         let from = Local {
@@ -100,18 +104,20 @@ impl Site {
                             offset: 0,
                             len: 8 * count,
                         };
-                        let _ = queue.put(from, target(first), Work::unsignaled()).unwrap();
+                        let _ = queue.put(from, target(first), work).unwrap();
                     }
                 }
-                Op::Get(word) => {
+                Op::Get(word, strong) => {
                     let to = Local {
                         memory: &self.got,
                         offset: 0,
                         len: 16,
                     };
-                    let _ = queue
-                        .get(to, target(word), Work::signaled(WorkRequestId(1)))
-                        .unwrap();
+                    let work = Work {
+                        strong,
+                        ..Work::signaled(WorkRequestId(1))
+                    };
+                    let _ = queue.get(to, target(word), work).unwrap();
                     posted += 1;
                     let mut done = Vec::new();
                     self.node.wait(|| {

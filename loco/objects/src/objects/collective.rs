@@ -1,8 +1,8 @@
 //! Collective operations besides the barrier: broadcast of a value, gather, reduce, and their variants for all nodes.
 //!
 //! Each participant has a slot for each participant's value, twice, for even and odd rounds. It also has a row of a
-//! shared state table ([`Sst`]) that says which round it has begun. A node puts its value, then its row. Puts of one
-//! thread to one peer are placed in order, so a node that sees the row sees the value. A node begins a round when all
+//! shared state table ([`Sst`]) that says which round it has begun. A node puts its value, then its row, whose put is in
+//! strong order, so a node that sees the row sees the value. A node begins a round when all
 //! have begun the round before. By then all have read everything of the round before that, whose slots the node now
 //! overwrites.
 //!

@@ -1,21 +1,22 @@
 //! Fences: earlier remote operations are complete *and placed* before anything later (LOCO'25 5.3, LOCO'26
 //! C.2).
 //!
-//! The completion of a put says only that its source was read. A later read-like operation on the same queue
-//! pair forces placement. Each fence does as little as it must for the operations that are outstanding on
-//! each queue pair:
+//! The completion of a put says only that its source was read. A flush forces placement, and so does a get or atomic that asks
+//! to come after the earlier writes ([strong order](loco_fabric::Work::strong)). On networks that keep the order of the
+//! InfiniBand specification, every get and atomic does ([`Caps::order`](loco_fabric::Caps::order)). Each fence does as little as
+//! it must for the operations that are outstanding on each queue pair:
 //!
 //! | outstanding towards a peer | the fence does |
 //! |---|---|
-//! | nothing, or a read-like operation that has completed | nothing |
-//! | a read-like operation (get, flush) came last | waits for it |
-//! | puts came last, and the fabric places puts when they are posted | one CPU fence |
-//! | puts came last | posts a flush and waits for it |
-//! | an atomic came last | as a get where the fabric's atomics are `Glob`, else as a put |
+//! | nothing, or operations that have completed and are placed | nothing |
+//! | a read-like operation, and every earlier put is placed when it completes | waits for it |
+//! | puts that may not be placed, and the fabric places puts when they are posted | one CPU fence |
+//! | puts that may not be placed | posts a flush and waits for it |
+//! | an atomic came last | as after a get where the fabric's atomics are `Glob`, else as after a put |
 //!
 //! An atomic that the NIC carries out (`Hca`) reports the old value when it has read it. Its write may still
 //! be on the way to memory. Other atomics see the write at once. CPUs and gets of other queue pairs see it
-//! only when a later read of the atomic's own queue pair has pushed it to memory.
+//! only when a later flush, or a later get or atomic in strong order, of the atomic's own queue pair has pushed it to memory.
 //!
 //! Fences differ in the operations that they cover:
 //!
@@ -320,7 +321,7 @@ fn post_flush<F: Fabric>(
             Unfenced::Flush => {
                 let work = Work::signaled(loco_fabric::WorkRequestId(0));
                 let flush = |queue: &mut F::QueuePair, work| queue.flush(work);
-                match queues.post(network.fabric(), peer, OperationKind::Read, work, flush) {
+                match queues.post(network.fabric(), peer, OperationKind::Flush, work, flush) {
                     Ok(Attempt::Done) => return Some(Ok(())),
                     Ok(Attempt::Pending(seq)) => seq,
                     Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => return None,

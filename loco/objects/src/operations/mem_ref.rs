@@ -148,8 +148,17 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// # After a timeout
     /// Nothing was posted, and the buffer is dropped. This holds for every method that posts the buffer.
     pub fn put(self, dst: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
+        self.put_with(dst, Flags::default())
+    }
+
+    /// Puts the whole buffer at `dst`, with requests: [`Flags::STRONG`](crate::raw::Flags::STRONG) places it after this thread's
+    /// earlier puts to that node.
+    ///
+    /// # Errors
+    /// Returns the errors of [`put`](MemRef::put).
+    pub fn put_with(self, dst: Target<'_, F::Remote>, flags: Flags) -> Result<Pending<'t, F>> {
         let operation = Operation::Put(self.local(0, self.len)?, dst);
-        let key = self.thread.post(&operation, Flags::default())?;
+        let key = self.thread.post(&operation, flags)?;
         Ok(Pending::new(key, self))
     }
 
@@ -158,8 +167,17 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// # Errors
     /// Returns the errors of [`put`](MemRef::put).
     pub fn get(self, src: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
+        self.get_with(src, Flags::default())
+    }
+
+    /// Fills the whole buffer from `src`, with requests: [`Flags::STRONG`](crate::raw::Flags::STRONG) reads after this thread's
+    /// earlier puts to that node are placed.
+    ///
+    /// # Errors
+    /// Returns the errors of [`put`](MemRef::put).
+    pub fn get_with(self, src: Target<'_, F::Remote>, flags: Flags) -> Result<Pending<'t, F>> {
         let operation = Operation::Get(self.local(0, self.len)?, src);
-        let key = self.thread.post(&operation, Flags::default())?;
+        let key = self.thread.post(&operation, flags)?;
         Ok(Pending::new(key, self))
     }
 

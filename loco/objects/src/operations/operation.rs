@@ -9,8 +9,10 @@ use crate::fabric::AnyFabric;
 pub(crate) enum OperationKind {
     /// A put. Its completion says that the source was read.
     Put,
-    /// A get or a flush. Its completion says that it and every earlier operation of the queue pair are done.
+    /// A get. Its completion says that it is done, and that earlier gets and atomics are.
     Read,
+    /// A flush. Its completion says that everything earlier is done and placed.
+    Flush,
     /// A read-modify-write. It is like a read, but its own write may have to be placed as a put's.
     Atomic,
 }
@@ -51,7 +53,8 @@ impl<F: Fabric> Operation<'_, F> {
         match self {
             Operation::Put(..) | Operation::PutInline(..) => OperationKind::Put,
             Operation::FetchAdd(..) | Operation::CompareSwap(..) => OperationKind::Atomic,
-            Operation::Get(..) | Operation::Flush(..) => OperationKind::Read,
+            Operation::Get(..) => OperationKind::Read,
+            Operation::Flush(..) => OperationKind::Flush,
         }
     }
 
@@ -75,8 +78,20 @@ impl<F: Fabric> Operation<'_, F> {
 pub struct Flags {
     /// Starts the operation only when earlier gets and atomics to that peer have completed (remote fence).
     pub fenced: bool,
+    /// Lets the operation take effect only after this thread's earlier puts and atomics to that peer are placed (strong
+    /// order).
+    pub strong: bool,
     /// Says that more operations to the same peer follow at once.
     pub more: bool,
+}
+
+impl Flags {
+    /// The flags of an operation in strong order.
+    pub const STRONG: Flags = Flags {
+        fenced: false,
+        strong: true,
+        more: false,
+    };
 }
 
 #[inline]

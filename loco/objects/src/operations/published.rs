@@ -1,9 +1,8 @@
 //! Orders the writes of a place that this node alone writes and other nodes have copies of.
 //!
-//! Puts of one thread to one peer are placed in the order in which they were posted (RDMA^WAIT, stamp order:
-//! NIC remote writes of one queue pair). Puts of two threads are not: the value of the thread that posted
-//! first may arrive last, and stay. [`Published`] owns such a place and every put to it. It makes sure that
-//! the puts of a thread are placed before another thread posts. Nothing else can post there: a region that
+//! Nothing orders two puts, and without an order the earlier value may arrive last, and stay. [`Published`] owns such a place
+//! and every put to it. The puts of one thread ask for strong order. For those of two threads there is no such request, so the
+//! puts of a thread are placed before another thread posts. Nothing else can post there: a region that
 //! was declared [`published`](crate::ChannelBuilder::published) is given out only as a [`Published`], once
 //! for each place.
 //!
@@ -81,6 +80,8 @@ pub(crate) struct Published<F: Fabric> {
     peers: Vec<NodeId>,
     /// The put, prepared at the first post, when the peers are connected.
     put: OnceLock<PutOp<F>>,
+    /// Whether puts are placed in any order.
+    any_order: bool,
     poster: Poster<F>,
     /// The posts that may still read this node's copy.
     reading: AckKey<F>,
@@ -96,8 +97,17 @@ impl<F: Fabric> Published<F> {
             len,
             peers,
             put: OnceLock::new(),
+            any_order: false,
             poster: Poster::new(),
             reading: AckKey::done(),
+        }
+    }
+
+    /// Lets the puts of one thread be placed in any order, for places of which every change counts and no value.
+    pub(crate) fn in_any_order(self) -> Published<F> {
+        Published {
+            any_order: true,
+            ..self
         }
     }
 
@@ -177,6 +187,8 @@ impl<F: Fabric> Published<F> {
     #[cold]
     fn prepare(&self) -> Result<&PutOp<F>> {
         let put = PutOp::to_copies(&self.region, self.offset, self.len, &self.peers)?;
+        // A later value of the place replaces the earlier ones, and shows that the thread's earlier puts are there.
+        let put = if self.any_order { put } else { put.strong() };
         Ok(self.put.get_or_init(|| put))
     }
 }

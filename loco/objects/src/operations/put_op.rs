@@ -15,6 +15,7 @@ pub struct PutOp<F: Fabric = AnyFabric> {
     src: F::Memory,
     len: usize,
     targets: Box<[F::Remote]>,
+    flags: Flags,
 }
 
 impl<F: Fabric> PutOp<F> {
@@ -31,7 +32,22 @@ impl<F: Fabric> PutOp<F> {
                 len,
                 max: target.len(),
             }),
-            None => Ok(PutOp { src, len, targets }),
+            None => Ok(PutOp {
+                src,
+                len,
+                targets,
+                flags: Flags::default(),
+            }),
+        }
+    }
+
+    /// Lets every post ask for strong order: at each target it is placed after this thread's earlier puts to that node, those of
+    /// this operation among them. Otherwise nothing orders two posts.
+    #[must_use]
+    pub fn strong(self) -> PutOp<F> {
+        PutOp {
+            flags: Flags::STRONG,
+            ..self
         }
     }
 
@@ -83,12 +99,12 @@ impl<F: Fabric> PutOp<F> {
 
     /// Posts the put to every target, and adds the posted operations to `key`, even on an error.
     pub(crate) fn post_into(&self, thread: &Thread<F>, key: &mut AckKey<F>) -> Result<()> {
-        self.each(|target| thread.post_into(&self.put(target), Flags::default(), key))
+        self.each(|target| thread.post_into(&self.put(target), self.flags, key))
     }
 
     /// Posts the put to every target without tracking its completion.
     pub(crate) fn post_untracked(&self, thread: &Thread<F>) -> Result<()> {
-        self.each(|target| thread.post_untracked(&self.put(target), Flags::default()))
+        self.each(|target| thread.post_untracked(&self.put(target), self.flags))
     }
 
     /// Posts a put of `data`, which is copied within the call, to every target.
@@ -101,7 +117,7 @@ impl<F: Fabric> PutOp<F> {
     #[inline]
     pub fn post_inline(&self, thread: &Thread<F>, data: &[u8]) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
-        self.each(|target| thread.post_into(&inline(data, target), Flags::default(), &mut key))?;
+        self.each(|target| thread.post_into(&inline(data, target), self.flags, &mut key))?;
         Ok(key)
     }
 
@@ -114,7 +130,7 @@ impl<F: Fabric> PutOp<F> {
     /// See [`post`](PutOp::post).
     #[inline]
     pub fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
-        self.each(|target| thread.post_untracked(&inline(data, target), Flags::default()))
+        self.each(|target| thread.post_untracked(&inline(data, target), self.flags))
     }
 
     /// Posts to every target, even when one of them is lost, and then returns the first error.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use loco_fabric::{Fabric, FabricError, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
+use loco_fabric::{Cost, Fabric, FabricError, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
 
 use crate::Result;
 use crate::operations::completion::{Status, WINDOW_SLOTS, Window};
@@ -36,7 +36,8 @@ pub(crate) struct Queues<F: Fabric> {
 struct Pair<F: Fabric> {
     queue: F::QueuePair,
     peer: NodeId,
-    /// Set if a put, or an atomic that is like one, was posted after the last get. It may not be placed.
+    /// Set if a put, or an atomic that is like one, was posted after the last flush or the last get or atomic in strong
+    /// order. It may not be placed.
     puts: bool,
     /// The last read-like operation that was pending when posted. Later ones complete later.
     read: Option<u64>,
@@ -56,11 +57,11 @@ pub(crate) enum Attempt {
 pub(crate) enum Unfenced {
     /// Nothing is outstanding.
     Nothing,
-    /// A read-like operation came last: wait for it.
+    /// A read-like operation that places what came before it came last: wait for it.
     WaitFor(u64),
     /// Puts came last and are placed after a CPU fence; a read-like operation before them may be under way.
     CpuFence(Option<u64>),
-    /// Puts came last: post a flush and wait for it.
+    /// Puts may not be placed: post a flush and wait for it.
     Flush,
 }
 
@@ -116,18 +117,19 @@ impl<F: Fabric> Queues<F> {
         };
         let pair = pair_of(&mut self.pairs, fabric, peer)?;
         let posted = operation(&mut pair.queue, work)?;
-        let pending = posted == Posted::Pending;
+        if posted == Posted::Done {
+            // Where operations are done when they are posted, the earlier ones are placed before the next one begins.
+            pair.note(fabric, kind, true, 0);
+            return Ok(Attempt::Done);
+        }
         let mut seq = 0;
-        if pending && work.signaled {
+        if work.signaled {
             seq = self.next;
             self.next += 1;
         }
-        pair.note(fabric, kind, seq);
-        Ok(if pending {
-            Attempt::Pending(seq)
-        } else {
-            Attempt::Done
-        })
+        let in_order = work.strong || fabric.caps().order.strong == Cost::Free;
+        pair.note(fabric, kind, in_order, seq);
+        Ok(Attempt::Pending(seq))
     }
 
     /// Executes an operation on a word within the call, if the queue pair can. Returns the old value of the word, or
@@ -143,7 +145,7 @@ impl<F: Fabric> Queues<F> {
         let pair = pair_of(&mut self.pairs, fabric, peer)?;
         let done = operation(&mut pair.queue)?;
         if done.is_some() {
-            pair.note(fabric, kind, 0);
+            pair.note(fabric, kind, true, 0);
         }
         Ok(done)
     }
@@ -170,22 +172,24 @@ impl<F: Fabric> Queues<F> {
     ) -> Result<(), FabricError> {
         let pair = pair_of(&mut self.pairs, fabric, dst.remote.node())?;
         let _: Posted = pair.queue.put_inline(data, dst, Work::unsignaled())?;
-        pair.note(fabric, OperationKind::Put, 0);
+        pair.note(fabric, OperationKind::Put, true, 0);
         Ok(())
     }
 
-    /// Puts pieces of bytes in `remote`, each at its offset, in order, where a put is done when it is posted.
+    /// Puts pieces of bytes in `remote`, each at its offset, where a put is done when it is posted. `strong_last` is that of
+    /// [`put_inline_each`](QueuePair::put_inline_each).
     #[inline(always)]
     pub(crate) fn put_each_at_once(
         &mut self,
         fabric: &F,
         pieces: &[(usize, &[u8])],
         remote: &F::Remote,
+        strong_last: bool,
     ) -> Result<(), FabricError> {
         let pair = pair_of(&mut self.pairs, fabric, remote.node())?;
         // Before the first, as a later one may fail.
-        pair.note(fabric, OperationKind::Put, 0);
-        pair.queue.put_inline_each(pieces, remote)
+        pair.note(fabric, OperationKind::Put, true, 0);
+        pair.queue.put_inline_each(pieces, remote, strong_last)
     }
 
     /// Returns the work of a fence towards `position`.
@@ -266,15 +270,18 @@ fn find_pair<'a, F: Fabric>(
 }
 
 impl<F: Fabric> Pair<F> {
-    /// Records the operation that was posted last. `seq` is 0 if it has ended or is untracked.
+    /// Records the operation that was posted last. `in_order` says that it takes effect after the earlier writes are placed.
+    /// `seq` is 0 if it has ended or is untracked.
     #[inline]
-    fn note(&mut self, fabric: &F, kind: OperationKind, seq: u64) {
+    fn note(&mut self, fabric: &F, kind: OperationKind, in_order: bool, seq: u64) {
         match kind {
             OperationKind::Put => self.puts = true,
-            OperationKind::Read | OperationKind::Atomic => {
-                // Its end implies that every earlier operation of the pair has ended. A fence therefore waits for
-                // it alone, or for nothing if it has ended already.
-                self.puts = kind == OperationKind::Atomic && !atomics_placed(fabric);
+            OperationKind::Read | OperationKind::Flush | OperationKind::Atomic => {
+                // Its end implies that every earlier operation of the pair has ended, since they end in order. So a fence
+                // waits for it alone, or for nothing if it has ended already. That the earlier ones are placed, too, is
+                // another matter.
+                let unplaced = self.puts && !in_order && kind != OperationKind::Flush;
+                self.puts = unplaced || (kind == OperationKind::Atomic && !atomics_placed(fabric));
                 self.read = (seq != 0).then_some(seq);
             }
         }

@@ -21,8 +21,8 @@ use crate::operations::queues::{Attempt, Queues, ThreadQueues, Unfenced};
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
 ///
-/// Object operations take a `&Thread`. The fabric contract orders operations that are posted through one
-/// `Thread` towards one peer. It does not order operations of different `Thread`s.
+/// Object operations take a `&Thread`. Operations that are posted through one `Thread` towards one peer are ordered where they ask
+/// for it ([`Flags`]). Operations of different `Thread`s are not ordered.
 ///
 /// A thread's access is made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used. When
 /// it is dropped, they are kept for the node's next `Thread`.
@@ -184,7 +184,25 @@ impl<F: Fabric> Thread<F> {
     /// Nothing was posted. Post again. This holds for every method that posts one operation.
     #[inline]
     pub fn put_inline(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
-        self.post(&Operation::PutInline(data, dst), Flags::default())
+        self.put_inline_with(data, dst, Flags::default())
+    }
+
+    /// Writes `data` as [`put_inline`](Thread::put_inline) does, with requests: [`Flags::STRONG`] places it after this thread's
+    /// earlier puts to that node, so that whoever sees it sees them.
+    ///
+    /// # Errors
+    /// Returns the errors of [`put_inline`](Thread::put_inline).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Post again.
+    #[inline]
+    pub fn put_inline_with(
+        &self,
+        data: &[u8],
+        dst: Target<'_, F::Remote>,
+        flags: Flags,
+    ) -> Result<AckKey<F>> {
+        self.post(&Operation::PutInline(data, dst), flags)
     }
 
     /// Writes `data` as [`put_inline`](Thread::put_inline) does, for puts whose end nobody will ask for. This
@@ -243,40 +261,44 @@ impl<F: Fabric> Thread<F> {
                 Err(error) => Err(error),
             },
             // Fences wait for the last read-like operation, so that one needs an id.
-            OperationKind::Read | OperationKind::Atomic => self.post(operation, flags).map(AckKey::forget),
+            OperationKind::Read | OperationKind::Flush | OperationKind::Atomic => {
+                self.post(operation, flags).map(AckKey::forget)
+            }
         }
     }
 
-    /// Posts puts of those of `pieces` that are not empty in `remote`, each at its offset, in order and like
-    /// [`put_inline_untracked`](Thread::put_inline_untracked). `more` says that more operations to the same peer follow at once.
+    /// Posts puts of those of `pieces` that are not empty in `remote`, each at its offset and like
+    /// [`put_inline_untracked`](Thread::put_inline_untracked). `flags` are those of the last piece, which must not be empty if
+    /// they ask for order. The others ask for nothing.
     #[inline(always)] // Of a few pieces whose lengths the caller knows, little is left.
     pub(crate) fn put_each_untracked(
         &self,
         pieces: &[(usize, &[u8])],
         remote: &F::Remote,
-        more: bool,
+        flags: Flags,
     ) -> Result<()> {
         if let ThreadQueues::Private(queues) = &self.queues {
             return match queues
                 .borrow_mut()
-                .put_each_at_once(self.fabric(), pieces, remote)
+                .put_each_at_once(self.fabric(), pieces, remote, flags.strong)
             {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error.into()),
             };
         }
-        self.post_each_untracked(pieces, remote, more)
+        self.post_each_untracked(pieces, remote, flags)
     }
 
     /// Does what [`put_each_untracked`](Thread::put_each_untracked) does, one post after the other.
     #[inline(never)]
-    fn post_each_untracked(&self, pieces: &[(usize, &[u8])], remote: &F::Remote, more: bool) -> Result<()> {
+    fn post_each_untracked(&self, pieces: &[(usize, &[u8])], remote: &F::Remote, last: Flags) -> Result<()> {
+        let more = Flags {
+            more: true,
+            ..Flags::default()
+        };
         let mut left = pieces.iter().filter(|(_, data)| !data.is_empty()).peekable();
         while let Some(&(offset, data)) = left.next() {
-            let flags = Flags {
-                fenced: false,
-                more: more || left.peek().is_some(),
-            };
+            let flags = left.peek().map_or(last, |_| more);
             self.post_untracked(&Operation::PutInline(data, Target { remote, offset }), flags)?;
         }
         Ok(())
@@ -441,8 +463,8 @@ impl<F: Fabric> Thread<F> {
 
     /// Posts an operation. Returns its sequence number, or 0 if it has ended.
     #[inline]
-    pub(crate) fn post_seq(&self, operation: &Operation<'_, F>) -> Result<u64> {
-        self.post_work(operation, Flags::default(), Work::signaled(WorkRequestId(0)))
+    pub(crate) fn post_seq(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<u64> {
+        self.post_work(operation, flags, Work::signaled(WorkRequestId(0)))
     }
 
     /// Posts an operation. Returns the sequence number if it is pending and tracked, else 0.
@@ -450,6 +472,7 @@ impl<F: Fabric> Thread<F> {
     fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
         let work = Work {
             fenced: flags.fenced,
+            strong: flags.strong,
             more: flags.more,
             ..work
         };

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::operations::ack::AckKey;
 use crate::operations::mem_ref::MemRef;
 use crate::operations::mem_ref::Pending;
-use crate::operations::operation::Operation;
+use crate::operations::operation::{Flags, Operation};
 use crate::operations::thread::Thread;
 
 const WORD_BYTES: usize = 8;
@@ -22,7 +22,13 @@ impl<F: Fabric> Thread<F> {
     /// Nothing has changed. Read again.
     #[inline]
     pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
-        self.word_op(word, WordOp::Get)
+        self.word_op(word, WordOp::Get, Flags::default())
+    }
+
+    /// Does what [`read_word`](Thread::read_word) does, after this thread's earlier writes and atomics there are placed.
+    #[inline]
+    pub(crate) fn read_word_strong(&self, word: Target<'_, F::Remote>) -> Result<u64> {
+        self.word_op(word, WordOp::Get, Flags::STRONG)
     }
 
     /// Adds to the peer's 8-byte word atomically. Returns the old value.
@@ -37,7 +43,13 @@ impl<F: Fabric> Thread<F> {
     /// twice.
     #[inline]
     pub fn fetch_add_word(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
-        self.word_op(word, WordOp::FetchAdd(add))
+        self.word_op(word, WordOp::FetchAdd(add), Flags::default())
+    }
+
+    /// Does what [`fetch_add_word`](Thread::fetch_add_word) does, after this thread's earlier writes there are placed.
+    #[inline]
+    pub(crate) fn fetch_add_word_strong(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
+        self.word_op(word, WordOp::FetchAdd(add), Flags::STRONG)
     }
 
     /// Stores `new` in the peer's 8-byte word if it holds `expected`, atomically. Returns the old value
@@ -50,12 +62,23 @@ impl<F: Fabric> Thread<F> {
     /// The operation may be under way. It may take effect at any later time, once, if the word holds `expected` then.
     #[inline]
     pub fn compare_swap_word(&self, word: Target<'_, F::Remote>, expected: u64, new: u64) -> Result<u64> {
-        self.word_op(word, WordOp::CompareSwap { expected, new })
+        self.word_op(word, WordOp::CompareSwap { expected, new }, Flags::default())
+    }
+
+    /// Does what [`compare_swap_word`](Thread::compare_swap_word) does, after this thread's earlier writes there are placed.
+    #[inline]
+    pub(crate) fn compare_swap_word_strong(
+        &self,
+        word: Target<'_, F::Remote>,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64> {
+        self.word_op(word, WordOp::CompareSwap { expected, new }, Flags::STRONG)
     }
 
     /// Does the operation at once where the fabric can. Otherwise posts it and waits for it.
     #[inline(always)] // The caller's compiler knows which operation it is.
-    fn word_op(&self, word: Target<'_, F::Remote>, op: WordOp) -> Result<u64> {
+    fn word_op(&self, word: Target<'_, F::Remote>, op: WordOp, flags: Flags) -> Result<u64> {
         if let Some(old) = self.word_at_once(&word, op)? {
             return Ok(old);
         }
@@ -66,7 +89,7 @@ impl<F: Fabric> Thread<F> {
             WordOp::FetchAdd(add) => Operation::FetchAdd(word, add, local),
             WordOp::CompareSwap { expected, new } => Operation::CompareSwap(word, expected, new, local),
         };
-        match self.post_seq(&operation)? {
+        match self.post_seq(&operation, flags)? {
             0 => buffer.word(0),
             seq => self.wait_for_word(buffer, seq, peer),
         }

@@ -105,15 +105,16 @@ impl<F: Fabric> Words<F> {
         }
     }
 
-    /// Returns a value that word `index` had a moment ago. It may lack the write of a read-modify-write that
-    /// has completed and that neither a later operation of its queue pair nor a fence has placed.
+    /// Returns a value that word `index` had a moment ago. It may lack the write of another queue pair's read-modify-write that
+    /// has completed and that neither a later operation in strong order of that queue pair nor a fence has placed.
     #[inline]
     pub(crate) fn peek(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         if let Some(cells) = &self.direct {
             // The value is that of some point in the word's history.
             return Ok(cells[index].load());
         }
-        thread.read_word(self.target(index)?)
+        // This thread's own exchanges are not missed: a lock that it has just released is free to it.
+        thread.read_word_strong(self.target(index)?)
     }
 
     /// Returns the values of the words from `index`. Each is read like [`peek`](Words::peek) does.
@@ -125,7 +126,7 @@ impl<F: Fabric> Words<F> {
             return Ok(());
         }
         let buffer = thread.mem_ref(out.len() * WORD_BYTES)?;
-        let buffer = buffer.get(self.target(index)?)?.wait()?;
+        let buffer = buffer.get_with(self.target(index)?, Flags::STRONG)?.wait()?;
         for (i, value) in out.iter_mut().enumerate() {
             *value = buffer.word(i * WORD_BYTES)?;
         }
@@ -139,6 +140,15 @@ impl<F: Fabric> Words<F> {
             return Ok(cells[index].fetch_add(add));
         }
         thread.fetch_add_word(self.target(index)?, add)
+    }
+
+    /// Adds as [`fetch_add`](Words::fetch_add) does, after this thread's earlier [writes](Words::post_write) are placed.
+    #[inline]
+    pub(crate) fn fetch_add_strong(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            return Ok(cells[index].fetch_add(add));
+        }
+        thread.fetch_add_word_strong(self.target(index)?, add)
     }
 
     /// Stores `new` if the word is `expected`. Returns the old value.
@@ -158,6 +168,24 @@ impl<F: Fabric> Words<F> {
         thread.compare_swap_word(self.target(index)?, expected, new)
     }
 
+    /// Stores as [`compare_swap`](Words::compare_swap) does, after this thread's earlier [writes](Words::post_write) and puts to
+    /// this node are placed.
+    #[inline]
+    pub(crate) fn compare_swap_strong(
+        &self,
+        thread: &Thread<F>,
+        index: usize,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            return Ok(cells[index]
+                .compare_exchange(expected, new)
+                .unwrap_or_else(|found| found));
+        }
+        thread.compare_swap_word_strong(self.target(index)?, expected, new)
+    }
+
     /// Stores a value, and returns the old one. This is a compare-and-swap, since there is no remote swap and
     /// a put is not atomic against read-modify-writes. `guess` is a likely content of the word.
     pub(crate) fn swap(&self, thread: &Thread<F>, index: usize, guess: u64, new: u64) -> Result<u64> {
@@ -171,9 +199,9 @@ impl<F: Fabric> Words<F> {
         }
     }
 
-    /// Stores a word that no read-modify-write ever touches. It is placed before any later read-modify-write
-    /// of this thread on this node's words takes effect (stamp order: NIC remote writes before NIC remote
-    /// reads). The call does not wait for it.
+    /// Stores a word that no read-modify-write ever touches. It is placed before a later strong read-modify-write of this
+    /// thread on this node's words takes effect. Two of these writes have no order without one in between. The call does not
+    /// wait for it.
     #[inline]
     pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
         if let Some(cells) = &self.direct {

@@ -6,7 +6,7 @@
 //!
 //! The races that are seen must not depend on when the host runs the NIC's thread. The NIC therefore also takes turns
 //! within the calls of the node's threads (each poll, and about every other post), like a card that is faster than the
-//! threads. A rest lasts for a number of such calls as well as for a time ([`Rest`](super::send_queue::Rest)). On every
+//! threads. A rest lasts for a number of such calls as well as for a time ([`Rest`](super::dice::Rest)). On every
 //! node alike, a put that rests is therefore still unplaced when its thread has gone on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,8 @@ use loco_fabric::{
 use loco_host::word;
 use loco_job::Mesh;
 
-use super::send_queue::{Dice, Moment, SendQueue};
+use super::dice::{Dice, Moment};
+use super::send_queue::SendQueue;
 use crate::bell::Bell;
 use crate::config::Nic;
 use crate::discipline::Discipline;
@@ -136,7 +137,7 @@ impl DeferredNic {
                 seed,
                 delay_max,
                 queue_depth,
-            } => (*seed, *delay_max, *queue_depth, Discipline::contract()),
+            } => (*seed, *delay_max, *queue_depth, Discipline::ibta()),
             Nic::Disciplined {
                 seed,
                 delay_max,

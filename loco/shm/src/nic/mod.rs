@@ -4,6 +4,8 @@
 #[cfg(feature = "deferred-nic")]
 mod deferred;
 #[cfg(feature = "deferred-nic")]
+mod dice;
+#[cfg(feature = "deferred-nic")]
 mod send_queue;
 
 #[cfg(feature = "deferred-nic")]

@@ -1,21 +1,20 @@
 //! The operations of one queue pair under the deferred NIC, and the steps of them that may come next.
 //!
 //! An operation is one to three stages, each named by its stamp (LOCO'26 Fig. 10). Sending a put is a separate stage,
-//! reported by its completion, and so is the return of a result, for which a fence waits. A stage may run once every earlier operation of the queue pair has done the stages
-//! that the stamp order puts before it ([`Discipline::orders`]). Nothing else orders the stages. A put may be placed
-//! before an earlier get reads, and a put completes before it is placed. A transfer moves in pieces of whole words,
-//! so that larger values tear. Under every discipline a flush waits for all stages before it, because tests end their
-//! runs by it.
+//! reported by its completion, and so is the return of a result, for which a fence waits. A stage may run once every earlier
+//! operation of the queue pair has done the stages that the discipline puts before it ([`Discipline::orders`]), if the
+//! bus allows it ([`Bus`]). Nothing else orders the stages. A put may be placed before an earlier get reads, and a put
+//! completes before it is placed. A transfer moves in pieces of whole words, in any order, so that larger values tear.
+//! Under every discipline a flush waits for all stages before it, because tests end their runs by it.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loco_fabric::{Completion, CompletionStatus, FabricError, NodeId, Result, Work};
 use loco_host::word;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 
-use crate::discipline::{Discipline, STAGES_LEN, Stage};
+use super::dice::{Dice, Moment, Rest, pieces};
+use crate::discipline::{Bus, Discipline, STAGES_LEN, Stage};
 use crate::operation::{OperationKind, PostedOperation};
 
 /// The maximum number of operations that have left the send queue (completed and polled) but are not placed, as a
@@ -43,8 +42,10 @@ struct Operation {
     stages: &'static [Stage],
     /// The number of stages done.
     done: usize,
-    /// The number of bytes moved by the current stage.
-    moved: usize,
+    /// The pieces that the current stage has yet to move, from one byte up to another. Empty before it begins.
+    left: Vec<(usize, usize)>,
+    /// The place of the last send or return in the order of all of the queue pair.
+    issued_at: u64,
     /// The end of the current stage's rest.
     rest: Rest,
     /// Set if the operation waits for the gets and atomics before it. All operations after it wait with it.
@@ -83,73 +84,6 @@ impl Operation {
     }
 }
 
-/// The moment at which the NIC takes a step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
-    pub(super) now: Instant,
-    /// The number of calls (posts and polls) that threads of the node have made.
-    pub(super) calls: u64,
-}
-
-/// The end of a rest. A rest in time alone would be over before a thread without a processor goes on. A rest in calls
-/// lasts until the threads of the node have gone some way in their programs, however fast they are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rest {
-    pub(super) until: Instant,
-    /// See [`Moment::calls`].
-    pub(super) calls: u64,
-}
-
-/// The number of powers of two to choose the length of a rest from, up to 8 calls. That is about the time until the
-/// next run of a litmus test. Longer rests show less, since rests of several nodes end at one time less often.
-const CALL_DOUBLINGS: u64 = 4;
-
-/// The source of the NIC's choices.
-#[derive(Debug)]
-pub(super) struct Dice(SmallRng);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Dice {
-        Dice(SmallRng::seed_from_u64(seed))
-    }
-
-    /// Returns a number below `bound`, or 0 if `bound` is 0.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 {
-            0
-        } else {
-            self.0.random_range(0..bound)
-        }
-    }
-
-    pub(super) fn coin(&mut self) -> bool {
-        self.below(2) == 0
-    }
-
-    /// Returns the end of a rest that begins now. Half of the rests need no calls, and half need no time.
-    pub(super) fn rest(&mut self, at: Moment, delay_max: Duration) -> Rest {
-        let calls = match self.coin() {
-            true => 0,
-            false => (1 << self.below(CALL_DOUBLINGS)) - 1 + self.below(2),
-        };
-        Rest {
-            until: at.now + self.delay(delay_max),
-            calls: at.calls + calls,
-        }
-    }
-
-    /// Draws a delay up to `max`, log-uniformly, or none: rests of some hundred nanoseconds and of many microseconds
-    /// lead to different races.
-    fn delay(&mut self, max: Duration) -> Duration {
-        if max.is_zero() || self.coin() {
-            return Duration::ZERO;
-        }
-        let max = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
-        let decade = self.below(1 + u64::from(max.ilog10())) as u32;
-        Duration::from_nanos(self.below(max / 10u64.pow(decade)))
-    }
-}
-
 /// The operations of one queue pair, oldest first.
 #[derive(Debug)]
 pub(super) struct SendQueue {
@@ -161,6 +95,8 @@ pub(super) struct SendQueue {
     operations: VecDeque<Operation>,
     /// The number of operations that are completed: the oldest ones, since completions come in order.
     acknowledged: usize,
+    /// The number of sends and returns so far.
+    issues: u64,
     /// The number of slots in use: operations posted and not both completed and polled.
     used: usize,
     /// The number of those completed since the last poll.
@@ -179,6 +115,7 @@ impl SendQueue {
             discipline,
             operations: VecDeque::new(),
             acknowledged: 0,
+            issues: 0,
             used: 0,
             completed: 0,
             closed: false,
@@ -201,7 +138,8 @@ impl SendQueue {
         self.operations.push_back(Operation {
             stages: stages(request.kind, request.inline),
             done: 0,
-            moved: 0,
+            left: Vec::new(),
+            issued_at: 0,
             rest,
             fence_up: request.work.fenced,
             read: None,
@@ -219,6 +157,8 @@ impl SendQueue {
     /// Hands out the operations whose current stage may run, with the end of their rest.
     pub(super) fn candidates(&mut self, mut each: impl FnMut(usize, Rest)) {
         let (mut earlier, mut fenced_by) = (0, 0);
+        let (first_sent, first_returned) = self.first_issued();
+        let fifo = self.discipline.bus == Bus::Fifo;
         // Whether an earlier put was sent and is not placed, and whether an earlier result is back and has not landed.
         let (mut sent, mut returned) = (false, false);
         let mut under_way = 0;
@@ -231,24 +171,49 @@ impl SendQueue {
             }
             under_way += 1;
             let is_flush = operation.request.kind == OperationKind::Flush;
-            let awaited = if is_flush {
+            let mut awaited = if is_flush {
                 u8::MAX
             } else {
                 self.awaited[next as usize]
             };
+            if operation.request.work.strong {
+                awaited |= self.discipline.strong_awaits(next);
+            }
             let flushes = match next {
                 Stage::RemoteRead => sent,
                 Stage::LocalRead => returned,
                 _ => false,
             };
-            if earlier & awaited == 0 && !(flushes && self.discipline.reads_flush) {
+            let comes_first = |first: Option<u64>| first == Some(operation.issued_at);
+            let bus_is_ready = match next {
+                _ if !fifo => true,
+                Stage::RemoteWrite => comes_first(first_sent),
+                Stage::LocalWrite => comes_first(first_returned),
+                Stage::RemoteRead | Stage::Atomic => first_sent.is_none(),
+                Stage::LocalRead => first_returned.is_none(),
+                Stage::Send | Stage::Return => true,
+            };
+            if earlier & awaited == 0 && bus_is_ready && !(flushes && self.discipline.reads_flush) {
                 each(index, operation.rest);
             }
             let open = operation.open();
             earlier |= open;
             sent |= next == Stage::RemoteWrite;
             returned |= next == Stage::LocalWrite;
-            fenced_by |= open & !(Stage::RemoteWrite.bit() | Stage::LocalWrite.bit());
+            fenced_by |= open & self.discipline.fence_awaits;
+        }
+    }
+
+    /// Returns the places of the first put that was sent and is not placed, and of the first result that is back and has
+    /// not landed.
+    fn first_issued(&self) -> (Option<u64>, Option<u64>) {
+        let first = |next: Stage| {
+            let under_way = self.operations.iter().filter(|o| o.next() == Some(next));
+            under_way.map(|operation| operation.issued_at).min()
+        };
+        match self.discipline.bus {
+            Bus::Fifo => (first(Stage::RemoteWrite), first(Stage::LocalWrite)),
+            Bus::Table | Bus::Unordered => (None, None),
         }
     }
 
@@ -272,7 +237,14 @@ impl SendQueue {
             (_, _, Some((remote, offset))) => remote.span().phase(*offset),
             _ => 0,
         };
-        let (from, to) = (operation.moved, piece_end(phase, operation.moved, len, dice));
+        let moves = !matches!(stage, Stage::Atomic | Stage::Send | Stage::Return);
+        if operation.left.is_empty() {
+            operation.left = match moves {
+                true => pieces(phase, len, dice),
+                false => vec![(0, len)],
+            };
+        }
+        let (from, to) = operation.left.pop().unwrap_or((0, len));
         let piece = &mut request.buffer[from..to];
         match (stage, &request.local, &request.remote) {
             (Stage::LocalRead, Some((memory, offset)), _) => {
@@ -310,12 +282,12 @@ impl SendQueue {
         // Every observer sees the stages in the order in which they are chosen: none stays in the store
         // buffer.
         word::full_fence();
-        let whole = to == len || matches!(stage, Stage::Atomic | Stage::Send | Stage::Return);
-        if whole {
+        if operation.left.is_empty() {
             operation.done += 1;
-            operation.moved = 0;
-        } else {
-            operation.moved = to;
+        }
+        if matches!(stage, Stage::Send | Stage::Return) {
+            operation.issued_at = self.issues;
+            self.issues += 1;
         }
         operation.rest = dice.rest(moment, delay_max);
         Ok(())
@@ -407,24 +379,16 @@ fn overlay(piece: &mut [u8], at: usize, writes: &[(usize, Vec<u8>)]) {
     }
 }
 
-/// Returns the end of the piece that starts at `from`: `len`, or an earlier end of an aligned word. `phase`
-/// is the address of the first byte modulo the size of a word.
-fn piece_end(phase: usize, from: usize, len: usize, dice: &mut Dice) -> usize {
-    if dice.coin() {
-        return len;
-    }
-    #[allow(clippy::cast_possible_truncation)] // Below 8.
-    let words = 1 + dice.below(8) as usize;
-    let in_word = (phase + from) % 8;
-    (from + 8 * words - in_word).min(len)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use loco_fabric::Tier;
+
     use super::*;
 
     fn queue(works: &[(OperationKind, Work)]) -> SendQueue {
-        let mut queue = SendQueue::new(NodeId(1), 64, Discipline::contract());
+        let mut queue = SendQueue::new(NodeId(1), 64, Discipline::ibta());
         for &(kind, work) in works {
             queue.post(PostedOperation::new(kind, work), at_once()).unwrap();
         }
@@ -467,6 +431,7 @@ mod tests {
             id: loco_fabric::WorkRequestId(1),
             signaled: true,
             fenced: false,
+            strong: false,
             more: false,
         },
     );
@@ -547,13 +512,13 @@ mod tests {
         ]);
         step(&mut loose, 0);
         assert_eq!(free(&mut loose), [0], "the get waits for the placement (G8)");
-        loose.take_on(Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false));
+        loose.take_on(Discipline::ibta().with(Stage::RemoteWrite, Stage::RemoteRead, false));
         assert_eq!(free(&mut loose), [0, 1], "the flush still waits");
         step(&mut loose, 1);
         assert_eq!(free(&mut loose), [0], "the result waits for the placement (G9)");
         step(&mut loose, 0);
         let mut sent = queue(&[(OperationKind::Put, PLAIN.1), PLAIN]);
-        sent.take_on(Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false));
+        sent.take_on(Discipline::ibta().with(Stage::RemoteWrite, Stage::RemoteRead, false));
         step(&mut sent, 0);
         step(&mut sent, 0);
         assert_eq!(
@@ -565,16 +530,70 @@ mod tests {
         assert_eq!(free(&mut sent), [0, 1], "without the guarantee it does not");
     }
 
+    const PUT: (OperationKind, Work) = (OperationKind::Put, PLAIN.1);
+
+    fn on(tier: Tier, works: &[(OperationKind, Work)]) -> SendQueue {
+        let mut queue = queue(works);
+        queue.take_on(Discipline::of(tier));
+        queue
+    }
+
     #[test]
-    fn pieces_end_at_words() {
-        let mut dice = Dice::new(1);
-        for phase in 0..8 {
-            let (mut from, len) = (0, 300);
-            while from < len {
-                let to = piece_end(phase, from, len, &mut dice);
-                assert!(to > from && (to == len || (phase + to).is_multiple_of(8)));
-                from = to;
-            }
+    fn puts_are_sent_in_any_order_and_the_bus_keeps_theirs() {
+        let mut queue = on(Tier::OooRw, &[PUT, PUT]);
+        assert_eq!(free(&mut queue), [0], "sources are read in order");
+        step(&mut queue, 0);
+        step(&mut queue, 1);
+        assert_eq!(free(&mut queue), [0, 1]);
+        step(&mut queue, 1);
+        step(&mut queue, 0);
+        assert_eq!(free(&mut queue), [1], "what was sent first is placed first");
+    }
+
+    #[test]
+    fn a_strong_put_waits_for_the_placement_of_earlier_ones_and_others_do_not_wait_for_it() {
+        for tier in [Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed, Tier::Unordered] {
+            let mut queue = on(tier, &[PUT, (OperationKind::Put, PLAIN.1.strong()), PUT]);
+            // Their sources are read.
+            (0..3).for_each(|index| step(&mut queue, index));
+            let may = free(&mut queue);
+            assert!(may.contains(&0) && !may.contains(&1), "{tier}: {may:?}");
+            step(&mut queue, 0); // It is sent.
+            step(&mut queue, 1);
+            assert!(
+                !free(&mut queue).contains(&1),
+                "{tier}: the first put is not placed"
+            );
+            step(&mut queue, 0);
+            assert!(free(&mut queue).contains(&1), "{tier}");
+        }
+    }
+
+    #[test]
+    fn atomics_wait_for_earlier_puts_on_one_tier_and_where_the_network_keeps_its_order() {
+        let atomic = (OperationKind::FetchAdd { add: 1 }, PLAIN.1);
+        for (tier, waits) in [
+            (Tier::Ibta, true),
+            (Tier::OooRw, true),
+            (Tier::OooAll, false),
+            (Tier::PcieRelaxed, true),
+            (Tier::Unordered, false),
+        ] {
+            let mut queue = on(tier, &[PUT, atomic]);
+            step(&mut queue, 0); // Its source is read.
+            assert_eq!(free(&mut queue).contains(&1), !waits, "{tier}");
+        }
+    }
+
+    #[test]
+    fn a_fence_waits_for_results_on_every_tier_and_for_puts_on_few() {
+        for tier in Tier::ALL {
+            let fenced = (OperationKind::Put, PLAIN.1.fenced());
+            assert!(!free(&mut on(tier, &[PLAIN, fenced])).contains(&1), "{tier}");
+            let mut queue = on(tier, &[PUT, fenced]);
+            step(&mut queue, 0); // Its source is read.
+            let waits = matches!(tier, Tier::Ibta | Tier::PcieRelaxed);
+            assert_eq!(free(&mut queue).contains(&1), !waits, "{tier}");
         }
     }
 }

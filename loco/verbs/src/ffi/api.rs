@@ -9,12 +9,17 @@ use super::types::{
     EventChannel, Mr, Pd, Qp, QpAttr, QpInitAttr, VerbsContext, zeroed,
 };
 
+/// `int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)`
+pub(crate) type DataInOrder = unsafe extern "C" fn(*mut Qp, c_uint, u32) -> c_int;
+
 /// Declares the table, and the function that fills it by looking symbols up.
 macro_rules! api {
     ($($library:ident { $($name:ident = $symbol:literal : fn($($arg:ty),*) $(-> $ret:ty)?,)* })*) => {
         /// The functions of libibverbs and librdmacm that the fabric calls.
         #[derive(Clone, Copy)]
         pub(crate) struct Api {
+            /// `ibv_query_qp_data_in_order`, which older libraries lack.
+            pub data_in_order: Option<DataInOrder>,
             $($(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*)*
         }
 
@@ -29,6 +34,10 @@ macro_rules! api {
                 mut find: impl FnMut(Library, &'static std::ffi::CStr) -> Result<*mut c_void, E>,
             ) -> Result<Api, E> {
                 Ok(Api {
+                    data_in_order: find(Library::Verbs, c"ibv_query_qp_data_in_order").ok().map(|at| {
+                        // SAFETY: an address of a function of this type, as the caller promises.
+                        unsafe { std::mem::transmute::<*mut c_void, DataInOrder>(at) }
+                    }),
                     // SAFETY: an address of a function of this type, as the caller promises; never null, as `find`
                     // reports a missing symbol as an error.
                     $($($name: unsafe {

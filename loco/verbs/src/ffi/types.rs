@@ -398,6 +398,7 @@ c_constants! {
     IBV_ACCESS_REMOTE_READ: c_uint = 4,
     IBV_ACCESS_REMOTE_ATOMIC: c_uint = 8,
     IBV_ACCESS_ZERO_BASED: c_uint = 32,
+    IBV_ACCESS_RELAXED_ORDERING: c_uint = 1 << 20,
     IBV_QPT_RC: c_uint = 2,
     #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Used by the software device.
     IBV_QPS_RESET: c_uint = 0,

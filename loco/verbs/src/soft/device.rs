@@ -2,10 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+
+use loco_fabric::Tier;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 
 use super::shared::{DEVICES, Shared, SoftLimits, context_at};
-use super::{table, verbs};
+use super::{late, table, verbs};
 use crate::ffi::types::*;
 use crate::sysfs::Choice;
 
@@ -57,7 +61,11 @@ impl SoftDevice {
             identifiers: AtomicU64::new(0),
             doorbells: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
+            dice: Mutex::new(SmallRng::seed_from_u64(u64::from(number))),
+            late_work: Mutex::new(false),
+            late_posted: Condvar::new(),
         });
+        late::start(&shared);
         let context = verbs::context(Arc::clone(&shared));
         devices.push((address, context.expose_provenance()));
         SoftDevice(shared)
@@ -116,6 +124,11 @@ impl SoftDevice {
 
     pub(crate) fn fences_stall(&self) -> bool {
         self.0.limits.fences_stall
+    }
+
+    pub(crate) fn tier(&self) -> Option<Tier> {
+        let limits = &self.0.limits;
+        limits.tier_is_known.then_some(limits.tier)
     }
 
     /// Returns how often posting has reached the device. Linked requests count once. A null device does not

@@ -4,19 +4,22 @@
 //! With it, the fabric runs and is tested on hosts without RDMA. Faults can be injected that no healthy
 //! device shows: every completion status, refused registration, queues that overflow, completions that stay
 //! out. An operation is executed when it is posted, in order;
-//! [`hold_completions`](SoftDevice::hold_completions) holds its completion back.
+//! [`hold_completions`](SoftDevice::hold_completions) holds its completion back. A device of another
+//! [tier](SoftLimits::tier) than `ibta` executes operations later, in every order that the tier allows.
 //!
 //! The device connects nodes of one process only. A device is found by its address, which is unique in the process.
 //! A device lives as long as the process.
 //!
 //! From the bottom: `shared` (a device's state and its injected faults), `execute` (carries out work requests),
-//! `channel` (completion events), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the
+//! `channel` (completion events), `device_memory`, `late` (operations that wait), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the
 //! functions), `device` (the handle of tests).
 
 mod channel;
 mod cm;
 mod device;
+mod device_memory;
 mod execute;
+mod late;
 mod shared;
 mod table;
 mod verbs;

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use loco_fabric::Tier;
+use rand::rngs::SmallRng;
 
 use crate::ffi::types::*;
 
@@ -27,6 +30,10 @@ pub struct SoftLimits {
     pub completion_events: bool,
     /// The atomicity, as in `ibv_atomic_cap`: 0 none, 1 HCA, 2 GLOB.
     pub atomic_cap: u32,
+    /// The order in which operations are executed.
+    pub tier: Tier,
+    /// True if the fabric knows that order. Otherwise it must count on none.
+    pub tier_is_known: bool,
     /// True if operations complete without being executed. What remains is the cost of the code above the
     /// device.
     pub null: bool,
@@ -43,6 +50,8 @@ impl Default for SoftLimits {
             fences_stall: false,
             completion_events: true,
             atomic_cap: IBV_ATOMIC_GLOB,
+            tier: Tier::Ibta,
+            tier_is_known: true,
             null: false,
         }
     }
@@ -75,6 +84,12 @@ pub(super) struct Shared {
     pub(super) identifiers: AtomicU64,
     pub(super) doorbells: AtomicU64,
     pub(super) overflows: AtomicU64,
+    /// The source of the choices of a device that executes operations late.
+    pub(super) dice: Mutex<SmallRng>,
+    /// Set when such a device has something to do.
+    pub(super) late_work: Mutex<bool>,
+    /// Signals that it is set.
+    pub(super) late_posted: Condvar,
 }
 
 /// A registered piece of memory.

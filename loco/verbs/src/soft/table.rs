@@ -6,6 +6,7 @@ use crate::ffi::Api;
 /// Returns the table of functions.
 pub(crate) fn api() -> &'static Api {
     static API: Api = Api {
+        data_in_order: Some(verbs::data_in_order),
         device_name: verbs::device_name,
         query_device: verbs::query_device,
         alloc_pd: verbs::alloc_pd,

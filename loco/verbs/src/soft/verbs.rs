@@ -6,19 +6,20 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use loco_host::bytes;
+use loco_fabric::Tier;
 
-use super::channel;
 use super::execute::execute;
+use super::late::{self, Late};
 use super::shared::{Region, Shared, set_errno};
+use super::{channel, device_memory};
 use crate::ffi::types::*;
 
 /// A device, in the form that providers have around the context that the program sees.
 #[repr(C)]
-struct SoftContext {
+pub(super) struct SoftContext {
     verbs: VerbsContext,
     device: Device,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[repr(C)]
@@ -44,21 +45,23 @@ struct Entry {
 #[repr(C)]
 pub(super) struct SoftQp {
     qp: Qp,
-    state: Mutex<QpState>,
+    pub(super) state: Mutex<QpState>,
     /// True until the queue pair enters the error state: then the other end reaches nothing through it. The
     /// other end holds the lock while it accesses memory.
     answers: Arc<RwLock<bool>>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
-struct QpState {
-    cap: QpCap,
-    state: u32,
+pub(super) struct QpState {
+    pub(super) cap: QpCap,
+    pub(super) state: u32,
     /// The number of send queue slots in use. A slot is freed when a completion that covers it is polled.
     in_use: u32,
     /// The number of work requests since the last completion.
-    uncovered: u32,
+    pub(super) uncovered: u32,
     held: Vec<(Wc, u32)>,
+    /// The requests that a device of a weak tier has yet to carry out.
+    pub(super) late: Late,
     /// `answers` of the other end, once connected.
     remote: Option<Arc<RwLock<bool>>>,
 }
@@ -67,7 +70,7 @@ struct QpState {
 ///
 /// # Safety
 /// `context` was made by [`context`].
-unsafe fn device<'a>(context: *mut Context) -> &'a SoftContext {
+pub(super) unsafe fn device<'a>(context: *mut Context) -> &'a SoftContext {
     // SAFETY: by the caller's promise the context lies at this place in a `SoftContext`, which is never freed.
     unsafe {
         &*context
@@ -88,9 +91,9 @@ pub(super) fn context(shared: Arc<Shared>) -> *mut Context {
     }
     soft.verbs.sz = size_of::<VerbsContext>();
     soft.verbs.query_device_ex = Some(query_device_ex);
-    soft.verbs.alloc_dm = Some(alloc_dm);
-    soft.verbs.free_dm = Some(free_dm);
-    soft.verbs.reg_dm_mr = Some(reg_dm_mr);
+    soft.verbs.alloc_dm = Some(device_memory::alloc);
+    soft.verbs.free_dm = Some(device_memory::free);
+    soft.verbs.reg_dm_mr = Some(device_memory::register);
     soft.verbs.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
     soft.verbs.context.ops.poll_cq = Some(poll_cq);
     soft.verbs.context.ops.req_notify_cq = Some(req_notify_cq);
@@ -155,7 +158,7 @@ pub(super) unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
 }
 
 /// Registers `len` bytes from `start`. Work requests address them from `base`.
-unsafe fn register(pd: *mut Pd, start: usize, base: usize, len: usize, access: u32) -> *mut Mr {
+pub(super) unsafe fn register(pd: *mut Pd, start: usize, base: usize, len: usize, access: u32) -> *mut Mr {
     // SAFETY: the caller passes a live domain.
     let context = unsafe { (*pd).context };
     // SAFETY: contexts are ours.
@@ -201,78 +204,7 @@ pub(super) unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
     0
 }
 
-/// Device memory: zeroed words behind the structure that the program sees.
-#[repr(C)]
-struct SoftDm {
-    dm: Dm,
-    /// The words are atomic because other threads access them. Only their address is used, by the functions
-    /// of `word`.
-    words: Box<[AtomicU64]>,
-}
-
-/// Returns the start of device memory.
-///
-/// # Safety
-/// `dm` was made by [`alloc_dm`] and is not freed.
-unsafe fn words(dm: *mut Dm) -> *mut u8 {
-    // SAFETY: by the caller's promise. A shared reference, as there may be others.
-    let soft = unsafe { &*dm.cast::<SoftDm>() };
-    soft.words.as_ptr().cast_mut().cast()
-}
-
-unsafe extern "C" fn alloc_dm(context: *mut Context, attr: *mut AllocDmAttr) -> *mut Dm {
-    // SAFETY: the caller passes a context of ours and the request.
-    let (shared, length) = unsafe { (&device(context).shared, (*attr).length) };
-    if length as u64 > shared.limits.device_memory_bytes {
-        set_errno(libc::ENOMEM);
-        return ptr::null_mut();
-    }
-    let dm = SoftDm {
-        dm: Dm {
-            context,
-            memcpy_to_dm: Some(memcpy_to_dm),
-            memcpy_from_dm: Some(memcpy_from_dm),
-            ..zeroed()
-        },
-        words: (0..length.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(),
-    };
-    Box::into_raw(Box::new(dm)).cast()
-}
-
-unsafe extern "C" fn free_dm(dm: *mut Dm) -> c_int {
-    // SAFETY: the caller passes what `alloc_dm` made, once.
-    drop(unsafe { Box::from_raw(dm.cast::<SoftDm>()) });
-    0
-}
-
-unsafe extern "C" fn reg_dm_mr(pd: *mut Pd, dm: *mut Dm, offset: u64, len: usize, access: c_uint) -> *mut Mr {
-    // SAFETY: the caller passes memory of `alloc_dm` and a range within it.
-    let start = unsafe { words(dm) }.expose_provenance();
-    // SAFETY: the caller passes a live domain.
-    unsafe { register(pd, start + usize::try_from(offset).unwrap_or(0), 0, len, access) }
-}
-
-unsafe extern "C" fn memcpy_to_dm(dm: *mut Dm, offset: u64, from: *const c_void, len: usize) -> c_int {
-    // SAFETY: the caller passes memory of `alloc_dm`, a range within it and as many bytes to read.
-    unsafe {
-        let to = words(dm);
-        let from = std::slice::from_raw_parts(from.cast::<u8>(), len);
-        bytes::write(to.add(usize::try_from(offset).unwrap_or(0)), from);
-    }
-    0
-}
-
-unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut Dm, offset: u64, len: usize) -> c_int {
-    // SAFETY: the caller passes memory of `alloc_dm`, a range within it and room for as many bytes.
-    unsafe {
-        let from = words(dm);
-        let to = std::slice::from_raw_parts_mut(to.cast::<u8>(), len);
-        bytes::read(from.add(usize::try_from(offset).unwrap_or(0)), to);
-    }
-    0
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -338,6 +270,9 @@ unsafe extern "C" fn poll_cq(cq: *mut Cq, n: c_int, out: *mut Wc) -> c_int {
     if !shared.limits.null {
         shared.polls.fetch_add(1, Ordering::SeqCst);
     }
+    if late::is_late(shared) {
+        late::turn(shared);
+    }
     let mut queue = lock(queue);
     let mut taken = 0;
     while taken < n {
@@ -383,6 +318,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, attr: *mut QpInitAttr) ->
             in_use: 0,
             uncovered: 0,
             held: Vec::new(),
+            late: Late::default(),
             remote: None,
         }),
         answers: Arc::new(RwLock::new(true)),
@@ -414,6 +350,7 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
         lock(&shared.holders).retain(|&holder| holder != raw.addr());
         let cq = (*qp).send_cq.cast::<SoftCq>();
         lock(&(*cq).queue).entries.retain(|entry| entry.qp != raw);
+        late::settle(&*raw);
         *(*raw).answers.write().unwrap_or_else(PoisonError::into_inner) = false;
         let soft = Box::from_raw(raw);
         soft.shared.queue_pairs.fetch_sub(1, Ordering::SeqCst);
@@ -465,9 +402,20 @@ pub(super) fn enter_error(qp: &SoftQp) {
     let mut state = lock(&qp.state);
     state.state = IBV_QPS_ERR;
     let held = std::mem::take(&mut state.held);
+    let late = late::flush(&qp.shared, &mut state);
     drop(state);
     for (mut wc, slots) in held {
         wc.status = IBV_WC_WR_FLUSH_ERR;
+        complete(qp, wc, slots);
+    }
+    complete_all(qp, late);
+}
+
+/// Completions, each with the number of slots that it frees.
+pub(super) type Ended = Vec<(Wc, u32)>;
+
+pub(super) fn complete_all(qp: &SoftQp, ended: impl IntoIterator<Item = (Wc, u32)>) {
+    for (wc, slots) in ended {
         complete(qp, wc, slots);
     }
 }
@@ -522,49 +470,71 @@ fn post_one(qp: &SoftQp, wr: &SendWr) -> c_int {
         return libc::ENOMEM;
     }
     state.in_use += 1;
+    if late::is_late(shared) {
+        late::post(qp, &mut state, wr);
+        drop(state);
+        late::posted(qp);
+        return 0;
+    }
     state.uncovered += 1;
     let status = match state.state {
         IBV_QPS_RTS if shared.limits.null => IBV_WC_SUCCESS,
         IBV_QPS_RTS => match shared.injected() {
-            IBV_WC_SUCCESS => {
-                let remote = state.remote.clone();
-                let remote = remote
-                    .as_ref()
-                    .map(|r| r.read().unwrap_or_else(PoisonError::into_inner));
-                match remote {
-                    Some(answers) if !*answers => IBV_WC_RETRY_EXC_ERR,
-                    _ => execute(shared, wr, state.cap.max_inline_data)
-                        .err()
-                        .unwrap_or(IBV_WC_SUCCESS),
-                }
-            }
+            IBV_WC_SUCCESS => carry_out(shared, &state, wr, state.cap.max_inline_data),
             injected => injected,
         },
         _ => IBV_WC_WR_FLUSH_ERR,
     };
-    if status == IBV_WC_SUCCESS && wr.send_flags & IBV_SEND_SIGNALED == 0 {
-        return 0;
-    }
-    if status != IBV_WC_SUCCESS {
-        state.state = IBV_QPS_ERR;
-    }
-    let slots = std::mem::take(&mut state.uncovered);
-    let wc = Wc {
-        wr_id: wr.wr_id,
-        status,
-        ..zeroed()
-    };
-    if shared.hold_completions.load(Ordering::Relaxed) && status == IBV_WC_SUCCESS {
-        state.held.push((wc, slots));
-        return 0;
-    }
-    let held = std::mem::take(&mut state.held);
+    let ended = end(shared, &mut state, wr, status);
     drop(state);
-    for (wc, slots) in held {
-        complete(qp, wc, slots);
-    }
-    complete(qp, wc, slots);
+    complete_all(qp, ended);
     0
+}
+
+/// Carries a work request out and returns its status. The other end must answer.
+pub(super) fn carry_out(shared: &Shared, state: &QpState, wr: &SendWr, inline_max: u32) -> u32 {
+    let remote = state.remote.as_ref();
+    let remote = remote.map(|r| r.read().unwrap_or_else(PoisonError::into_inner));
+    match remote {
+        Some(answers) if !*answers => IBV_WC_RETRY_EXC_ERR,
+        _ => execute(shared, wr, inline_max).err().unwrap_or(IBV_WC_SUCCESS),
+    }
+}
+
+/// Ends a work request: returns the completions that come now.
+pub(super) fn end(
+    shared: &Shared,
+    state: &mut QpState,
+    wr: &SendWr,
+    status: u32,
+) -> impl Iterator<Item = (Wc, u32)> + use<> {
+    let mut held = Vec::new();
+    let mut last = None;
+    if status != IBV_WC_SUCCESS || wr.send_flags & IBV_SEND_SIGNALED != 0 {
+        if status != IBV_WC_SUCCESS {
+            state.state = IBV_QPS_ERR;
+        }
+        let slots = std::mem::take(&mut state.uncovered);
+        let wc = Wc {
+            wr_id: wr.wr_id,
+            status,
+            ..zeroed()
+        };
+        if shared.hold_completions.load(Ordering::Relaxed) && status == IBV_WC_SUCCESS {
+            state.held.push((wc, slots));
+        } else {
+            held = std::mem::take(&mut state.held);
+            last = Some((wc, slots));
+        }
+    }
+    held.into_iter().chain(last)
+}
+
+/// Answers whether the words of one operation are placed in order.
+pub(super) unsafe extern "C" fn data_in_order(qp: *mut Qp, _opcode: c_uint, _flags: u32) -> c_int {
+    // SAFETY: the caller passes what `create_qp` made.
+    let soft = unsafe { &*qp.cast::<SoftQp>() };
+    c_int::from(soft.shared.limits.tier == Tier::Ibta)
 }
 
 /// Returns the counter of a device's identifiers.

@@ -262,9 +262,14 @@ impl QueuePair {
     /// dropped.
     pub(crate) fn post(&mut self, mut entry: Entry, tier: Tier) {
         let strong = entry.order.0 && tier != Tier::Ibta;
-        let newest = self.pipe.last().map(|e| e.order.1);
-        let newest = newest.or_else(|| self.wb_r.iter().map(|w| w.epoch).max());
-        entry.order = (strong, newest.unwrap_or(0) + u16::from(strong));
+        let newest = self.pipe.last().map(|e| (e.order.1, e.transfer));
+        let unplaced = || self.wb_r.iter().map(|w| (w.epoch, w.transfer));
+        let newest = newest
+            .or_else(|| unplaced().max_by_key(|&(epoch, transfer)| (epoch, transfer == entry.transfer)));
+        let (epoch, transfer) = newest.unwrap_or_default();
+        // The words of one transfer do not wait for one another.
+        let opens = strong && (transfer != entry.transfer || transfer == 0);
+        entry.order = (strong, epoch + u16::from(opens));
         self.pipe.push(entry);
     }
 

@@ -17,10 +17,10 @@ impl Machine {
     /// have come back and notifications stay. So does the effect of an RMW that has executed, whose result may have come back: its
     /// write is placed at once. Appends the tags of the signaled operations that will never complete.
     pub fn cut(&mut self, id: QpId, tags: &mut Vec<u64>) {
-        // An RMW executes when nothing is ahead of its write in `wb_R`.
+        // The atomic unit is held until the write is placed, so there is one at most.
         let executed = self
             .queue_pair(id)
-            .and_then(|qp| qp.wb_r.first().filter(|w| w.atomic).copied());
+            .and_then(|qp| qp.wb_r.iter().find(|w| w.atomic).copied());
         if let Some(write) = executed
             && let Some(word) = self.memory.get_mut(write.dst.0 as usize)
         {

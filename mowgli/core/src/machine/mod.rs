@@ -123,8 +123,8 @@ pub struct Machine {
     threads: SmallVec<[ThreadState; 4]>,
     /// Bit `n` is set while an RMW at node `n` is between its read and the arrival of its write. The queue pairs determine it.
     units: u64,
-    /// Words in regions of relaxed ordering.
-    relaxed: SmallVec<[Addr; 2]>,
+    /// A bit for each word: set for words in regions of relaxed ordering.
+    relaxed: SmallVec<[u64; 2]>,
 }
 
 /// The step cannot be taken in this state. The machine is unchanged.

@@ -91,8 +91,8 @@ pub struct Post {
     /// waited for by tag. Ignored for fences, which have no completion.
     pub signaled: bool,
     /// The transfer of which the operation moves one word, as a number of the caller's choice; 0 for an operation of its own. The words
-    /// of a transfer are posted one after another, to different destinations. They are placed in any order, since nothing
-    /// orders the words of one put. Only networks of [`Tier::Ibta`](crate::model::Tier::Ibta) look at it. Transfers that follow one another in a queue pair need different numbers.
+    /// of a transfer are posted one after another, to different destinations, with the same requests. They are placed in any order,
+    /// since nothing orders the words of one put. Transfers that follow one another in a queue pair need different numbers.
     pub transfer: u32,
 }
 

@@ -17,15 +17,13 @@ pub struct Access {
     pub writes: bool,
 }
 
-/// The place of the next operation that a rule of some sort applies to.
+/// A place of operations that a rule has yet to apply to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The operation is in the queue pair.
+    /// In the queue pair.
     Queued,
-    /// The operation was posted and is in the store buffer.
+    /// Posted, and in the store buffer.
     Delayed,
-    /// The operation has yet to be posted.
-    Unposted,
 }
 
 impl RemoteOp {
@@ -130,25 +128,19 @@ impl Machine {
         writes > self.unplaced(id).filter(|&to| to == word).count()
     }
 
-    /// Returns where the operation is that a rule of this sort will apply to next, if none applies now.
-    pub fn next(&self, id: QpId, sort: impl Fn(Rule) -> bool) -> Next {
+    /// Returns whether an operation of the queue pair is in this place to which a rule of this sort may yet apply.
+    pub fn next_in(&self, id: QpId, place: Next, sort: impl Fn(Rule) -> bool) -> bool {
         let Some(thread) = self.threads.get(usize::from(id.thread)) else {
-            return Next::Unposted;
+            return false;
         };
         let applies = |entry: &Entry| entry.stage.rules().iter().any(|&rule| sort(rule));
-        let mut queued = thread
-            .queue_pair(id.peer)
-            .into_iter()
-            .flat_map(|qp| qp.pipe.iter());
-        if queued.any(applies) {
-            return Next::Queued;
-        }
-        let delayed = thread.store_buffer.iter().any(
-            |delayed| matches!(delayed, Delayed::Remote { peer, entry } if *peer == id.peer && applies(entry)),
-        );
-        match delayed {
-            true => Next::Delayed,
-            false => Next::Unposted,
+        match place {
+            Next::Queued => thread
+                .queue_pair(id.peer)
+                .is_some_and(|qp| qp.pipe.iter().any(applies)),
+            Next::Delayed => thread.store_buffer.iter().any(|delayed| {
+                matches!(delayed, Delayed::Remote { peer, entry } if *peer == id.peer && applies(entry))
+            }),
         }
     }
 

@@ -7,7 +7,7 @@
 //! Completions stay in the order of the operations on every tier. So a poll waits for the operation that it counts, as the axioms say,
 //! and for nothing that they do not order.
 
-use super::buffers::{Entry, LocalBack, QueuePair, Stage};
+use super::buffers::{Entry, LocalBack, QueuePair, RemoteWrite, Stage};
 use super::ops::Addr;
 use super::{Machine, Rule};
 use crate::model::Tier;
@@ -15,14 +15,25 @@ use crate::model::Tier;
 impl Machine {
     /// Puts a word into a region of relaxed ordering, which matters on [`Tier::PcieRelaxed`] only.
     pub fn relax(&mut self, word: Addr) {
-        if self.config.tier.has_relaxed_regions() && !self.relaxed.contains(&word) {
-            self.relaxed.push(word);
+        if !self.config.tier.has_relaxed_regions() {
+            return;
         }
+        let (at, bit) = (word.0 as usize / 64, word.0 % 64);
+        if self.relaxed.len() <= at {
+            self.relaxed.resize(at + 1, 0);
+        }
+        self.relaxed[at] |= 1 << bit;
+    }
+
+    /// Returns whether the bus may reorder writes of one queue pair.
+    pub fn reorders_writes(&self) -> bool {
+        matches!(self.config.tier, Tier::PcieRelaxed | Tier::Unordered)
     }
 
     /// Returns whether the bus may reorder writes to the word.
     pub(super) fn is_relaxed(&self, word: Addr) -> bool {
-        self.relaxed.contains(&word)
+        let bits = self.relaxed.get(word.0 as usize / 64);
+        bits.is_some_and(|bits| bits >> (word.0 % 64) & 1 == 1)
     }
 }
 
@@ -42,11 +53,8 @@ pub(super) fn enabled(
         }
         ahead.add(entry);
     }
-    for (i, write) in qp.wb_r.iter().enumerate() {
-        let passes = |w: Addr| bus.passes(w, write.dst);
-        let unordered = qp.wb_r[..i].iter().all(|w| passes(w.dst));
-        let asked = write.strong && qp.wb_r.iter().any(|w| w.epoch < write.epoch);
-        if unordered && !asked {
+    for i in 0..qp.wb_r.len() {
+        if kept_back_by(qp, tier, relaxed, i).is_none() {
             push(Rule::PlaceRemote, i);
         }
     }
@@ -59,6 +67,22 @@ pub(super) fn enabled(
             earlier.push(dst);
         }
     }
+}
+
+/// Returns a write of `wb_R` that must be placed before the one at this place: one that the bus does not let it pass, or one that it
+/// asked to come after.
+pub(super) fn kept_back_by(
+    qp: &QueuePair,
+    tier: Tier,
+    relaxed: &dyn Fn(Addr) -> bool,
+    at: usize,
+) -> Option<usize> {
+    let bus = Bus { tier, relaxed };
+    let write = qp.wb_r.get(at)?;
+    let blocks = |(i, w): (usize, &RemoteWrite)| {
+        (i < at && !bus.passes(w.dst, write.dst)) || (write.strong && w.epoch < write.epoch)
+    };
+    qp.wb_r.iter().enumerate().position(blocks)
 }
 
 /// The bus between a NIC and memory.
@@ -132,7 +156,7 @@ fn pipe_rule(
     }
     // The writes that a read flushes, because the bus keeps their order or because the operation asks.
     let flushed = |asked: bool| {
-        let waits = |w: &super::buffers::RemoteWrite| !bus.reorders(w.dst) || (asked && w.epoch < epoch);
+        let waits = |w: &RemoteWrite| !bus.reorders(w.dst) || (asked && w.epoch < epoch);
         !qp.wb_r.iter().any(waits)
     };
     match entry.stage {

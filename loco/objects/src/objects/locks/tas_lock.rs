@@ -108,7 +108,8 @@ impl<F: Fabric> TasLock<F> {
         Ok(TasLock {
             words: Words::new(parent.manager().fabric(), channel.region("word")?, home)?,
             hint: hint.local()?.cell(0)?,
-            announcement: Published::new(hint, 0, WORD_BYTES, channel.peers().to_vec()),
+            // A waiter that sees any change tries again. Nobody needs the last value.
+            announcement: Published::new(hint, 0, WORD_BYTES, channel.peers().to_vec()).in_any_order(),
             channel,
             config,
             turn: LocalTurn::new(parent.manager().network().bell().cloned()),

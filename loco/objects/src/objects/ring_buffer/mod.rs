@@ -4,9 +4,8 @@
 //! Every participant has one copy of the ring, which all readers of the node share. Positions count bytes
 //! since the beginning. A record is a *header*, which is a word that tells the message's length, the message,
 //! and zeros up to a whole word. It may wrap round the end of the ring. The writer puts everything but the
-//! header, with a zero where the next header will be, and then the header. Puts of one queue pair are placed in
-//! order, so a reader that sees the header sees the record, and no header after it that is left from an
-//! earlier time. A reader copies the record out, and then tells the writer its own position, its
+//! header, with a zero where the next header will be, and then the header, in strong order. So a reader that sees the header
+//! sees the record, and no header after it that is left from an earlier time. A reader copies the record out, and then tells the writer its own position, its
 //! *acknowledgement*. The writer never overwrites what the slowest reader has not acknowledged. The ring has one
 //! word more than its capacity, for the zero after the last record.
 //!

@@ -38,7 +38,7 @@ impl<F: Fabric> Next<F> {
     fn is_there(&mut self) -> bool {
         if self.header == NO_RECORD {
             // The place is a word of the ring, so loading it does not fail. The rest of the record is there when its
-            // header is, because puts are placed in order.
+            // header is, because the header was put in strong order.
             self.header = self.data.load_word(self.place.offset).unwrap_or(NO_RECORD);
         }
         self.header != NO_RECORD

@@ -17,6 +17,20 @@ use crate::{AckKey, Error, Result, Thread};
 /// A position beyond every reader's. It says that the reader has left.
 pub(super) const LEFT: u64 = u64::MAX;
 
+/// The parts of a record other than its header have no order, and its header follows at once.
+const RECORD: Flags = Flags {
+    fenced: false,
+    strong: false,
+    more: true,
+};
+
+/// A header is placed after its record, and after the zero that an earlier put left in its place.
+const HEADER: Flags = Flags {
+    fenced: false,
+    strong: true,
+    more: false,
+};
+
 type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
 /// The writer of a ring buffer. It has [`try_submit`](RingWriter::try_submit) (Submit_RBL of LOCO'26 5.1) and
@@ -437,7 +451,7 @@ impl<F: Fabric> RingWriter<F> {
         let inline = bytes <= self.inline_bytes_max;
         if let ([target], true, false) = (&self.targets[..], inline, self.local_readers) {
             // Where a single node is to hear of the message, nothing depends on the header once it is posted.
-            thread.put_each_untracked(pieces, &target.data, false)?;
+            thread.put_each_untracked(pieces, &target.data, HEADER)?;
             return Ok(true);
         }
         self.put_to_all(thread, pieces, bytes, inline)?;
@@ -462,7 +476,7 @@ impl<F: Fabric> RingWriter<F> {
         }
         if inline {
             for target in &self.targets {
-                thread.put_each_untracked(records, &target.data, true)?;
+                thread.put_each_untracked(records, &target.data, RECORD)?;
             }
             return Ok(());
         }
@@ -470,10 +484,6 @@ impl<F: Fabric> RingWriter<F> {
         let first = begin.before_end(bytes);
         let parts = [(begin.offset, first), (0, bytes - first)];
         let tracked = self.stores_headers();
-        let flags = Flags {
-            fenced: false,
-            more: true,
-        };
         for target in &self.targets {
             for (offset, len) in parts.into_iter().filter(|&(_, len)| len > 0) {
                 // This memory is written again only when every reader has acknowledged the record, but for the word after
@@ -489,8 +499,8 @@ impl<F: Fabric> RingWriter<F> {
                 };
                 let put = Operation::Put(src, there);
                 match tracked {
-                    true => thread.post_into(&put, flags, &mut self.reading)?,
-                    false => thread.post_untracked(&put, flags)?,
+                    true => thread.post_into(&put, RECORD, &mut self.reading)?,
+                    false => thread.post_untracked(&put, RECORD)?,
                 }
             }
         }
@@ -531,7 +541,7 @@ impl<F: Fabric> RingWriter<F> {
                 };
                 Operation::Put(src, there)
             };
-            match thread.post_untracked(&put, Flags::default()) {
+            match thread.post_untracked(&put, HEADER) {
                 // The message is submitted to the others. The next call says that this node is gone.
                 Err(error) if error.lost_peer().is_none() => failed = Err(error),
                 _ => {}

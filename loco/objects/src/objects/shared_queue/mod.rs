@@ -405,12 +405,12 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// Puts the value of a claimed cell, and then marks it as there.
     fn fill(&self, thread: &Thread<F>, at: u64, buffer: MemRef<'_, F>, claim: Cell) -> Result<()> {
         let _buffer = buffer.put(self.value_at(at)?)?.wait()?;
-        // On the same queue pair a read-modify-write takes effect after the put; where the home's CPU does it
-        // instead, the put has to be placed first.
+        // The mark comes after the value: as a strong exchange on the same queue pair, or after a fence where the home's CPU
+        // makes the exchange.
         if self.node_of(at) == self.channel.node() {
             fence::pair(thread, self.channel.node())?;
         }
-        self.finish(thread, at, claim, |claim| claim.to(Stage::Full))
+        self.finish::<true>(thread, at, claim, |claim| claim.to(Stage::Full))
     }
 
     /// Reads the value of a claimed cell, and then frees the cell.
@@ -418,21 +418,32 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         let buffer = buffer.get(self.value_at(at)?)?.wait()?;
         let mut bytes = smallvec::SmallVec::<[u8; 64]>::from_elem(0, size_of::<T>());
         buffer.read(0, &mut bytes)?;
-        self.finish(thread, at, claim, Cell::next_round)?;
+        self.finish::<false>(thread, at, claim, Cell::next_round)?;
         // There are as many bytes as the type has.
         T::read_from_bytes(&bytes).map_err(|_| Error::Closed)
     }
 
-    /// Ends a claim, in which only the mark of a closed queue can have changed the word.
-    fn finish(&self, thread: &Thread<F>, at: u64, claim: Cell, to: impl Fn(Cell) -> Cell) -> Result<()> {
-        if self.exchange(thread, at, claim.to_word(), to(claim))? {
+    /// Ends a claim, in which only the mark of a closed queue can have changed the word. With `AFTER_PUTS` the end comes after
+    /// this thread's earlier puts to the cell's node.
+    fn finish<const AFTER_PUTS: bool>(
+        &self,
+        thread: &Thread<F>,
+        at: u64,
+        claim: Cell,
+        to: impl Fn(Cell) -> Cell,
+    ) -> Result<()> {
+        let exchange = |old: Cell| match AFTER_PUTS {
+            true => self.exchange_strong(thread, at, old.to_word(), to(old)),
+            false => self.exchange(thread, at, old.to_word(), to(old)),
+        };
+        if exchange(claim)? {
             return Ok(());
         }
         let closed = Cell {
             closed: true,
             ..claim
         };
-        if self.exchange(thread, at, closed.to_word(), to(closed))? {
+        if exchange(closed)? {
             return Ok(());
         }
         // The claim can be taken only from a node that the others consider lost.
@@ -502,6 +513,13 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     fn exchange(&self, thread: &Thread<F>, at: u64, old: u64, new: Cell) -> Result<bool> {
         let (stripe, cell) = self.place(at);
         let found = self.cells[stripe].compare_swap(thread, cell, old, new.to_word())?;
+        Ok(found == old)
+    }
+
+    /// Exchanges as [`exchange`](SharedQueue::exchange) does, after this thread's earlier puts to the cell's node are placed.
+    fn exchange_strong(&self, thread: &Thread<F>, at: u64, old: u64, new: Cell) -> Result<bool> {
+        let (stripe, cell) = self.place(at);
+        let found = self.cells[stripe].compare_swap_strong(thread, cell, old, new.to_word())?;
         Ok(found == old)
     }
 

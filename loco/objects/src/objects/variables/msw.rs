@@ -5,6 +5,7 @@ use loco_fabric::{Fabric, Local, Memory, NodeId, Target};
 use crate::channels::channel::check_bytes;
 use crate::fabric::AnyFabric;
 use crate::objects::variables::sealed::{Seal, sealed_len};
+use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 
 /// Locations of any size on every participant, which are the same everywhere. [`write`](Msw::write) and
@@ -174,7 +175,8 @@ impl<F: Fabric> Msw<F> {
     pub fn put(&self, thread: &Thread<F>, from: usize, node: NodeId, to: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(from, node, to)?;
         // If the location is written meanwhile, it arrives torn, and the checksum shows it.
-        thread.raw().put(local, remote)
+        // Strong: puts of one thread to one node keep their order (LOCO'26 G.6).
+        thread.raw().post(&Operation::Put(local, remote), Flags::STRONG)
     }
 
     /// Copies location `from` on `node` into this node's location `to`, of the same size. The value is there
@@ -187,7 +189,8 @@ impl<F: Fabric> Msw<F> {
     /// Nothing was posted. Get again.
     pub fn get(&self, thread: &Thread<F>, to: usize, node: NodeId, from: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(to, node, from)?;
-        thread.raw().get(local, remote)
+        // Strong: it sees this thread's earlier puts there (LOCO'26 G.6).
+        thread.raw().post(&Operation::Get(local, remote), Flags::STRONG)
     }
 
     #[allow(clippy::type_complexity)] // The two halves of an operation.

@@ -107,7 +107,9 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
             };
             let remote = self.region.remote(node)?;
             let put = Operation::Put(local, Target { remote, offset: 0 });
-            thread.post_into(&put, Flags::default(), &mut key)?;
+            // Strong: broadcasts of one thread to one node keep their order, those of other variables and other puts included
+            // (LOCO'26 Fig. 10, G7).
+            thread.post_into(&put, Flags::STRONG, &mut key)?;
         }
         Ok(key)
     }

@@ -47,6 +47,10 @@ const LINE_WORDS: usize = 8;
 /// The word of the next ticket. The slots follow, in the same line if there is room, because an access to one is
 /// followed by an access to the other. After them, each node has a line for its announcements.
 const NEXT: usize = 0;
+/// Says of a change of a slot that it comes after the announcement before it.
+const STRONG: bool = true;
+/// Says of a change of a slot that it needs no order: what it tells of is placed by then.
+const PLAIN: bool = false;
 /// The time between two attempts to find out what a lost node held, while others are drawing tickets.
 const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
 /// The time for which a grant may still be under way after some node is lost.
@@ -344,12 +348,14 @@ impl<F: Fabric> TicketLock<F> {
     /// Draws a ticket and claims it. Returns the ticket, and the turn if it has come already.
     fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
         self.announce(thread, Announcement::Drawing)?;
-        let ticket = self.words.fetch_add(thread, NEXT, 1)?;
+        // Strong: whoever sees that the ticket is drawn finds the announcement.
+        let ticket = self.words.fetch_add_strong(thread, NEXT, 1)?;
         self.mine.drawn.store(ticket + 1);
         self.announce(thread, Announcement::Drew(ticket))?;
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let guess = self.untouched(ticket);
-        let old = self.change(thread, ticket, guess, |old| {
+        // Strong: whoever sees the claim finds the announcement.
+        let old = self.change::<STRONG>(thread, ticket, guess, |old| {
             (old.ticket < ticket).then_some(claim)
         })?;
         let served = old.filter(|old| old.ticket == ticket && old.is_served());
@@ -501,7 +507,8 @@ impl<F: Fabric> TicketLock<F> {
         };
         self.prepare(thread)?;
         self.announce(thread, Announcement::Drawing)?;
-        let drawn = self.words.compare_swap(thread, NEXT, next, next + 1)? == next;
+        // Strong: as in `draw`.
+        let drawn = self.words.compare_swap_strong(thread, NEXT, next, next + 1)? == next;
         if drawn {
             self.mine.drawn.store(next + 1);
             // All tickets before it are over, even one that this node gave up.
@@ -519,8 +526,9 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     /// Changes the slot of `ticket` to what `to` returns for its content, or leaves it if `to` returns `None`.
-    /// Returns the former content. `guess` is a likely content.
-    fn change(
+    /// Returns the former content. `guess` is a likely content. With `AFTER_WRITES` the change comes after this thread's earlier
+    /// writes at the home.
+    fn change<const AFTER_WRITES: bool>(
         &self,
         thread: &Thread<F>,
         ticket: u64,
@@ -533,9 +541,11 @@ impl<F: Fabric> TicketLock<F> {
             let Some(new) = to(slot) else {
                 return Ok(Some(slot));
             };
-            let found = self
-                .words
-                .compare_swap(thread, self.slot(ticket), old, new.to_word())?;
+            let (index, new) = (self.slot(ticket), new.to_word());
+            let found = match AFTER_WRITES {
+                true => self.words.compare_swap_strong(thread, index, old, new)?,
+                false => self.words.compare_swap(thread, index, old, new)?,
+            };
             if found == old {
                 return Ok(Some(slot));
             }

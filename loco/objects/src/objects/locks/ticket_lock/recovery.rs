@@ -15,7 +15,7 @@ use crate::operations::peers::is_gone;
 use crate::{Error, Parent, Result, Thread};
 
 use super::slot::{Announcement, Slot, Stage};
-use super::{LINE_WORDS, NEXT, TicketLock};
+use super::{LINE_WORDS, NEXT, PLAIN, TicketLock};
 
 /// The progress of the recovery of the tickets that lost nodes held.
 pub(super) enum Recovery {
@@ -104,7 +104,7 @@ impl<F: Fabric> TicketLock<F> {
         for ticket in serving + 1..next {
             if !lives(ticket) {
                 let skipped = Slot::new(ticket, Stage::Skipped);
-                let old = self.change(thread, ticket, self.untouched(ticket), |old| {
+                let old = self.change::<PLAIN>(thread, ticket, self.untouched(ticket), |old| {
                     let waits = old.ticket < ticket || matches!(old.stage, Stage::Claimed(_));
                     waits.then_some(skipped)
                 })?;

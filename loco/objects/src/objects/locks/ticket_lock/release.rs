@@ -9,7 +9,7 @@ use crate::operations::peers::is_gone;
 use crate::{Result, Thread};
 
 use super::slot::{Slot, Stage};
-use super::{NEXT, TicketLock};
+use super::{NEXT, PLAIN, TicketLock};
 
 impl<F: Fabric> TicketLock<F> {
     /// Serves the ticket after `ticket`, and skips tickets that were given up or lost.
@@ -27,7 +27,7 @@ impl<F: Fabric> TicketLock<F> {
                 Some(id) => Slot::new(next, Stage::Claimed(NodeId(id as u16))).to_word(),
                 None => self.untouched(next),
             };
-            let old = self.change(thread, next, guess, |old| match old.stage {
+            let old = self.change::<PLAIN>(thread, next, guess, |old| match old.stage {
                 _ if old.ticket < next => Some(served),
                 Stage::Claimed(node) if is_gone(thread.fabric(), node) => Some(skipped),
                 Stage::Claimed(_) => Some(served),

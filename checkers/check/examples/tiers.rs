@@ -1,0 +1,69 @@
+//! Climbs the ladders of objects on one tier of networks and prints a line for each rung, as a table of what holds where.
+//!
+//! `tiers TIER SECONDS [OBJECT...]`, with so many seconds for each object, of all objects if none is named. Exit status: 0 nothing
+//! found, 1 a failing execution, which is printed, 2 bad usage or a world that cannot be explored.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use loco_check::{Ladder, Object};
+use loco_sim::{Completeness, Tier};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(false) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Climbs. Returns true if something failed.
+fn run(args: &[String]) -> Result<bool, String> {
+    let [tier, seconds, objects @ ..] = args else {
+        return Err("usage: tiers TIER SECONDS [OBJECT...]".to_owned());
+    };
+    let tier = tier.parse::<Tier>().map_err(|error| error.to_string())?;
+    let seconds = seconds.parse().map_err(|error| format!("{seconds}: {error}"))?;
+    let named = objects.iter().map(|name| name.parse::<Object>());
+    let mut objects = named
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| error.to_string())?;
+    if objects.is_empty() {
+        objects.extend(Object::ALL);
+    }
+    let mut any = false;
+    for object in objects {
+        let ladder = Ladder {
+            tier,
+            ..Ladder::new(object, Duration::from_secs(seconds))
+        };
+        let report = ladder.climb().map_err(|error| error.to_string())?;
+        let complete = report
+            .rungs
+            .iter()
+            .filter(|r| r.completeness == Completeness::Complete);
+        let complete = complete.count();
+        println!(
+            "{object} on {tier}: {complete} of {} complete, {:.1} s",
+            report.rungs.len(),
+            report.seconds
+        );
+        for rung in &report.rungs {
+            let stats = &rung.stats;
+            println!(
+                "  {:26} {} ({} random, {} states, {:.1} s)",
+                rung.rung, rung.completeness, rung.random, stats.states, stats.seconds
+            );
+        }
+        if let Some(rung) = report.failed() {
+            any = true;
+            let failure = rung.failure.as_ref().map(ToString::to_string);
+            println!("FAILED on {}\n{}", rung.rung, failure.unwrap_or_default());
+        }
+    }
+    Ok(any)
+}

@@ -1,0 +1,264 @@
+//! Networks of every tier, played: the deferred card of shared memory plays each, and the software device of verbs those of its
+//! kind. What they show is allowed by the tier's model, the weak outcomes that the tier is about do appear, and an order that
+//! is asked for and not bought is found.
+//!
+//! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 400); with `--nocapture` the figures of
+//! `docs/evidence/ordering.md` are printed.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use loco_fabric::Tier;
+use loco_litmus::oracle::{Oracle, on, usual};
+use loco_litmus::{Plan, Record, Strategy, Test, test};
+use loco_shm::{Discipline, Nic};
+use loco_verbs::soft::SoftLimits;
+use mowgli::model::Tier as ModelTier;
+use support::{deferred, job, shm, soft_of};
+
+/// The most times that tests are run again until they show what they must.
+const ROUNDS: u64 = 200;
+
+/// Tests that wait for a get behind a put. Their models let the get complete first. Every fabric completes operations in order, so
+/// the wait is one for the put as well, after which a bus that keeps its order is enough.
+const BY_COMPLETION_IN_ORDER: [&str; 2] = ["MP+put-get-put+wait", "MP+put-get-put+strong-wait"];
+
+fn shows(tier: Tier, test: &str) -> bool {
+    let bus_keeps_order = matches!(tier, Tier::OooRw | Tier::OooAll);
+    !(bus_keeps_order && BY_COMPLETION_IN_ORDER.contains(&test))
+}
+
+/// The tests of `litmus/ordering`.
+fn ordering() -> Vec<Test> {
+    test::load(&["ordering".to_owned()]).unwrap()
+}
+
+fn runs() -> u64 {
+    std::env::var("LOCO_LITMUS_RUNS").map_or(400, |runs| runs.parse().unwrap())
+}
+
+fn plan(runs: u64, seed: u64) -> Plan {
+    Plan {
+        runs,
+        batch: 50,
+        stress: match seed % 2 {
+            0 => Strategy::None,
+            _ => Strategy::Fixed("delay=between:4".parse().unwrap()),
+        },
+        seed,
+        ..Plan::default()
+    }
+}
+
+fn nothing_forbidden(records: &[Record]) {
+    for record in records {
+        assert!(record.judged, "{}", record.test);
+        assert!(!record.is_violated(), "{}", record.histogram().unwrap());
+        assert_eq!(record.hung, None, "{}", record.test);
+    }
+}
+
+/// Returns whether the outcome that a test asks for was seen.
+fn is_seen(record: &Record) -> bool {
+    record.witnesses(&record.litmus().unwrap())[0].0 > 0
+}
+
+/// Returns the names of the tests whose outcome a tier allows, on a fabric that treats all memory alike.
+fn allowed(tests: &[Test], tier: Tier) -> BTreeSet<String> {
+    let oracle = Oracle {
+        tier: tier.name().parse().unwrap(),
+        ..Oracle::new(None, loco_fabric::Atomicity::Glob)
+    };
+    let is_allowed = |test: &&Test| {
+        let wanted = &test.litmus.queries[0].condition.formula;
+        let allowed = oracle.ask(&test.litmus.program);
+        assert!(allowed.complete, "{}", test.name);
+        allowed.outcomes.iter().any(|outcome| wanted.holds(outcome))
+    };
+    tests
+        .iter()
+        .filter(is_allowed)
+        .map(|test| test.name.clone())
+        .collect()
+}
+
+/// Returns the tests that have a meaning on fabrics of a tier: regions of relaxed ordering are on one tier alone.
+fn tests_of(tier: Tier) -> Vec<Test> {
+    let mut tests = ordering();
+    if tier != Tier::PcieRelaxed {
+        tests.retain(|test| {
+            test.litmus
+                .program
+                .locations
+                .iter()
+                .all(|location| !location.relaxed)
+        });
+    }
+    tests
+}
+
+/// Runs tests on the deferred card of a tier until each test whose outcome the tier allows has shown it.
+fn shown_by(card: impl Fn(u64) -> Nic, tests: &[Test], tier: Tier) -> Vec<String> {
+    let mut unseen = allowed(tests, tier);
+    unseen.retain(|name| shows(tier, name));
+    for round in 0..ROUNDS {
+        // All are run once; then those that have not shown their outcome.
+        let these: Vec<Test> = match round {
+            0 => tests.to_vec(),
+            _ => tests
+                .iter()
+                .filter(|test| unseen.contains(&test.name))
+                .cloned()
+                .collect(),
+        };
+        if these.is_empty() {
+            break;
+        }
+        let kept = job(
+            shm(1 + (round % 2) as usize, card(round)),
+            &these,
+            &plan(runs(), round + 1),
+        );
+        nothing_forbidden(&kept.records);
+        unseen.retain(|name| {
+            !kept
+                .records
+                .iter()
+                .any(|record| record.test == *name && is_seen(record))
+        });
+    }
+    unseen.into_iter().collect()
+}
+
+/// Every weak outcome of a tier appears, and nothing that its model forbids.
+#[test]
+fn the_deferred_card_of_a_tier_shows_what_the_tier_allows_and_nothing_else() {
+    for tier in Tier::ALL {
+        let card = |round| deferred(round).tier(tier);
+        let unseen = shown_by(card, &tests_of(tier), tier);
+        assert_eq!(unseen, [""; 0], "{tier}");
+    }
+}
+
+/// Random programs and the rest of the catalogue on every tier.
+#[test]
+fn the_deferred_card_of_a_tier_shows_nothing_forbidden_by_other_tests() {
+    let mut tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
+    tests.extend(test::random(60, 7));
+    for (seed, tier) in (1..).zip(Tier::ALL) {
+        let kept = job(shm(2, deferred(seed).tier(tier)), &tests, &plan(50, seed));
+        for record in &kept.records {
+            assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
+            assert_eq!(record.hung, None, "{}", record.test);
+        }
+        assert!(kept.records.len() > 100);
+    }
+}
+
+/// Tests in which a tier forbids the outcome because of a request for strong order.
+fn strong_tests(tier: Tier) -> Vec<Test> {
+    let tests = tests_of(tier);
+    let forbidden = allowed(&tests, tier);
+    let asks = |test: &&Test| test.litmus.print().contains("strong ") && !forbidden.contains(&test.name);
+    tests.iter().filter(asks).cloned().collect()
+}
+
+/// A card that ignores requests is found by every test in which the request forbids the outcome.
+#[test]
+fn a_card_that_ignores_requests_for_strong_order_is_found() {
+    for tier in [Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed, Tier::Unordered] {
+        let mut discipline = Discipline::of(tier);
+        discipline.strong = false;
+        let card = |seed| Nic::Disciplined {
+            seed,
+            delay_max: std::time::Duration::ZERO,
+            queue_depth: 64,
+            discipline: discipline.clone(),
+        };
+        let tests = strong_tests(tier);
+        assert!(tests.len() >= 3, "{tier}");
+        let mut unseen: BTreeSet<_> = tests.iter().map(|test| test.name.clone()).collect();
+        // Without its request, the test is one of those whose outcome the tier allows, unless something else forbids it.
+        let weak = without_requests(&tests, tier);
+        unseen.retain(|name| weak.contains(name) && shows(tier, name));
+        assert!(!unseen.is_empty(), "{tier}");
+        for round in 0..ROUNDS {
+            let these: Vec<Test> = tests
+                .iter()
+                .filter(|test| unseen.contains(&test.name))
+                .cloned()
+                .collect();
+            if these.is_empty() {
+                break;
+            }
+            let kept = job(shm(1, card(round)), &these, &plan(runs(), round + 1));
+            let found = |name: &String| kept.records.iter().any(|r| r.test == *name && r.is_violated());
+            unseen.retain(|name| !found(name));
+        }
+        assert!(unseen.is_empty(), "{tier}: not found by {unseen:?}");
+    }
+}
+
+/// Returns those tests whose outcome the tier would allow without their requests.
+fn without_requests(tests: &[Test], tier: Tier) -> BTreeSet<String> {
+    let stripped = tests.iter().map(|test| {
+        let text = test.litmus.print().replace("strong ", "");
+        let litmus = mowgli::litmus::parse(&text).unwrap().litmus;
+        let mut stripped = Test::new(litmus, "stripped");
+        stripped.name.clone_from(&test.name);
+        stripped
+    });
+    allowed(&stripped.collect::<Vec<_>>(), tier)
+}
+
+/// Verbs on devices of every tier: what is asked for is bought, and nothing forbidden is seen. Without the purchases, because
+/// a setting says that the device orders more than it does, it is.
+#[test]
+fn verbs_buys_what_is_asked_for_and_a_purchase_left_out_is_found() {
+    for tier in [Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed] {
+        let limits = SoftLimits {
+            tier,
+            ..SoftLimits::default()
+        };
+        let tests = tests_of(tier);
+        for (nodes, order) in [(1, None), (2, None), (2, Some(tier))] {
+            let kept = job(soft_of(nodes, limits, order), &tests, &plan(runs(), 3));
+            for record in &kept.records {
+                assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
+                assert_eq!(record.hung, None, "{}", record.test);
+            }
+        }
+        // `ibta` buys nothing. What is not bought is seen by tests of strong order.
+        let strong = without_requests(&strong_tests(tier), tier);
+        let mut these: Vec<Test> = tests
+            .into_iter()
+            .filter(|test| strong.contains(&test.name))
+            .collect();
+        // A device is stronger than its tier allows in some places.
+        these.retain(|test| test.name.starts_with("MP+puts") || test.name.starts_with("CoWW"));
+        let mut seen = BTreeSet::new();
+        for round in 0..ROUNDS {
+            these.retain(|test| !seen.contains(&test.name));
+            if these.is_empty() {
+                break;
+            }
+            let kept = job(soft_of(1, limits, Some(Tier::Ibta)), &these, &plan(runs(), round));
+            seen.extend(kept.records.iter().filter(|r| is_seen(r)).map(|r| r.test.clone()));
+        }
+        let missed: Vec<_> = these.iter().map(|test| &test.name).collect();
+        assert!(missed.is_empty(), "{tier}: not found by {missed:?}");
+        assert!(!seen.is_empty(), "{tier}");
+    }
+}
+
+#[test]
+fn every_tier_of_a_fabric_is_one_of_the_models() {
+    for (fabric, model) in Tier::ALL.into_iter().zip(ModelTier::ALL) {
+        assert_eq!(fabric.name(), model.name());
+    }
+    let program = &ordering()[0].litmus.program;
+    assert_eq!(on(ModelTier::OooRw, usual(program)).tier(), ModelTier::OooRw);
+}

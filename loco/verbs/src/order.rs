@@ -1,0 +1,132 @@
+//! The tier of a device, and what the fabric buys there.
+//!
+//! A verbs program cannot ask a device for its tier: an mlx5 card of the newest kind chooses out-of-order placement by
+//! itself, and `ibv_query_qp_data_in_order` speaks of one work request only. So the fabric counts on the order of devices that
+//! are known to it, and elsewhere buys what is asked for. A setting says more, or less; nothing can check it.
+//!
+//! | tier | a strong operation, and a flush, first |
+//! |---|---|
+//! | `ibta` | do nothing: the device orders |
+//! | `ooo-rw`, `ooo-all` | wait for the completion of the earlier puts and atomics: what is acknowledged is placed before anything that arrives later. Atomics of `ooo-rw` need no wait, since the card holds them back itself |
+//! | `pcie-relaxed` | wait for the completion of everything earlier, and then for that of a fetch-and-add of zero |
+//!
+//! The remedies are those of `docs/ordering-models.md`. That of `pcie-relaxed` rests on `ibv_reg_mr(3)`, which says that relaxed
+//! writes do not bypass atomics. Others dispute it for devices in PCI-atomic mode, and the models do not count on it. The
+//! fabric itself registers no memory of relaxed ordering; the tier is for devices that treat all memory so.
+//!
+//! Relies on `config` and `sysfs`. Used by `fabric` and `queue_pair`.
+
+use std::path::Path;
+
+use loco_fabric::{Atomicity, Cost, FabricError, Known, Order, Result, Tier};
+
+use super::config::VerbsConfig;
+use super::ffi::types::IBV_ACCESS_RELAXED_ORDERING;
+use super::sysfs::{self, Choice};
+
+// Nothing that the fabric registers may be reordered on the bus.
+const _: () = assert!(super::device::ACCESS & IBV_ACCESS_RELAXED_ORDERING == 0);
+
+/// Returns what a node with this configuration would count on with this device, and what it would buy. A job counts on the
+/// weakest of its nodes.
+pub fn order(config: &VerbsConfig, choice: &Choice) -> Order {
+    let fences_stall = config.provider.fences_stall(choice);
+    order_of(config.order, config.provider.tier(choice), fences_stall)
+}
+
+/// Returns the orders of a device, given the tier that a setting asks for and the one that is known of the device.
+fn order_of(asked: Option<Tier>, known: Option<Tier>, fences_stall: bool) -> Order {
+    let (tier, known) = match (asked, known) {
+        (Some(tier), _) => (tier, Known::Asked),
+        (None, Some(tier)) => (tier, Known::Device),
+        (None, None) => (Tier::OooAll, Known::Assumed),
+    };
+    let (strong, flush) = match tier {
+        Tier::Ibta => (Cost::Free, Cost::Read),
+        Tier::OooRw | Tier::OooAll => (Cost::Wait, Cost::WaitAndRead),
+        Tier::PcieRelaxed | Tier::Unordered => (Cost::WaitAndRead, Cost::WaitAndRead),
+    };
+    Order {
+        tier,
+        known,
+        strong,
+        fenced: if fences_stall { Cost::Wait } else { Cost::Flag },
+        flush,
+    }
+}
+
+/// Returns the order that two nodes can count on together: that for which more is bought.
+pub(super) fn weaker(a: Order, b: Order) -> Order {
+    let bought = |order: Order| match order.tier {
+        Tier::Ibta => 0,
+        Tier::OooRw => 1,
+        Tier::OooAll => 2,
+        Tier::PcieRelaxed => 3,
+        Tier::Unordered => 4,
+    };
+    if bought(b) > bought(a) { b } else { a }
+}
+
+/// Fails if the fabric cannot buy what it must on this tier.
+pub(super) fn check(order: Order, atomicity: Atomicity, choice: &Choice) -> Result<()> {
+    if order.tier == Tier::PcieRelaxed && atomicity == Atomicity::None {
+        return Err(FabricError::Config(format!(
+            "{choice} is of tier {tier} and has no remote atomics, without which nothing can be ordered there: use \
+             `--fabric ofi`, or say by LOCO_VERBS_ORDER that some node's device orders more",
+            tier = order.tier
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the tier of the devices that the kernel itself plays: `rdma_rxe` and `siw` carry the operations of a queue pair out
+/// one after the other.
+pub(super) fn tier_of_software(root: &Path, device: &str) -> Option<Tier> {
+    let known = sysfs::is_soft_roce(root, device) || sysfs::is_soft_iwarp(root, device);
+    known.then_some(Tier::Ibta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_be_ordered_is_bought() {
+        let unknown = order_of(None, None, false);
+        assert_eq!((unknown.tier, unknown.known), (Tier::OooAll, Known::Assumed));
+        assert_eq!((unknown.strong, unknown.flush), (Cost::Wait, Cost::WaitAndRead));
+        let software = order_of(None, Some(Tier::Ibta), true);
+        assert_eq!((software.tier, software.known), (Tier::Ibta, Known::Device));
+        assert_eq!((software.strong, software.fenced), (Cost::Free, Cost::Wait));
+        let forced = order_of(Some(Tier::OooRw), Some(Tier::Ibta), false);
+        assert_eq!((forced.tier, forced.known), (Tier::OooRw, Known::Asked));
+    }
+
+    #[test]
+    fn a_job_counts_on_its_weakest_node() {
+        let of = |tier| order_of(Some(tier), None, false);
+        let (strong, weak) = (of(Tier::Ibta), of(Tier::OooAll));
+        assert_eq!(weaker(strong, weak), weak);
+        assert_eq!(weaker(weak, strong), weak);
+        assert_eq!(weaker(weak, of(Tier::PcieRelaxed)).tier, Tier::PcieRelaxed);
+    }
+
+    #[test]
+    fn devices_of_the_kernel_are_known_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("rxe0/parent", "eth0\n"),
+            ("siw0/node_desc", "Software iWARP stack\n"),
+            ("mlx5_0/node_desc", "host HCA-1\n"),
+        ] {
+            let file = dir.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        let tier = |device| tier_of_software(dir.path(), device);
+        assert_eq!(
+            [tier("rxe0"), tier("siw0"), tier("mlx5_0")],
+            [Some(Tier::Ibta), Some(Tier::Ibta), None]
+        );
+    }
+}
