@@ -1,7 +1,10 @@
-//! The scaffold of worlds: nodes with a manager, objects and threads, and bodies that run on them.
+//! The driver of worlds: nodes with a manager, objects and threads; bodies that run on them, one by one, on every node, in
+//! turn or by a script; late calls and losses; checks of what they did.
 //!
-//! Used by every world. Set-ups are not explored, so objects and `Thread`s are made there.
+//! Used by every world, which adds only what its object is and promises. Set-ups are not explored, so objects and
+//! `Thread`s are made there.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use loco::fabric::{NodeId, Peers};
@@ -13,13 +16,13 @@ use loco_sim::{End, ModelFabric, Node, World, faults};
 pub(crate) type Fabric = ModelFabric;
 
 /// The objects of one node of a world.
-pub(crate) struct Site<T> {
-    pub(crate) objects: T,
+struct Site<T> {
+    objects: T,
     threads: Mutex<Vec<Option<Thread<Fabric>>>>,
 }
 
 /// A node of a world.
-pub(crate) type At<T> = Node<Arc<Site<T>>>;
+type At<T> = Node<Arc<Site<T>>>;
 
 /// Unwraps a result in an explored thread. An error is a finding.
 #[track_caller]
@@ -39,6 +42,18 @@ pub(crate) fn unless_lost<T>(result: Result<T>) -> Option<T> {
         Err(error) if is_loss(&error) => None,
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Unwraps a result as [`unless_lost`] does. `excuses` asserts of the lost peer that its loss is one on which the call
+/// depends.
+#[track_caller]
+pub(crate) fn unless_excused<T>(result: Result<T>, excuses: impl FnOnce(NodeId)) -> Option<T> {
+    if let Err(error) = &result
+        && let Some(peer) = error.lost_peer()
+    {
+        excuses(peer);
+    }
+    unless_lost(result)
 }
 
 /// Returns true if the error says that this or another node is lost.
@@ -76,6 +91,19 @@ pub(crate) const UNKNOWN: &str = "?";
 /// The result of a timed-out call. By its documentation it changed nothing.
 pub(crate) const LATE: &str = "late";
 
+/// Returns how the history shows the result of a call: by `shown`; a failed call as [`UNKNOWN`]; and one that timed out as
+/// `late`, which is [`LATE`] or [`UNKNOWN`].
+pub(crate) fn outcome<T, S: ToString>(
+    late: &'static str,
+    shown: impl Fn(&T) -> S,
+) -> impl Fn(&Result<T>) -> String {
+    move |result| match result {
+        Ok(value) => shown(value).to_string(),
+        Err(error) if error.is_timeout() => late.to_owned(),
+        Err(_) => UNKNOWN.to_owned(),
+    }
+}
+
 /// Returns the calls in the form that a checker of histories needs. A call whose result is [`UNKNOWN`] counts as one
 /// that has not returned, which may take effect or not. Calls whose result is [`LATE`] are left out.
 pub(crate) fn known(calls: &[Operation]) -> Vec<Operation> {
@@ -91,97 +119,206 @@ pub(crate) fn known(calls: &[Operation]) -> Vec<Operation> {
     calls.iter().filter_map(known).collect()
 }
 
-/// Adds `count` nodes, each with the objects that `make` makes and `threads` values of [`Thread`].
-pub(crate) fn nodes<T: Send + Sync + 'static>(
-    world: &mut World,
-    count: u16,
-    threads: usize,
-    make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
-) -> Vec<At<T>> {
-    prepared(world, count, threads, make, |_, _| {})
+/// Returns the calls on one part of an object, such as a row: those whose names end with `part`, without it.
+pub(crate) fn on_part(calls: &[Operation], part: &str) -> Vec<Operation> {
+    let on_part = |call: &Operation| {
+        let name = call.name.strip_suffix(part)?.to_owned();
+        Some(Operation { name, ..call.clone() })
+    };
+    calls.iter().filter_map(on_part).collect()
 }
 
-/// Adds nodes as [`nodes`] does. Each node also runs `prepare` on its objects once all nodes are there, before anything
-/// is explored.
-pub(crate) fn prepared<T: Send + Sync + 'static>(
-    world: &mut World,
-    count: u16,
-    threads: usize,
-    make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
-    prepare: impl Fn(&T, &Thread<Fabric>) + Clone + Send + 'static,
-) -> Vec<At<T>> {
-    (0..count)
-        .map(|_| {
-            let (make, prepare) = (make.clone(), prepare.clone());
-            world.node(move |fabric| {
-                let manager = must(Manager::new(fabric));
-                let objects = must(make(&manager));
-                must(manager.wait_for_ready());
-                let threads: Vec<_> = (0..threads).map(|_| must(manager.thread())).collect();
-                if let Some(first) = threads.first() {
-                    prepare(&objects, first);
-                }
-                Arc::new(Site {
-                    objects,
-                    threads: Mutex::new(threads.into_iter().map(Some).collect()),
+/// A world under construction: nodes with the objects of the world, and the threads that use them.
+pub(crate) struct Stage<'w, T> {
+    world: &'w mut World,
+    at: Vec<At<T>>,
+}
+
+/// What the threads of a world do: for each thread its node and its calls.
+pub(crate) type Script<C, const N: usize> = [(u16, &'static [C]); N];
+
+/// Returns the number of nodes of a script, two at least.
+pub(crate) fn nodes_of<C>(script: &[(u16, C)]) -> u16 {
+    script.iter().map(|&(node, _)| node + 1).fold(2, u16::max)
+}
+
+impl<'w, T: Send + Sync + 'static> Stage<'w, T> {
+    /// Adds `count` nodes, each with the objects that `make` makes and `threads` values of [`Thread`].
+    pub(crate) fn new(
+        world: &'w mut World,
+        count: u16,
+        threads: usize,
+        make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
+    ) -> Stage<'w, T> {
+        Stage::prepared(world, count, threads, make, |_, _| {})
+    }
+
+    /// Adds nodes as [`new`](Stage::new) does. Each node also runs `prepare` on its objects once all nodes are there,
+    /// before anything is explored.
+    pub(crate) fn prepared(
+        world: &'w mut World,
+        count: u16,
+        threads: usize,
+        make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
+        prepare: impl Fn(&T, &Thread<Fabric>) + Clone + Send + 'static,
+    ) -> Stage<'w, T> {
+        let at = (0..count)
+            .map(|_| {
+                let (make, prepare) = (make.clone(), prepare.clone());
+                world.node(move |fabric| {
+                    let manager = must(Manager::new(fabric));
+                    let objects = must(make(&manager));
+                    must(manager.wait_for_ready());
+                    let threads: Vec<_> = (0..threads).map(|_| must(manager.thread())).collect();
+                    if let Some(first) = threads.first() {
+                        prepare(&objects, first);
+                    }
+                    Arc::new(Site {
+                        objects,
+                        threads: Mutex::new(threads.into_iter().map(Some).collect()),
+                    })
                 })
             })
-        })
-        .collect()
-}
+            .collect();
+        Stage { world, at }
+    }
 
-/// Adds a thread to node `at` that runs `body` with the node's [`Thread`] number `own`.
-pub(crate) fn run<T: Send + Sync + 'static>(
-    world: &mut World,
-    at: &At<T>,
-    own: usize,
-    name: &str,
-    body: impl FnOnce(&T, &Thread<Fabric>) + Send + 'static,
-) {
-    world.thread(at, name, move |site: &Arc<Site<T>>| {
-        let taken = site.threads.lock().unwrap_or_else(PoisonError::into_inner)[own].take();
-        if let Some(thread) = taken {
-            body(&site.objects, &thread);
+    /// Adds the nodes and the threads of a script. A thread makes its calls by `perform`, until that returns `None`
+    /// because a node is lost.
+    pub(crate) fn play<C: Copy + Sync + 'static, const N: usize>(
+        world: &'w mut World,
+        script: Script<C, N>,
+        make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
+        perform: impl Fn(&T, &Thread<Fabric>, C) -> Option<()> + Clone + Send + 'static,
+    ) -> Stage<'w, T> {
+        let mut stage = Stage::new(world, nodes_of(&script), N, make);
+        stage.perform(script, perform);
+        stage
+    }
+
+    /// Adds the threads of a script to nodes that are there.
+    pub(crate) fn perform<C: Copy + Sync + 'static, const N: usize>(
+        &mut self,
+        script: Script<C, N>,
+        perform: impl Fn(&T, &Thread<Fabric>, C) -> Option<()> + Clone + Send + 'static,
+    ) {
+        for (number, (node, calls)) in script.into_iter().enumerate() {
+            let perform = perform.clone();
+            self.run(
+                node,
+                number,
+                &format!("thread {number}"),
+                move |objects, thread| calls.iter().try_for_each(|&call| perform(objects, thread, call)),
+            );
         }
-    });
-}
+    }
 
-/// Steps that the threads of a node take in turn, with the number of the step from 1.
-type Step<T> = dyn Fn(&T, &Thread<Fabric>, u64) + Send + Sync;
+    /// Adds a thread to a node that runs `body` with the node's [`Thread`] number `own`. What `body` returns says nothing: a
+    /// body that returns an `Option` ends early when a node is lost.
+    pub(crate) fn run<R>(
+        &mut self,
+        node: u16,
+        own: usize,
+        name: &str,
+        body: impl FnOnce(&T, &Thread<Fabric>) -> R + Send + 'static,
+    ) {
+        let at = &self.at[usize::from(node)];
+        self.world.thread(at, name, move |site: &Arc<Site<T>>| {
+            let taken = site.threads.lock().unwrap_or_else(PoisonError::into_inner)[own].take();
+            if let Some(thread) = taken {
+                body(&site.objects, &thread);
+            }
+        });
+    }
 
-/// Adds threads to node `at`, one for each of the node's [`Thread`]s in `own`. They take the steps 1 to `steps` in
-/// turn, each after the one before is over: calls on one object from several threads that never overlap. They hand
-/// over through the word that `baton` gives.
-pub(crate) fn in_turn<T: Send + Sync + 'static>(
-    world: &mut World,
-    at: &At<T>,
-    own: &[usize],
-    name: &str,
-    baton: fn(&T) -> &SharedVar<u64, Fabric>,
-    steps: u64,
-    step: impl Fn(&T, &Thread<Fabric>, u64) + Send + Sync + 'static,
-) {
-    let step: Arc<Step<T>> = Arc::new(step);
-    let threads = own.len() as u64;
-    for (turn, &own) in own.iter().enumerate() {
-        let step = step.clone();
-        run(
-            world,
-            at,
-            own,
-            &format!("{name} thread {turn}"),
-            move |objects, thread| {
-                for number in (1..=steps).filter(|number| (number - 1) % threads == turn as u64) {
-                    if threads > 1 && wait_here(thread, baton(objects), number - 1).is_none() {
-                        return;
+    /// Adds a thread to each of `nodes`, which runs `body` with the node's first [`Thread`] and the number of the node.
+    /// It is called `role` and that number.
+    pub(crate) fn each<R>(
+        &mut self,
+        role: &str,
+        nodes: impl IntoIterator<Item = u16>,
+        body: impl Fn(&T, &Thread<Fabric>, u16) -> R + Clone + Send + 'static,
+    ) {
+        for node in nodes {
+            let body = body.clone();
+            self.run(node, 0, &format!("{role} {node}"), move |objects, thread| {
+                body(objects, thread, node)
+            });
+        }
+    }
+
+    /// Adds `threads` threads to each node, which run `body` with the numbers of the node and of the thread.
+    pub(crate) fn everywhere<R>(
+        &mut self,
+        threads: usize,
+        body: impl Fn(&T, &Thread<Fabric>, (u16, usize)) -> R + Clone + Send + 'static,
+    ) {
+        for node in (0..).take(self.at.len()) {
+            for own in 0..threads {
+                let body = body.clone();
+                self.run(
+                    node,
+                    own,
+                    &format!("node {node} thread {own}"),
+                    move |objects, thread| body(objects, thread, (node, own)),
+                );
+            }
+        }
+    }
+
+    /// Adds threads to a node, one for each of the node's [`Thread`]s in `own`. They take the steps 1 to `steps` in
+    /// turn, each after the one before is over: calls on one object from several threads that never overlap. They hand
+    /// over through the word that `baton` gives.
+    pub(crate) fn in_turn(
+        &mut self,
+        node: u16,
+        own: Range<usize>,
+        name: &str,
+        baton: fn(&T) -> &SharedVar<u64, Fabric>,
+        steps: u64,
+        step: impl Fn(&T, &Thread<Fabric>, u64) + Send + Sync + 'static,
+    ) {
+        let step = Arc::new(step);
+        let threads = own.len() as u64;
+        for (turn, own) in own.enumerate() {
+            let step = step.clone();
+            self.run(
+                node,
+                own,
+                &format!("{name} thread {turn}"),
+                move |objects, thread| {
+                    for number in (1..=steps).filter(|number| (number - 1) % threads == turn as u64) {
+                        if threads > 1 {
+                            wait_here(thread, baton(objects), number - 1)?;
+                        }
+                        step(objects, thread, number);
+                        if threads > 1 {
+                            baton(objects).write(number);
+                        }
                     }
-                    step(objects, thread, number);
-                    if threads > 1 {
-                        baton(objects).write(number);
-                    }
-                }
-            },
-        );
+                    Some(())
+                },
+            );
+        }
+    }
+
+    /// Checks the calls of every complete execution, in the order in which they began as far as they are ordered.
+    pub(crate) fn promise(
+        &mut self,
+        check: impl Fn(&[Operation]) -> std::result::Result<(), Violation> + 'static,
+    ) {
+        self.world.finally(move |end| {
+            let mut calls = operations(&end.histories());
+            calls.sort_by_key(|call| call.invoked);
+            if let Err(violation) = check(&calls) {
+                panic!("{violation}");
+            }
+        });
+    }
+
+    /// Checks the lines that the threads of every complete execution noted.
+    pub(crate) fn notes(&mut self, check: impl Fn(&[String]) + 'static) {
+        self.world.finally(move |end: &End<'_>| check(&end.notes()));
     }
 }
 
@@ -196,25 +333,6 @@ pub(crate) fn wait_here(
     unless_lost(until_in_time(|| {
         thread.wait_until("another thread of the node", Peers::None, there)
     }))
-}
-
-/// Checks the calls of every complete execution, in the order in which they began as far as they are ordered.
-pub(crate) fn promise(
-    world: &mut World,
-    check: impl Fn(&[Operation]) -> std::result::Result<(), Violation> + 'static,
-) {
-    world.finally(move |end| {
-        let mut calls = operations(&end.histories());
-        calls.sort_by_key(|call| call.invoked);
-        if let Err(violation) = check(&calls) {
-            panic!("{violation}");
-        }
-    });
-}
-
-/// Checks the lines that the threads of every complete execution noted.
-pub(crate) fn notes(world: &mut World, check: impl Fn(&[String]) + 'static) {
-    world.finally(move |end: &End<'_>| check(&end.notes()));
 }
 
 /// Puts a word into a region, inline.

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::object::Object;
 use crate::rung::STEPS_MAX;
-use crate::stage::{Fabric, UNKNOWN, known, nodes, promise, run, unless_lost, until_in_time};
+use crate::stage::{Fabric, Stage, UNKNOWN, known, outcome, unless_lost, until_in_time};
 use crate::worlds::queue::with_lost_values;
 
 /// The size of a world.
@@ -80,24 +80,14 @@ impl Size {
         body: fn(&T, &Thread<Fabric>, Place) -> Option<()>,
         check: fn(&[Operation]) -> Result<(), Violation>,
     ) {
-        let at = nodes(world, self.nodes, self.threads, move |manager| {
+        let mut stage = Stage::new(world, self.nodes, self.threads, move |manager| {
             make(manager, self)
         });
-        for (node, at) in (0..).zip(&at) {
-            for thread in 0..self.threads {
-                let place = Place {
-                    node,
-                    thread,
-                    size: self,
-                };
-                let name = format!("node {node} thread {thread}");
-                run(world, at, thread, &name, move |objects, own| {
-                    // The thread's part is over sooner if a node is lost.
-                    let _ = body(objects, own, place);
-                });
-            }
-        }
-        promise(world, move |calls| check(&known(calls)));
+        stage.everywhere(self.threads, move |objects, own, (node, thread)| {
+            let size = self;
+            body(objects, own, Place { node, thread, size })
+        });
+        stage.promise(move |calls| check(&known(calls)));
     }
 }
 
@@ -133,7 +123,11 @@ fn made<T, S: ToString>(
     attempt: impl FnMut() -> Result<T>,
     shown: impl Fn(&T) -> S,
 ) -> Option<()> {
-    ended(thread, call(name, || in_time(thread, attempt), text(shown))).map(drop)
+    ended(
+        thread,
+        call(name, || in_time(thread, attempt), outcome(UNKNOWN, shown)),
+    )
+    .map(drop)
 }
 
 /// Makes a call of the history once. The call may have taken effect although it is late, and it may find a value torn
@@ -144,7 +138,7 @@ fn made_once<T, S: ToString>(
     attempt: impl FnOnce() -> Result<T>,
     shown: impl Fn(&T) -> S,
 ) -> Option<()> {
-    match call(name, attempt, text(shown)) {
+    match call(name, attempt, outcome(UNKNOWN, shown)) {
         Err(error) if error.is_timeout() || matches!(error, Error::Torn { .. }) => Some(()),
         made => ended(thread, made).map(drop),
     }
@@ -170,14 +164,6 @@ fn ended<T>(thread: &Thread<Fabric>, made: Result<T>) -> Option<T> {
 
 fn knows_of_a_loss(thread: &Thread<Fabric>) -> bool {
     thread.fabric().control().departures() > 0
-}
-
-/// Returns how the history shows the results of a call.
-fn text<T, S: ToString>(shown: impl Fn(&T) -> S) -> impl Fn(&Result<T>) -> String {
-    move |made| {
-        made.as_ref()
-            .map_or(UNKNOWN.to_owned(), |value| shown(value).to_string())
-    }
 }
 
 /// Shows nothing of a call's value.

@@ -9,10 +9,11 @@ use loco::{
     SharedVar, Sst, Thread, WideOwnedVar,
 };
 use loco_sim::call;
-use loco_sim::spec::{self, Operation, Violation};
+use loco_sim::spec::{Operation, Violation};
 
 use super::{Place, Size, made, nothing};
 use crate::stage::{Fabric, must, unless_lost, until_in_time};
+use crate::worlds::sst::of_row;
 
 pub(super) type BarrierParts = (Vec<SharedVar<u64, Fabric>>, Barrier<Fabric>);
 
@@ -149,19 +150,7 @@ pub(super) fn use_sst(table: &Sst<u64, Fabric>, thread: &Thread<Fabric>, at: Pla
 /// Checks each row as a variable of its own.
 pub(super) fn rows(operations: &[Operation]) -> Result<(), Violation> {
     let nodes = operations.iter().map(|o| o.node).max().map_or(0, |last| last + 1);
-    (0..nodes).try_for_each(|row| {
-        let of_row: Vec<Operation> = operations
-            .iter()
-            .filter_map(|o| {
-                let name = o.name.strip_suffix(&row.to_string())?;
-                Some(Operation {
-                    name: name.to_owned(),
-                    ..o.clone()
-                })
-            })
-            .collect();
-        spec::single_writer(&of_row, "0")
-    })
+    (0..nodes).try_for_each(|row| of_row(operations, row))
 }
 
 pub(super) fn msw(manager: &Manager<Fabric>, _: Size) -> Result<Msw<Fabric>> {

@@ -10,7 +10,7 @@ use loco_sim::{World, call, spec};
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{
-    Fabric, UNKNOWN, get_word, here, in_turn, is_loss, known, must, nodes, promise, put_word, put_words, run,
+    Fabric, Stage, UNKNOWN, get_word, here, known, must, outcome, put_word, put_words, unless_excused,
     unless_lost, until_in_time,
 };
 
@@ -78,45 +78,40 @@ struct Size(u16, usize, u64);
 /// looks at all flags after.
 fn rounds(Size(count, threads, rounds): Size, form: Form, puts: bool) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, count, threads, make(count, threads));
-        for (node, at) in at.iter().enumerate() {
-            for own in 0..threads {
-                let name = format!("node {node} thread {own}");
-                run(world, at, own, &name, move |objects, thread| {
-                    let mine = &objects.flags[node * threads + own];
-                    for round in 1..=rounds {
-                        if puts {
-                            mine.write(round);
-                            must(mine.broadcast(thread)).forget();
-                        }
-                        wait(objects, thread, form);
-                        for flag in objects.flags.iter().filter(|_| puts) {
-                            assert!(flag.read() >= round, "put before the barrier, seen after it");
-                        }
-                    }
-                });
+        let mut stage = Stage::new(world, count, threads, make(count, threads));
+        stage.everywhere(threads, move |objects, thread, (node, own)| {
+            let mine = &objects.flags[usize::from(node) * threads + own];
+            for round in 1..=rounds {
+                if puts {
+                    mine.write(round);
+                    must(mine.broadcast(thread)).forget();
+                }
+                wait(objects, thread, form);
+                for flag in objects.flags.iter().filter(|_| puts) {
+                    assert!(flag.read() >= round, "put before the barrier, seen after it");
+                }
             }
-        }
-        promise(world, spec::barrier);
+        });
+        stage.promise(spec::barrier);
     }
 }
 
 /// Makes a world with a barrier of one thread on each node, called through two threads in turn.
 fn turns(rounds: u64, form: Form, puts: bool) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 2, make(2, 1));
-        for (node, at) in at.iter().enumerate() {
-            in_turn(
-                world,
-                at,
-                &[0, 1],
+        let mut stage = Stage::new(world, 2, 2, make(2, 1));
+        for node in 0..2 {
+            stage.in_turn(
+                node,
+                0..2,
                 &format!("node {node}"),
                 |o| &o.baton,
                 rounds,
                 move |objects, thread, round| {
                     if puts {
-                        objects.flags[node].write(round);
-                        must(objects.flags[node].broadcast(thread)).forget();
+                        let mine = &objects.flags[usize::from(node)];
+                        mine.write(round);
+                        must(mine.broadcast(thread)).forget();
                     }
                     wait(objects, thread, form);
                     for flag in objects.flags.iter().filter(|_| puts) {
@@ -125,7 +120,7 @@ fn turns(rounds: u64, form: Form, puts: bool) -> impl Fn(&mut World) {
                 },
             );
         }
-        promise(world, in_turn_rounds);
+        stage.promise(in_turn_rounds);
     }
 }
 
@@ -145,59 +140,43 @@ fn in_turn_rounds(calls: &[Operation]) -> std::result::Result<(), Violation> {
 /// data from node 2.
 fn third(participants: u16, words: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 1, make(participants, 1));
-        for me in 0..participants {
-            run(
-                world,
-                &at[usize::from(me)],
-                0,
-                &format!("node {me}"),
-                move |objects, thread| {
-                    if me == 0 {
-                        match words {
-                            1 => put_word(thread, &objects.data, 2, 0, 1),
-                            _ => put_words(thread, &objects.data, 2, 0, &vec![1; words]),
-                        }
-                    }
-                    wait(objects, thread, Form::Fenced);
-                    if me == 1 {
-                        let last = 8 * (words - 1);
-                        assert_eq!(
-                            get_word(thread, &objects.data, 2, last),
-                            1,
-                            "put before the barrier, read after it"
-                        );
-                    }
-                },
-            );
-        }
-        promise(world, spec::barrier);
+        let mut stage = Stage::new(world, 3, 1, make(participants, 1));
+        stage.each("node", 0..participants, move |objects, thread, me| {
+            if me == 0 {
+                match words {
+                    1 => put_word(thread, &objects.data, 2, 0, 1),
+                    _ => put_words(thread, &objects.data, 2, 0, &vec![1; words]),
+                }
+            }
+            wait(objects, thread, Form::Fenced);
+            if me == 1 {
+                let last = 8 * (words - 1);
+                assert_eq!(
+                    get_word(thread, &objects.data, 2, last),
+                    1,
+                    "put before the barrier, read after it"
+                );
+            }
+        });
+        stage.promise(spec::barrier);
     }
 }
 
 /// Builds a world in which node 0 puts at node 2, which does not take part. Nodes 0 and 1 meet. Then node 1 tells
 /// node 2 by a flag.
 fn transitive(world: &mut World) {
-    let at = nodes(world, 3, 1, make(2, 1));
-    for me in 0..2_u16 {
-        run(
-            world,
-            &at[usize::from(me)],
-            0,
-            &format!("node {me}"),
-            move |objects, thread| {
-                if me == 0 {
-                    put_word(thread, &objects.data, 2, 0, 1);
-                }
-                wait(objects, thread, Form::Fenced);
-                if me == 1 {
-                    objects.flags[1].write(1);
-                    must(objects.flags[1].broadcast_to(thread, &[NodeId(2)])).forget();
-                }
-            },
-        );
-    }
-    run(world, &at[2], 0, "node 2", |objects, thread| {
+    let mut stage = Stage::new(world, 3, 1, make(2, 1));
+    stage.each("node", 0..2, move |objects, thread, me| {
+        if me == 0 {
+            put_word(thread, &objects.data, 2, 0, 1);
+        }
+        wait(objects, thread, Form::Fenced);
+        if me == 1 {
+            objects.flags[1].write(1);
+            must(objects.flags[1].broadcast_to(thread, &[NodeId(2)])).forget();
+        }
+    });
+    stage.run(2, 0, "node 2", |objects, thread| {
         must(objects.flags[1].wait_until(thread, |flag| flag == 1));
         assert_eq!(
             here(&objects.data, 0),
@@ -210,103 +189,67 @@ fn transitive(world: &mut World) {
 /// Builds a world in which a thread of node 0 puts at node 2 and tells another thread of its node, which takes part in the
 /// barrier. Node 1 gets the data after the barrier.
 fn of_another_thread(world: &mut World) {
-    let at = nodes(world, 3, 2, make(2, 1));
-    run(world, &at[0], 0, "node 0 writer", |objects, thread| {
+    let mut stage = Stage::new(world, 3, 2, make(2, 1));
+    stage.run(0, 0, "node 0 writer", |objects, thread| {
         put_word(thread, &objects.data, 2, 0, 1);
         objects.baton.write(1);
     });
     for me in 0..2_u16 {
-        run(
-            world,
-            &at[usize::from(me)],
-            1,
-            &format!("node {me} caller"),
-            move |objects, thread| {
-                if me == 0 {
-                    must(objects.baton.wait_until(thread, |baton| baton == 1));
-                }
-                did("Barrier::wait_fencing_all_threads");
-                must(objects.barrier.wait_fencing_all_threads(thread));
-                if me == 1 {
-                    assert_eq!(
-                        get_word(thread, &objects.data, 2, 0),
-                        1,
-                        "put by any thread before the barrier, read after it"
-                    );
-                }
-            },
-        );
+        stage.run(me, 1, &format!("node {me} caller"), move |objects, thread| {
+            if me == 0 {
+                must(objects.baton.wait_until(thread, |baton| baton == 1));
+            }
+            did("Barrier::wait_fencing_all_threads");
+            must(objects.barrier.wait_fencing_all_threads(thread));
+            if me == 1 {
+                assert_eq!(
+                    get_word(thread, &objects.data, 2, 0),
+                    1,
+                    "put by any thread before the barrier, read after it"
+                );
+            }
+        });
     }
 }
 
 /// Builds a world in which a get after the barrier reads what other CPUs wrote before it.
 fn read_back(world: &mut World) {
-    let at = nodes(world, 2, 1, make(2, 1));
-    for me in 0..2_u16 {
-        run(
-            world,
-            &at[usize::from(me)],
-            0,
-            &format!("node {me}"),
-            move |objects, thread| {
-                must(objects.data.write(0, &1_u64.to_ne_bytes()));
-                wait(objects, thread, Form::Fenced);
-                assert_eq!(
-                    get_word(thread, &objects.data, 1 - me, 0),
-                    1,
-                    "written before the barrier"
-                );
-            },
+    let mut stage = Stage::new(world, 2, 1, make(2, 1));
+    stage.each("node", 0..2, move |objects, thread, me| {
+        must(objects.data.write(0, &1_u64.to_ne_bytes()));
+        wait(objects, thread, Form::Fenced);
+        assert_eq!(
+            get_word(thread, &objects.data, 1 - me, 0),
+            1,
+            "written before the barrier"
         );
-    }
+    });
 }
 
 /// Makes a world in which two nodes meet `rounds` times, each with puts. A wait that times out is repeated, which
 /// resumes the round. A node that hears of a loss stops.
 fn faulty(threads: usize, rounds: u64, form: Form) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, threads, make(2, threads));
-        for (node, at) in at.iter().enumerate() {
-            for own in 0..threads {
-                run(
-                    world,
-                    at,
-                    own,
-                    &format!("node {node} thread {own}"),
-                    move |objects, thread| {
-                        let mine = &objects.flags[node * threads + own];
-                        for round in 1..=rounds {
-                            mine.write(round);
-                            if form == Form::Fenced {
-                                let Some(key) = unless_lost(mine.broadcast(thread)) else {
-                                    return;
-                                };
-                                key.forget();
-                            }
-                            let wait = || match form {
-                                Form::Fenced => objects.barrier.wait(thread),
-                                Form::Unfenced => objects.barrier.wait_unfenced(thread),
-                            };
-                            let waited = call(
-                                "wait",
-                                || until_in_time(wait),
-                                |waited| match waited {
-                                    Ok(()) => "",
-                                    Err(_) => UNKNOWN,
-                                },
-                            );
-                            if unless_lost(waited).is_none() {
-                                return;
-                            }
-                            for flag in objects.flags.iter().filter(|_| form == Form::Fenced) {
-                                assert!(flag.read() >= round, "put before the barrier, seen after it");
-                            }
-                        }
-                    },
-                );
+        let mut stage = Stage::new(world, 2, threads, make(2, threads));
+        stage.everywhere(threads, move |objects, thread, (node, own)| {
+            let mine = &objects.flags[usize::from(node) * threads + own];
+            for round in 1..=rounds {
+                mine.write(round);
+                if form == Form::Fenced {
+                    unless_lost(mine.broadcast(thread))?.forget();
+                }
+                let wait = || match form {
+                    Form::Fenced => objects.barrier.wait(thread),
+                    Form::Unfenced => objects.barrier.wait_unfenced(thread),
+                };
+                unless_lost(call("wait", || until_in_time(wait), outcome(UNKNOWN, |()| "")))?;
+                for flag in objects.flags.iter().filter(|_| form == Form::Fenced) {
+                    assert!(flag.read() >= round, "put before the barrier, seen after it");
+                }
             }
-        }
-        promise(world, |calls| spec::barrier(&known(calls)));
+            Some(())
+        });
+        stage.promise(|calls| spec::barrier(&known(calls)));
     }
 }
 
@@ -318,7 +261,7 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
     const OTHER: usize = 1;
     const SECOND: usize = 2;
     move |world| {
-        let at = nodes(world, 2, 2, make_with(3, 2, 1));
+        let mut stage = Stage::new(world, 2, 2, make_with(3, 2, 1));
         let arrive =
             move |objects: &Objects, thread: &Thread<Fabric>, own: usize, round: u64| -> Result<()> {
                 objects.flags[own].write(round);
@@ -335,7 +278,7 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
                 assert!(seen >= round, "put before the barrier, seen after it");
             }
         };
-        run(world, &at[0], 0, "node 0 first", move |objects, thread| {
+        stage.run(0, 0, "node 0 first", move |objects, thread| {
             let late = match arrive(objects, thread, FIRST, 1) {
                 // Completes this thread's puts: the thread that continues the round completes only its own.
                 Err(error) if error.is_timeout() => {
@@ -350,7 +293,7 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
             };
             objects.baton.write(if late { 2 } else { 1 });
         });
-        run(world, &at[0], 1, "node 0 second", move |objects, thread| {
+        stage.run(0, 1, "node 0 second", move |objects, thread| {
             let said = must(until_in_time(|| {
                 objects.baton.wait_until(thread, |baton| baton > 0)
             }));
@@ -359,7 +302,7 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
                 met(objects, round);
             }
         });
-        run(world, &at[1], 0, "node 1", move |objects, thread| {
+        stage.run(1, 0, "node 1", move |objects, thread| {
             for round in 1..=2 {
                 must(until_in_time(|| arrive(objects, thread, OTHER, round)));
                 met(objects, round);
@@ -371,20 +314,17 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
 /// Builds a world in which node 1 gives up waiting, says so, and may then be lost. As it has arrived, its loss does
 /// not fail node 0's wait.
 fn arrived_and_lost(world: &mut World) {
-    let at = nodes(world, 2, 1, make(2, 1));
-    run(world, &at[0], 0, "node 0", |objects, thread| {
-        if let Err(error) = until_in_time(|| objects.barrier.wait_unfenced(thread)) {
-            assert!(is_loss(&error), "{error}");
-            if error.lost_peer().is_some() {
-                assert_eq!(
-                    objects.flags[1].read(),
-                    0,
-                    "it has arrived, so its loss is no matter"
-                );
-            }
-        }
+    let mut stage = Stage::new(world, 2, 1, make(2, 1));
+    stage.run(0, 0, "node 0", |objects, thread| {
+        unless_excused(until_in_time(|| objects.barrier.wait_unfenced(thread)), |_| {
+            assert_eq!(
+                objects.flags[1].read(),
+                0,
+                "it has arrived, so its loss is no matter"
+            );
+        })
     });
-    run(world, &at[1], 0, "node 1", |objects, thread| {
+    stage.run(1, 0, "node 1", |objects, thread| {
         let waited = objects.barrier.wait_unfenced(thread);
         if waited.as_ref().is_err_and(loco::Error::is_timeout) {
             objects.flags[1].write(1);

@@ -11,8 +11,7 @@ use loco_sim::{World, note};
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{
-    Fabric, get_word, here, in_turn, is_loss, must, nodes, notes, put_word, put_words, run, unless_lost,
-    until_in_time, wait_here,
+    Fabric, Stage, get_word, here, is_loss, must, put_word, put_words, unless_lost, until_in_time, wait_here,
 };
 
 struct Objects {
@@ -117,28 +116,28 @@ fn look(objects: &Objects, thread: &Thread<Fabric>) {
 
 fn through_a_third(scope: Scope, data: Data) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 1, make);
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut stage = Stage::new(world, 3, 1, make);
+        stage.run(0, 0, "writer", move |objects, thread| {
             put(data, thread, &objects.data);
             fence(scope, thread);
             objects.flag.write(1);
             must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
-        run(world, &at[1], 0, "reader", look);
+        stage.run(1, 0, "reader", look);
     }
 }
 
 /// Makes a world in which the fence may be late. It is then executed again.
 fn late(scope: Scope, data: Data) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 1, make);
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut stage = Stage::new(world, 3, 1, make);
+        stage.run(0, 0, "writer", move |objects, thread| {
             must(until_in_time(|| try_put(data, thread, &objects.data)));
             must(patient_fence(scope, thread));
             objects.flag.write(1);
             must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
-        run(world, &at[1], 0, "reader", |objects, thread| {
+        stage.run(1, 0, "reader", |objects, thread| {
             must(until_in_time(|| {
                 objects.flag.wait_until(thread, |flag| flag == 1)
             }));
@@ -161,8 +160,8 @@ fn try_put(data: Data, thread: &Thread<Fabric>, region: &SharedRegion<Fabric>) -
 /// once each. Then thread B overwrites what A put at the remaining nodes.
 fn lost(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 2, make);
-        run(world, &at[0], 0, "first", move |objects, thread| {
+        let mut stage = Stage::new(world, 3, 2, make);
+        stage.run(0, 0, "first", move |objects, thread| {
             let mut posted = 0;
             for peer in [1, 2] {
                 let put = || -> Result<()> {
@@ -187,7 +186,7 @@ fn lost(scope: Scope) -> impl Fn(&mut World) {
             }
             objects.baton.write(1);
         });
-        run(world, &at[0], 1, "second", move |objects, thread| {
+        stage.run(0, 1, "second", move |objects, thread| {
             if wait_here(thread, &objects.baton, 1).is_none() {
                 return;
             }
@@ -209,8 +208,8 @@ fn lost(scope: Scope) -> impl Fn(&mut World) {
 /// Makes a world in which the key of a get is dropped. After a fence the get has brought the data.
 fn gotten(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 1, make);
-        run(world, &at[0], 0, "both", move |objects, thread| {
+        let mut stage = Stage::new(world, 3, 1, make);
+        stage.run(0, 0, "both", move |objects, thread| {
             put_word(thread, &objects.data, 2, 16, 7);
             let local = loco::fabric::Local {
                 memory: must(objects.data.local()),
@@ -232,26 +231,20 @@ fn gotten(scope: Scope) -> impl Fn(&mut World) {
 /// stores of the CPU even when nothing is outstanding. It is a fence towards no node, because looking for outstanding
 /// operations takes a lock, which orders the stores too.
 fn store_buffering_here(world: &mut World) {
-    let at = nodes(world, 3, 2, make);
+    let mut stage = Stage::new(world, 3, 2, make);
     for own in 0..2 {
-        run(
-            world,
-            &at[0],
-            own,
-            &format!("thread {own}"),
-            move |objects, thread| {
-                let (mine, theirs) = match own {
-                    0 => (&objects.flag, &objects.baton),
-                    _ => (&objects.baton, &objects.flag),
-                };
-                mine.write(1);
-                did("fence::towards");
-                must(fence::towards(thread, &[]));
-                note(format!("saw {}", theirs.read()));
-            },
-        );
+        stage.run(0, own, &format!("thread {own}"), move |objects, thread| {
+            let (mine, theirs) = match own {
+                0 => (&objects.flag, &objects.baton),
+                _ => (&objects.baton, &objects.flag),
+            };
+            mine.write(1);
+            did("fence::towards");
+            must(fence::towards(thread, &[]));
+            note(format!("saw {}", theirs.read()));
+        });
     }
-    notes(world, |lines| {
+    stage.notes(|lines| {
         assert!(
             lines.iter().any(|line| line == "saw 1"),
             "after the fences one of the threads sees what the other wrote"
@@ -263,46 +256,38 @@ fn store_buffering_here(world: &mut World) {
 /// posted.
 fn of_another_thread(data: Data, fencer: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 2, make);
-        run(world, &at[0], 1 - fencer, "writer", move |objects, thread| {
+        let mut stage = Stage::new(world, 3, 2, make);
+        stage.run(0, 1 - fencer, "writer", move |objects, thread| {
             put(data, thread, &objects.data);
             objects.baton.write(1);
         });
-        run(world, &at[0], fencer, "fencer", |objects, thread| {
+        stage.run(0, fencer, "fencer", |objects, thread| {
             must(objects.baton.wait_until(thread, |baton| baton == 1));
             fence(Scope::AllThreads, thread);
             objects.flag.write(1);
             must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
-        run(world, &at[1], 0, "reader", look);
+        stage.run(1, 0, "reader", look);
     }
 }
 
 /// Builds a world in which both nodes write, fence and read what the other wrote. One of them sees the other's write
 /// (store buffering, LOCO'26 Fig. 9).
 fn store_buffering(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    for me in 0..2_u16 {
-        run(
-            world,
-            &at[usize::from(me)],
-            0,
-            &format!("node {me}"),
-            move |objects, thread| {
-                let other = NodeId(1 - me);
-                let (mine, theirs) = match me {
-                    0 => (&objects.flag, &objects.baton),
-                    _ => (&objects.baton, &objects.flag),
-                };
-                mine.write(1);
-                must(mine.broadcast_to(thread, &[other])).forget();
-                did("fence::towards");
-                must(fence::towards(thread, &[other]));
-                note(format!("saw {}", theirs.read()));
-            },
-        );
-    }
-    notes(world, |lines| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.each("node", 0..2, move |objects, thread, me| {
+        let other = NodeId(1 - me);
+        let (mine, theirs) = match me {
+            0 => (&objects.flag, &objects.baton),
+            _ => (&objects.baton, &objects.flag),
+        };
+        mine.write(1);
+        must(mine.broadcast_to(thread, &[other])).forget();
+        did("fence::towards");
+        must(fence::towards(thread, &[other]));
+        note(format!("saw {}", theirs.read()));
+    });
+    stage.notes(|lines| {
         assert!(
             lines.iter().any(|line| line == "saw 1"),
             "after the fences one of the nodes sees what the other wrote"
@@ -313,11 +298,10 @@ fn store_buffering(world: &mut World) {
 /// Makes a world in which two queue pairs write the same place: after thread A's fence, thread B's put comes later.
 fn overwrite(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 2, make);
-        in_turn(
-            world,
-            &at[0],
-            &[0, 1],
+        let mut stage = Stage::new(world, 3, 2, make);
+        stage.in_turn(
+            0,
+            0..2,
             "writer",
             |o| &o.baton,
             2,

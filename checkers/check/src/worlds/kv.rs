@@ -9,8 +9,7 @@ use loco_sim::{World, call, spec};
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{
-    At, Fabric, LATE, UNKNOWN, is_loss, known, must, nodes, prepared, promise, run, unless_lost,
-    until_in_time,
+    Fabric, LATE, Script, Stage, UNKNOWN, is_loss, known, must, nodes_of, outcome, unless_lost, until_in_time,
 };
 
 /// A store of values that no other call writes. Values of more than one word repeat the word.
@@ -161,17 +160,17 @@ where
 type There = (u16, u64, u64);
 
 /// Adds nodes with a store of this size that has `keys`.
-fn stores<const N: usize>(
-    world: &mut World,
+fn stores<'w, const N: usize>(
+    world: &'w mut World,
     count: u16,
     threads: usize,
     (slots, locks): (u32, u32),
     keys: &'static [There],
-) -> Vec<At<Store<N>>>
+) -> Stage<'w, Store<N>>
 where
     [u64; N]: loco::Encode,
 {
-    prepared(
+    Stage::prepared(
         world,
         count,
         threads,
@@ -200,42 +199,29 @@ fn after(keys: &[There], calls: &[Operation]) -> Vec<Operation> {
 }
 
 /// Makes a world in which threads, with their nodes and calls, use an empty store.
-fn calls<const N: usize, const T: usize>(
-    size: (u32, u32),
-    threads: [(u16, &'static [Call]); T],
-) -> impl Fn(&mut World)
+fn calls<const N: usize, const T: usize>(size: (u32, u32), script: Script<Call, T>) -> impl Fn(&mut World)
 where
     [u64; N]: loco::Encode,
 {
-    calls_with::<N, T>(size, &[], threads)
+    calls_with::<N, T>(size, &[], script)
 }
 
 /// Makes a world in which threads, with their nodes and calls, use a store that has `keys`.
 fn calls_with<const N: usize, const T: usize>(
     size: (u32, u32),
     keys: &'static [There],
-    threads: [(u16, &'static [Call]); T],
+    script: Script<Call, T>,
 ) -> impl Fn(&mut World)
 where
     [u64; N]: loco::Encode,
 {
     move |world| {
-        let last = threads.iter().map(|&(node, _)| node + 1).max();
-        let at = stores::<N>(world, last.unwrap_or(1).max(2), T, size, keys);
-        for (number, &(node, calls)) in threads.iter().enumerate() {
-            run(
-                world,
-                &at[usize::from(node)],
-                number,
-                &format!("thread {number}"),
-                move |store, thread| {
-                    for &what in calls {
-                        use_store(store, thread, what);
-                    }
-                },
-            );
-        }
-        promise(world, move |calls| spec::key_value_store(&after(keys, calls)));
+        let mut stage = stores::<N>(world, nodes_of(&script), T, size, keys);
+        stage.perform(script, |store, thread, what| {
+            use_store(store, thread, what);
+            Some(())
+        });
+        stage.promise(move |calls| spec::key_value_store(&after(keys, calls)));
     }
 }
 
@@ -243,51 +229,37 @@ where
 /// gets and deletes are retried. After a loss the thread stops.
 fn faulty<const N: usize, const T: usize>(
     keys: &'static [There],
-    threads: [(u16, &'static [Call]); T],
+    script: Script<Call, T>,
 ) -> impl Fn(&mut World)
 where
     [u64; N]: loco::Encode,
 {
     let of_node_0 = keys.iter().all(|key| key.0 == 0)
-        && threads
+        && script
             .iter()
             .all(|&(node, calls)| node == 0 || calls.iter().all(|call| matches!(call, Call::Get(_))));
     move |world| {
-        let last = threads.iter().map(|&(node, _)| node + 1).max();
-        let at = stores::<N>(world, last.unwrap_or(1).max(2), T, (1, 1), keys);
-        for (number, &(node, calls)) in threads.iter().enumerate() {
-            run(
-                world,
-                &at[usize::from(node)],
-                number,
-                &format!("thread {number}"),
-                move |store, thread| {
-                    for &what in calls {
-                        if !attempt(store, thread, what, of_node_0) {
-                            return;
-                        }
-                    }
-                },
-            );
-        }
-        promise(world, move |calls| {
-            spec::key_value_store(&known(&after(keys, calls)))
+        let mut stage = stores::<N>(world, nodes_of(&script), T, (1, 1), keys);
+        stage.perform(script, move |store, thread, what| {
+            attempt(store, thread, what, of_node_0)
         });
+        stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
     }
 }
 
-/// Makes a call. Returns false if a node is lost. `of_node_0` says that every key and the lock are on node 0, which
+/// Makes a call. Returns `None` if a node is lost. `of_node_0` says that every key and the lock are on node 0, which
 /// then needs no other node.
-fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call, of_node_0: bool) -> bool
+fn attempt<const N: usize>(
+    store: &Store<N>,
+    thread: &Thread<Fabric>,
+    what: Call,
+    of_node_0: bool,
+) -> Option<()>
 where
     [u64; N]: loco::Encode,
 {
-    let text = |outcome: &Result<String>| match outcome {
-        Ok(text) => text.clone(),
-        Err(error) if error.is_timeout() => LATE.to_owned(),
-        Err(_) => UNKNOWN.to_owned(),
-    };
-    let outcome = match what {
+    let text = outcome(LATE, String::clone);
+    let made = match what {
         Call::Insert(key, value) => {
             let insert = || Ok(inserted(&store.insert(thread, &key, &[value; N])?).to_owned());
             call(format!("insert {key} {value}"), insert, text)
@@ -299,9 +271,8 @@ where
         Call::Delete(key) => {
             let delete = || Ok(store.delete(thread, &key)?.to_string());
             // A late call may have taken effect.
-            let text = |outcome: &Result<String>| outcome.clone().unwrap_or_else(|_| UNKNOWN.to_owned());
-            let deleted = call(format!("delete {key}"), delete, text);
-            match deleted {
+            let text = outcome(UNKNOWN, String::clone);
+            match call(format!("delete {key}"), delete, &text) {
                 Err(error) if error.is_timeout() => call(
                     format!("delete {key}"),
                     || until_in_time(|| store.delete(thread, &key)).map(|there| there.to_string()),
@@ -317,20 +288,20 @@ where
         ),
         other => {
             use_store(store, thread, other);
-            return true;
+            return Some(());
         }
     };
-    if let Err(error) = &outcome
+    if let Err(error) = &made
         && of_node_0
         && thread.node_id() == NodeId(0)
     {
         assert_eq!(error.lost_peer(), None, "the call needs this node alone");
     }
-    match outcome {
-        Err(error) if error.is_timeout() => true,
+    match made {
+        Err(error) if error.is_timeout() => Some(()),
         // A writer was lost in the middle. The next writer mends the value.
-        Err(Error::Torn { .. }) => matches!(what, Call::Get(_)),
-        outcome => unless_lost(outcome).is_some(),
+        Err(Error::Torn { .. }) => matches!(what, Call::Get(_)).then_some(()),
+        made => unless_lost(made).map(drop),
     }
 }
 
@@ -338,8 +309,8 @@ where
 /// key on itself, so that it needs no other node.
 fn taken_over(world: &mut World) {
     const THERE: &[There] = &[(1, 1, 10)];
-    let at = stores::<1>(world, 2, 1, (1, 1), THERE);
-    run(world, &at[0], 0, "takes over", |store, thread| {
+    let mut stage = stores::<1>(world, 2, 1, (1, 1), THERE);
+    stage.run(0, 0, "takes over", |store, thread| {
         if let Err(error) = until_in_time(|| store.delete(thread, &1)) {
             assert!(is_loss(&error), "{error}");
             if error.lost_peer().is_none() {
@@ -357,7 +328,7 @@ fn taken_over(world: &mut World) {
             }
         }
     });
-    run(world, &at[1], 0, "reads", |store, thread| {
+    stage.run(1, 0, "reads", |store, thread| {
         if let Some(value) = unless_lost(until_in_time(|| store.get(thread, &1))) {
             assert!(value.is_none_or(|[word]| word == 10 || word == 11), "{value:?}");
         }
@@ -366,14 +337,14 @@ fn taken_over(world: &mut World) {
 
 /// Builds a world in which the only slot is free again when the delete returns.
 fn freed(world: &mut World) {
-    let at = nodes(world, 2, 1, make::<1>(1, 1));
-    run(world, &at[0], 0, "writer", |store, thread| {
+    let mut stage = Stage::new(world, 2, 1, make::<1>(1, 1));
+    stage.run(0, 0, "writer", |store, thread| {
         assert_eq!(must(store.insert(thread, &1, &[10])), Inserted::Done);
         assert!(must(store.delete(thread, &1)), "the key is there");
         let inserted = must(store.insert(thread, &2, &[20]));
         assert_eq!(inserted, Inserted::Done, "the slot is free again");
     });
-    run(world, &at[1], 0, "reader", |store, thread| {
+    stage.run(1, 0, "reader", |store, thread| {
         let found = must(store.get(thread, &2));
         assert!(found.is_none_or(|value| value == [20]), "{found:?}");
     });
@@ -383,14 +354,12 @@ fn freed(world: &mut World) {
 /// the key again.
 fn deleted_late(world: &mut World) {
     const THERE: &[There] = &[(0, 1, 10)];
-    let at = stores::<1>(world, 2, 1, (1, 1), THERE);
-    run(world, &at[0], 0, "deletes", |store, thread| {
-        match store.delete(thread, &1) {
-            Err(error) if error.is_timeout() => {}
-            deleted => assert!(must(deleted), "nobody else deletes it"),
-        }
+    let mut stage = stores::<1>(world, 2, 1, (1, 1), THERE);
+    stage.run(0, 0, "deletes", |store, thread| match store.delete(thread, &1) {
+        Err(error) if error.is_timeout() => {}
+        deleted => assert!(must(deleted), "nobody else deletes it"),
     });
-    run(world, &at[1], 0, "inserts again", |store, thread| {
+    stage.run(1, 0, "inserts again", |store, thread| {
         if until_in_time(|| store.insert(thread, &1, &[20])) == Ok(Inserted::Done) {
             for _ in 0..2 {
                 let found = must(until_in_time(|| store.get(thread, &1)));
@@ -402,8 +371,8 @@ fn deleted_late(world: &mut World) {
 
 /// Builds a world of batches: each key is written by one thread only, which finds its values again.
 fn batches(world: &mut World) {
-    let at = nodes(world, 2, 1, make::<1>(2, 2));
-    run(world, &at[0], 0, "writer", |store, thread| {
+    let mut stage = Stage::new(world, 2, 1, make::<1>(2, 2));
+    stage.run(0, 0, "writer", |store, thread| {
         did("KvStore::insert_many");
         let outcomes = must(store.insert_many(thread, &[(1, [10]), (2, [20])]));
         assert_eq!(outcomes, [Inserted::Done, Inserted::Done]);
@@ -417,7 +386,7 @@ fn batches(world: &mut World) {
             [Some([11]), Some([21]), None]
         );
     });
-    run(world, &at[1], 0, "reader", |store, thread| {
+    stage.run(1, 0, "reader", |store, thread| {
         did("KvStore::get_many");
         let first = must(store.get_many(thread, &[1, 2]));
         for (value, allowed) in first.iter().zip([[10, 11], [20, 21]]) {
@@ -432,30 +401,28 @@ fn batches(world: &mut World) {
 /// that key finds the values updated.
 fn batch_across(world: &mut World) {
     const KEYS: &[There] = &[(0, 1, 10), (1, 2, 20)];
-    let at = stores::<1>(world, 3, 1, (1, 1), KEYS);
-    run(world, &at[2], 0, "writer", |store, thread| {
+    let mut stage = stores::<1>(world, 3, 1, (1, 1), KEYS);
+    stage.run(2, 0, "writer", |store, thread| {
         assert_eq!(must(store.update_many(thread, &[(2, [21]), (1, [11])])), 2);
         assert_eq!(must(store.insert(thread, &3, &[30])), Inserted::Done);
     });
-    for (node, at) in at.iter().enumerate().take(2) {
-        run(world, at, 0, &format!("reader {node}"), |store, thread| {
-            if must(store.get(thread, &3)).is_some() {
-                let values = must(store.get_many(thread, &[1, 2]));
-                assert_eq!(values, [Some([11]), Some([21])], "updated before");
-            }
-        });
-    }
+    stage.each("reader", 0..2, |store, thread, _| {
+        if must(store.get(thread, &3)).is_some() {
+            let values = must(store.get_many(thread, &[1, 2]));
+            assert_eq!(values, [Some([11]), Some([21])], "updated before");
+        }
+    });
 }
 
 /// Builds a world in which a key that is twice in a batch is inserted once.
 fn batch_twice(world: &mut World) {
-    let at = nodes(world, 2, 1, make::<1>(2, 1));
-    run(world, &at[0], 0, "writer", |store, thread| {
+    let mut stage = Stage::new(world, 2, 1, make::<1>(2, 1));
+    stage.run(0, 0, "writer", |store, thread| {
         let outcomes = must(store.insert_many(thread, &[(1, [10]), (1, [11])]));
         assert_eq!(outcomes, [Inserted::Done, Inserted::Duplicate]);
         assert_eq!(must(store.get(thread, &1)), Some([10]), "the first of the two");
     });
-    run(world, &at[1], 0, "reader", |store, thread| {
+    stage.run(1, 0, "reader", |store, thread| {
         let found = must(store.get(thread, &1));
         assert!(found.is_none_or(|value| value == [10]), "{found:?}");
     });
@@ -464,7 +431,7 @@ fn batch_twice(world: &mut World) {
 /// Returns the rung in which a key is inserted while the other node gets it, the smallest world for the question of
 /// robustness.
 pub(super) fn insert_and_get() -> Rung {
-    const ONCE: [(u16, &[Call]); 2] = [(0, &[Call::Insert(1, 10)]), (1, &[Call::Get(1)])];
+    const ONCE: Script<Call, 2> = [(0, &[Call::Insert(1, 10)]), (1, &[Call::Get(1)])];
     Rung::new("insert-and-get", calls::<1, 2>((1, 1), ONCE))
 }
 
@@ -474,67 +441,66 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Delete, Get, GetInto, GetMany, GetStart, Insert, InsertBatch, InsertMany, Update, UpdateBatch,
         UpdateMany,
     };
-    const INSERT: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
-    const UPDATE: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
-    const DELETE: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Delete(1)]), (1, &[Get(1), Get(1)])];
-    const REUSE: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Delete(1), Insert(2, 20)]), (1, &[Get(1)])];
-    const AGAIN: [(u16, &[Call]); 2] = [
+    const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
+    const UPDATE: Script<Call, 2> = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
+    const DELETE: Script<Call, 2> = [(0, &[Insert(1, 10), Delete(1)]), (1, &[Get(1), Get(1)])];
+    const REUSE: Script<Call, 2> = [(0, &[Insert(1, 10), Delete(1), Insert(2, 20)]), (1, &[Get(1)])];
+    const AGAIN: Script<Call, 2> = [
         (0, &[Insert(1, 10), Delete(1), Insert(1, 12)]),
         (1, &[Get(1), Get(1)]),
     ];
-    const WRITERS: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10)]), (1, &[Insert(1, 20)])];
-    const REMOTE: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Get(1)]), (1, &[Update(1, 20), Delete(1)])];
-    const READS: [(u16, &[Call]); 2] = [
+    const WRITERS: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Insert(1, 20)])];
+    const REMOTE: Script<Call, 2> = [(0, &[Insert(1, 10), Get(1)]), (1, &[Update(1, 20), Delete(1)])];
+    const READS: Script<Call, 2> = [
         (0, &[Insert(1, 10)]),
         (1, &[GetStart(1), GetInto(1), GetMany(1, 2)]),
     ];
-    const KEYS: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Get(2)]), (1, &[Insert(2, 20), Get(1)])];
-    const FULL: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Insert(2, 20)]), (1, &[Get(1), Get(2)])];
-    const LIFE: [(u16, &[Call]); 2] = [
+    const KEYS: Script<Call, 2> = [(0, &[Insert(1, 10), Get(2)]), (1, &[Insert(2, 20), Get(1)])];
+    const FULL: Script<Call, 2> = [(0, &[Insert(1, 10), Insert(2, 20)]), (1, &[Get(1), Get(2)])];
+    const LIFE: Script<Call, 2> = [
         (0, &[Insert(1, 10), Update(1, 11), Delete(1)]),
         (1, &[Get(1), Get(1)]),
     ];
-    const THREADS: [(u16, &[Call]); 3] = [(0, &[Insert(1, 10)]), (0, &[Insert(1, 11)]), (1, &[Get(1)])];
-    const THIRD: [(u16, &[Call]); 3] = [(0, &[Insert(1, 10)]), (1, &[Get(1)]), (2, &[Get(1)])];
+    const THREADS: Script<Call, 3> = [(0, &[Insert(1, 10)]), (0, &[Insert(1, 11)]), (1, &[Get(1)])];
+    const THIRD: Script<Call, 3> = [(0, &[Insert(1, 10)]), (1, &[Get(1)]), (2, &[Get(1)])];
     const ONE: &[There] = &[(0, 1, 10)];
     const OTHERS: &[There] = &[(1, 1, 10)];
-    const CHANGED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    const CHANGED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
     // The lock is on node 0, so its release does not wait for puts to node 1.
-    const CHANGED_THERE: [(u16, &[Call]); 2] = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
-    const CHANGERS: [(u16, &[Call]); 3] = [
+    const CHANGED_THERE: Script<Call, 2> = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
+    const CHANGERS: Script<Call, 3> = [
         (0, &[Update(1, 30)]),
         (1, &[Update(1, 20), Get(1)]),
         (0, &[Get(1)]),
     ];
-    const DELETED: [(u16, &[Call]); 3] = [(0, &[Get(1)]), (1, &[Delete(1)]), (1, &[Get(1), Get(1)])];
-    const THIRDS: [(u16, &[Call]); 3] = [(0, &[Delete(1)]), (1, &[Get(1)]), (2, &[Get(1)])];
-    const STARTED: [(u16, &[Call]); 2] = [
+    const DELETED: Script<Call, 3> = [(0, &[Get(1)]), (1, &[Delete(1)]), (1, &[Get(1), Get(1)])];
+    const THIRDS: Script<Call, 3> = [(0, &[Delete(1)]), (1, &[Get(1)]), (2, &[Get(1)])];
+    const STARTED: Script<Call, 2> = [
         (0, &[Update(1, 20)]),
         (1, &[GetStart(1), GetInto(1), GetMany(1, 2)]),
     ];
-    const SWAPPED: [(u16, &[Call]); 2] = [
+    const SWAPPED: Script<Call, 2> = [
         (0, &[Delete(1), Insert(2, 20)]),
         (1, &[Get(1), Delete(1), Get(2)]),
     ];
-    const MENDED: [(u16, &[Call]); 2] = [(0, &[Get(1), Update(1, 30), Get(1)]), (1, &[Update(1, 20)])];
+    const MENDED: Script<Call, 2> = [(0, &[Get(1), Update(1, 30), Get(1)]), (1, &[Update(1, 20)])];
     // Node 2 finds the value of node 0 torn when node 1 is lost.
-    const TORN: [(u16, &[Call]); 2] = [(1, &[Update(1, 20)]), (2, &[Get(1), Get(1)])];
-    const OWNED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
-    const AFTER: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10)]), (1, &[Update(1, 20), Get(1)])];
-    const ANEW: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Insert(1, 11)]), (1, &[Get(1)])];
-    const ALONE: [(u16, &[Call]); 2] = [
+    const TORN: Script<Call, 2> = [(1, &[Update(1, 20)]), (2, &[Get(1), Get(1)])];
+    const OWNED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    const AFTER: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Update(1, 20), Get(1)])];
+    const ANEW: Script<Call, 2> = [(0, &[Insert(1, 10), Insert(1, 11)]), (1, &[Get(1)])];
+    const ALONE: Script<Call, 2> = [
         (0, &[Update(1, 30), Get(1)]),
         (1, &[Delete(1), Insert(1, 20), Get(1)]),
     ];
-    const MOVED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
+    const MOVED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
     // Node 0's delete clears the valid bit of a slot on node 1, which may still be under way when the slot is used again.
-    const MARKED: [(u16, &[Call]); 2] = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
-    const MANY: [(u16, &[Call]); 2] = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
+    const MARKED: Script<Call, 2> = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
+    const MANY: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
     // A batch that is fenced towards its last key only would leave the first behind.
     const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
-    const BATCH_THERE: [(u16, &[Call]); 3] =
-        [(1, &[Get(1), Get(1)]), (0, &[UpdateBatch(1, 2, 30)]), (2, &[])];
-    const BATCH_WRITERS: [(u16, &[Call]); 2] = [(0, &[InsertBatch(1, 10)]), (1, &[Insert(1, 20)])];
+    const BATCH_THERE: Script<Call, 3> = [(1, &[Get(1), Get(1)]), (0, &[UpdateBatch(1, 2, 30)]), (2, &[])];
+    const BATCH_WRITERS: Script<Call, 2> = [(0, &[InsertBatch(1, 10)]), (1, &[Insert(1, 20)])];
     vec![
         Rung::new("insert", calls::<1, 2>((1, 1), INSERT)),
         Rung::new("update", calls::<1, 2>((1, 1), UPDATE)),

@@ -7,7 +7,7 @@ use loco_sim::World;
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, must, nodes, run};
+use crate::stage::{Fabric, Stage, must};
 
 struct Objects {
     region: Msw<Fabric>,
@@ -50,8 +50,8 @@ fn read(objects: &Objects, location: usize, size: usize, last: u8) -> Option<u8>
 /// Node 1 reads.
 fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 1, make(size));
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut stage = Stage::new(world, 2, 1, make(size));
+        stage.run(0, 0, "writer", move |objects, thread| {
             for number in 1..=values {
                 did("Msw::write");
                 must(objects.region.write(0, &value(size, number)));
@@ -69,7 +69,7 @@ fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
                 "a node reads what it wrote"
             );
         });
-        run(world, &at[1], 0, "reader", move |objects, thread| {
+        stage.run(1, 0, "reader", move |objects, thread| {
             let first = read(objects, 0, size, values).unwrap_or(0);
             let second = read(objects, 0, size, values).unwrap_or(first);
             assert!(second >= first, "{second} after {first}");
@@ -93,8 +93,8 @@ fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
 /// Makes a world in which a value goes to another location of node 1, and comes back from there.
 fn across(size: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 1, make(size));
-        run(world, &at[0], 0, "both", move |objects, thread| {
+        let mut stage = Stage::new(world, 2, 1, make(size));
+        stage.run(0, 0, "both", move |objects, thread| {
             must(objects.region.write(0, &value(size, 1)));
             must(must(objects.region.put(thread, 0, NodeId(1), 1)).wait(thread));
             must(must(objects.region.get(thread, 1, NodeId(1), 1)).wait(thread));
@@ -106,7 +106,7 @@ fn across(size: usize) -> impl Fn(&mut World) {
             must(must(objects.region.get(thread, 1, NodeId(1), 0)).wait(thread));
             assert_eq!(read(objects, 1, size, 1), Some(0), "nobody wrote that location");
         });
-        run(world, &at[1], 0, "reader", move |objects, thread| {
+        stage.run(1, 0, "reader", move |objects, thread| {
             let mut bytes = vec![0xA5; size];
             must(objects.region.read(thread, 1, &mut bytes));
             assert!(
@@ -122,20 +122,12 @@ fn across(size: usize) -> impl Fn(&mut World) {
 /// of the two values.
 fn two_writers(size: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 3, 1, make(size));
-        for me in 0..2_u8 {
-            run(
-                world,
-                &at[usize::from(me)],
-                0,
-                &format!("writer {me}"),
-                move |objects, thread| {
-                    must(objects.region.write(1, &value(size, me + 1)));
-                    must(must(objects.region.put(thread, 1, NodeId(2), 0)).wait(thread));
-                },
-            );
-        }
-        run(world, &at[2], 0, "reader", move |objects, _| {
+        let mut stage = Stage::new(world, 3, 1, make(size));
+        stage.each("writer", 0..2, move |objects, thread, me| {
+            must(objects.region.write(1, &value(size, me as u8 + 1)));
+            must(must(objects.region.put(thread, 1, NodeId(2), 0)).wait(thread));
+        });
+        stage.run(2, 0, "reader", move |objects, _| {
             let _ = read(objects, 0, size, 2);
             let _ = read(objects, 0, size, 2);
         });
@@ -145,14 +137,14 @@ fn two_writers(size: usize) -> impl Fn(&mut World) {
 /// Makes a world in which node 1 gets location 0 of node 0, which node 0 writes twice.
 fn gotten(size: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 1, make(size));
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut stage = Stage::new(world, 2, 1, make(size));
+        stage.run(0, 0, "writer", move |objects, thread| {
             must(objects.region.write(0, &value(size, 1)));
             objects.flag.write(1);
             must(objects.flag.broadcast(thread)).forget();
             must(objects.region.write(0, &value(size, 2)));
         });
-        run(world, &at[1], 0, "reader", move |objects, thread| {
+        stage.run(1, 0, "reader", move |objects, thread| {
             must(objects.flag.wait_until(thread, |flag| flag == 1));
             did("Msw::get");
             must(must(objects.region.get(thread, 1, NodeId(0), 0)).wait(thread));
@@ -166,12 +158,12 @@ fn gotten(size: usize) -> impl Fn(&mut World) {
 /// Makes a world in which a blocking read waits until the value is whole.
 fn blocking(size: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 1, make(size));
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut stage = Stage::new(world, 2, 1, make(size));
+        stage.run(0, 0, "writer", move |objects, thread| {
             must(objects.region.write(0, &value(size, 1)));
             must(objects.region.put(thread, 0, NodeId(1), 0)).forget();
         });
-        run(world, &at[1], 0, "reader", move |objects, thread| {
+        stage.run(1, 0, "reader", move |objects, thread| {
             let mut bytes = vec![0xA5; size];
             did("Msw::read");
             must(objects.region.read(thread, 0, &mut bytes));

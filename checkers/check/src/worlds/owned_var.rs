@@ -9,7 +9,7 @@ use loco_sim::{World, call};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, in_turn, is_loss, must, nodes, promise, run, until_in_time};
+use crate::stage::{Fabric, Stage, must, unless_excused, unless_lost, until_in_time};
 
 struct Objects {
     owned: OwnedVar<u64, Fabric>,
@@ -51,12 +51,11 @@ fn push(objects: &Objects, thread: &loco::Thread<Fabric>, how: Push) {
 /// Makes a world in which the owner pushes `values` values, each by the next of its threads. Node 1 reads.
 fn sequence(values: u64, threads: usize, how: Push, readers: u16) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, readers + 1, 2, make);
-        let own: Vec<usize> = (0..threads).collect();
-        in_turn(
-            world,
-            &at[0],
-            &own,
+        let mut stage = Stage::new(world, readers + 1, 2, make);
+
+        stage.in_turn(
+            0,
+            0..threads,
             "owner",
             |o| &o.other,
             values,
@@ -70,25 +69,16 @@ fn sequence(values: u64, threads: usize, how: Push, readers: u16) -> impl Fn(&mu
                 assert_eq!(objects.owned.load(), value, "the owner reads what it stored last");
             },
         );
-        for reader in 1..=readers {
-            let name = format!("reader {reader}");
-            run(
-                world,
-                &at[usize::from(reader)],
-                0,
-                &name,
-                move |objects, thread| {
-                    did("OwnedVar::load");
-                    call("read", || objects.owned.load(), u64::to_string);
-                    call("read", || objects.owned.load(), u64::to_string);
-                    did("OwnedVar::wait_until");
-                    let last = || must(objects.owned.wait_until(thread, |value| value == values));
-                    call("read", last, u64::to_string);
-                    call("read", || objects.owned.load(), u64::to_string);
-                },
-            );
-        }
-        promise(world, |calls| loco_sim::spec::single_writer(calls, "0"));
+        stage.each("reader", 1..=readers, move |objects, thread, _| {
+            did("OwnedVar::load");
+            call("read", || objects.owned.load(), u64::to_string);
+            call("read", || objects.owned.load(), u64::to_string);
+            did("OwnedVar::wait_until");
+            let last = || must(objects.owned.wait_until(thread, |value| value == values));
+            call("read", last, u64::to_string);
+            call("read", || objects.owned.load(), u64::to_string);
+        });
+        stage.promise(|calls| loco_sim::spec::single_writer(calls, "0"));
     }
 }
 
@@ -96,8 +86,8 @@ fn sequence(values: u64, threads: usize, how: Push, readers: u16) -> impl Fn(&mu
 /// go back.
 fn at_once(how: Push) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 2, make);
-        run(world, &at[0], 0, "stores", move |objects, thread| {
+        let mut stage = Stage::new(world, 2, 2, make);
+        stage.run(0, 0, "stores", move |objects, thread| {
             for value in 1..=2 {
                 let write = || {
                     must(objects.owned.store(value));
@@ -106,16 +96,16 @@ fn at_once(how: Push) -> impl Fn(&mut World) {
                 call(format!("write {value}"), write, |()| "");
             }
         });
-        run(world, &at[0], 1, "pushes", move |objects, thread| {
+        stage.run(0, 1, "pushes", move |objects, thread| {
             push(objects, thread, how);
         });
-        run(world, &at[1], 0, "reader", |objects, thread| {
+        stage.run(1, 0, "reader", |objects, thread| {
             let last = || must(objects.owned.wait_until(thread, |value| value == 2));
             call("read", || objects.owned.load(), u64::to_string);
             call("read", last, u64::to_string);
             call("read", || objects.owned.load(), u64::to_string);
         });
-        promise(world, |calls| loco_sim::spec::single_writer(calls, "0"));
+        stage.promise(|calls| loco_sim::spec::single_writer(calls, "0"));
     }
 }
 
@@ -123,58 +113,43 @@ fn at_once(how: Push) -> impl Fn(&mut World) {
 /// lost; the owner goes on, and the others still get the last value.
 fn faulty(readers: u16) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, readers + 1, 2, make);
-        in_turn(
-            world,
-            &at[0],
-            &[0, 1],
+        let mut stage = Stage::new(world, readers + 1, 2, make);
+        stage.in_turn(
+            0,
+            0..2,
             "owner",
             |o| &o.other,
             2,
             |objects, thread, value| {
                 let write = || {
                     must(objects.owned.store(value));
-                    match until_in_time(|| objects.owned.push_untracked(thread)) {
-                        Err(error) if is_loss(&error) => {}
-                        pushed => must(pushed),
-                    }
+                    unless_lost(until_in_time(|| objects.owned.push_untracked(thread)));
                 };
                 call(format!("write {value}"), write, |()| "");
             },
         );
-        for reader in 1..=readers {
-            let name = format!("reader {reader}");
-            run(
-                world,
-                &at[usize::from(reader)],
-                0,
-                &name,
-                move |objects, thread| {
-                    call("read", || objects.owned.load(), u64::to_string);
-                    let last = until_in_time(|| objects.owned.wait_until(thread, |value| value == 2));
-                    if let Err(error) = last {
-                        assert!(is_loss(&error), "{error}");
-                        let gone = error.lost_peer().is_none_or(|node| node == NodeId(0));
-                        assert!(gone, "only the loss of the owner ends the wait: {error}");
-                    }
-                    call("read", || objects.owned.load(), u64::to_string);
-                },
-            );
-        }
-        promise(world, |calls| loco_sim::spec::single_writer(calls, "0"));
+        stage.each("reader", 1..=readers, |objects, thread, _| {
+            call("read", || objects.owned.load(), u64::to_string);
+            let last = until_in_time(|| objects.owned.wait_until(thread, |value| value == 2));
+            unless_excused(last, |node| {
+                assert_eq!(node, NodeId(0), "only the loss of the owner ends the wait");
+            });
+            call("read", || objects.owned.load(), u64::to_string);
+        });
+        stage.promise(|calls| loco_sim::spec::single_writer(calls, "0"));
     }
 }
 
 /// Builds a world in which a broadcast before the push is seen with the pushed value.
 fn with_data(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "owner", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "owner", |objects, thread| {
         objects.other.write(7);
         must(objects.other.broadcast(thread)).forget();
         must(objects.owned.store(1));
         push(objects, thread, Push::Forget);
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         must(objects.owned.wait_until(thread, |value| value == 1));
         assert_eq!(objects.other.read(), 7, "puts before the push are seen with it");
     });
@@ -182,19 +157,19 @@ fn with_data(world: &mut World) {
 
 /// Builds a world in which the value is at node 2 after a push and a fence. Node 2 hears of it from node 1.
 fn fenced(world: &mut World) {
-    let at = nodes(world, 3, 1, make);
-    run(world, &at[0], 0, "owner", |objects, thread| {
+    let mut stage = Stage::new(world, 3, 1, make);
+    stage.run(0, 0, "owner", |objects, thread| {
         must(objects.owned.store(1));
         push(objects, thread, Push::Forget);
         must(fence::thread(thread));
         objects.other.write(1);
         must(objects.other.broadcast_to(thread, &[NodeId(1)])).forget();
     });
-    run(world, &at[1], 0, "messenger", |objects, thread| {
+    stage.run(1, 0, "messenger", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
         must(objects.other.broadcast_to(thread, &[NodeId(2)])).forget();
     });
-    run(world, &at[2], 0, "reader", |objects, thread| {
+    stage.run(2, 0, "reader", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
         assert_eq!(objects.owned.load(), 1, "pushed and fenced before");
     });
@@ -202,14 +177,14 @@ fn fenced(world: &mut World) {
 
 /// Builds a world in which the owner stores without pushing and says so. The reader pulls.
 fn pulled(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "owner", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "owner", |objects, thread| {
         must(objects.owned.store(1));
         objects.other.write(1);
         must(objects.other.broadcast(thread)).forget();
         must(objects.owned.store(2));
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
         did("OwnedVar::pull");
         let first = must(objects.owned.pull(thread));

@@ -2,17 +2,24 @@
 //! *closed*. Each value is popped once. A pop need not show what its pusher put before the push.
 
 use loco::fabric::NodeId;
-use loco::{Manager, Popped, Pushed, Result, SharedQueue, Thread};
+use loco::{Manager, Popped, Pushed, Result, SharedQueue, Thread, Value};
 use loco_sim::spec::Operation;
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{
-    Fabric, LATE, UNKNOWN, known, must, nodes, promise, run, timeouts_max, unless_lost, until_in_time,
+    Fabric, LATE, Script, Stage, known, must, outcome, timeouts_max, unless_excused, until_in_time,
 };
 
 type Queue = SharedQueue<u64, Fabric>;
+
+/// Returns a maker of queues whose head and tail are on node 0.
+fn make<T: Value>(
+    capacity: usize,
+) -> impl Fn(&Manager<Fabric>) -> Result<SharedQueue<T, Fabric>> + Clone + Send {
+    move |manager| SharedQueue::new(manager, "queue", NodeId(0), capacity)
+}
 
 #[derive(Clone, Copy)]
 enum Call {
@@ -76,65 +83,23 @@ fn use_queue(queue: &Queue, thread: &Thread<Fabric>, what: Call) {
 
 /// Makes a world in which threads, with their nodes and calls, use a queue of this capacity whose head and tail are
 /// on node 0.
-fn calls<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
+fn calls<const N: usize>(capacity: usize, script: Script<Call, N>) -> impl Fn(&mut World) {
     move |world| {
-        let count = threads
-            .iter()
-            .map(|&(node, _)| node + 1)
-            .max()
-            .unwrap_or(1)
-            .max(2);
-        let at = nodes(
-            world,
-            count,
-            N,
-            move |manager: &Manager<Fabric>| -> Result<Queue> {
-                SharedQueue::new(manager, "queue", NodeId(0), capacity)
-            },
-        );
-        for (number, &(node, calls)) in threads.iter().enumerate() {
-            run(
-                world,
-                &at[usize::from(node)],
-                number,
-                &format!("thread {number}"),
-                move |queue, thread| {
-                    for &what in calls {
-                        use_queue(queue, thread, what);
-                    }
-                },
-            );
-        }
-        promise(world, move |calls| spec::shared_queue(calls, capacity));
+        let mut stage = Stage::play(world, script, make::<u64>(capacity), |queue, thread, what| {
+            use_queue(queue, thread, what);
+            Some(())
+        });
+        stage.promise(move |calls| spec::shared_queue(calls, capacity));
     }
 }
 
 /// Makes a world of each thread's calls, with late waits and losses. A call that times out has changed nothing, as the
 /// queue's documentation says. After a loss the thread stops. All cells are on node 0, so only its loss stops the others.
-fn faulty<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
+fn faulty<const N: usize>(script: Script<Call, N>) -> impl Fn(&mut World) {
     const CAPACITY: usize = 1;
     move |world| {
-        let at = nodes(world, 2, N, move |manager: &Manager<Fabric>| -> Result<Queue> {
-            SharedQueue::new(manager, "queue", NodeId(0), CAPACITY)
-        });
-        for (number, &(node, calls)) in threads.iter().enumerate() {
-            run(
-                world,
-                &at[usize::from(node)],
-                number,
-                &format!("thread {number}"),
-                move |queue, thread| {
-                    for &what in calls {
-                        if !attempt(queue, thread, what) {
-                            return;
-                        }
-                    }
-                },
-            );
-        }
-        promise(world, |calls| {
-            spec::shared_queue(&with_lost_values(&known(calls)), CAPACITY)
-        });
+        let mut stage = Stage::play(world, script, make::<u64>(CAPACITY), attempt);
+        stage.promise(|calls| spec::shared_queue(&with_lost_values(&known(calls)), CAPACITY));
     }
 }
 
@@ -150,8 +115,8 @@ pub(crate) fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
     calls.iter().cloned().chain(lost).collect()
 }
 
-/// Makes a call, and repeats it if it times out. Returns false if a node is lost.
-fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
+/// Makes a call, and repeats it if it times out. Returns `None` if a node is lost.
+fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<()> {
     let most = timeouts_max();
     match (0..most).find_map(|_| attempt_once(queue, thread, what)) {
         Some(goes_on) => goes_on,
@@ -159,11 +124,12 @@ fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
     }
 }
 
-/// Makes a call. Returns `None` if it times out.
-fn attempt_once(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<bool> {
+/// Makes a call. Returns `None` if it times out, and `Some(None)` if a node is lost.
+fn attempt_once(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<Option<()>> {
     let pushed = |outcome: Pushed<u64>| pushed(&outcome).to_owned();
     let popped = |outcome: Popped<u64>| popped(&outcome);
-    let outcome = match what {
+    let text = outcome(LATE, String::clone);
+    let made = match what {
         Call::TryPush(value) => call(
             format!("push {value}"),
             || queue.try_push(thread, value).map(pushed),
@@ -183,40 +149,24 @@ fn attempt_once(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<bo
             text,
         ),
     };
-    match outcome {
+    match made {
         Err(error) if error.is_timeout() => None,
-        Err(error) if error.lost_peer().is_some() => {
-            assert_eq!(error.lost_peer(), Some(NodeId(0)), "all cells are on node 0");
-            Some(false)
+        made => {
+            let all_there = |node| assert_eq!(node, NodeId(0), "all cells are on node 0");
+            Some(unless_excused(made, all_there).map(drop))
         }
-        outcome => Some(unless_lost(outcome).is_some()),
-    }
-}
-
-fn text(outcome: &Result<String>) -> String {
-    match outcome {
-        Ok(text) => text.clone(),
-        Err(error) if error.is_timeout() => LATE.to_owned(),
-        Err(_) => UNKNOWN.to_owned(),
     }
 }
 
 /// Builds a world with values of three words, which are written and read by more than one step.
 fn wide(world: &mut World) {
-    let at = nodes(
-        world,
-        2,
-        1,
-        |manager: &Manager<Fabric>| -> Result<SharedQueue<[u64; 3], Fabric>> {
-            SharedQueue::new(manager, "queue", NodeId(0), 1)
-        },
-    );
-    run(world, &at[0], 0, "pushes", |queue, thread| {
+    let mut stage = Stage::new(world, 2, 1, make::<[u64; 3]>(1));
+    stage.run(0, 0, "pushes", |queue, thread| {
         for value in 1..=2 {
             assert_eq!(must(queue.push(thread, [value; 3])), Pushed::Done);
         }
     });
-    run(world, &at[1], 0, "pops", |queue, thread| {
+    stage.run(1, 0, "pops", |queue, thread| {
         for value in 1..=2 {
             assert_eq!(
                 must(queue.pop(thread)),
@@ -230,38 +180,38 @@ fn wide(world: &mut World) {
 /// Returns the rungs of the queue.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Call::{Close, Pop, Push, TryPop, TryPush};
-    const TRY: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPush(2)]), (1, &[TryPop, TryPop])];
-    const BLOCK: [(u16, &[Call]); 2] = [(1, &[Push(1), Push(2)]), (0, &[Pop, Pop])];
-    const BOTH: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPop])];
-    const CLOSE: [(u16, &[Call]); 2] = [(0, &[TryPush(1), Close]), (1, &[TryPop, TryPush(2), TryPop])];
-    const CLOSERS: [(u16, &[Call]); 2] = [(0, &[Close, TryPop]), (1, &[TryPush(1), Close])];
-    const WAKE: [(u16, &[Call]); 2] = [(0, &[Pop]), (1, &[Close])];
+    const TRY: Script<Call, 2> = [(0, &[TryPush(1), TryPush(2)]), (1, &[TryPop, TryPop])];
+    const BLOCK: Script<Call, 2> = [(1, &[Push(1), Push(2)]), (0, &[Pop, Pop])];
+    const BOTH: Script<Call, 2> = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPop])];
+    const CLOSE: Script<Call, 2> = [(0, &[TryPush(1), Close]), (1, &[TryPop, TryPush(2), TryPop])];
+    const CLOSERS: Script<Call, 2> = [(0, &[Close, TryPop]), (1, &[TryPush(1), Close])];
+    const WAKE: Script<Call, 2> = [(0, &[Pop]), (1, &[Close])];
     // Closing marks a cell of node 0 from node 1. A call that returns early leaves the mark under way.
-    const CLOSED: [(u16, &[Call]); 2] = [(0, &[TryPop]), (1, &[Close])];
+    const CLOSED: Script<Call, 2> = [(0, &[TryPop]), (1, &[Close])];
     // Node 0 has not heard of the first push: it begins its search for the end of the queue at a filled cell.
-    const BETWEEN: [(u16, &[Call]); 2] = [(0, &[Close]), (1, &[TryPush(1), TryPush(2)])];
-    const FILL: [(u16, &[Call]); 2] = [
+    const BETWEEN: Script<Call, 2> = [(0, &[Close]), (1, &[TryPush(1), TryPush(2)])];
+    const FILL: Script<Call, 2> = [
         (0, &[Push(1), Push(2), Push(3), Push(4), TryPush(5)]),
         (1, &[Pop, TryPop, TryPop]),
     ];
-    const FULL: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPush(3)])];
-    const ALONE: [(u16, &[Call]); 2] = [(0, &[TryPush(1)]), (1, &[TryPop, TryPush(2), TryPop])];
+    const FULL: Script<Call, 2> = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPush(3)])];
+    const ALONE: Script<Call, 2> = [(0, &[TryPush(1)]), (1, &[TryPop, TryPush(2), TryPop])];
     // A pop that is lost leaves its cell claimed. The queue must not stay full for pushes and empty for pops.
-    const POPPER: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPush(2), TryPop, TryPush(3)]), (1, &[TryPop])];
-    const ROUND: [(u16, &[Call]); 2] = [(1, &[Push(1), Push(2), Push(3)]), (0, &[Pop, Pop, Pop])];
-    const THREADS: [(u16, &[Call]); 4] = [
+    const POPPER: Script<Call, 2> = [(0, &[TryPush(1), TryPush(2), TryPop, TryPush(3)]), (1, &[TryPop])];
+    const ROUND: Script<Call, 2> = [(1, &[Push(1), Push(2), Push(3)]), (0, &[Pop, Pop, Pop])];
+    const THREADS: Script<Call, 4> = [
         (0, &[TryPush(1)]),
         (0, &[TryPop]),
         (1, &[TryPush(2)]),
         (1, &[TryPop]),
     ];
-    const PUSHERS: [(u16, &[Call]); 3] = [(0, &[TryPush(1)]), (1, &[TryPush(2)]), (2, &[TryPop, TryPop])];
+    const PUSHERS: Script<Call, 3> = [(0, &[TryPush(1)]), (1, &[TryPush(2)]), (2, &[TryPop, TryPop])];
     // The second cell is not on the node of head and tail. A claim of it must be placed before head or tail moves
     // past it: a caller that finds the queue full (or empty) by the index must not then find it empty (or full) by
     // the cell.
-    const FULL_BY_TAIL: [(u16, &[Call]); 2] =
+    const FULL_BY_TAIL: Script<Call, 2> =
         [(1, &[TryPush(1), TryPush(2)]), (0, &[TryPush(3), TryPop, TryPop])];
-    const EMPTY_BY_HEAD: [(u16, &[Call]); 2] = [
+    const EMPTY_BY_HEAD: Script<Call, 2> = [
         (1, &[TryPush(1), TryPush(2), TryPop, TryPop]),
         (0, &[TryPop, TryPush(3), TryPush(4)]),
     ];

@@ -7,7 +7,7 @@ use loco_sim::{World, note};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, here, must, nodes, notes, put_word, put_words, run, until_in_time};
+use crate::stage::{Fabric, Stage, here, must, put_word, put_words, until_in_time};
 
 struct Objects {
     data: SharedRegion<Fabric>,
@@ -23,14 +23,14 @@ fn make(manager: &Manager<Fabric>) -> Result<Objects> {
 
 /// Builds a world with data of three words, then a flag, along one queue pair.
 fn message(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "writer", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "writer", |objects, thread| {
         did("MemRef::put");
         put_words(thread, &objects.data, 1, 8, &[1, 2, 3]);
         objects.flag.write(1);
         must(objects.flag.broadcast(thread)).forget();
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         must(objects.flag.wait_until(thread, |flag| flag == 1));
         did("SharedRegion::read");
         let mut bytes = [0; 24];
@@ -51,8 +51,8 @@ fn message(world: &mut World) {
 
 /// Builds a world in which a buffer that comes back is written again. The earlier put keeps the former content.
 fn buffer_again(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "writer", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "writer", |objects, thread| {
         let buffer = must(thread.mem_ref(8));
         must(buffer.set_word(0, 1));
         let buffer = must(must(buffer.put(must(objects.data.target(NodeId(1), 0)))).wait());
@@ -67,7 +67,7 @@ fn buffer_again(world: &mut World) {
         objects.flag.write(1);
         must(objects.flag.broadcast(thread)).forget();
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         must(objects.flag.wait_until(thread, |flag| flag == 1));
         let words = [0, 8, 16, 24].map(|offset| here(&objects.data, offset));
         assert_eq!(words, [1, 2, 3, 4], "a put sends what its buffer held");
@@ -77,8 +77,8 @@ fn buffer_again(world: &mut World) {
 /// Builds a world in which buffers are used again while waits for them may be late. Each put sends what its buffer
 /// held when it was posted.
 fn buffer_late(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "writer", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "writer", |objects, thread| {
         for number in 1..=3_u64 {
             let buffer = must(thread.mem_ref(8));
             must(buffer.set_word(0, number));
@@ -91,7 +91,7 @@ fn buffer_late(world: &mut World) {
         objects.flag.write(1);
         must(objects.flag.broadcast(thread)).forget();
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         must(until_in_time(|| {
             objects.flag.wait_until(thread, |flag| flag == 1)
         }));
@@ -103,8 +103,8 @@ fn buffer_late(world: &mut World) {
 /// Builds a world of puts from the region's own memory to both other nodes, their keys united. When the key is done
 /// the memory may be written, and nobody receives the new content.
 fn united(world: &mut World) {
-    let at = nodes(world, 3, 1, make);
-    run(world, &at[0], 0, "writer", |objects, thread| {
+    let mut stage = Stage::new(world, 3, 1, make);
+    stage.run(0, 0, "writer", |objects, thread| {
         must(objects.data.write(0, &1_u64.to_ne_bytes()));
         must(objects.data.write(8, &1_u64.to_ne_bytes()));
         let mut all = loco::AckKey::done();
@@ -121,18 +121,16 @@ fn united(world: &mut World) {
         must(objects.data.write(0, &2_u64.to_ne_bytes()));
         must(objects.data.write(8, &2_u64.to_ne_bytes()));
     });
-    for peer in [1, 2] {
-        run(world, &at[peer], 0, &format!("reader {peer}"), |objects, _| {
-            let words = [0, 8].map(|offset| here(&objects.data, offset));
-            assert!(words.iter().all(|&word| word < 2), "put before: {words:?}");
-        });
-    }
+    stage.each("reader", [1, 2], |objects, _, _| {
+        let words = [0, 8].map(|offset| here(&objects.data, offset));
+        assert!(words.iter().all(|&word| word < 2), "put before: {words:?}");
+    });
 }
 
 /// Builds a world in which a completed get has brought the data, which is not older than a put before it.
 fn get_after_put(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "both", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "both", |objects, thread| {
         put_word(thread, &objects.data, 1, 0, 7);
         did("MemRef::get");
         let buffer = must(thread.mem_ref(16));
@@ -147,20 +145,18 @@ fn get_after_put(world: &mut World) {
 
 /// Builds a world in which read-modify-writes are atomic against one another, and return the old value.
 fn atomics(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    for (me, at) in at.iter().enumerate() {
-        run(world, at, 0, &format!("node {me}"), move |objects, thread| {
-            let target = || must(objects.data.target(NodeId(1), 0));
-            did("MemRef::fetch_add");
-            let buffer = must(thread.mem_ref(8));
-            let buffer = must(must(buffer.fetch_add(target(), 1)).wait());
-            note(format!("old {}", must(buffer.word(0))));
-            did("MemRef::compare_swap");
-            let buffer = must(must(buffer.compare_swap(target(), 2, 10)).wait());
-            note(format!("swapped {}", must(buffer.word(0)) == 2));
-        });
-    }
-    notes(world, |lines| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.each("node", 0..2, |objects, thread, _| {
+        let target = || must(objects.data.target(NodeId(1), 0));
+        did("MemRef::fetch_add");
+        let buffer = must(thread.mem_ref(8));
+        let buffer = must(must(buffer.fetch_add(target(), 1)).wait());
+        note(format!("old {}", must(buffer.word(0))));
+        did("MemRef::compare_swap");
+        let buffer = must(must(buffer.compare_swap(target(), 2, 10)).wait());
+        note(format!("swapped {}", must(buffer.word(0)) == 2));
+    });
+    stage.notes(|lines| {
         let of = |line: &str| lines.iter().filter(|&l| l == line).count();
         assert_eq!(
             (of("old 0"), of("old 1"), of("swapped true")),
@@ -172,14 +168,14 @@ fn atomics(world: &mut World) {
 
 /// Builds a world in which the other node gets what this node writes with its CPU.
 fn get_written(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "writer", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "writer", |objects, thread| {
         did("SharedRegion::write");
         must(objects.data.write(0, &[9; 16]));
         objects.flag.write(1);
         must(objects.flag.broadcast(thread)).forget();
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         must(objects.flag.wait_until(thread, |flag| flag == 1));
         let buffer = must(thread.mem_ref(16));
         let buffer = must(must(buffer.get(must(objects.data.target(NodeId(0), 0)))).wait());
@@ -190,8 +186,8 @@ fn get_written(world: &mut World) {
 
 /// Builds a world of puts from a region's own memory, and gets into it.
 fn of_the_region(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "both", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "both", |objects, thread| {
         must(objects.data.write(0, &7_u64.to_ne_bytes()));
         let local = |offset| loco::fabric::Local {
             memory: must(objects.data.local()),

@@ -16,7 +16,7 @@ use loco_sim::{ModelMutex, World, call};
 
 use crate::Object;
 use crate::rung::{Expected, Rung};
-use crate::stage::{Fabric, get_word, here, must, nodes, put_word, run};
+use crate::stage::{Fabric, Stage, get_word, here, must, put_word};
 use crate::worlds::queue::{popped, pushed};
 
 /// A world, and its expected answer if the object's documentation gives one.
@@ -34,23 +34,15 @@ fn buffering<T: Send + Sync + 'static>(
     read: Read<T>,
 ) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 1, make);
-        for me in 0..2 {
-            run(
-                world,
-                &at[usize::from(me)],
-                0,
-                &format!("node {me}"),
-                move |objects, thread| {
-                    call(format!("write {me}"), || write(objects, thread, me), |()| "");
-                    call(
-                        format!("read {}", 1 - me),
-                        || read(objects, thread, me),
-                        u64::to_string,
-                    );
-                },
+        let mut stage = Stage::new(world, 2, 1, make);
+        stage.each("node", 0..2, move |objects, thread, me| {
+            call(format!("write {me}"), || write(objects, thread, me), |()| "");
+            call(
+                format!("read {}", 1 - me),
+                || read(objects, thread, me),
+                u64::to_string,
             );
-        }
+        });
     }
 }
 
@@ -198,11 +190,11 @@ fn jobs(manager: &Manager<Fabric>) -> Result<SharedQueue<u64, Fabric>> {
 
 /// Builds a world in which node 0 pushes, and node 1 pops.
 fn handing(world: &mut World) {
-    let at = nodes(world, 2, 1, jobs);
-    run(world, &at[0], 0, "pusher", |queue, thread| {
+    let mut stage = Stage::new(world, 2, 1, jobs);
+    stage.run(0, 0, "pusher", |queue, thread| {
         let _ = call("push", || must(queue.try_push(thread, 1)), pushed);
     });
-    run(world, &at[1], 0, "popper", |queue, thread| {
+    stage.run(1, 0, "popper", |queue, thread| {
         let _ = call("pop", || must(queue.try_pop(thread)), popped);
     });
 }
@@ -241,23 +233,15 @@ fn region() -> Asked {
 
 fn fenced(scope: fn(&Thread<Fabric>, u16)) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 1, data);
-        for me in 0..2 {
-            run(
-                world,
-                &at[usize::from(me)],
-                0,
-                &format!("node {me}"),
-                move |data, thread| {
-                    let write = || {
-                        put_word(thread, data, 1 - me, 0, 1);
-                        scope(thread, 1 - me);
-                    };
-                    call(format!("write {}", 1 - me), write, |()| "");
-                    call(format!("read {me}"), || here(data, 0), u64::to_string);
-                },
-            );
-        }
+        let mut stage = Stage::new(world, 2, 1, data);
+        stage.each("node", 0..2, move |data, thread, me| {
+            let write = || {
+                put_word(thread, data, 1 - me, 0, 1);
+                scope(thread, 1 - me);
+            };
+            call(format!("write {}", 1 - me), write, |()| "");
+            call(format!("read {me}"), || here(data, 0), u64::to_string);
+        });
     }
 }
 
@@ -333,23 +317,21 @@ fn counting<L: Send + Sync + 'static>(
     hold: fn(&L, &Thread<Fabric>, &mut dyn FnMut()),
 ) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 1, move |manager| {
+        let mut stage = Stage::new(world, 2, 1, move |manager| {
             Ok(Locked {
                 lock: make(manager)?,
                 data: data(manager)?,
             })
         });
-        for (me, at) in at.iter().enumerate() {
-            run(world, at, 0, &format!("node {me}"), move |objects, thread| {
-                let mut seen = 0;
-                let mut section = || {
-                    seen = get_word(thread, &objects.data, 0, 0);
-                    put_word(thread, &objects.data, 0, 0, seen + 1);
-                };
-                call("count", || hold(&objects.lock, thread, &mut section), |()| "");
-                loco_sim::note(format!("saw {seen}"));
-            });
-        }
+        stage.each("node", 0..2, move |objects, thread, _| {
+            let mut seen = 0;
+            let mut section = || {
+                seen = get_word(thread, &objects.data, 0, 0);
+                put_word(thread, &objects.data, 0, 0, seen + 1);
+            };
+            call("count", || hold(&objects.lock, thread, &mut section), |()| "");
+            loco_sim::note(format!("saw {seen}"));
+        });
     }
 }
 

@@ -9,7 +9,7 @@ use loco_sim::{World, call};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, in_turn, must, nodes, promise, run};
+use crate::stage::{Fabric, Stage, must};
 
 type Sv = SharedVar<u64, Fabric>;
 
@@ -19,8 +19,8 @@ fn make(manager: &Manager<Fabric>) -> Result<[Sv; 2]> {
 
 /// Builds a world with data and a flag along one queue pair.
 fn message(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "writer", |[x, y], thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "writer", |[x, y], thread| {
         did("SharedVar::write");
         x.write(1);
         did("SharedVar::broadcast_to");
@@ -30,7 +30,7 @@ fn message(world: &mut World) {
         must(y.broadcast(thread)).forget();
         assert_eq!(x.read(), 1, "a node reads what it wrote");
     });
-    run(world, &at[1], 0, "reader", |[x, y], thread| {
+    stage.run(1, 0, "reader", |[x, y], thread| {
         did("SharedVar::wait_until");
         assert_eq!(must(y.wait_until(thread, |y| y == 1)), 1);
         did("SharedVar::read");
@@ -42,12 +42,11 @@ fn message(world: &mut World) {
 /// another thread writes it. The first value arrives, then the second.
 fn again(threads: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, threads, make);
-        let own: Vec<usize> = (0..threads).collect();
-        in_turn(
-            world,
-            &at[0],
-            &own,
+        let mut stage = Stage::new(world, 2, threads, make);
+
+        stage.in_turn(
+            0,
+            0..threads,
             "writer",
             |[_, y]| y,
             2,
@@ -59,7 +58,7 @@ fn again(threads: usize) -> impl Fn(&mut World) {
                 }
             },
         );
-        run(world, &at[1], 0, "reader", |[x, _], thread| {
+        stage.run(1, 0, "reader", |[x, _], thread| {
             let first = x.read();
             let second = must(x.wait_until(thread, |x| x >= first));
             assert!(second >= first, "{second} after {first}");
@@ -71,18 +70,18 @@ fn again(threads: usize) -> impl Fn(&mut World) {
 
 /// Builds a world in which a broadcast to node 1 leaves node 2 alone, and reads return only written values.
 fn chosen(world: &mut World) {
-    let at = nodes(world, 3, 1, make);
-    run(world, &at[0], 0, "writer", |[x, y], thread| {
+    let mut stage = Stage::new(world, 3, 1, make);
+    stage.run(0, 0, "writer", |[x, y], thread| {
         x.write(5);
         must(x.broadcast_to(thread, &[NodeId(1)])).forget();
         y.write(6);
         must(y.broadcast_to(thread, &[NodeId(2)])).forget();
     });
-    run(world, &at[1], 0, "first", |[x, y], thread| {
+    stage.run(1, 0, "first", |[x, y], thread| {
         must(x.wait_until(thread, |x| x == 5));
         assert_eq!(y.read(), 0, "not broadcast to this node");
     });
-    run(world, &at[2], 0, "second", |[x, y], thread| {
+    stage.run(2, 0, "second", |[x, y], thread| {
         must(y.wait_until(thread, |y| y == 6));
         assert_eq!(x.read(), 0, "not broadcast to this node");
     });
@@ -91,31 +90,29 @@ fn chosen(world: &mut World) {
 /// Builds a world in which the writer broadcasts 1 to everybody, waits for the key, and writes 2, which it does not
 /// broadcast. Nobody sees 2. All hear of the broadcast.
 fn kept(world: &mut World) {
-    let at = nodes(world, 3, 1, make);
-    run(world, &at[0], 0, "writer", |[x, _], thread| {
+    let mut stage = Stage::new(world, 3, 1, make);
+    stage.run(0, 0, "writer", |[x, _], thread| {
         x.write(1);
         must(must(x.broadcast(thread)).wait(thread));
         x.write(2);
     });
-    for (reader, at) in at.iter().enumerate().skip(1) {
-        run(world, at, 0, &format!("reader {reader}"), |[x, _], thread| {
-            let seen = must(x.wait_until(thread, |x| x > 0));
-            assert_eq!(seen, 1, "written after the key was done");
-        });
-    }
+    stage.each("reader", 1..3, |[x, _], thread, _| {
+        let seen = must(x.wait_until(thread, |x| x > 0));
+        assert_eq!(seen, 1, "written after the key was done");
+    });
 }
 
 /// Builds a world in which a wait returns the value that it waited for, although a later one may have arrived by
 /// then.
 fn waited_for(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    run(world, &at[0], 0, "writer", |[x, _], thread| {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "writer", |[x, _], thread| {
         for value in 1..=2 {
             x.write(value);
             must(must(x.broadcast(thread)).wait(thread));
         }
     });
-    run(world, &at[1], 0, "reader", |[x, _], thread| {
+    stage.run(1, 0, "reader", |[x, _], thread| {
         let mut accepted = None;
         let accept = |x| accepted.replace(x).is_none();
         let seen = must(x.wait_until(thread, accept));
@@ -126,26 +123,18 @@ fn waited_for(world: &mut World) {
 
 /// Builds a world in which both nodes write the variable. Each reads values that one of them wrote.
 fn two_writers(world: &mut World) {
-    let at = nodes(world, 2, 1, make);
-    for me in 0..2_u16 {
-        run(
-            world,
-            &at[usize::from(me)],
-            0,
-            &format!("node {me}"),
-            move |[x, _], thread| {
-                let value = u64::from(me) + 1;
-                let write = || {
-                    x.write(value);
-                    must(x.broadcast(thread)).forget();
-                };
-                call(format!("write {value}"), write, |()| "");
-                call("read", || x.read(), u64::to_string);
-                call("read", || x.read(), u64::to_string);
-            },
-        );
-    }
-    promise(world, |calls| shared_variable(calls, "0"));
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.each("node", 0..2, move |[x, _], thread, me| {
+        let value = u64::from(me) + 1;
+        let write = || {
+            x.write(value);
+            must(x.broadcast(thread)).forget();
+        };
+        call(format!("write {value}"), write, |()| "");
+        call("read", || x.read(), u64::to_string);
+        call("read", || x.read(), u64::to_string);
+    });
+    stage.promise(|calls| shared_variable(calls, "0"));
 }
 
 /// Returns the rungs of the shared variable.

@@ -9,7 +9,7 @@ use loco_sim::{World, call};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, in_turn, is_loss, must, nodes, promise, run, until_in_time};
+use crate::stage::{Fabric, Stage, must, on_part, unless_excused, unless_lost, until_in_time};
 
 struct Objects {
     table: Sst<u64, Fabric>,
@@ -31,14 +31,13 @@ fn make(manager: &Manager<Fabric>) -> Result<Objects> {
 /// others' rows.
 fn rows(count: u16, rounds: u64, threads: usize, tracked: bool) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, count, 2, make);
+        let mut stage = Stage::new(world, count, 2, make);
         for me in 0..count {
             let name = format!("node {me}");
-            let own: Vec<usize> = (0..threads).collect();
-            in_turn(
-                world,
-                &at[usize::from(me)],
-                &own,
+
+            stage.in_turn(
+                me,
+                0..threads,
                 &name,
                 |o| &o.baton,
                 rounds,
@@ -69,36 +68,26 @@ fn rows(count: u16, rounds: u64, threads: usize, tracked: bool) -> impl Fn(&mut 
                 },
             );
         }
-        promise(world, move |calls| {
-            (0..count).try_for_each(|row| of_row(calls, row))
-        });
+        stage.promise(move |calls| (0..count).try_for_each(|row| of_row(calls, row)));
     }
 }
 
 /// Checks the calls on one row as those on a variable.
-fn of_row(calls: &[Operation], row: u16) -> std::result::Result<(), Violation> {
-    let calls: Vec<Operation> = calls
-        .iter()
-        .filter_map(|call| {
-            let name = call.name.strip_suffix(&row.to_string())?.to_owned();
-            Some(Operation { name, ..call.clone() })
-        })
-        .collect();
-    single_writer(&calls, "0")
+pub(crate) fn of_row(calls: &[Operation], row: u16) -> std::result::Result<(), Violation> {
+    single_writer(&on_part(calls, &row.to_string()), "0")
 }
 
 /// Makes a world in which every node broadcasts its data, then says so in its row. A node that has waited for each
 /// row sees the data of each.
 fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, count, 2, make);
+        let mut stage = Stage::new(world, count, 2, make);
         for me in 0..count {
             let name = format!("node {me}");
-            let own: Vec<usize> = (0..threads).collect();
-            in_turn(
-                world,
-                &at[usize::from(me)],
-                &own,
+
+            stage.in_turn(
+                me,
+                0..threads,
                 &name,
                 |o| &o.baton,
                 rounds,
@@ -129,32 +118,21 @@ fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World)
 /// node whose row has not arrived fails the wait.
 fn lost(count: u16) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, count, 1, make);
-        for me in 0..count {
-            let name = format!("node {me}");
-            run(world, &at[usize::from(me)], 0, &name, move |objects, thread| {
-                let table = &objects.table;
-                must(table.store_mine(1));
-                match table.push_untracked(thread) {
-                    Err(error) if is_loss(&error) => {}
-                    pushed => must(pushed),
-                }
-                match until_in_time(|| table.wait_for_each(thread, |row| row == 1)) {
-                    Ok(()) => {
-                        for row in must(table.rows()) {
-                            assert_eq!(row.load(), 1, "every row has been waited for");
-                        }
-                    }
-                    Err(error) => {
-                        assert!(is_loss(&error), "{error}");
-                        if let Some(node) = error.lost_peer() {
-                            let row = must(table.row(node)).load();
-                            assert_eq!(row, 0, "its row has arrived, so its loss is no matter");
-                        }
-                    }
-                }
-            });
-        }
+        let mut stage = Stage::new(world, count, 1, make);
+        stage.each("node", 0..count, |objects, thread, _| {
+            let table = &objects.table;
+            must(table.store_mine(1));
+            unless_lost(table.push_untracked(thread));
+            let waited = until_in_time(|| table.wait_for_each(thread, |row| row == 1));
+            unless_excused(waited, |node| {
+                let row = must(table.row(node)).load();
+                assert_eq!(row, 0, "its row has arrived, so its loss is no matter");
+            })?;
+            for row in must(table.rows()) {
+                assert_eq!(row.load(), 1, "every row has been waited for");
+            }
+            Some(())
+        });
     }
 }
 

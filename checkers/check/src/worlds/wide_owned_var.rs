@@ -8,7 +8,7 @@ use loco_sim::{World, call};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, in_turn, must, nodes, promise, run, until_in_time};
+use crate::stage::{Fabric, Stage, must, until_in_time};
 
 struct Objects<T: Value> {
     wide: WideOwnedVar<T, Fabric>,
@@ -33,12 +33,11 @@ where
     [u64; N]: Value,
 {
     move |world| {
-        let at = nodes(world, 2, 2, make::<[u64; N]>);
-        let own: Vec<usize> = (0..threads).collect();
-        in_turn(
-            world,
-            &at[0],
-            &own,
+        let mut stage = Stage::new(world, 2, 2, make::<[u64; N]>);
+
+        stage.in_turn(
+            0,
+            0..threads,
             "owner",
             |o| &o.other,
             values,
@@ -58,7 +57,7 @@ where
                 );
             },
         );
-        run(world, &at[1], 0, "reader", move |objects, thread| {
+        stage.run(1, 0, "reader", move |objects, thread| {
             did("WideOwnedVar::try_load");
             call("read", || objects.wide.try_load(), shown);
             did("WideOwnedVar::wait_until");
@@ -66,9 +65,7 @@ where
             call("read", last, shown);
             call("read", || objects.wide.try_load(), shown);
         });
-        promise(world, |calls| {
-            loco_sim::spec::single_writer(calls, &format!("{:?}", [0_u64; N]))
-        });
+        stage.promise(|calls| loco_sim::spec::single_writer(calls, &format!("{:?}", [0_u64; N])));
     }
 }
 
@@ -78,12 +75,11 @@ where
     [u64; N]: Value,
 {
     move |world| {
-        let at = nodes(world, 2, 2, make::<[u64; N]>);
-        let own: Vec<usize> = (0..threads).collect();
-        in_turn(
-            world,
-            &at[0],
-            &own,
+        let mut stage = Stage::new(world, 2, 2, make::<[u64; N]>);
+
+        stage.in_turn(
+            0,
+            0..threads,
             "owner",
             |o| &o.other,
             2,
@@ -96,7 +92,7 @@ where
                 call(format!("write {words:?}"), write, |()| "");
             },
         );
-        run(world, &at[1], 0, "reader", |objects, thread| {
+        stage.run(1, 0, "reader", |objects, thread| {
             call("read", || objects.wide.try_load(), shown);
             let last = || {
                 Some(must(until_in_time(|| {
@@ -105,17 +101,15 @@ where
             };
             call("read", last, shown);
         });
-        promise(world, |calls| {
-            loco_sim::spec::single_writer(calls, &format!("{:?}", [0_u64; N]))
-        });
+        stage.promise(|calls| loco_sim::spec::single_writer(calls, &format!("{:?}", [0_u64; N])));
     }
 }
 
 /// Builds a world in which the owner pushes from memory and at once stores another value, which it does not push.
 /// Nobody sees that value, and no mixture remains for good. The store may be late; the value is then the former one.
 fn kept(world: &mut World) {
-    let at = nodes(world, 3, 1, make::<[u64; 9]>);
-    run(world, &at[0], 0, "owner", |objects, thread| {
+    let mut stage = Stage::new(world, 3, 1, make::<[u64; 9]>);
+    stage.run(0, 0, "owner", |objects, thread| {
         must(objects.wide.store(thread, [1; 9]));
         must(objects.wide.push(thread)).forget();
         match objects.wide.store(thread, [2; 9]) {
@@ -123,26 +117,24 @@ fn kept(world: &mut World) {
             stored => must(stored),
         }
     });
-    for (reader, at) in at.iter().enumerate().skip(1) {
-        run(world, at, 0, &format!("reader {reader}"), |objects, thread| {
-            let seen = must(until_in_time(|| {
-                objects.wide.wait_until(thread, |words| words[0] > 0)
-            }));
-            assert_eq!(seen, [1; 9], "stored after the push");
-        });
-    }
+    stage.each("reader", 1..3, |objects, thread, _| {
+        let seen = must(until_in_time(|| {
+            objects.wide.wait_until(thread, |words| words[0] > 0)
+        }));
+        assert_eq!(seen, [1; 9], "stored after the push");
+    });
 }
 
 /// Builds a world in which node 1 pulls while the owner stores. Node 1 has heard that the first value is stored.
 fn pulled(world: &mut World) {
-    let at = nodes(world, 2, 1, make::<[u64; 3]>);
-    run(world, &at[0], 0, "owner", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make::<[u64; 3]>);
+    stage.run(0, 0, "owner", |objects, thread| {
         must(objects.wide.store(thread, [1; 3]));
         objects.other.write(1);
         must(objects.other.broadcast(thread)).forget();
         must(objects.wide.store(thread, [2; 3]));
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
         did("WideOwnedVar::try_pull");
         if let Some(value) = must(objects.wide.try_pull(thread)) {
@@ -162,14 +154,14 @@ fn pulled(world: &mut World) {
 
 /// Builds a world in which the owner pushes once, and node 1 loads, waiting while the value arrives.
 fn loaded(world: &mut World) {
-    let at = nodes(world, 2, 1, make::<[u64; 3]>);
-    run(world, &at[0], 0, "owner", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 1, make::<[u64; 3]>);
+    stage.run(0, 0, "owner", |objects, thread| {
         objects.other.write(7);
         must(objects.other.broadcast(thread)).forget();
         must(objects.wide.store(thread, [1; 3]));
         must(objects.wide.push(thread)).forget();
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         did("WideOwnedVar::load");
         let value = must(objects.wide.load(thread));
         assert!(value == [0; 3] || value == [1; 3], "whole: {value:?}");
@@ -181,19 +173,19 @@ fn loaded(world: &mut World) {
 
 /// Builds a world in which the value is at node 2 after a push and a fence. Node 2 hears of it from node 1.
 fn fenced(world: &mut World) {
-    let at = nodes(world, 3, 1, make::<[u64; 2]>);
-    run(world, &at[0], 0, "owner", |objects, thread| {
+    let mut stage = Stage::new(world, 3, 1, make::<[u64; 2]>);
+    stage.run(0, 0, "owner", |objects, thread| {
         must(objects.wide.store(thread, [1; 2]));
         must(objects.wide.push(thread)).forget();
         must(fence::thread(thread));
         objects.other.write(1);
         must(objects.other.broadcast_to(thread, &[NodeId(1)])).forget();
     });
-    run(world, &at[1], 0, "messenger", |objects, thread| {
+    stage.run(1, 0, "messenger", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
         must(objects.other.broadcast_to(thread, &[NodeId(2)])).forget();
     });
-    run(world, &at[2], 0, "reader", |objects, thread| {
+    stage.run(2, 0, "reader", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
         assert_eq!(objects.wide.try_load(), Some([1; 2]), "pushed and fenced before");
     });

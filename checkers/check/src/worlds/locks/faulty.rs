@@ -8,11 +8,9 @@ use loco::fence::Scope;
 use loco::{Error, LockConfig, LockGuard, OnLoss, Result, TasLock, Thread};
 use loco_sim::{World, note};
 
-use super::holders::{PLAIN, Shape};
+use super::holders::{PLAIN, Shape, increment};
 use super::lock::{Lock, Objects, distinct, make};
-use crate::stage::{
-    Fabric, get_word, here, is_loss, must, nodes, notes, put_word, run, unless_lost, until_in_time, wait_here,
-};
+use crate::stage::{Fabric, Stage, is_loss, must, unless_lost, until_in_time, wait_here};
 
 /// The way in which a thread takes the lock if waits may be late.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,33 +29,28 @@ pub(super) fn late<L: Lock>(shape: Shape, patience: Patience) -> impl Fn(&mut Wo
         let config = LockConfig::default()
             .on_loss(OnLoss::Poison)
             .local_hand_overs_max(shape.hand_overs);
-        let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
-        for (node, at) in at.iter().enumerate() {
-            for own in 0..shape.threads {
-                let name = format!("node {node} thread {own}");
-                run(world, at, own, &name, move |objects, thread| {
-                    let lock = &objects.lock;
-                    for _ in 0..shape.acquisitions {
-                        let asked = match patience {
-                            Patience::Patient => until_in_time(|| lock.lock(thread, Scope::Thread)),
-                            Patience::GivesUp => lock.lock(thread, Scope::Thread),
-                            // Node 0 holds nobody up for long.
-                            Patience::None if node == 0 => continue,
-                            Patience::None => lock.lock_until(thread, Scope::Thread, thread.now()),
-                        };
-                        match asked {
-                            Err(error) if error.is_timeout() => {}
-                            asked => hold(objects, thread, shape, must(asked)),
-                        }
-                    }
-                    if patience != Patience::Patient {
-                        let asked = until_in_time(|| lock.lock(thread, Scope::Thread));
-                        hold(objects, thread, shape, must(asked));
-                    }
-                });
+        let mut stage = Stage::new(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
+        stage.everywhere(shape.threads, move |objects, thread, (node, _)| {
+            let lock = &objects.lock;
+            for _ in 0..shape.acquisitions {
+                let asked = match patience {
+                    Patience::Patient => until_in_time(|| lock.lock(thread, Scope::Thread)),
+                    Patience::GivesUp => lock.lock(thread, Scope::Thread),
+                    // Node 0 holds nobody up for long.
+                    Patience::None if node == 0 => continue,
+                    Patience::None => lock.lock_until(thread, Scope::Thread, thread.now()),
+                };
+                match asked {
+                    Err(error) if error.is_timeout() => {}
+                    asked => hold(objects, thread, shape, must(asked)),
+                }
             }
-        }
-        notes(world, |lines| distinct(lines, "released", None));
+            if patience != Patience::Patient {
+                let asked = until_in_time(|| lock.lock(thread, Scope::Thread));
+                hold(objects, thread, shape, must(asked));
+            }
+        });
+        stage.notes(|lines| distinct(lines, "released", None));
     }
 }
 
@@ -81,21 +74,15 @@ pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World
         let config = LockConfig::default()
             .on_loss(on_loss)
             .local_hand_overs_max(shape.hand_overs);
-        let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
-        for (node, at) in at.iter().enumerate() {
-            for own in 0..shape.threads {
-                let name = format!("node {node} thread {own}");
-                run(world, at, own, &name, move |objects, thread| {
-                    for _ in 0..shape.acquisitions {
-                        let asked = objects.lock.lock(thread, Scope::Thread);
-                        if hold_until_lost(objects, thread, shape, on_loss, asked).is_none() {
-                            return;
-                        }
-                    }
-                });
+        let mut stage = Stage::new(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
+        stage.everywhere(shape.threads, move |objects, thread, _| {
+            for _ in 0..shape.acquisitions {
+                let asked = objects.lock.lock(thread, Scope::Thread);
+                hold_until_lost(objects, thread, shape, on_loss, asked)?;
             }
-        }
-        survivors(world);
+            Some(())
+        });
+        survivors(&mut stage);
     }
 }
 
@@ -103,8 +90,8 @@ pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World
 /// nodes is lost.
 pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
     let config = LockConfig::default().on_loss(OnLoss::Recover);
-    let at = nodes(world, 2, 2, make::<L>(0, config));
-    run(world, &at[1], 0, "tries", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 2, make::<L>(0, config));
+    stage.run(1, 0, "tries", |objects, thread| {
         let tried = objects.lock.try_lock(thread, Scope::Thread).transpose();
         if let Some(asked) = tried {
             // The other thread of the node has its turn even after a loss.
@@ -113,37 +100,30 @@ pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
         objects.flag.write(1);
     });
     for (node, own, waits) in [(1, 1, true), (0, 0, false)] {
-        run(
-            world,
-            &at[node],
+        stage.run(
+            node,
             own,
             &format!("node {node} locks"),
             move |objects, thread| {
-                if waits && wait_here(thread, &objects.flag, 1).is_none() {
-                    return;
+                if waits {
+                    wait_here(thread, &objects.flag, 1)?;
                 }
                 let asked = objects.lock.lock(thread, Scope::Thread);
-                hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked);
+                hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked)
             },
         );
     }
-    survivors(world);
+    survivors(&mut stage);
 }
 
 /// Builds a world in which two threads of one node lock once each. The second may give up while the first releases,
 /// and then locks again.
 pub(super) fn late_alone<L: Lock>(world: &mut World) {
-    let at = nodes(world, 1, 2, make::<L>(0, LockConfig::default()));
+    let mut stage = Stage::new(world, 1, 2, make::<L>(0, LockConfig::default()));
     for own in 0..2 {
-        run(
-            world,
-            &at[0],
-            own,
-            &format!("thread {own}"),
-            move |objects, thread| {
-                must(must(until_in_time(|| objects.lock.lock(thread, Scope::Thread))).release());
-            },
-        );
+        stage.run(0, own, &format!("thread {own}"), move |objects, thread| {
+            must(must(until_in_time(|| objects.lock.lock(thread, Scope::Thread))).release());
+        });
     }
 }
 
@@ -151,22 +131,21 @@ pub(super) fn late_alone<L: Lock>(world: &mut World) {
 /// gets the lock, not even from the other thread, and a release reports the loss. The releases fence nothing, so no
 /// fence fails in their place.
 pub(super) fn lost_alone<L: Lock>(world: &mut World) {
-    let at = nodes(world, 2, 2, make::<L>(1, LockConfig::default()));
+    let mut stage = Stage::new(world, 2, 2, make::<L>(1, LockConfig::default()));
     for own in 0..2 {
-        run(world, &at[1], own, &format!("thread {own}"), |objects, thread| {
+        stage.run(1, own, &format!("thread {own}"), |objects, thread| {
             let is_lost = || thread.fabric().control().declared_lost();
             let was_lost = is_lost();
-            let Some(guard) = unless_lost(objects.lock.lock(thread, Scope::Nothing)) else {
-                return;
-            };
+            let guard = unless_lost(objects.lock.lock(thread, Scope::Nothing))?;
             assert!(!was_lost, "a lost node asks for a lock and gets it");
             assert_eq!(objects.flag.read(), 0, "a lost node passes a lock on to itself");
             if is_lost() {
                 objects.flag.write(1);
                 assert!(guard.release().is_err(), "a lost node releases and is not told");
             } else {
-                unless_lost(guard.release());
+                unless_lost(guard.release())?;
             }
+            Some(())
         });
     }
 }
@@ -176,33 +155,29 @@ pub(super) fn lost_alone<L: Lock>(world: &mut World) {
 pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&mut World) {
     move |world| {
         let config = LockConfig::default().on_loss(OnLoss::Recover);
-        let at = nodes(world, shape.nodes, 1, make::<L>(shape.home, config));
-        for (node, at) in at.iter().enumerate() {
-            run(world, at, 0, &format!("node {node}"), move |objects, thread| {
-                let needs = [NodeId(shape.home), first];
-                let taken = || (objects.flag.read() == 1).then_some(());
-                let told = || thread.wait_until("the first holder", Peers::These(&needs), taken);
-                if thread.node_id() != first && unless_lost(until_in_time(told)).is_none() {
-                    return;
-                }
-                // A waiter may be late if the one before it waits for a message of the lost node.
-                let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
-                if thread.node_id() == first {
-                    objects.flag.write(1);
-                    if unless_lost(objects.flag.broadcast(thread)).is_none() {
-                        return;
-                    }
-                }
-                hold_until_lost(objects, thread, shape, OnLoss::Recover, asked);
-            });
-        }
-        survivors(world);
+        let mut stage = Stage::new(world, shape.nodes, 1, make::<L>(shape.home, config));
+        stage.each("node", 0..shape.nodes, move |objects, thread, _| {
+            let needs = [NodeId(shape.home), first];
+            let taken = || (objects.flag.read() == 1).then_some(());
+            let told = || thread.wait_until("the first holder", Peers::These(&needs), taken);
+            if thread.node_id() != first {
+                unless_lost(until_in_time(told))?;
+            }
+            // A waiter may be late if the one before it waits for a message of the lost node.
+            let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
+            if thread.node_id() == first {
+                objects.flag.write(1);
+                unless_lost(objects.flag.broadcast(thread))?.forget();
+            }
+            hold_until_lost(objects, thread, shape, OnLoss::Recover, asked)
+        });
+        survivors(&mut stage);
     }
 }
 
 /// Checks the notes of the surviving holders: each found another number, and one of them was told of the loss.
-fn survivors(world: &mut World) {
-    notes(world, |lines| {
+fn survivors<L: Lock>(stage: &mut Stage<'_, Objects<L>>) {
+    stage.notes(|lines| {
         let mut released: Vec<&String> = lines.iter().filter(|line| line.starts_with("released")).collect();
         let all = released.len();
         released.sort_unstable();
@@ -280,33 +255,23 @@ fn count_on<L: Lock>(
 /// Builds a world in which threads of two nodes run sections by `combine`, and waits may be late. A section runs,
 /// once, exactly if its call succeeds.
 pub(super) fn combined_late(world: &mut World) {
-    let at = nodes(world, 2, 2, make::<TasLock<Fabric>>(0, LockConfig::default()));
-    for (node, at) in at.iter().enumerate() {
-        for own in 0..2 - node {
-            let name = format!("node {node} thread {own}");
-            let me = 10 * node + own;
-            run(world, at, own, &name, move |objects, thread| {
-                let data = objects.data.clone();
-                let ran = objects.lock.combine(thread, Scope::Thread, move |runner| {
-                    note(format!("ran {me}"));
-                    let count = match runner.node_id().0 {
-                        0 => here(&data, 0),
-                        _ => get_word(runner, &data, 0, 0),
-                    };
-                    match runner.node_id().0 {
-                        0 => must(data.write(0, &(count + 1).to_ne_bytes())),
-                        _ => put_word(runner, &data, 0, 0, count + 1),
-                    }
-                    count
-                });
-                match ran {
-                    Err(error) if error.is_timeout() => {}
-                    ran => note(format!("count {} of {me}", must(ran))),
-                }
+    let mut stage = Stage::new(world, 2, 2, make::<TasLock<Fabric>>(0, LockConfig::default()));
+    for (node, own) in [(0, 0), (0, 1), (1, 0)] {
+        let name = format!("node {node} thread {own}");
+        let me = 10 * usize::from(node) + own;
+        stage.run(node, own, &name, move |objects, thread| {
+            let data = objects.data.clone();
+            let ran = objects.lock.combine(thread, Scope::Thread, move |runner| {
+                note(format!("ran {me}"));
+                increment(&data, runner)
             });
-        }
+            match ran {
+                Err(error) if error.is_timeout() => {}
+                ran => note(format!("count {} of {me}", must(ran))),
+            }
+        });
     }
-    notes(world, |lines| {
+    stage.notes(|lines| {
         let mut ran: Vec<&str> = lines
             .iter()
             .filter_map(|line| line.strip_prefix("ran "))

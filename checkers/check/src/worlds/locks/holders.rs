@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use loco::fabric::NodeId;
 use loco::fence::Scope;
-use loco::{LockConfig, OnLoss, TasLock, Thread};
+use loco::{LockConfig, OnLoss, SharedRegion, TasLock, Thread};
 use loco_sim::{World, call, note, spec};
 
 use super::lock::{Lock, Objects, distinct, make};
 use crate::methods::did;
-use crate::stage::{Fabric, get_word, here, must, nodes, notes, promise, put_word, put_words, run};
+use crate::stage::{Fabric, Stage, get_word, here, must, put_word, put_words};
 
 /// The way in which a thread asks for the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,40 +77,27 @@ pub(super) fn holders<L: Lock>(shape: Shape) -> impl Fn(&mut World) {
         let config = LockConfig::default()
             .on_loss(OnLoss::Recover)
             .local_hand_overs_max(shape.hand_overs);
-        let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
-        for node in 0..shape.nodes {
-            for own in 0..shape.threads {
-                let name = format!("node {node} thread {own}");
-                run(
-                    world,
-                    &at[usize::from(node)],
-                    own,
-                    &name,
-                    move |objects, thread| {
-                        let scope = (shape.scope)(NodeId(shape.data));
-                        for _ in 0..shape.acquisitions {
-                            let guard = match shape.ask {
-                                Ask::Lock | Ask::Drop => Some(must(objects.lock.lock(thread, scope))),
-                                Ask::Until => {
-                                    Some(must(objects.lock.lock_until(thread, scope, thread.deadline())))
-                                }
-                                Ask::Try => must(objects.lock.try_lock(thread, scope)),
-                            };
-                            let Some(guard) = guard else { continue };
-                            assert!(!guard.recovered(), "nobody was lost");
-                            section(objects, thread, shape);
-                            match shape.ask {
-                                Ask::Drop => drop(guard),
-                                _ => must(guard.release()),
-                            }
-                        }
-                    },
-                );
+        let mut stage = Stage::new(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
+        stage.everywhere(shape.threads, move |objects, thread, _| {
+            let scope = (shape.scope)(NodeId(shape.data));
+            for _ in 0..shape.acquisitions {
+                let guard = match shape.ask {
+                    Ask::Lock | Ask::Drop => Some(must(objects.lock.lock(thread, scope))),
+                    Ask::Until => Some(must(objects.lock.lock_until(thread, scope, thread.deadline()))),
+                    Ask::Try => must(objects.lock.try_lock(thread, scope)),
+                };
+                let Some(guard) = guard else { continue };
+                assert!(!guard.recovered(), "nobody was lost");
+                section(objects, thread, shape);
+                match shape.ask {
+                    Ask::Drop => drop(guard),
+                    _ => must(guard.release()),
+                }
             }
-        }
-        promise(world, spec::mutual_exclusion);
+        });
+        stage.promise(spec::mutual_exclusion);
         let all = u64::from(shape.nodes) * shape.threads as u64 * shape.acquisitions;
-        notes(world, move |lines| {
+        stage.notes(move |lines| {
             distinct(lines, "count", (shape.ask != Ask::Try).then_some(all));
             for node in 0..shape.nodes {
                 distinct(lines, &format!("local {node}"), None);
@@ -122,8 +109,8 @@ pub(super) fn holders<L: Lock>(shape: Shape) -> impl Fn(&mut World) {
 /// Builds a world in which one thread tries while another holds. The try fails at once, and when the lock is free a
 /// try succeeds.
 pub(super) fn tries<L: Lock>(world: &mut World) {
-    let at = nodes(world, 2, 2, make::<L>(0, LockConfig::default()));
-    run(world, &at[0], 0, "holder", |objects, thread| {
+    let mut stage = Stage::new(world, 2, 2, make::<L>(0, LockConfig::default()));
+    stage.run(0, 0, "holder", |objects, thread| {
         let guard = must(objects.lock.lock(thread, Scope::Thread));
         call("hold", || (), |()| "");
         must(guard.release());
@@ -131,7 +118,7 @@ pub(super) fn tries<L: Lock>(world: &mut World) {
         objects.flag.write(1);
         must(objects.flag.broadcast(thread)).forget();
     });
-    run(world, &at[1], 0, "tries", |objects, thread| {
+    stage.run(1, 0, "tries", |objects, thread| {
         if let Some(guard) = must(objects.lock.try_lock(thread, Scope::Thread)) {
             call("hold", || (), |()| "");
             must(guard.release());
@@ -142,46 +129,42 @@ pub(super) fn tries<L: Lock>(world: &mut World) {
             None => panic!("the lock is free, and nobody else wants it"),
         }
     });
-    promise(world, spec::mutual_exclusion);
+    stage.promise(spec::mutual_exclusion);
+}
+
+/// Increments the counter of node 0, as a section does. Returns the number that it found.
+pub(super) fn increment(data: &SharedRegion<Fabric>, thread: &Thread<Fabric>) -> u64 {
+    if thread.node_id() == NodeId(0) {
+        let count = here(data, 0);
+        must(data.write(0, &(count + 1).to_ne_bytes()));
+        count
+    } else {
+        let count = get_word(thread, data, 0, 0);
+        put_word(thread, data, 0, 0, count + 1);
+        count
+    }
 }
 
 /// Makes a world in which threads of two nodes run sections by `combine`. Each section runs once.
 pub(super) fn combined(threads: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(
+        let mut stage = Stage::new(
             world,
             2,
             threads,
             make::<TasLock<Fabric>>(0, LockConfig::default()),
         );
-        for (node, at) in at.iter().enumerate() {
-            for own in 0..threads {
-                run(
-                    world,
-                    at,
-                    own,
-                    &format!("node {node} thread {own}"),
-                    move |objects, thread| {
-                        did("TasLock::combine");
-                        // The section may run on another thread of the node, so it owns what it uses.
-                        let data = Arc::clone(&objects.data);
-                        let ran = must(objects.lock.combine(thread, Scope::Thread, move |runner| {
-                            let count = match runner.node_id().0 {
-                                0 => here(&data, 0),
-                                _ => get_word(runner, &data, 0, 0),
-                            };
-                            match runner.node_id().0 {
-                                0 => must(data.write(0, &(count + 1).to_ne_bytes())),
-                                _ => put_word(runner, &data, 0, 0, count + 1),
-                            }
-                            count
-                        }));
-                        note(format!("count {ran}"));
-                    },
-                );
-            }
-        }
+        stage.everywhere(threads, |objects, thread, _| {
+            did("TasLock::combine");
+            // The section may run on another thread of the node, so it owns what it uses.
+            let data = Arc::clone(&objects.data);
+            let ran = objects
+                .lock
+                .combine(thread, Scope::Thread, move |runner| increment(&data, runner));
+            let ran = must(ran);
+            note(format!("count {ran}"));
+        });
         let all = 2 * threads as u64;
-        notes(world, move |lines| distinct(lines, "count", Some(all)));
+        stage.notes(move |lines| distinct(lines, "count", Some(all)));
     }
 }

@@ -5,15 +5,15 @@ use loco::fabric::{Lock, NodeId};
 use loco_sim::World;
 
 use super::shape::{Shape, take};
-use crate::stage::{here, in_turn, is_loss, must, nodes, run, unless_lost, until_in_time};
+use crate::stage::{Stage, here, is_loss, must, unless_excused, unless_lost, until_in_time};
 
 /// Builds a world in which the writer submits one message and waits until it is read. A reader that has read it says
 /// so, and may then be lost. Only the loss of a reader that has not read it fails the wait.
 pub(super) fn read_and_lost(world: &mut World) {
     let shape = Shape::new(1, &[1, 2]);
-    let at = nodes(world, 3, 1, shape.make());
+    let mut stage = Stage::new(world, 3, 1, shape.make());
     let sent = shape.message(1);
-    run(world, &at[0], 0, "writer", move |objects, thread| {
+    stage.run(0, 0, "writer", move |objects, thread| {
         let mut writer = take(&objects.writer);
         while let Err(error) = writer.submit(thread, &sent) {
             assert!(is_loss(&error), "{error}");
@@ -22,46 +22,32 @@ pub(super) fn read_and_lost(world: &mut World) {
                 None => return,
             }
         }
-        if let Err(error) = until_in_time(|| writer.wait_until_read(thread)) {
-            assert!(is_loss(&error), "{error}");
-            if let Some(node) = error.lost_peer() {
-                let said = here(&objects.data, 8 * usize::from(node.0));
-                assert_eq!(said, 0, "it has read everything, so its loss is no matter");
-            }
-        }
+        unless_excused(until_in_time(|| writer.wait_until_read(thread)), |node| {
+            let said = here(&objects.data, 8 * usize::from(node.0));
+            assert_eq!(said, 0, "it has read everything, so its loss is no matter");
+        });
     });
-    for node in [1_u16, 2] {
-        run(
-            world,
-            &at[usize::from(node)],
-            0,
-            &format!("reader {node}"),
-            move |objects, thread| {
-                let mut reader = take(&objects.readers[0]);
-                if unless_lost(until_in_time(|| reader.receive(thread))).is_none() {
-                    return;
-                }
-                let say = || -> Result<()> {
-                    let place = objects.data.target(NodeId(0), 8 * usize::from(node))?;
-                    thread.put_inline(&1_u64.to_ne_bytes(), place)?.forget();
-                    Ok(())
-                };
-                unless_lost(say());
-            },
-        );
-    }
+    stage.each("reader", [1, 2], move |objects, thread, node| {
+        let mut reader = take(&objects.readers[0]);
+        unless_lost(until_in_time(|| reader.receive(thread)))?;
+        let say = || -> Result<()> {
+            let place = objects.data.target(NodeId(0), 8 * usize::from(node))?;
+            thread.put_inline(&1_u64.to_ne_bytes(), place)?.forget();
+            Ok(())
+        };
+        unless_lost(say())
+    });
 }
 
 /// Makes a world in which writer and reader are used by two threads each, in turn. Any wait may be late, and is then
 /// repeated.
 pub(super) fn late(shape: Shape, count: u64) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, 2, 4, shape.make());
+        let mut stage = Stage::new(world, 2, 4, shape.make());
         let sent = shape.clone();
-        in_turn(
-            world,
-            &at[0],
-            &[0, 1],
+        stage.in_turn(
+            0,
+            0..2,
             "writer",
             |o| &o.baton,
             count,
@@ -73,10 +59,9 @@ pub(super) fn late(shape: Shape, count: u64) -> impl Fn(&mut World) {
             },
         );
         let received = shape.clone();
-        in_turn(
-            world,
-            &at[1],
-            &[0, 1],
+        stage.in_turn(
+            1,
+            0..2,
             "reader",
             |o| &o.baton,
             count,
@@ -99,9 +84,9 @@ pub(super) fn late(shape: Shape, count: u64) -> impl Fn(&mut World) {
 /// writer stop.
 pub(super) fn faulty(shape: Shape, count: u64) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, shape.nodes(), 1, shape.make());
+        let mut stage = Stage::new(world, shape.nodes(), 1, shape.make());
         let sent = shape.clone();
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        stage.run(0, 0, "writer", move |objects, thread| {
             let mut writer = take(&objects.writer);
             for number in 1..=count {
                 let message = sent.message(number);
@@ -126,26 +111,20 @@ pub(super) fn faulty(shape: Shape, count: u64) -> impl Fn(&mut World) {
         });
         for (index, &node) in shape.readers.iter().enumerate() {
             let shape = shape.clone();
-            run(
-                world,
-                &at[usize::from(node)],
-                0,
-                &format!("reader {index}"),
-                move |objects, thread| {
-                    let mut reader = take(&objects.readers[0]);
-                    for number in 1..=count {
-                        let received = until_in_time(|| reader.receive(thread));
-                        let Some(message) = unless_lost(received) else {
-                            return;
-                        };
-                        assert_eq!(
-                            message,
-                            shape.message(number),
-                            "message {number}, whole and in order"
-                        );
-                    }
-                },
-            );
+            stage.run(node, 0, &format!("reader {index}"), move |objects, thread| {
+                let mut reader = take(&objects.readers[0]);
+                for number in 1..=count {
+                    let received = until_in_time(|| reader.receive(thread));
+                    let Some(message) = unless_lost(received) else {
+                        return;
+                    };
+                    assert_eq!(
+                        message,
+                        shape.message(number),
+                        "message {number}, whole and in order"
+                    );
+                }
+            });
         }
     }
 }

@@ -5,7 +5,7 @@ use loco_sim::{World, call, note, spec};
 
 use super::shape::{Objects, Shape, Submit, submit, take};
 use crate::methods::did;
-use crate::stage::{At, here, in_turn, must, nodes, notes, promise, put_words, run};
+use crate::stage::{Stage, here, must, put_words};
 
 /// Returns the number of a message, which must be one of the shape's messages as a whole.
 pub(super) fn number_of(shape: &Shape, message: &[u8], count: u64) -> u64 {
@@ -20,13 +20,12 @@ pub(super) fn number_of(shape: &Shape, message: &[u8], count: u64) -> u64 {
 /// reader receives them all.
 pub(super) fn stream(shape: Shape, count: u64, threads: usize) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, shape.nodes(), 4, shape.make());
+        let mut stage = Stage::new(world, shape.nodes(), 4, shape.make());
         let sent = shape.clone();
-        let own: Vec<usize> = (0..threads).collect();
-        in_turn(
-            world,
-            &at[0],
-            &own,
+
+        stage.in_turn(
+            0,
+            0..threads,
             "writer",
             |o| &o.baton,
             count,
@@ -38,36 +37,31 @@ pub(super) fn stream(shape: Shape, count: u64, threads: usize) -> impl Fn(&mut W
                 *objects.writer.lock() = Some(writer);
             },
         );
-        readers(world, &at, &shape, count, threads);
+        readers(&mut stage, &shape, count, threads);
         if threads == 1 {
             // The calls of several threads on one reader would count as those of several readers.
-            promise(world, spec::ring_buffer);
+            stage.promise(spec::ring_buffer);
         }
     }
 }
 
 /// Adds a thread for each reader that receives all `count` messages in order, by `threads` threads in turn.
-pub(super) fn readers(world: &mut World, at: &[At<Objects>], shape: &Shape, count: u64, threads: usize) {
+pub(super) fn readers(stage: &mut Stage<'_, Objects>, shape: &Shape, count: u64, threads: usize) {
     for (index, &node) in shape.readers.iter().enumerate() {
         let of_node = shape.readers[..index]
             .iter()
             .filter(|&&other| other == node)
             .count();
-        // The node's first threads are the writer's on node 0; further readers there take the others.
-        let own = if node == 0 {
-            [2, 3]
-        } else {
-            [2 * of_node, 2 * of_node + 1]
+        // The first threads of node 0 are the writer's. Two readers of one node take no turns: they have one baton.
+        let own = match node {
+            0 => 2..3,
+            _ => 2 * of_node..2 * of_node + threads,
         };
         let shape = shape.clone();
-        // Two readers of one node take no turns: they have one baton.
-        let name = format!("reader {index}");
-        let own = &own[..if node == 0 { 1 } else { threads }];
-        in_turn(
-            world,
-            &at[usize::from(node)],
+        stage.in_turn(
+            node,
             own,
-            &name,
+            &format!("reader {index}"),
             |o| &o.baton,
             count,
             move |objects, thread, number| {
@@ -99,9 +93,9 @@ pub(super) fn readers(world: &mut World, at: &[At<Objects>], shape: &Shape, coun
 /// received message was sent, in order.
 pub(super) fn attempts(shape: Shape, tries: u64) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, shape.nodes(), 1, shape.make());
+        let mut stage = Stage::new(world, shape.nodes(), 1, shape.make());
         let sent = shape.clone();
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        stage.run(0, 0, "writer", move |objects, thread| {
             let mut writer = take(&objects.writer);
             let mut next = 1;
             for attempt in 0..tries {
@@ -111,7 +105,7 @@ pub(super) fn attempts(shape: Shape, tries: u64) -> impl Fn(&mut World) {
             }
         });
         let shape = shape.clone();
-        run(world, &at[1], 0, "reader", move |objects, thread| {
+        stage.run(1, 0, "reader", move |objects, thread| {
             let mut reader = take(&objects.readers[0]);
             for _ in 0..tries {
                 let mut message = Vec::new();
@@ -124,7 +118,7 @@ pub(super) fn attempts(shape: Shape, tries: u64) -> impl Fn(&mut World) {
                 });
             }
         });
-        promise(world, spec::ring_buffer);
+        stage.promise(spec::ring_buffer);
     }
 }
 
@@ -132,9 +126,9 @@ pub(super) fn attempts(shape: Shape, tries: u64) -> impl Fn(&mut World) {
 /// Then the writer waits until all are read.
 pub(super) fn batch(shape: Shape, count: u64, how: Submit) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, shape.nodes(), 4, shape.make());
+        let mut stage = Stage::new(world, shape.nodes(), 4, shape.make());
         let sent = shape.clone();
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        stage.run(0, 0, "writer", move |objects, thread| {
             let mut writer = take(&objects.writer);
             let mut next = 1;
             while next <= count {
@@ -148,23 +142,23 @@ pub(super) fn batch(shape: Shape, count: u64, how: Submit) -> impl Fn(&mut World
             must(writer.wait_until_read(thread));
             assert_eq!(writer.unread_bytes(), 0, "every reader has read everything");
         });
-        readers(world, &at, &shape, count, 1);
+        readers(&mut stage, &shape, count, 1);
     }
 }
 
 /// Makes a world in which the writer overwrites messages. When every message is read, every reader has copied it out.
 pub(super) fn overwritten(shape: Shape) -> impl Fn(&mut World) {
     move |world| {
-        let at = nodes(world, shape.nodes(), 4, shape.make());
+        let mut stage = Stage::new(world, shape.nodes(), 4, shape.make());
         let sent = shape.clone();
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        stage.run(0, 0, "writer", move |objects, thread| {
             let mut writer = take(&objects.writer);
             for number in 1..=3 {
                 submit(&mut writer, thread, &sent, Submit::Wait, number, number);
                 must(writer.wait_until_read(thread));
             }
         });
-        readers(world, &at, &shape, 3, 1);
+        readers(&mut stage, &shape, 3, 1);
     }
 }
 
@@ -172,14 +166,14 @@ pub(super) fn overwritten(shape: Shape) -> impl Fn(&mut World) {
 /// the data.
 pub(super) fn with_data(world: &mut World) {
     let shape = Shape::new(2, &[1]);
-    let at = nodes(world, 2, 1, shape.make());
+    let mut stage = Stage::new(world, 2, 1, shape.make());
     let sent = shape.clone();
-    run(world, &at[0], 0, "writer", move |objects, thread| {
+    stage.run(0, 0, "writer", move |objects, thread| {
         let mut writer = take(&objects.writer);
         put_words(thread, &objects.data, 1, 0, &[4, 5]);
         submit(&mut writer, thread, &sent, Submit::Wait, 1, 1);
     });
-    run(world, &at[1], 0, "reader", |objects, thread| {
+    stage.run(1, 0, "reader", |objects, thread| {
         let mut reader = take(&objects.readers[0]);
         must(reader.receive(thread));
         assert_eq!(
@@ -195,9 +189,9 @@ pub(super) fn with_data(world: &mut World) {
 pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
     move |world| {
         let shape = Shape::new(2, if fenced { &[1, 2] } else { &[1] });
-        let at = nodes(world, shape.nodes(), 1, shape.make());
+        let mut stage = Stage::new(world, shape.nodes(), 1, shape.make());
         let sent = shape.clone();
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        stage.run(0, 0, "writer", move |objects, thread| {
             let mut writer = take(&objects.writer);
             submit(&mut writer, thread, &sent, Submit::Wait, 1, 1);
             if fenced {
@@ -206,7 +200,7 @@ pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
             objects.flag.write(1);
             must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
-        run(world, &at[1], 0, "messenger", move |objects, thread| {
+        stage.run(1, 0, "messenger", move |objects, thread| {
             must(objects.flag.wait_until(thread, |flag| flag == 1));
             let mut reader = take(&objects.readers[0]);
             let mut message = Vec::new();
@@ -219,7 +213,7 @@ pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
             }
         });
         if fenced {
-            run(world, &at[2], 0, "last", |objects, thread| {
+            stage.run(2, 0, "last", |objects, thread| {
                 must(objects.flag.wait_until(thread, |flag| flag == 1));
                 let mut reader = take(&objects.readers[0]);
                 let mut message = Vec::new();
@@ -239,13 +233,13 @@ pub(super) fn known_here(world: &mut World) {
         readers: vec![0],
         ..Shape::new(2, &[1])
     };
-    let at = nodes(world, 2, 2, shape.make());
-    run(world, &at[0], 0, "writer", move |objects, thread| {
+    let mut stage = Stage::new(world, 2, 2, shape.make());
+    stage.run(0, 0, "writer", move |objects, thread| {
         let mut writer = take(&objects.writer);
         submit(&mut writer, thread, &shape, Submit::Wait, 1, 1);
         note(format!("writer {}", objects.flag.read() == 1));
     });
-    run(world, &at[0], 1, "reader", |objects, thread| {
+    stage.run(0, 1, "reader", |objects, thread| {
         let mut reader = take(&objects.readers[0]);
         objects.flag.write(1);
         must(loco::fence::towards(thread, &[]));
@@ -255,7 +249,7 @@ pub(super) fn known_here(world: &mut World) {
             must(reader.try_receive(thread, &mut message))
         ));
     });
-    notes(world, |lines| {
+    stage.notes(|lines| {
         assert!(
             lines.iter().any(|line| line.ends_with("true")),
             "a submit that is over is found"
@@ -268,9 +262,9 @@ pub(super) fn known_here(world: &mut World) {
 pub(super) fn without(excluded: bool) -> impl Fn(&mut World) {
     move |world| {
         let shape = Shape::new(1, &[1, 2]);
-        let at = nodes(world, 3, 1, shape.make());
+        let mut stage = Stage::new(world, 3, 1, shape.make());
         let sent = shape.clone();
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        stage.run(0, 0, "writer", move |objects, thread| {
             let mut writer = take(&objects.writer);
             submit(&mut writer, thread, &sent, Submit::Wait, 1, 1);
             if excluded {
@@ -281,14 +275,14 @@ pub(super) fn without(excluded: bool) -> impl Fn(&mut World) {
             submit(&mut writer, thread, &sent, Submit::Wait, 3, 3);
         });
         let received = shape.clone();
-        run(world, &at[1], 0, "stays", move |objects, thread| {
+        stage.run(1, 0, "stays", move |objects, thread| {
             let mut reader = take(&objects.readers[0]);
             for number in 1..=3 {
                 assert_eq!(must(reader.receive(thread)), received.message(number));
             }
         });
         if !excluded {
-            run(world, &at[2], 0, "leaves", move |objects, thread| {
+            stage.run(2, 0, "leaves", move |objects, thread| {
                 let mut reader = take(&objects.readers[0]);
                 assert_eq!(must(reader.receive(thread)), shape.message(1));
                 did("RingReader::leave");
