@@ -2,25 +2,36 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
+use mowgli::catalogue;
 use mowgli::explore;
 use mowgli::generate::{self, Shape};
 use mowgli::litmus::{Litmus, Operand};
-use mowgli::model::{Model, RmwAtomicity};
+use mowgli::model::{Model, RmwAtomicity, Tier};
 use mowgli::outcome::Budget;
-use mowgli::program::{Instr, Program};
+use mowgli::program::{Expr, Instr, Program, PutSrc};
 use mowgli_generate::distinguish::{Separator, separators};
 use mowgli_generate::enumerate::units;
 use mowgli_generate::language::Language;
+use mowgli_generate::order::permutations;
 use mowgli_generate::theory::{BuiltIn, Theory};
 
-/// The separators of the least size that has any.
+/// The separators of the least size that has any, among programs without compare-and-swaps.
 fn smallest(first: Model, second: Model, most: u8) -> Vec<Separator> {
-    let [a, b] = [first, second].map(|m| BuiltIn::new(m, RmwAtomicity::Hca));
-    let language = a.language(most).common(b.language(most));
-    let language = Language {
+    smallest_of(first, second, most, |language| Language {
         cas: false,
         ..language
-    };
+    })
+}
+
+/// The separators of the least size that has any, in the models' language as `restrict` leaves it.
+fn smallest_of(
+    first: Model,
+    second: Model,
+    most: u8,
+    restrict: impl Fn(Language) -> Language,
+) -> Vec<Separator> {
+    let [a, b] = [first, second].map(|m| BuiltIn::new(m, RmwAtomicity::Hca));
+    let language = restrict(a.language(most).common(b.language(most)));
     let units = units(&language);
     for level in units.chunk_by(|a, b| a.size() == b.size()) {
         let found = level.iter().flat_map(|unit| {
@@ -139,4 +150,130 @@ fn no_smaller_random_program_separates() {
         }
         assert!(compared > 1_000, "{first} {second}: {compared}");
     }
+}
+
+/// A program up to the order of threads, names, values and initial values.
+fn shape(program: &Program) -> String {
+    let orders = permutations(program.threads.len()).into_iter();
+    let texts = orders.map(|order| {
+        let mut program = program.clone();
+        program.threads = order.iter().map(|&t| program.threads[t].clone()).collect();
+        let mut numbers: Vec<(&'static str, i64)> = Vec::new();
+        let mut number = |of: &'static str, old: i64| {
+            let found = numbers.iter().filter(|n| n.0 == of).position(|n| n.1 == old);
+            found.unwrap_or_else(|| {
+                numbers.push((of, old));
+                numbers.iter().filter(|n| n.0 == of).count() - 1
+            })
+        };
+        let locations = program.locations.clone();
+        let mut text = String::new();
+        for thread in &program.threads {
+            text += &format!("\nnode {}:", number("node", thread.node.0.into()));
+            for instr in &thread.code {
+                let mut place = |loc: mowgli::program::Loc| {
+                    let at = &locations[usize::from(loc.0)];
+                    let node = number("node", at.node.0.into());
+                    format!("{}@{node}{}", number("location", loc.0.into()), at.relaxed)
+                };
+                let (plain, strong) = instr.request();
+                text += &match plain {
+                    Instr::Store { loc, .. } => format!(" store {}", place(*loc)),
+                    Instr::Load { loc, .. } => format!(" load {}", place(*loc)),
+                    Instr::Put { dst, src, work } => {
+                        let from = match src {
+                            PutSrc::Loc(src) => place(*src),
+                            PutSrc::Value(_) | PutSrc::Inline(_) => "constant".to_owned(),
+                        };
+                        format!(" put{strong} {} {from} {work:?}", place(*dst))
+                    }
+                    Instr::Get { dst, src, work } => {
+                        format!(" get{strong} {} {} {work:?}", place(*dst), place(*src))
+                    }
+                    Instr::RemoteFaa {
+                        dst, target, work, ..
+                    } => {
+                        format!(" rfaa{strong} {} {} {work:?}", place(*dst), place(*target))
+                    }
+                    Instr::RemoteCas {
+                        dst,
+                        target,
+                        expected: Expr::Const(expected),
+                        work,
+                        ..
+                    } => {
+                        let initial = *expected == locations[usize::from(target.0)].init;
+                        format!(
+                            " rcas{strong} {} {} {initial} {work:?}",
+                            place(*dst),
+                            place(*target)
+                        )
+                    }
+                    Instr::Poll { node } => format!(" poll {}", number("node", node.0.into())),
+                    Instr::Rfence { node } => format!(" rfence {}", number("node", node.0.into())),
+                    other => format!(" {other:?}"),
+                };
+            }
+        }
+        text
+    });
+    texts.min().unwrap_or_default()
+}
+
+/// The neighbouring tiers, the stronger first, and how large the smallest tests are that separate them.
+const NEIGHBOURS: [(Tier, Tier, usize); 4] = [
+    (Tier::Ibta, Tier::OooRw, 0),
+    (Tier::OooRw, Tier::OooAll, 0),
+    (Tier::OooAll, Tier::Unordered, 0),
+    (Tier::Ibta, Tier::PcieRelaxed, 0),
+];
+
+/// What separates neighbouring tiers: the machines agree, and the catalogue has each test, up to names and values.
+#[test]
+fn the_catalogue_has_the_smallest_tests_between_neighbouring_tiers() {
+    let known: Vec<String> = catalogue::entries()
+        .iter()
+        .filter(|entry| entry.folder == "ordering")
+        .map(|entry| shape(&entry.parse().unwrap().program))
+        .collect();
+    let mut missing = Vec::new();
+    for (strong, weak, size) in NEIGHBOURS {
+        let on = |tier| Model::RdmaTso.on(tier).unwrap();
+        let with_rmw = |language| Language {
+            cas: false,
+            fences: false,
+            rmw: true,
+            ..language
+        };
+        for separator in smallest_of(on(strong), on(weak), 4, with_rmw) {
+            assert!(
+                separator.first_forbids && separator.size == size,
+                "{strong} {weak}: {}",
+                code(&separator)
+            );
+            let allows = |tier: Tier| {
+                let mut program = separator.program.clone();
+                if !tier.has_relaxed_regions() {
+                    program.locations.iter_mut().for_each(|l| l.relaxed = false);
+                }
+                let found = explore::outcomes(&program, on(tier), RmwAtomicity::Hca, &Budget::default());
+                assert!(found.is_complete());
+                found.outcomes.iter().any(|o| separator.condition.holds(o))
+            };
+            assert!(
+                !allows(strong) && allows(weak),
+                "{strong} {weak}: {}",
+                code(&separator)
+            );
+            if !known.contains(&shape(&separator.program)) {
+                missing.push(format!("{strong} {weak}\n{}", code(&separator)));
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "{} missing:\n{}",
+        missing.len(),
+        missing.join("\n")
+    );
 }

@@ -75,7 +75,7 @@ fn answer(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Ans
     let setting = request.model.built_in()?;
     let program = &parsed.litmus.program;
     applicable(program, setting.model).map_err(|e| Refusal::Wrong(e.to_string()))?;
-    if !MODELS.contains(&setting.model) {
+    if !MODELS.contains(&setting.model.base()) {
         let names = MODELS.map(|m| m.name()).join(", ");
         return Err(Refusal::Wrong(format!(
             "robustness is defined for {names}, not for {setting}"
