@@ -533,6 +533,8 @@ impl<F: Fabric> TicketLock<F> {
             let Some(new) = to(slot) else {
                 return Ok(Some(slot));
             };
+            debug_assert!(new.ticket == ticket, "the slot of ticket {ticket} is for {new:?}");
+            debug_assert!(slot.ticket <= ticket, "a slot goes back from {slot:?} to {new:?}");
             let found = self
                 .words
                 .compare_swap(thread, self.slot(ticket), old, new.to_word())?;
@@ -555,6 +557,7 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     fn slot(&self, ticket: u64) -> usize {
+        debug_assert!(self.slot_count.is_power_of_two(), "a mask finds the slot");
         self.slots + (ticket & (self.slot_count - 1)) as usize
     }
 }
