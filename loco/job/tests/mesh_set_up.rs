@@ -150,6 +150,32 @@ fn a_name_without_an_address_is_named_at_once_on_every_node() {
     assert!(error.contains("resolving host `no-such-host.invalid`"), "{error}");
 }
 
+/// The node whose time is over first leaves, and the other is told of the node that both have waited for.
+#[test]
+fn a_node_that_gives_up_names_the_missing_one_to_the_others() {
+    let at = Address::from(free_addresses(&["127.0.0.1"])[0]);
+    let there = free_addresses(&["127.0.0.1"; 3]).into_iter().map(Address::from);
+    let hosts = Hosts::from_pairs((0..).map(NodeId).zip(there)).unwrap();
+    for by_hosts in [true, false] {
+        let ends = thread::scope(|scope| {
+            let ends = [(0, 500), (1, 3_600_000)].map(|(node, connect_ms)| {
+                let timeouts = Timeouts::default().connect(Duration::from_millis(connect_ms));
+                let job = Job::builder(NodeId(node)).secret(secret()).timeouts(timeouts);
+                let job = match by_hosts {
+                    true => job.hosts(hosts.clone()),
+                    false => job.rendezvous(3, at.clone()),
+                };
+                scope.spawn(move || Mesh::connect(&job.unwrap()).unwrap_err())
+            });
+            ends.map(|end| end.join().unwrap())
+        });
+        assert!(matches!(&ends[0], FabricError::Timeout { .. }), "{:?}", ends[0]);
+        for end in ends {
+            assert!(end.to_string().contains("node 2"), "{by_hosts}: {end}");
+        }
+    }
+}
+
 #[test]
 fn timeouts_that_do_not_fit_are_found_when_the_nodes_meet() {
     let at = Address::from(free_addresses(&["127.0.0.1"])[0]);

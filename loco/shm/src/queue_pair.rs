@@ -243,7 +243,7 @@ impl QueuePair for ShmQueuePair {
         pieces.iter().try_for_each(write)
     }
 
-    #[inline]
+    #[inline(always)] // as `put_inline`
     fn get(&mut self, dst: Local<'_, ShmMemory>, src: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
         dst.memory.span().check(dst.offset, dst.len)?;
         src.remote.span().check(src.offset, dst.len)?;

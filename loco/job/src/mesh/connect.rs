@@ -37,7 +37,8 @@ impl Mesh {
     /// Connects to all other nodes of `job` and returns once every node is connected to every other.
     ///
     /// A node that ends meanwhile is lost at once: its connections are watched as soon as they are made, and so is the
-    /// rendezvous, if there is one. With a hosts file nobody knows of a node that ends before it has reached any other.
+    /// rendezvous, if there is one. With a hosts file nobody knows of a node that ends before it has reached any other. A node
+    /// whose time is over leaves, and tells the others which node it has waited for in vain: that one is lost for them.
     ///
     /// # Errors
     /// Returns [`FabricError::Timeout`] naming the nodes that are missing and why; [`FabricError::Refused`] when a
@@ -93,11 +94,16 @@ impl Mesh {
                 }
                 error => error,
             });
+        let lost = match &connected {
+            Err(FabricError::PeerLost(lost)) => Some(*lost),
+            Err(FabricError::Timeout { .. }) => connecting.give_up_missing(),
+            _ => None,
+        };
         if let Some(mut watched) = watched {
-            match &connected {
-                Ok(()) => watched.say(&Word::Connected),
-                Err(FabricError::PeerLost(lost)) => watched.say(&Word::Lost(lost.0)),
-                Err(_) => {}
+            match (&connected, lost) {
+                (Ok(()), _) => watched.say(&Word::Connected),
+                (_, Some(lost)) => watched.say(&Word::Lost(lost.0)),
+                _ => {}
             }
         }
         // A node that finds nobody at this address takes this node for one that has ended. The rendezvous can tell it the
@@ -237,6 +243,16 @@ impl Connecting {
         self.wire
             .suspect_node(first, "it ended before all nodes were connected");
         first
+    }
+
+    /// Takes the nodes that have not come in time for lost, and returns the first. The job cannot begin without them, so this
+    /// node leaves: the others, which wait too, are told the reason, and do not take this node for the one that is missing.
+    fn give_up_missing(&self) -> Option<NodeId> {
+        let missing = self.missing();
+        for &node in &missing {
+            self.wire.suspect_node(node, "it did not come in time");
+        }
+        missing.first().copied()
     }
 
     fn missing(&self) -> Vec<NodeId> {
