@@ -2,7 +2,7 @@
 //! them.
 //!
 //! A test is compiled for a job ([`code`]). The threads of every node make its runs side by side ([`worker`],
-//! [`node`]) under conditions that make rare outcomes likelier ([`stress`], [`search`]). The model judges the
+//! [`node`]; the [`interpreter`] executes them) under conditions that make rare outcomes likelier ([`stress`], [`search`]). The model judges the
 //! observed outcomes ([`oracle`], [`record`]). [`job`] does this for many tests with the same connections, memory and
 //! threads. The crate relies on the fabric contract alone, so that every fabric can be tested; on `loco-job` for
 //! set-up; and on `mowgli` for the language and the models. The command `loco litmus` uses it (`docs/fabrics.md`).
@@ -13,6 +13,7 @@ pub mod code;
 pub mod error;
 mod files;
 pub mod infer;
+pub mod interpreter;
 pub mod job;
 pub mod line;
 pub mod node;

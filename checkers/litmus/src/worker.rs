@@ -1,4 +1,4 @@
-//! A thread of a node: executes one thread of a test, run after run, as CPU accesses and posted operations.
+//! A thread of a node: executes one thread of a test, run after run, by the [`interpreter`](crate::interpreter).
 //!
 //! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence`
 //! fences the next operation, `strong` asks for strong order, and a put of a constant comes from a word that nobody else
@@ -9,17 +9,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Fabric, FabricError, Local, Memory, QueuePair, Result, Target, WordCell, Work};
+use loco_fabric::{Fabric, FabricError, Local, Memory, Result, Target, WordCell, Work};
 use mowgli::generate::Random;
-use mowgli::program::{Expr, Instr, Loc, PutSrc, Value, WorkId};
+use mowgli::program::{Instr, Loc, Node, Value, WorkId};
 
 use crate::code::Code;
+use crate::interpreter::{self, Cell, Operation, Request, Stand, Stop, far_side};
 use crate::line::{CONTROL, Lines};
 use crate::shared::{Shared, progress_at};
 use crate::stress::{Cache, Delay, Start, Stress, Traffic};
-
-/// The handle on a word of a fabric.
-type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
 /// The number of looks at the others' progress before a thread yields, and the number of times that it yields.
 const LOOKS: u32 = 300;
@@ -69,21 +67,6 @@ pub struct Share {
     pub registers: Vec<Value>,
 }
 
-/// Ends a run early.
-enum Stop {
-    Status(Status),
-    Failed(FabricError),
-}
-
-impl From<FabricError> for Stop {
-    fn from(error: FabricError) -> Stop {
-        match error {
-            FabricError::Timeout { .. } => Stop::Status(Status::Hung),
-            error => Stop::Failed(error),
-        }
-    }
-}
-
 /// A thread of a node.
 pub struct Worker<F: Fabric> {
     /// Its queue pairs.
@@ -131,7 +114,6 @@ struct Execution<'a, F: Fabric> {
     begun: Vec<(u64, u64)>,
     /// The operations of this run that have an identifier.
     works: Vec<(WorkId, usize, u64)>,
-    registers: Vec<Value>,
     /// The number of constants put in this run.
     put: usize,
     run: usize,
@@ -206,7 +188,6 @@ impl<'a, F: Fabric> Execution<'a, F> {
             lines: Vec::new(),
             begun: Vec::new(),
             works: Vec::new(),
-            registers: Vec::new(),
             put: 0,
             run: 0,
             random: Random::new(batch.seed ^ (thread as u64 + 1).rotate_left(40)),
@@ -263,7 +244,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             statuses: Vec::with_capacity(self.batch.runs),
             registers: Vec::with_capacity(self.batch.runs * thread.registers.len()),
         };
-        self.registers = vec![0; thread.registers.len()];
+        let mut registers = vec![0; thread.registers.len()];
         let begun = Instant::now();
         for run in 0..self.batch.runs {
             let now = Instant::now();
@@ -273,15 +254,18 @@ impl<'a, F: Fabric> Execution<'a, F> {
                 Some(_) if now - begun > self.batch.patience => Status::NotRun,
                 _ => {
                     self.begin(run)?;
-                    match self.block(&thread.code) {
+                    registers.fill(0);
+                    match interpreter::run(self, &thread.code, &mut registers) {
                         Ok(()) => Status::Complete,
-                        Err(Stop::Status(status)) => status,
+                        Err(Stop::Discarded) => Status::Discarded,
+                        Err(Stop::LoopBound) => Status::LoopBound,
+                        Err(Stop::Failed(FabricError::Timeout { .. })) => Status::Hung,
                         Err(Stop::Failed(error)) => return Err(error),
                     }
                 }
             };
             share.statuses.push(status);
-            share.registers.extend_from_slice(&self.registers);
+            share.registers.extend_from_slice(&registers);
         }
         Ok(share)
     }
@@ -290,7 +274,6 @@ impl<'a, F: Fabric> Execution<'a, F> {
         self.run = run;
         self.put = 0;
         self.works.clear();
-        self.registers.fill(0);
         let stress = self.batch.stress;
         if stress.traffic == Traffic::Same {
             for at in 0..self.lines.len() {
@@ -377,174 +360,98 @@ impl<'a, F: Fabric> Execution<'a, F> {
             std::hint::spin_loop();
         }
     }
+}
 
-    fn block(&mut self, code: &[Instr]) -> Result<(), Stop> {
-        code.iter().try_for_each(|instr| self.step(instr))
-    }
+impl<F: Fabric> Stand for Execution<'_, F> {
+    type Fabric = F;
+    type Error = FabricError;
 
     #[inline]
-    fn step(&mut self, instr: &Instr) -> Result<(), Stop> {
+    fn pause(&mut self) {
         if self.batch.stress.delay == Delay::Between {
             self.delay();
         }
-        match instr {
-            Instr::Store { loc, value } => {
-                let value = self.eval(value);
-                self.cell(*loc).store(value as u64);
-            }
-            Instr::Load { reg, loc } => {
-                self.registers[usize::from(reg.0)] = self.cell(*loc).load() as Value;
-            }
-            Instr::Assign { reg, value } => self.registers[usize::from(reg.0)] = self.eval(value),
-            Instr::Cas {
-                reg,
-                loc,
-                expected,
-                new,
-            } => {
-                let (expected, new) = (self.eval(expected), self.eval(new));
-                let old = match self.cell(*loc).compare_exchange(expected as u64, new as u64) {
-                    Ok(old) | Err(old) => old as Value,
-                };
-                if let Some(reg) = reg {
-                    self.registers[usize::from(reg.0)] = old;
-                }
-            }
-            Instr::Mfence => self.queues.shared.fabric.cpu_fence(),
-            Instr::Put { .. }
-            | Instr::Get { .. }
-            | Instr::RemoteFaa { .. }
-            | Instr::RemoteCas { .. }
-            | Instr::Strong(_) => self.post(instr)?,
-            Instr::Poll { node } => {
-                let (node, lane) = self.code.peer(*node);
-                let at = self.peer(node, lane)?;
-                let (before, polled) = &mut self.begun[at];
-                *polled += 1;
-                let number = *before + *polled;
-                self.queues.until(self.lines[at].2, number, self.deadline)?;
-            }
-            Instr::Rfence { node } => {
-                let (node, lane) = self.code.peer(*node);
-                let at = self.peer(node, lane)?;
-                self.queues.fence(self.lines[at].2);
-            }
-            Instr::Wait { work } => {
-                for at in 0..self.works.len() {
-                    let (of, line, number) = self.works[at];
-                    if of == *work {
-                        self.queues.until(line, number, self.deadline)?;
-                    }
-                }
-            }
-            Instr::Assume(cond) if self.eval(cond) != 0 => {}
-            Instr::Assume(_) => return Err(Stop::Status(Status::Discarded)),
-            Instr::If {
-                cond,
-                then,
-                otherwise,
-            } => {
-                let block = if self.eval(cond) != 0 { then } else { otherwise };
-                self.block(block)?;
-            }
-            Instr::While { cond, body, bound } => {
-                for _ in 0..*bound {
-                    if self.eval(cond) == 0 {
-                        return Ok(());
-                    }
-                    self.block(body)?;
-                }
-                if self.eval(cond) != 0 {
-                    return Err(Stop::Status(Status::LoopBound));
-                }
-            }
-            Instr::Choose(_) => unreachable!("`Code::new` refuses programs that choose"),
-        }
-        Ok(())
     }
 
-    fn cell(&self, loc: Loc) -> &Cell<F> {
-        &self.cells[usize::from(loc.0)][self.run]
+    #[inline]
+    fn cell(&self, location: Loc) -> &Cell<F> {
+        &self.cells[usize::from(location.0)][self.run]
     }
 
-    fn eval(&self, e: &Expr) -> Value {
-        evaluate(e, &self.registers)
+    #[inline]
+    fn cpu_fence(&mut self) {
+        self.queues.shared.fabric.cpu_fence();
     }
 
-    fn post(&mut self, instr: &Instr) -> Result<(), Stop> {
-        let (instr, strong) = instr.request();
-        let Some((far, work)) = far_side(instr) else {
-            return Ok(());
-        };
+    #[inline]
+    fn post(&mut self, request: Request) -> Result<()> {
         let (code, run, runs) = (self.code, self.run, self.batch.runs);
         let placement = self.batch.stress.placement;
-        let place = code.place(far);
+        let place = code.place(request.far);
         let at = self.peer(place.node, place.lane)?;
         let line = self.lines[at].2;
         let seat = code.threads[self.thread];
         let near = |slot: usize| code.offset(placement, seat.node, slot, run, runs);
-        let of = |loc: Loc| near(code.place(loc).slot);
         let offset = code.offset(placement, place.node, place.slot, run, runs);
         // A constant lies in a word of its own, unless it is inlined.
-        let mut source = 0;
-        if let Instr::Put {
-            src: PutSrc::Value(value),
-            ..
-        } = instr
-        {
-            self.constants[self.put * runs + run].store(self.eval(value) as u64);
-            source = near(seat.constants + self.put);
+        let mut constant = None;
+        if let Operation::PutValue(value) = request.operation {
+            self.constants[self.put * runs + run].store(value);
+            constant = Some(near(seat.constants + self.put));
             self.put += 1;
         }
-        let registers = &self.registers;
-        let number = self.queues.post(line, self.deadline, |qp, shared, work| {
-            let work = Work { strong, ..work };
-            let target = Target {
-                remote: &shared.remotes[place.node],
-                offset,
-            };
-            let local = |offset: usize| Local {
-                memory: &shared.memory,
-                offset,
-                len: 8,
-            };
-            let value = |e: &Expr| evaluate(e, registers) as u64;
-            match instr {
-                Instr::Put { src, .. } => match src {
-                    PutSrc::Loc(src) => qp.put(local(of(*src)), target, work),
-                    PutSrc::Value(_) => qp.put(local(source), target, work),
-                    PutSrc::Inline(data) => qp.put_inline(&value(data).to_le_bytes(), target, work),
-                },
-                Instr::Get { dst, .. } => qp.get(local(of(*dst)), target, work),
-                Instr::RemoteFaa { dst, add, .. } => qp.fetch_add(target, value(add), local(of(*dst)), work),
-                Instr::RemoteCas {
-                    dst, expected, new, ..
-                } => qp.compare_swap(target, value(expected), value(new), local(of(*dst)), work),
-                _ => unreachable!("`far_side` knows the operations"),
-            }
-        })?;
-        if let Some(work) = work {
+        let number = self
+            .queues
+            .post(line, self.deadline, |queue_pair, shared, work| {
+                let work = Work {
+                    strong: request.strong,
+                    ..work
+                };
+                let target = Target {
+                    remote: &shared.remotes[place.node],
+                    offset,
+                };
+                let local = |offset: usize| Local {
+                    memory: &shared.memory,
+                    offset,
+                    len: 8,
+                };
+                let of = |location: Loc| local(near(code.place(location).slot));
+                request
+                    .operation
+                    .post(queue_pair, target, of, constant.map(local), work)
+            })?;
+        if let Some(work) = request.work {
             self.works.push((work, line, number));
         }
         Ok(())
     }
-}
 
-/// Returns the remote location of an operation, and its work identifier.
-fn far_side(instr: &Instr) -> Option<(Loc, Option<WorkId>)> {
-    match *instr {
-        Instr::Put { dst, work, .. } => Some((dst, work)),
-        Instr::Get { src, work, .. } => Some((src, work)),
-        Instr::RemoteFaa { target, work, .. } | Instr::RemoteCas { target, work, .. } => Some((target, work)),
-        _ => None,
+    fn fence(&mut self, node: Node) -> Result<()> {
+        let (node, lane) = self.code.peer(node);
+        let at = self.peer(node, lane)?;
+        self.queues.fence(self.lines[at].2);
+        Ok(())
     }
-}
 
-fn evaluate(e: &Expr, registers: &[Value]) -> Value {
-    match e {
-        Expr::Const(value) => *value,
-        Expr::Reg(reg) => registers[usize::from(reg.0)],
-        Expr::Unary(op, e) => op.apply(evaluate(e, registers)),
-        Expr::Binary(op, left, right) => op.apply(evaluate(left, registers), evaluate(right, registers)),
+    #[inline]
+    fn poll(&mut self, node: Node) -> Result<()> {
+        let (node, lane) = self.code.peer(node);
+        let at = self.peer(node, lane)?;
+        let (before, polled) = &mut self.begun[at];
+        *polled += 1;
+        let number = *before + *polled;
+        self.queues.until(self.lines[at].2, number, self.deadline)
+    }
+
+    #[inline]
+    fn wait(&mut self, work: WorkId) -> Result<()> {
+        for at in 0..self.works.len() {
+            let (of, line, number) = self.works[at];
+            if of == work {
+                self.queues.until(line, number, self.deadline)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -88,14 +88,6 @@ impl Fabric for AnyFabric {
     type QueuePair = AnyQueuePair;
     type Control = Mesh;
 
-    fn node(&self) -> NodeId {
-        each!(self, fabric => fabric.node())
-    }
-
-    fn nodes(&self) -> &[NodeId] {
-        each!(self, fabric => fabric.nodes())
-    }
-
     fn caps(&self) -> &Caps {
         each!(self, fabric => fabric.caps())
     }

@@ -48,7 +48,8 @@ fn functions() -> Vec<Function> {
     let mut sources: Vec<PathBuf> = std::fs::read_dir(root().join("src"))
         .expect("the sources")
         .map(|entry| entry.expect("a source").path())
-        .filter(|path| !path.ends_with("agreement.rs"))
+        // `border.rs` has the macro that defines functions, and none of them.
+        .filter(|path| !path.ends_with("agreement.rs") && !path.ends_with("border.rs"))
         .collect();
     sources.sort();
     let mut found = Vec::new();
@@ -69,6 +70,38 @@ fn functions() -> Vec<Function> {
                 prototype: format!("{} {name}({arguments});", c_type(result)),
             });
         }
+        for block in text.split("handle! {\n").skip(1) {
+            let (block, _) = block.split_once("\n}\n").expect("an end");
+            found.extend(of_handle(block));
+        }
+    }
+    found
+}
+
+/// Returns the functions that a `handle!` defines.
+fn of_handle(block: &str) -> Vec<Function> {
+    let (news, free) = block.split_once("    free ").unwrap_or((block, ""));
+    let mut found = Vec::new();
+    let mut handle = String::new();
+    for new in news.split("    new ").skip(1) {
+        let (name, rest) = new.split_once('(').expect("arguments");
+        let (arguments, rest) = rest.split_once(") -> ").expect("a handle");
+        let (_, rest) = rest.split_once(": ").expect("a type of handle");
+        handle = c_type(rest.split([' ', '\n']).next().expect("a type of handle"));
+        let own: Vec<_> = split(arguments).into_iter().map(c_type).collect();
+        let mut all = vec!["loco_node *".to_owned(), "const char *".to_owned()];
+        all.extend(own);
+        all.push(format!("{handle} **"));
+        found.push(Function {
+            name: name.to_owned(),
+            prototype: format!("loco_status {name}({});", all.join(", ")),
+        });
+    }
+    if let Some((name, _)) = free.split_once(';') {
+        found.push(Function {
+            name: name.to_owned(),
+            prototype: format!("loco_status {name}({handle} *);"),
+        });
     }
     found
 }

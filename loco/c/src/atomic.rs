@@ -1,46 +1,19 @@
 //! The atomic variable: `loco_atomic`.
 
-use std::ffi::c_char;
-
 use loco::AtomicVar;
 use loco::fabric::NodeId;
 
-use crate::border::{Need, New, Out, free, run, text};
-use crate::node::Node;
+use crate::border::{Need, Out, handle, run};
 use crate::status::Status;
 use crate::thread::Thread;
 
 /// An atomic variable, as C holds it.
 pub struct Atomic(AtomicVar<u64>);
 
-/// Implements `loco_atomic_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_atomic_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    home: u16,
-    atomic: New<'_, Atomic>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, atomic.need("atomic")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        out.write(Box::new(Atomic(AtomicVar::new(
-            &node.parent(),
-            name,
-            NodeId(home),
-        )?)));
-        Ok(())
-    })
-}
-
-/// Implements `loco_atomic_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_atomic_free(atomic: Option<Box<Atomic>>) -> Status {
-    free(atomic)
+handle! {
+    new loco_atomic_new(home: u16) -> atomic: Atomic
+        = |parent, name| Atomic(AtomicVar::new(parent, name, NodeId(home))?);
+    free loco_atomic_free;
 }
 
 /// Implements `loco_atomic_read` of `loco.h`.

@@ -1,72 +1,17 @@
 //! The barrier: `loco_barrier`.
 
-use std::ffi::c_char;
-
-use crate::border::{Need, New, free, run, text};
-use crate::node::Node;
+use crate::border::{Need, handle, run};
 use crate::status::{Failure, Status};
 use crate::thread::Thread;
 
 /// A barrier, as C holds it.
 pub struct Barrier(loco::Barrier);
 
-/// Implements `loco_barrier_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_barrier_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    barrier: New<'_, Barrier>,
-) -> Status {
-    // SAFETY: the caller's promise.
-    unsafe {
-        make(node, name, barrier, |node, name| {
-            loco::Barrier::new(&node.parent(), name)
-        })
-    }
-}
-
-/// Implements `loco_barrier_new_threads` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_barrier_new_threads(
-    node: Option<&Node>,
-    name: *const c_char,
-    threads: usize,
-    barrier: New<'_, Barrier>,
-) -> Status {
-    let new = |node: &Node, name: &str| loco::Barrier::with_threads(&node.parent(), name, threads);
-    // SAFETY: the caller's promise.
-    unsafe { make(node, name, barrier, new) }
-}
-
-/// Makes a barrier by `new`.
-///
-/// # Safety
-/// `name` is NULL or a string.
-unsafe fn make(
-    node: Option<&Node>,
-    name: *const c_char,
-    barrier: New<'_, Barrier>,
-    new: impl FnOnce(&Node, &str) -> loco::Result<loco::Barrier>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, barrier.need("barrier")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        out.write(Box::new(Barrier(new(node, name)?)));
-        Ok(())
-    })
-}
-
-/// Implements `loco_barrier_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_barrier_free(barrier: Option<Box<Barrier>>) -> Status {
-    free(barrier)
+handle! {
+    new loco_barrier_new() -> barrier: Barrier = |parent, name| Barrier(loco::Barrier::new(parent, name)?);
+    new loco_barrier_new_threads(threads: usize) -> barrier: Barrier
+        = |parent, name| Barrier(loco::Barrier::with_threads(parent, name, threads)?);
+    free loco_barrier_free;
 }
 
 /// Implements `loco_barrier_wait` of `loco.h`.

@@ -38,6 +38,58 @@ pub(crate) fn free<T>(handle: Option<Box<T>>) -> Status {
     })
 }
 
+/// Defines the functions of `loco.h` that make a handle by the name of an object, and the one that frees it:
+///
+/// ```text
+/// handle! {
+///     new loco_region_new(len: usize) -> region: Region = |parent, name| Region(SharedRegion::new(parent, name, len)?);
+///     free loco_region_free;
+/// }
+/// ```
+///
+/// A `new` takes the node and the name before the arguments that are listed, and the place of the handle after them. A
+/// handle that is freed in another way has no `free` here.
+macro_rules! handle {
+    ($(
+        new $new:ident($($argument:ident: $type:ty),*) -> $handle:ident: $Handle:ident
+            = |$parent:ident, $name:ident| $make:expr;
+    )+ $(free $free:ident;)?) => {
+        $(
+            #[doc = concat!("Implements `", stringify!($new), "` of `loco.h`.")]
+            ///
+            /// # Safety
+            /// See `loco.h`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $new(
+                node: Option<&$crate::node::Node>,
+                name: *const std::ffi::c_char,
+                $($argument: $type,)*
+                $handle: $crate::border::New<'_, $Handle>,
+            ) -> $crate::status::Status {
+                use $crate::border::{Need as _, run, text};
+                run(|| {
+                    let (node, out) = (node.need("node")?, $handle.need(stringify!($handle))?);
+                    // SAFETY: the caller's promise.
+                    let $name = unsafe { text(name, "name") }?;
+                    let $parent = &node.parent();
+                    out.write(Box::new($make));
+                    Ok(())
+                })
+            }
+        )+
+        $crate::border::handle!(@free $($Handle)+; $($free)?);
+    };
+    (@free $Handle:ident $($same:ident)*;) => {};
+    (@free $Handle:ident $($same:ident)*; $free:ident) => {
+        #[doc = concat!("Implements `", stringify!($free), "` of `loco.h`.")]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $free(handle: Option<Box<$Handle>>) -> $crate::status::Status {
+            $crate::border::free(handle)
+        }
+    };
+}
+pub(crate) use handle;
+
 /// Takes a handle that one thread at a time uses, for one call.
 ///
 /// Returns `BUSY` when another thread is in the middle of a call, and `PANIC` when a call panicked.

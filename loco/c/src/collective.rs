@@ -1,14 +1,13 @@
 //! Collective operations on words: `loco_collective`.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
 use loco::Parent;
 use loco::fabric::NodeId;
 
-use crate::border::{Need, New, Out, free, hold, run, text, words_mut};
-use crate::node::Node;
+use crate::border::{Need, Out, handle, hold, run, words_mut};
 use crate::status::{Failure, Status};
 use crate::thread::Thread;
 
@@ -45,30 +44,10 @@ fn operation(number: c_int) -> Result<fn(u64, u64) -> u64, Failure> {
     })
 }
 
-/// Implements `loco_collective_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_collective_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    collective: New<'_, Collective>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, collective.need("collective")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        let collective = loco::Collective::new(&node.parent(), name)?;
-        out.write(Box::new(Collective(Mutex::new(collective))));
-        Ok(())
-    })
-}
-
-/// Implements `loco_collective_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_collective_free(collective: Option<Box<Collective>>) -> Status {
-    free(collective)
+handle! {
+    new loco_collective_new() -> collective: Collective
+        = |parent, name| Collective(Mutex::new(loco::Collective::new(parent, name)?));
+    free loco_collective_free;
 }
 
 /// Runs one collective operation.

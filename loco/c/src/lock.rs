@@ -3,16 +3,15 @@
 //! A guard of the Rust library borrows its lock and its thread; C has a handle that says which thread of this node holds
 //! the lock. Locking takes a guard and forgets it, and unlocking does what the guard's drop would have done.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{LockConfig, LockGuard, OnLoss, TasLock, TicketLock, Unlock};
 
-use crate::border::{Need, New, Out, call, run, text};
+use crate::border::{Need, Out, call, handle, run};
 use crate::fence;
-use crate::node::Node;
 use crate::status::{AGAIN, Failure, OK, Status};
 use crate::thread::{Access, Thread};
 
@@ -100,36 +99,12 @@ fn take_over<L: Unlock>(guard: LockGuard<'_, L>) -> bool {
     recovered
 }
 
-/// Implements `loco_lock_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_lock_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    kind: c_int,
-    home: u16,
-    on_loss: c_int,
-    lock: New<'_, Lock>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, lock.need("lock")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        let config = LockConfig::default().on_loss(match on_loss {
-            POISON => OnLoss::Poison,
-            RECOVER => OnLoss::Recover,
-            _ => {
-                return Err(Failure::usage(format!(
-                    "no policy {on_loss}: there are LOCO_ON_LOSS_POISON and LOCO_ON_LOSS_RECOVER"
-                )));
-            }
-        });
-        let (parent, home) = (node.parent(), NodeId(home));
+handle! {
+    new loco_lock_new(kind: c_int, home: u16, on_loss: c_int) -> lock: Lock = |parent, name| {
+        let (home, config) = (NodeId(home), config(on_loss)?);
         let lock = match kind {
-            TICKET => LockOfKind::Ticket(TicketLock::with_config(&parent, name, home, config)?),
-            TAS => LockOfKind::Tas(TasLock::with_config(&parent, name, home, config)?),
+            TICKET => LockOfKind::Ticket(TicketLock::with_config(parent, name, home, config)?),
+            TAS => LockOfKind::Tas(TasLock::with_config(parent, name, home, config)?),
             _ => {
                 return Err(Failure::usage(format!(
                     "no kind of lock {kind}: there are LOCO_LOCK_TICKET and LOCO_LOCK_TAS"
@@ -137,9 +112,22 @@ pub unsafe extern "C" fn loco_lock_new(
             }
         };
         let holder = AtomicU64::new(NOBODY);
-        out.write(Box::new(Lock { lock, holder }));
-        Ok(())
-    })
+        Lock { lock, holder }
+    };
+}
+
+/// Returns the settings with this policy.
+fn config(on_loss: c_int) -> Result<LockConfig, Failure> {
+    let policy = match on_loss {
+        POISON => OnLoss::Poison,
+        RECOVER => OnLoss::Recover,
+        _ => {
+            return Err(Failure::usage(format!(
+                "no policy {on_loss}: there are LOCO_ON_LOSS_POISON and LOCO_ON_LOSS_RECOVER"
+            )));
+        }
+    };
+    Ok(LockConfig::default().on_loss(policy))
 }
 
 /// Implements `loco_lock_free` of `loco.h`.

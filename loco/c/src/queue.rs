@@ -1,44 +1,19 @@
 //! The shared queue: `loco_queue`.
 
-use std::ffi::c_char;
-
 use loco::fabric::NodeId;
 use loco::{Popped, Pushed, SharedQueue};
 
-use crate::border::{Need, New, Out, call, free, run, text};
-use crate::node::Node;
+use crate::border::{Need, Out, call, handle, run};
 use crate::status::{AGAIN, ENDED, OK, Status};
 use crate::thread::Thread;
 
 /// A shared queue, as C holds it.
 pub struct Queue(SharedQueue<u64>);
 
-/// Implements `loco_queue_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_queue_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    home: u16,
-    capacity: usize,
-    queue: New<'_, Queue>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, queue.need("queue")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        let queue = SharedQueue::new(&node.parent(), name, NodeId(home), capacity)?;
-        out.write(Box::new(Queue(queue)));
-        Ok(())
-    })
-}
-
-/// Implements `loco_queue_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_queue_free(queue: Option<Box<Queue>>) -> Status {
-    free(queue)
+handle! {
+    new loco_queue_new(home: u16, capacity: usize) -> queue: Queue
+        = |parent, name| Queue(SharedQueue::new(parent, name, NodeId(home), capacity)?);
+    free loco_queue_free;
 }
 
 /// Implements `loco_queue_push` of `loco.h`.

@@ -1,12 +1,11 @@
 //! Memory on every node: `loco_region`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 use loco::SharedRegion;
 use loco::fabric::{AnyCell, Memory as _, NodeId, WordCell as _};
 
-use crate::border::{Need, New, Out, bytes, bytes_mut, free, run, text};
-use crate::node::Node;
+use crate::border::{Need, New, Out, bytes, bytes_mut, handle, run};
 use crate::pending::{self, Pending};
 use crate::status::{Failure, Status};
 use crate::thread::{Access, Thread};
@@ -52,30 +51,9 @@ impl Region {
     }
 }
 
-/// Implements `loco_region_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_region_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    len: usize,
-    region: New<'_, Region>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, region.need("region")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        out.write(Box::new(Region(SharedRegion::new(&node.parent(), name, len)?)));
-        Ok(())
-    })
-}
-
-/// Implements `loco_region_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_region_free(region: Option<Box<Region>>) -> Status {
-    free(region)
+handle! {
+    new loco_region_new(len: usize) -> region: Region = |parent, name| Region(SharedRegion::new(parent, name, len)?);
+    free loco_region_free;
 }
 
 /// Implements `loco_region_len` of `loco.h`.

@@ -1,13 +1,12 @@
 //! The ring buffer: `loco_ring`, `loco_ring_writer`, `loco_ring_reader`.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 use loco::fabric::NodeId;
 use loco::{RingBuffer, RingConfig};
 
-use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, hold, node_ids, run, text};
-use crate::node::Node;
+use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, handle, hold, node_ids, run};
 use crate::status::{AGAIN, BUFFER_TOO_SMALL, Failure, OK, Status};
 use crate::thread::{Access, Thread};
 
@@ -29,58 +28,17 @@ struct Reading {
     kept: bool,
 }
 
-/// Implements `loco_ring_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_ring_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    writer: u16,
-    capacity_bytes: usize,
-    ring: New<'_, Ring>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, ring.need("ring")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        let ring = RingBuffer::new(&node.parent(), name, NodeId(writer), capacity_bytes)?;
-        out.write(Box::new(Ring(Arc::new(ring))));
-        Ok(())
-    })
-}
-
-/// Implements `loco_ring_new_readers` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_ring_new_readers(
-    node: Option<&Node>,
-    name: *const c_char,
-    writer: u16,
-    capacity_bytes: usize,
-    readers: *const u16,
-    count: usize,
-    ring: New<'_, Ring>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, ring.need("ring")?);
-        // SAFETY: the caller's promise.
-        let (name, readers) = unsafe { (text(name, "name")?, node_ids(readers, count, "readers")?) };
-        let config = RingConfig::new(capacity_bytes).readers(readers);
-        let parent = node.parent();
-        let ring = RingBuffer::with_config(&parent, name, NodeId(writer), &config)?;
-        out.write(Box::new(Ring(Arc::new(ring))));
-        Ok(())
-    })
-}
-
-/// Implements `loco_ring_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_ring_free(ring: Option<Box<Ring>>) -> Status {
-    free(ring)
+handle! {
+    new loco_ring_new(writer: u16, capacity_bytes: usize) -> ring: Ring
+        = |parent, name| Ring(Arc::new(RingBuffer::new(parent, name, NodeId(writer), capacity_bytes)?));
+    new loco_ring_new_readers(writer: u16, capacity_bytes: usize, readers: *const u16, count: usize) -> ring: Ring
+        = |parent, name| {
+            // SAFETY: the caller's promise.
+            let readers = unsafe { node_ids(readers, count, "readers") }?;
+            let config = RingConfig::new(capacity_bytes).readers(readers);
+            Ring(Arc::new(RingBuffer::with_config(parent, name, NodeId(writer), &config)?))
+        };
+    free loco_ring_free;
 }
 
 /// Implements `loco_ring_message_bytes_max` of `loco.h`.

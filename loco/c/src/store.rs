@@ -1,11 +1,10 @@
 //! The key-value store: `loco_store`, with keys and values of any bytes.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
 use loco::{Bytes, Inserted, KvConfig, KvStore};
 
-use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, run, text};
-use crate::node::Node;
+use crate::border::{Need, Out, bytes, bytes_mut, call, handle};
 use crate::status::{BUFFER_TOO_SMALL, DUPLICATE, FULL, Failure, NOT_FOUND, OK, Status};
 use crate::thread::Thread;
 
@@ -45,31 +44,12 @@ impl StoreOptions {
     }
 }
 
-/// Implements `loco_store_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_store_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    options: Option<&StoreOptions>,
-    store: New<'_, Store>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, store.need("store")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
+handle! {
+    new loco_store_new(options: Option<&StoreOptions>) -> store: Store = |parent, name| {
         let config = options.map_or_else(|| Ok(KvConfig::default()), StoreOptions::config)?;
-        out.write(Box::new(Store(KvStore::new(&node.parent(), name, config)?)));
-        Ok(())
-    })
-}
-
-/// Implements `loco_store_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_store_free(store: Option<Box<Store>>) -> Status {
-    free(store)
+        Store(KvStore::new(parent, name, config)?)
+    };
+    free loco_store_free;
 }
 
 /// Implements `loco_store_get` of `loco.h`.

@@ -1,11 +1,10 @@
 //! The shared variable: `loco_variable`.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 
 use loco::SharedVar;
 
-use crate::border::{Need, New, Out, free, node_ids, run, text};
-use crate::node::Node;
+use crate::border::{Need, Out, handle, node_ids, run};
 use crate::region::compare;
 use crate::status::Status;
 use crate::thread::Thread;
@@ -13,29 +12,9 @@ use crate::thread::Thread;
 /// A shared variable, as C holds it.
 pub struct Variable(SharedVar<u64>);
 
-/// Implements `loco_variable_new` of `loco.h`.
-///
-/// # Safety
-/// See `loco.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn loco_variable_new(
-    node: Option<&Node>,
-    name: *const c_char,
-    variable: New<'_, Variable>,
-) -> Status {
-    run(|| {
-        let (node, out) = (node.need("node")?, variable.need("variable")?);
-        // SAFETY: the caller's promise.
-        let name = unsafe { text(name, "name") }?;
-        out.write(Box::new(Variable(SharedVar::new(&node.parent(), name)?)));
-        Ok(())
-    })
-}
-
-/// Implements `loco_variable_free` of `loco.h`.
-#[unsafe(no_mangle)]
-pub extern "C" fn loco_variable_free(variable: Option<Box<Variable>>) -> Status {
-    free(variable)
+handle! {
+    new loco_variable_new() -> variable: Variable = |parent, name| Variable(SharedVar::new(parent, name)?);
+    free loco_variable_free;
 }
 
 /// Implements `loco_variable_read` of `loco.h`.

@@ -65,10 +65,16 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     type Control: Control;
 
     /// Returns this node.
-    fn node(&self) -> NodeId;
+    #[inline]
+    fn node(&self) -> NodeId {
+        self.control().node()
+    }
 
     /// Returns all nodes of the job, this one included, in ascending order.
-    fn nodes(&self) -> &[NodeId];
+    #[inline]
+    fn nodes(&self) -> &[NodeId] {
+        self.control().nodes()
+    }
 
     /// Returns the capabilities of this fabric.
     fn caps(&self) -> &Caps;
@@ -81,7 +87,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// Returns the members of the job, as this node knows them.
     fn membership(&self) -> Membership {
-        Membership::of(self.control(), self.node(), self.nodes())
+        self.control().membership()
     }
 
     /// Allocates `len` bytes of zeroed registered memory, aligned to at least 64 bytes. The memory is freed

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Control, NodeId, PeerState};
+use crate::NodeId;
 
 /// A node's *view*: its knowledge of the members of the job.
 ///
 /// A loss is agreed before it is reported. A node that suspects a peer announces this to all others, and they suspect
 /// it, too. Each of them revokes the suspect's access to its memory and announces that it has. A survivor reports
-/// the loss (by [`PeerLost`](crate::FabricError::PeerLost), [`peer_state`](Control::peer_state) and a larger epoch) only
+/// the loss (by [`PeerLost`](crate::FabricError::PeerLost), [`peer_state`](crate::Control::peer_state) and a larger epoch) only
 /// when every survivor has revoked. Where one survivor can revoke the access to the memory of all, as on the shared-memory
 /// fabric, it reports the loss as soon as it has done so, without waiting for survivors that are slow or stopped.
 /// Therefore:
@@ -35,39 +35,4 @@ pub struct Membership {
     pub left: Vec<NodeId>,
     /// The lost nodes, including this node once it was declared lost.
     pub lost: Vec<NodeId>,
-}
-
-impl Membership {
-    /// Returns the view of `node` among `nodes`, as `control` has it.
-    pub fn of(control: &impl Control, node: NodeId, nodes: &[NodeId]) -> Membership {
-        loop {
-            let epoch = control.departures();
-            let own = if control.declared_lost() {
-                PeerState::Lost
-            } else {
-                PeerState::Alive
-            };
-            let of = |state| {
-                let is = |&other: &NodeId| {
-                    let its = if other == node {
-                        own
-                    } else {
-                        control.peer_state(other)
-                    };
-                    its == state
-                };
-                nodes.iter().copied().filter(is).collect()
-            };
-            let view = Membership {
-                epoch,
-                members: of(PeerState::Alive),
-                left: of(PeerState::Left),
-                lost: of(PeerState::Lost),
-            };
-            // A node may have gone meanwhile. Each node goes only once.
-            if control.departures() == epoch {
-                return view;
-            }
-        }
-    }
 }

@@ -27,3 +27,15 @@ pub enum Peers<'a> {
     /// Every node of the job.
     All,
 }
+
+impl Peers<'_> {
+    /// Returns the peers as a list. `all` are the nodes of the job.
+    pub fn among<'n>(&'n self, all: &'n [NodeId]) -> &'n [NodeId] {
+        match self {
+            Peers::None => &[],
+            Peers::One(peer) => std::slice::from_ref(peer),
+            Peers::These(peers) => peers,
+            Peers::All => all,
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! loop.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,10 +11,8 @@ use serde::de::DeserializeOwned;
 use crate::backoff::{Backoff, Patience};
 #[cfg(feature = "fibers")]
 use crate::fiber::{self, Resume};
-use loco_fabric::{
-    Armed, Control, Doorbell, FabricError, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait,
-};
-use loco_job::Mesh;
+use loco_fabric::{Armed, Control, Doorbell, FabricError, NodeId, Peers, Platform, Result, Std, Time, Wait};
+use loco_job::{Mesh, Revoke};
 
 /// The longest sleep of a waiting thread by the doorbell. It bounds the cost of a long wait, and the delay if the
 /// process that should have woken the thread was killed in between.
@@ -89,45 +88,25 @@ impl Membership {
 
     /// Returns the card of `node`. The `cards` are in the order of the mesh's nodes.
     pub fn card<'a, C>(&self, cards: &'a [C], node: NodeId) -> Result<&'a C> {
-        let index = self.mesh.nodes().binary_search(&node);
-        let card = index.ok().and_then(|index| cards.get(index));
-        card.ok_or(FabricError::UnknownPeer(node))
+        let index = node.position_in(self.mesh.nodes())?;
+        cards.get(index).ok_or(FabricError::UnknownPeer(node))
     }
 
-    /// Returns true if `peer` has left or was lost.
-    pub fn is_gone(&self, peer: NodeId) -> bool {
-        self.mesh.peer_state(peer) != PeerState::Alive
-    }
-
-    /// Fails if `peer` has left or was lost, or this node was declared lost itself.
-    pub fn check_alive(&self, peer: NodeId) -> Result<()> {
-        self.check_in()?;
-        if self.is_gone(peer) {
-            return Err(FabricError::PeerLost(peer));
-        }
-        Ok(())
-    }
-
-    /// Fails if this node was declared lost by its peers.
-    pub fn check_in(&self) -> Result<()> {
-        if self.mesh.declared_lost() {
-            return Err(FabricError::DeclaredLost);
-        }
-        Ok(())
+    /// Lets `revoker` shut lost nodes out, from the moment on at which every node of the job can shut every other out:
+    /// a collective call, after which a node may write to others. `label` names the fabric's call.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
+    pub fn enforce_losses(&self, label: &str, revoker: Arc<dyn Revoke>, timeout: Duration) -> Result<()> {
+        self.mesh.add_revoker(revoker);
+        self.mesh
+            .allgather(label, &[], self.platform.now().after(timeout))
+            .map(drop)
     }
 
     fn gone_among(&self, peers: Peers<'_>) -> Option<NodeId> {
-        let one;
-        let peers = match peers {
-            Peers::None => &[],
-            Peers::One(peer) => {
-                one = [peer];
-                &one[..]
-            }
-            Peers::These(peers) => peers,
-            Peers::All => self.mesh.nodes(),
-        };
-        peers.iter().copied().find(|&peer| self.is_gone(peer))
+        let peers = peers.among(self.mesh.nodes());
+        peers.iter().copied().find(|&peer| self.mesh.is_gone(peer))
     }
 
     /// Returns the pauses for a wait that cannot use [`wait`](Membership::wait).
@@ -215,7 +194,7 @@ impl Membership {
             let departures = self.mesh.departures();
             if departures != departures_seen {
                 departures_seen = departures;
-                if let Err(error) = self.check_in() {
+                if let Err(error) = self.mesh.check_in() {
                     return ready().ok_or(error);
                 }
                 if let Some(peer) = self.gone_among(wait.peers) {

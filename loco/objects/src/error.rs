@@ -14,9 +14,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The fabric refused or failed: a lost peer, a deadline, an access out of range.
+    /// The fabric refused or failed: a deadline, an access out of range. Never the loss of a peer, which is
+    /// [`PeerLost`](Error::PeerLost).
     #[error(transparent)]
-    Fabric(#[from] FabricError),
+    Fabric(FabricError),
     /// A call reached its deadline. The documentation of each call says what it leaves behind.
     #[error("{}: {reason}", how_late(*after, *limit))]
     Timeout {
@@ -83,16 +84,16 @@ pub enum Error {
         /// The time waited.
         after: Duration,
     },
-    /// A node that a wait needed is lost.
+    /// A node that the call needed is lost.
     #[error(
-        "{node}, for which `{object}` waited, is lost: its process ended or its control connection broke; go on without \
-         it, or start the job again"
+        "{node}{} is lost: its process ended or its control connection broke; go on without it, or start the job again",
+        waited_by(object.as_deref())
     )]
-    LostPeer {
-        /// The description of the wait: in most cases the full name of the channel.
-        object: String,
+    PeerLost {
         /// The lost node.
         node: NodeId,
+        /// The description of the wait that needed it, if it was a wait: in most cases the full name of the channel.
+        object: Option<String>,
     },
     /// An object was used before its channel was connected to that peer.
     #[error("region `{region}` is not connected to {peer} yet: call `wait_for_ready` first")]
@@ -233,6 +234,20 @@ impl fmt::Debug for Error {
     }
 }
 
+impl From<FabricError> for Error {
+    fn from(error: FabricError) -> Error {
+        match error {
+            FabricError::PeerLost(node) => Error::PeerLost { node, object: None },
+            error => Error::Fabric(error),
+        }
+    }
+}
+
+/// Returns what a message says of the wait that needed a lost node.
+fn waited_by(object: Option<&str>) -> String {
+    object.map_or_else(String::new, |object| format!(", for which `{object}` waited,"))
+}
+
 /// Returns the beginning of the message of a call that had `limit` and failed after `after`.
 fn how_late(after: Duration, limit: Duration) -> String {
     if limit.is_zero() {
@@ -318,7 +333,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Fabric(error) => kind_of(error),
-            Error::LostPeer { .. } => ErrorKind::PeerLost,
+            Error::PeerLost { .. } => ErrorKind::PeerLost,
             Error::Mismatch { .. } => ErrorKind::Mismatch,
             Error::Refused { .. } => ErrorKind::Refused,
             Error::NotReady { .. } | Error::Timeout { .. } => ErrorKind::Timeout,
@@ -351,7 +366,7 @@ impl Error {
             | Error::Torn { channel } => Some(channel),
             Error::NotConnected { region, .. } => Some(region.split('.').next().unwrap_or(region)),
             Error::HolderLost { lock, .. } => Some(lock),
-            Error::LostPeer { object, .. } => Some(object),
+            Error::PeerLost { object, .. } => object.as_deref(),
             Error::Fabric(FabricError::Timeout { what, .. }) | Error::Timeout { what, .. } => Some(what),
             Error::Fabric(_)
             | Error::Panicked { .. }
@@ -384,7 +399,7 @@ impl Error {
     /// Returns the node whose loss this error reports, if it reports one.
     pub fn lost_peer(&self) -> Option<NodeId> {
         match self {
-            Error::Fabric(FabricError::PeerLost(node)) | Error::LostPeer { node, .. } => Some(*node),
+            Error::PeerLost { node, .. } => Some(*node),
             _ => None,
         }
     }
@@ -510,11 +525,15 @@ mod tests {
     fn predicates_and_causes() {
         let lost = Error::from(FabricError::PeerLost(NodeId(3)));
         assert!(lost.is_peer_lost() && !lost.is_timeout());
-        assert_eq!(lost.lost_peer(), Some(NodeId(3)));
+        assert_eq!((lost.lost_peer(), lost.object()), (Some(NodeId(3)), None));
+        assert!(
+            lost.to_string().starts_with("node 3 is lost: its process ended"),
+            "{lost}"
+        );
 
-        let waited = Error::LostPeer {
-            object: "bar".to_owned(),
+        let waited = Error::PeerLost {
             node: NodeId(3),
+            object: Some("bar".to_owned()),
         };
         assert!(
             waited.is_peer_lost() && waited.to_string().contains("node 3, for which `bar` waited"),

@@ -410,7 +410,7 @@ impl Engine {
                     piece.landing += 1;
                 }
                 Err(error) => {
-                    let error = match job.check_alive(peer) {
+                    let error = match job.mesh.check_alive(peer) {
                         Err(gone) => gone,
                         Ok(()) => failure_before.unwrap_or_else(|| failure(op.name, peer, error)),
                     };
@@ -461,7 +461,7 @@ impl Engine {
             let Some(queue) = &mut self.queues[index] else {
                 continue;
             };
-            let Err(error) = job.check_alive(queue.peer) else {
+            let Err(error) = job.mesh.check_alive(queue.peer) else {
                 continue;
             };
             let (reports, pieces) = queue.give_up(&error);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform, RegionKey,
-    Result, Std, Wait,
+    Atomicity, Caps, Completion, Control, Fabric, FabricError, Memory, MemoryKind, NodeId, RegionKey, Result,
+    Std, Wait,
 };
 use loco_host::arenas::Arena as _;
 use loco_host::membership::Membership;
@@ -64,8 +64,7 @@ impl OfiFabric {
         let scratch = OfiMemory::new(heap.allocate(64)?, 64);
         let nodes = job.mesh.nodes().len();
         let (start, len) = (heap.arena().start(), heap.arena().len());
-        let own = job.mesh.nodes().binary_search(&job.mesh.node());
-        let own = own.map_err(|_| FabricError::UnknownPeer(job.mesh.node()))?;
+        let own = job.mesh.node().position_in(job.mesh.nodes())?;
         let has_rmws = port.has_read_modify_writes();
 
         let weak = Weak::new(&config, job.mesh.node());
@@ -144,11 +143,10 @@ impl OfiFabric {
             cards,
             _scratch: scratch,
         });
-        let mesh = &node.shared.job.mesh;
-        mesh.add_revoker(Arc::new(Revoker(Arc::downgrade(&node))));
-        // Every node can revoke every other's access before anybody writes to anybody.
-        let deadline = Std.now().after(node.config.set_up_timeout);
-        mesh.allgather("ofi up", &[], deadline)?;
+        let revoker = Arc::new(Revoker(Arc::downgrade(&node)));
+        node.shared
+            .job
+            .enforce_losses("ofi up", revoker, node.config.set_up_timeout)?;
         Ok(OfiFabric(node))
     }
 
@@ -208,16 +206,6 @@ impl Fabric for OfiFabric {
     type Control = Mesh;
 
     #[inline]
-    fn node(&self) -> NodeId {
-        self.mesh().node()
-    }
-
-    #[inline]
-    fn nodes(&self) -> &[NodeId] {
-        self.mesh().nodes()
-    }
-
-    #[inline]
     fn caps(&self) -> &Caps {
         &self.0.caps
     }
@@ -254,7 +242,7 @@ impl Fabric for OfiFabric {
 
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<OfiRemote> {
         let card = self.0.card(peer)?;
-        self.0.shared.job.check_alive(peer)?;
+        self.0.shared.job.mesh.check_alive(peer)?;
         let end = key.address.checked_add(key.len);
         let len = usize::try_from(key.len).ok();
         match len.filter(|_| key.rkey == card.token && end.is_some_and(|end| end <= card.len)) {
@@ -267,7 +255,7 @@ impl Fabric for OfiFabric {
 
     fn queue_pair(&self, peer: NodeId) -> Result<OfiQueuePair> {
         self.0.card(peer)?;
-        self.0.shared.job.check_alive(peer)?;
+        self.0.shared.job.mesh.check_alive(peer)?;
         OfiQueuePair::new(Arc::clone(&self.0), peer)
     }
 

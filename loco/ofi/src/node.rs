@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Caps, FabricError, NodeId, Result};
+use loco_fabric::{Caps, NodeId, Result};
 use loco_job::{Revoke, Revoked};
 use serde::{Deserialize, Serialize};
 
@@ -60,10 +60,7 @@ impl Node {
 
     /// Returns the position of `node` among the nodes.
     pub(crate) fn index(&self, node: NodeId) -> Result<usize> {
-        let nodes = self.shared.job.mesh.nodes();
-        nodes
-            .binary_search(&node)
-            .map_err(|_| FabricError::UnknownPeer(node))
+        node.position_in(self.shared.job.mesh.nodes())
     }
 }
 

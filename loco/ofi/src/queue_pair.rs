@@ -47,7 +47,7 @@ impl OfiQueuePair {
         let job = &self.node.shared.job;
         let departures = job.mesh.departures();
         if departures != self.departures_seen {
-            job.check_alive(self.peer)?;
+            job.mesh.check_alive(self.peer)?;
             self.departures_seen = departures;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform,
+    Atomicity, Caps, Completion, Control, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId,
     RegionKey, Result, Std, Wait,
 };
 use loco_host::arenas::Arenas;
@@ -104,10 +104,8 @@ impl ShmFabric {
             node: Arc::downgrade(&node),
             bell: node.bell.clone(),
         };
-        node.job.mesh.add_revoker(Arc::new(revoker));
-        // Every node can revoke every other's access before anybody writes to anybody.
-        let deadline = Std.now().after(config.set_up_timeout);
-        node.job.mesh.allgather("shm gates", &[], deadline)?;
+        node.job
+            .enforce_losses("shm gates", Arc::new(revoker), config.set_up_timeout)?;
         Ok(Ok(ShmFabric(node)))
     }
 
@@ -128,16 +126,6 @@ impl Fabric for ShmFabric {
     type Remote = ShmRemote;
     type QueuePair = ShmQueuePair;
     type Control = Mesh;
-
-    #[inline]
-    fn node(&self) -> NodeId {
-        self.0.job.mesh.node()
-    }
-
-    #[inline]
-    fn nodes(&self) -> &[NodeId] {
-        self.0.job.mesh.nodes()
-    }
 
     #[inline]
     fn caps(&self) -> &Caps {
@@ -189,7 +177,7 @@ impl Fabric for ShmFabric {
         if key.rkey != node.card(peer)?.rkey() {
             return Err(stale(peer));
         }
-        node.job.check_alive(peer)?;
+        node.job.mesh.check_alive(peer)?;
         #[allow(clippy::cast_possible_truncation)] // Two halves of 32 bits, see `export`.
         let (fd, index) = ((key.arena >> 32) as u32, key.arena as u32);
         let arena = node.arena(peer, index, fd)?;
@@ -199,7 +187,7 @@ impl Fabric for ShmFabric {
 
     fn queue_pair(&self, peer: NodeId) -> Result<ShmQueuePair> {
         self.0.card(peer)?;
-        self.0.job.check_alive(peer)?;
+        self.0.job.mesh.check_alive(peer)?;
         ShmQueuePair::new(Arc::clone(&self.0), peer)
     }
 

@@ -45,8 +45,7 @@ impl Node {
 
     /// Returns the doorbell of `peer`.
     pub(crate) fn bell_of(&self, peer: NodeId) -> Result<Bell> {
-        let index = self.job.mesh.nodes().binary_search(&peer);
-        let index = index.map_err(|_| FabricError::UnknownPeer(peer))?;
+        let index = peer.position_in(self.job.mesh.nodes())?;
         match self.peers.get(index) {
             Some(Some(peer)) => peer.gate().bell(),
             _ => self.gate.gate().bell(),
@@ -110,12 +109,7 @@ impl Revoke for Revoker {
 impl Node {
     fn shut_out(&self, peer: NodeId) -> Result<Revoked> {
         let nodes = self.job.mesh.nodes();
-        let index = |node: NodeId| {
-            nodes
-                .binary_search(&node)
-                .map_err(|_| FabricError::UnknownPeer(node))
-        };
-        let (own, victim) = (index(self.job.mesh.node())?, index(peer)?);
+        let (own, victim) = (self.job.mesh.node().position_in(nodes)?, peer.position_in(nodes)?);
         // The log is in the lowest node's gate.
         let log = match self.peers.first() {
             Some(Some(lowest)) => lowest.gate(),

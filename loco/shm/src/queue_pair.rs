@@ -69,13 +69,13 @@ impl ShmQueuePair {
     #[cold]
     fn why_gone(&self) -> FabricError {
         let lost = FabricError::PeerLost(self.peer);
-        self.node.job.check_in().err().unwrap_or(lost)
+        self.node.job.mesh.check_in().err().unwrap_or(lost)
     }
 
     #[cold]
     fn look_at_peer(&mut self) {
         self.departures_seen = self.node.job.mesh.departures();
-        self.peer_gone = self.node.job.is_gone(self.peer);
+        self.peer_gone = self.node.job.mesh.is_gone(self.peer);
     }
 
     #[cold]

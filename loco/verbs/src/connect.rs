@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+use loco_fabric::{Control, FabricError, NodeId, Platform, Result, Std, Time};
 use loco_job::Mesh;
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +122,7 @@ impl Dial<'_> {
             if let Some(event) = events.next(GLANCE)? {
                 return self.check(kind, &event);
             }
-            if self.mesh.peer_state(self.peer) != PeerState::Alive {
+            if self.mesh.is_gone(self.peer) {
                 return Err(FabricError::PeerLost(self.peer));
             }
             let now = Std.now();
@@ -139,7 +139,7 @@ impl Dial<'_> {
         if event.kind == kind && event.status == 0 {
             return Ok(());
         }
-        if self.mesh.peer_state(self.peer) != PeerState::Alive {
+        if self.mesh.is_gone(self.peer) {
             return Err(FabricError::PeerLost(self.peer));
         }
         let refused =

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
 use loco_fabric::{
-    Caps, Completion, CompletionStatus, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform,
-    RegionKey, Result, Std, Wait, Work, WorkRequestId,
+    Caps, Completion, CompletionStatus, Control, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId,
+    Platform, RegionKey, Result, Std, Wait, Work, WorkRequestId,
 };
 use loco_host::membership::Membership;
 use loco_host::word;
@@ -136,10 +136,7 @@ impl VerbsFabric {
             node: Arc::downgrade(&node),
             bell: node.bell.clone(),
         };
-        node.job.mesh.add_revoker(Arc::new(revoker));
-        // Every node can revoke every other's access before anybody writes to anybody.
-        let deadline = Std.now().after(timeout);
-        node.job.mesh.allgather("verbs up", &[], deadline)?;
+        node.job.enforce_losses("verbs up", Arc::new(revoker), timeout)?;
         Ok(VerbsFabric(node))
     }
 
@@ -277,16 +274,6 @@ impl Fabric for VerbsFabric {
     type Control = Mesh;
 
     #[inline]
-    fn node(&self) -> NodeId {
-        self.0.job.mesh.node()
-    }
-
-    #[inline]
-    fn nodes(&self) -> &[NodeId] {
-        self.0.job.mesh.nodes()
-    }
-
-    #[inline]
     fn caps(&self) -> &Caps {
         &self.0.caps
     }
@@ -327,7 +314,7 @@ impl Fabric for VerbsFabric {
 
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<VerbsRemote> {
         self.0.card(peer)?;
-        self.0.job.check_alive(peer)?;
+        self.0.job.mesh.check_alive(peer)?;
         let len = usize::try_from(key.len)
             .ok()
             .filter(|_| key.address.checked_add(key.len).is_some())
@@ -338,7 +325,7 @@ impl Fabric for VerbsFabric {
     fn queue_pair(&self, peer: NodeId) -> Result<VerbsQueuePair> {
         let node = &self.0;
         let card = node.card(peer)?;
-        node.job.check_alive(peer)?;
+        node.job.mesh.check_alive(peer)?;
         let flush = node.flush_for(
             card,
             card.zero_length_reads && node.card(node.job.mesh.node())?.zero_length_reads,

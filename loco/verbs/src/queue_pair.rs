@@ -92,10 +92,7 @@ impl VerbsQueuePair {
     fn admit(&mut self) -> Result<()> {
         let departures = self.node.job.mesh.departures();
         if departures != self.departures_seen {
-            self.node.job.check_in()?;
-            if self.node.job.is_gone(self.peer) {
-                return Err(FabricError::PeerLost(self.peer));
-            }
+            self.node.job.mesh.check_alive(self.peer)?;
             self.departures_seen = departures;
         }
         self.queue.check(&self.node.job.mesh)?;

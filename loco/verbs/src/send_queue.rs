@@ -19,9 +19,7 @@ use super::ffi::ok;
 use super::ffi::types::*;
 use super::mailbox::Mailbox;
 use super::status::{Op, failure};
-use loco_fabric::{
-    Completion, CompletionStatus, Control, FabricError, NodeId, PeerState, Result, WorkRequestId,
-};
+use loco_fabric::{Completion, CompletionStatus, Control, FabricError, NodeId, Result, WorkRequestId};
 use loco_job::Mesh;
 
 /// The bits of a device's work request id that hold the sequence number. The other bits are the queue's
@@ -139,11 +137,8 @@ impl SendQueue {
 
     #[cold]
     fn why_broken(&self, mesh: &Mesh) -> FabricError {
-        if mesh.declared_lost() {
-            return FabricError::DeclaredLost;
-        }
-        if mesh.peer_state(self.peer) != PeerState::Alive {
-            return FabricError::PeerLost(self.peer);
+        if let Err(gone) = mesh.check_alive(self.peer) {
+            return gone;
         }
         self.failure
             .get()
@@ -182,15 +177,9 @@ impl SendQueue {
     }
 
     fn error_of(&self, wc: &Wc, op: Op, mesh: &Mesh) -> FabricError {
-        if mesh.declared_lost() {
-            let out = FabricError::DeclaredLost;
-            self.broke(&out);
-            return out;
-        }
-        if mesh.peer_state(self.peer) != PeerState::Alive {
-            let lost = FabricError::PeerLost(self.peer);
-            self.broke(&lost);
-            return lost;
+        if let Err(gone) = mesh.check_alive(self.peer) {
+            self.broke(&gone);
+            return gone;
         }
         let error = failure(op, self.peer, wc.status, wc.vendor_err, self.failure.get());
         self.broke(&error);
@@ -375,7 +364,7 @@ impl Poller {
     #[cold]
     fn flush_lost(&mut self, device: &Device, mesh: &Mesh) {
         for queue in self.queues.iter().flatten() {
-            if mesh.peer_state(queue.peer) != PeerState::Alive {
+            if mesh.is_gone(queue.peer) {
                 queue.break_off(device);
             }
         }

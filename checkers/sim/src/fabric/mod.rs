@@ -50,8 +50,6 @@ pub(crate) struct Options {
 /// A node's model fabric. Made by [`World::node`](crate::World::node).
 #[derive(Clone, Debug)]
 pub struct ModelFabric {
-    node: NodeId,
-    nodes: Arc<[NodeId]>,
     caps: Arc<Caps>,
     platform: ModelPlatform,
     control: ModelControl,
@@ -60,8 +58,6 @@ pub struct ModelFabric {
 impl ModelFabric {
     pub(crate) fn new(node: u16, nodes: u16, options: Options) -> ModelFabric {
         ModelFabric {
-            node: NodeId(node),
-            nodes: (0..nodes).map(NodeId).collect(),
             caps: Arc::new(Caps {
                 name: "model".into(),
                 inline_bytes_max: 64,
@@ -82,8 +78,8 @@ impl ModelFabric {
             }),
             platform: ModelPlatform { timed: options.timed },
             control: ModelControl {
-                node,
-                nodes,
+                node: NodeId(node),
+                nodes: (0..nodes).map(NodeId).collect(),
                 lossy: options.lossy,
             },
         }
@@ -96,14 +92,6 @@ impl Fabric for ModelFabric {
     type Remote = ModelRemote;
     type QueuePair = ModelQueuePair;
     type Control = ModelControl;
-
-    fn node(&self) -> NodeId {
-        self.node
-    }
-
-    fn nodes(&self) -> &[NodeId] {
-        &self.nodes
-    }
 
     fn caps(&self) -> &Caps {
         &self.caps
@@ -140,7 +128,7 @@ impl Fabric for ModelFabric {
     }
 
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<ModelRemote> {
-        if !self.nodes.contains(&peer) {
+        if !self.nodes().contains(&peer) {
             return Err(FabricError::UnknownPeer(peer));
         }
         let memory = ModelMemory {
@@ -153,7 +141,7 @@ impl Fabric for ModelFabric {
     }
 
     fn queue_pair(&self, peer: NodeId) -> Result<ModelQueuePair> {
-        if !self.nodes.contains(&peer) {
+        if !self.nodes().contains(&peer) {
             return Err(FabricError::UnknownPeer(peer));
         }
         let (owner, _) = current().ok_or_else(|| outside("a queue pair"))?;
@@ -161,7 +149,7 @@ impl Fabric for ModelFabric {
         // Two words that nobody else knows: both ends of a flush.
         Ok(ModelQueuePair {
             owner,
-            node: self.node,
+            node: self.node(),
             peer,
             scratch: allocate(2),
         })
@@ -265,19 +253,19 @@ impl ModelFabric {
 
     /// Returns the nodes whose loss ends a wait; none where nodes cannot be lost.
     fn named(&self, peers: Peers<'_>) -> NodeSet {
-        let others = |nodes: &[NodeId]| nodes.iter().map(|n| n.0).filter(|&n| n != self.node.0).collect();
-        match peers {
-            _ if !self.control.lossy => NodeSet::default(),
-            Peers::None => NodeSet::default(),
-            Peers::One(peer) => others(&[peer]),
-            Peers::These(peers) => others(peers),
-            Peers::All => others(&self.nodes),
+        if !self.control.lossy {
+            return NodeSet::default();
         }
+        let others = peers
+            .among(self.nodes())
+            .iter()
+            .filter(|&&node| node != self.node());
+        others.map(|node| node.0).collect()
     }
 
     /// Returns the error of a call that fails since `node` is lost.
     fn lost(&self, node: u16) -> FabricError {
-        match node == self.node.0 {
+        match NodeId(node) == self.node() {
             true => FabricError::DeclaredLost,
             false => FabricError::PeerLost(NodeId(node)),
         }
@@ -297,10 +285,10 @@ impl ModelFabric {
 
 /// Set-up messages of the model. They are delivered in the order in which they were sent, and none is lost.
 /// A peer counts as lost here once this node has learned of the loss.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ModelControl {
-    node: u16,
-    nodes: u16,
+    node: NodeId,
+    nodes: Arc<[NodeId]>,
     lossy: bool,
 }
 
@@ -314,8 +302,16 @@ impl ModelControl {
 }
 
 impl Control for ModelControl {
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
     fn send(&self, to: NodeId, payload: &[u8]) -> Result<()> {
-        if to.0 >= self.nodes {
+        if !self.nodes.contains(&to) {
             return Err(FabricError::UnknownPeer(to));
         }
         let sent = ask(Request::Send {
@@ -323,7 +319,7 @@ impl Control for ModelControl {
             payload: payload.into(),
         });
         match sent {
-            Reply::Lost(node) if node == self.node => Err(FabricError::DeclaredLost),
+            Reply::Lost(node) if NodeId(node) == self.node => Err(FabricError::DeclaredLost),
             Reply::Lost(node) => Err(FabricError::PeerLost(NodeId(node))),
             _ => Ok(()),
         }
@@ -337,7 +333,7 @@ impl Control for ModelControl {
     }
 
     fn peer_state(&self, node: NodeId) -> PeerState {
-        match node.0 != self.node && self.known().contains(node.0) {
+        match node != self.node && self.known().contains(node.0) {
             true => PeerState::Lost,
             false => PeerState::Alive,
         }
@@ -348,7 +344,7 @@ impl Control for ModelControl {
     }
 
     fn declared_lost(&self) -> bool {
-        self.known().contains(self.node)
+        self.known().contains(self.node.0)
     }
 
     fn close(&self) {

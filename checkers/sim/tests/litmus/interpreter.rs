@@ -1,16 +1,16 @@
-//! Runs litmus programs as object code: a closure for each thread that uses the fabric's contract and nothing
-//! else.
+//! Runs litmus programs as object code on the model fabric, by the interpreter that runs them on real fabrics: a thread of
+//! the world for each thread of the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use loco_fabric::{
-    Fabric, Local, Memory, MemoryKind, NodeId, Peers, QueuePair, RegionKey, Target, Wait, WordCell, Work,
-    WorkRequestId,
+    Fabric, Local, Memory, MemoryKind, NodeId, Peers, RegionKey, Target, Wait, WordCell, Work, WorkRequestId,
 };
+use loco_litmus::interpreter::{self, Cell, Operation, Request, Stand, Stop};
 use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, ModelQueuePair, Tier, World, explore, note};
 use mowgli::outcome::Outcome;
-use mowgli::program::{Expr, Instr, Loc, Program, PutSrc, Value, WorkId};
+use mowgli::program::{Loc, Node, Program, Value, WorkId};
 
 /// A node's memory: one word for each of its locations, in the program's order.
 struct Site {
@@ -76,20 +76,13 @@ fn build(program: &Arc<Program>, found: &Arc<Mutex<BTreeSet<Outcome>>>, world: &
             &sites[usize::from(thread.node.0)],
             &thread.name,
             move |site: &Site| {
-                let mut interpreter = Interpreter {
-                    site,
-                    program: &program,
-                    thread: index,
-                    registers: vec![0; program.threads[index].registers.len()],
-                    queue_pairs: BTreeMap::new(),
-                    fenced: BTreeSet::new(),
-                    strong: false,
-                    unpolled: BTreeMap::new(),
-                    outstanding: BTreeMap::new(),
-                };
-                match interpreter.run(&program.threads[index].code) {
-                    Some(()) => note(format!("{index} {:?}", interpreter.registers)),
-                    None => note("discarded"),
+                let thread = &program.threads[index];
+                let mut registers = vec![0; thread.registers.len()];
+                let mut stand = ModelStand::new(site, &program, index);
+                match interpreter::run(&mut stand, &thread.code, &mut registers) {
+                    Ok(()) => note(format!("{index} {registers:?}")),
+                    Err(Stop::Discarded) => note("discarded"),
+                    Err(stop) => panic!("a thread ends before its code: {stop:?}"),
                 }
             },
         );
@@ -119,11 +112,13 @@ fn build(program: &Arc<Program>, found: &Arc<Mutex<BTreeSet<Outcome>>>, world: &
     });
 }
 
-struct Interpreter<'a> {
+/// What a thread of the program stands on.
+struct ModelStand<'a> {
     site: &'a Site,
     program: &'a Program,
     thread: usize,
-    registers: Vec<Value>,
+    /// For each location of the thread's node, its word.
+    cells: Vec<Option<Cell<ModelFabric>>>,
     queue_pairs: BTreeMap<u8, ModelQueuePair>,
     /// Peers whose next operation is fenced.
     fenced: BTreeSet<u8>,
@@ -135,98 +130,32 @@ struct Interpreter<'a> {
     outstanding: BTreeMap<WorkId, u32>,
 }
 
-impl Interpreter<'_> {
-    /// Runs the code. Returns `None` if an assumption fails.
-    fn run(&mut self, code: &[Instr]) -> Option<()> {
-        code.iter().try_for_each(|instr| self.step(instr))
-    }
-
-    fn step(&mut self, instr: &Instr) -> Option<()> {
-        match instr {
-            Instr::Store { loc, value } => {
-                let value = self.eval(value);
-                self.cell(*loc).store(value as u64);
-            }
-            Instr::Load { reg, loc } => {
-                self.registers[usize::from(reg.0)] = self.cell(*loc).load() as Value;
-            }
-            Instr::Assign { reg, value } => self.registers[usize::from(reg.0)] = self.eval(value),
-            Instr::Cas {
-                reg,
-                loc,
-                expected,
-                new,
-            } => {
-                let (expected, new) = (self.eval(expected), self.eval(new));
-                let old = match self.cell(*loc).compare_exchange(expected as u64, new as u64) {
-                    Ok(old) | Err(old) => old as Value,
-                };
-                if let Some(reg) = reg {
-                    self.registers[usize::from(reg.0)] = old;
-                }
-            }
-            Instr::Mfence => self.site.fabric.cpu_fence(),
-            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
-                self.post(instr);
-            }
-            Instr::Poll { node } => {
-                let taken = self.wait("poll", |me| {
-                    let ready = me.unpolled.entry(node.0).or_default();
-                    ready.checked_sub(1).map(|rest| *ready = rest)
-                });
-                return taken;
-            }
-            Instr::Rfence { node } => {
-                self.fenced.insert(node.0);
-            }
-            Instr::Strong(operation) => {
-                self.strong = true;
-                let step = self.step(operation);
-                self.strong = false;
-                return step;
-            }
-            Instr::Wait { work } => {
-                return self.wait("wait", |me| {
-                    (me.outstanding.get(work).copied().unwrap_or(0) == 0).then_some(())
-                });
-            }
-            Instr::Assume(cond) => return (self.eval(cond) != 0).then_some(()),
-            Instr::If {
-                cond,
-                then,
-                otherwise,
-            } => {
-                let block = if self.eval(cond) != 0 { then } else { otherwise };
-                return self.run(block);
-            }
-            Instr::While { cond, body, bound } => {
-                for _ in 0..*bound {
-                    if self.eval(cond) == 0 {
-                        break;
-                    }
-                    self.run(body)?;
-                }
-                assert_eq!(
-                    self.eval(cond),
-                    0,
-                    "the loop needs more iterations than its bound"
-                );
-            }
-            Instr::Choose(_) => panic!("threads on a fabric make no choices of their own"),
+impl<'a> ModelStand<'a> {
+    fn new(site: &'a Site, program: &'a Program, thread: usize) -> ModelStand<'a> {
+        let node = program.threads[thread].node;
+        let cell = |(index, location): (usize, &mowgli::program::Location)| {
+            let word = 8 * word_of(program, Loc(index as u16));
+            (location.node == node).then(|| site.memory.cell::<u64>(word).unwrap())
+        };
+        ModelStand {
+            site,
+            program,
+            thread,
+            cells: program.locations.iter().enumerate().map(cell).collect(),
+            queue_pairs: BTreeMap::new(),
+            fenced: BTreeSet::new(),
+            unpolled: BTreeMap::new(),
+            outstanding: BTreeMap::new(),
         }
-        Some(())
-    }
-
-    fn cell(&self, loc: Loc) -> impl WordCell<u64> + use<> {
-        self.site
-            .memory
-            .cell::<u64>(8 * word_of(self.program, loc))
-            .unwrap()
     }
 
     /// Waits until `ready`, taking completions as they come. Discards completions of other threads of the
     /// node.
-    fn wait(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+    fn until(
+        &mut self,
+        what: &str,
+        mut ready: impl FnMut(&mut Self) -> Option<()>,
+    ) -> loco_fabric::Result<()> {
         let fabric = self.site.fabric.clone();
         let wait = Wait {
             what,
@@ -234,34 +163,39 @@ impl Interpreter<'_> {
             deadline: None,
         };
         let mut completions = Vec::new();
-        fabric
-            .wait(wait, || {
-                if let Some(done) = ready(self) {
-                    return Some(done);
-                }
-                fabric.poll(&mut completions).unwrap();
-                for completion in completions.drain(..) {
-                    let (thread, work) = (completion.id.0 >> 32, completion.id.0 as u32 as u16);
-                    if thread as usize == self.thread {
-                        *self.unpolled.entry(completion.peer.0 as u8).or_default() += 1;
-                        if let Some(count) = self.outstanding.get_mut(&WorkId(work)) {
-                            *count -= 1;
-                        }
+        fabric.wait(wait, || {
+            if let Some(done) = ready(self) {
+                return Some(done);
+            }
+            fabric.poll(&mut completions).unwrap();
+            for completion in completions.drain(..) {
+                let (thread, work) = (completion.id.0 >> 32, completion.id.0 as u32 as u16);
+                if thread as usize == self.thread {
+                    *self.unpolled.entry(completion.peer.0 as u8).or_default() += 1;
+                    if let Some(count) = self.outstanding.get_mut(&WorkId(work)) {
+                        *count -= 1;
                     }
                 }
-                ready(self)
-            })
-            .ok()
+            }
+            ready(self)
+        })
+    }
+}
+
+impl Stand for ModelStand<'_> {
+    type Fabric = ModelFabric;
+    type Error = loco_fabric::FabricError;
+
+    fn cell(&self, location: Loc) -> &Cell<ModelFabric> {
+        self.cells[usize::from(location.0)].as_ref().unwrap()
     }
 
-    fn post(&mut self, instr: &Instr) {
-        let (far, work) = match *instr {
-            Instr::Put { dst, work, .. } => (dst, work),
-            Instr::Get { src, work, .. } => (src, work),
-            Instr::RemoteFaa { target, work, .. } | Instr::RemoteCas { target, work, .. } => (target, work),
-            _ => return,
-        };
-        let peer = self.program.locations[usize::from(far.0)].node.0;
+    fn cpu_fence(&mut self) {
+        self.site.fabric.cpu_fence();
+    }
+
+    fn post(&mut self, request: Request) -> loco_fabric::Result<()> {
+        let peer = self.program.locations[usize::from(request.far.0)].node.0;
         let fabric = &self.site.fabric;
         let queue_pair = self
             .queue_pairs
@@ -275,67 +209,58 @@ impl Interpreter<'_> {
             len: len as u64,
             rkey: 0,
         };
-        let remote = fabric.import(NodeId(u16::from(peer)), &key).unwrap();
+        let remote = fabric.import(NodeId(u16::from(peer)), &key)?;
         let target = Target {
             remote: &remote,
-            offset: 8 * word_of(self.program, far),
+            offset: 8 * word_of(self.program, request.far),
         };
-        let local = |loc: Loc| Local {
+        let local = |location: Loc| Local {
             memory: &self.site.memory,
-            offset: 8 * word_of(self.program, loc),
+            offset: 8 * word_of(self.program, location),
             len: 8,
         };
-        let name = work.map_or(u64::from(u32::MAX), |w| u64::from(w.0));
+        let name = request.work.map_or(u64::from(u32::MAX), |w| u64::from(w.0));
         let mut how = Work::signaled(WorkRequestId((self.thread as u64) << 32 | name));
         how.fenced = self.fenced.remove(&peer);
-        how.strong = self.strong;
-        if let Some(work) = work {
+        how.strong = request.strong;
+        if let Some(work) = request.work {
             *self.outstanding.entry(work).or_default() += 1;
         }
-        let eval = |e: &Expr| evaluate(e, &self.registers) as u64;
-        let posted = match instr {
-            Instr::Put {
-                src: PutSrc::Loc(src),
-                ..
-            } => queue_pair.put(local(*src), target, how),
-            // A constant lies in a fresh word, which the NIC reads. The value of an inline put travels in the work request.
-            Instr::Put {
-                src: PutSrc::Value(value),
-                ..
-            } => {
-                let constant = fabric.allocate(8, MemoryKind::Host).unwrap();
-                constant.cell::<u64>(0).unwrap().store(eval(value));
-                let source = Local {
-                    memory: &constant,
-                    offset: 0,
-                    len: 8,
-                };
-                queue_pair.put(source, target, how)
+        // A constant lies in a fresh word, which the NIC reads.
+        let fresh = match request.operation {
+            Operation::PutValue(value) => {
+                let word = fabric.allocate(8, MemoryKind::Host)?;
+                word.cell::<u64>(0).unwrap().store(value);
+                Some(word)
             }
-            Instr::Put {
-                src: PutSrc::Inline(value),
-                ..
-            } => queue_pair.put_inline(&eval(value).to_le_bytes(), target, how),
-            Instr::Get { dst, .. } => queue_pair.get(local(*dst), target, how),
-            Instr::RemoteFaa { dst, add, .. } => queue_pair.fetch_add(target, eval(add), local(*dst), how),
-            Instr::RemoteCas {
-                dst, expected, new, ..
-            } => queue_pair.compare_swap(target, eval(expected), eval(new), local(*dst), how),
-            _ => return,
+            _ => None,
         };
-        let _ = posted.unwrap();
+        let constant = fresh.as_ref().map(|memory| Local {
+            memory,
+            offset: 0,
+            len: 8,
+        });
+        request
+            .operation
+            .post(queue_pair, target, local, constant, how)
+            .map(drop)
     }
 
-    fn eval(&self, e: &Expr) -> Value {
-        evaluate(e, &self.registers)
+    fn fence(&mut self, node: Node) -> loco_fabric::Result<()> {
+        self.fenced.insert(node.0);
+        Ok(())
     }
-}
 
-fn evaluate(e: &Expr, registers: &[Value]) -> Value {
-    match e {
-        Expr::Const(value) => *value,
-        Expr::Reg(reg) => registers[usize::from(reg.0)],
-        Expr::Unary(op, e) => op.apply(evaluate(e, registers)),
-        Expr::Binary(op, left, right) => op.apply(evaluate(left, registers), evaluate(right, registers)),
+    fn poll(&mut self, node: Node) -> loco_fabric::Result<()> {
+        self.until("poll", |me| {
+            let ready = me.unpolled.entry(node.0).or_default();
+            ready.checked_sub(1).map(|rest| *ready = rest)
+        })
+    }
+
+    fn wait(&mut self, work: WorkId) -> loco_fabric::Result<()> {
+        self.until("wait", |me| {
+            (me.outstanding.get(&work).copied().unwrap_or(0) == 0).then_some(())
+        })
     }
 }

@@ -194,6 +194,16 @@ impl Mesh {
 }
 
 impl Control for Mesh {
+    #[inline]
+    fn node(&self) -> NodeId {
+        Mesh::node(self)
+    }
+
+    #[inline]
+    fn nodes(&self) -> &[NodeId] {
+        Mesh::nodes(self)
+    }
+
     fn send(&self, to: NodeId, payload: &[u8]) -> Result<()> {
         check_len(payload.len())?;
         self.0.send(to, Parcel::Message(payload), None)

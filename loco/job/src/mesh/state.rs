@@ -128,9 +128,7 @@ impl State {
     }
 
     pub(super) fn index(&self, node: NodeId) -> Result<usize> {
-        self.nodes
-            .binary_search(&node)
-            .map_err(|_| FabricError::UnknownPeer(node))
+        node.position_in(&self.nodes)
     }
 
     /// Returns the state of `node`. A node that is not part of the job counts as lost.

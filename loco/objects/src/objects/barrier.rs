@@ -207,6 +207,7 @@ impl<F: Fabric> Barrier<F> {
         }
         // The last thread to arrive has seen everything that the others did before they arrived. Nobody is
         // counted for the next round before this one is over, because the next round needs all of them.
+        debug_assert!(self.threads > 1, "one thread counts in the table alone");
         let earlier = self.arrived.fetch_add(1);
         Ok(Arrival {
             round: earlier / self.threads + 1,
@@ -216,6 +217,7 @@ impl<F: Fabric> Barrier<F> {
 
     /// Announces the node's arrival to the others, if this call is the one to do it, and waits for theirs.
     fn announce_and_wait(&self, thread: &Thread<F>, arrival: Arrival) -> Result<()> {
+        debug_assert!(arrival.round >= 1, "rounds are counted from 1");
         if arrival.announces {
             // It is announced to the others only: if the NIC wrote our own row back, it could undo a later round
             // (LOCO'26 4.2). There is no reason to wait for these puts. Whether the loss of a peer matters

@@ -24,6 +24,8 @@ const ROOT_BITS: u32 = 16;
 const OPERATION_BITS: u32 = 2;
 const CALL_BITS: u32 = ROOT_BITS + OPERATION_BITS;
 
+const _: () = assert!(ROOT_BITS == u16::BITS && CALL_BITS < u64::BITS);
+
 /// Collective operations on values of one type among the participants of a channel.
 ///
 /// Every participant calls the same operations in the same order: the n-th calls of all participants belong together.
@@ -97,6 +99,12 @@ impl Call {
             Call::Broadcast(root) => (1, root.0),
             Call::Gather(root) => (2, root.0),
         };
+        debug_assert_eq!(round << CALL_BITS >> CALL_BITS, round, "rounds fit for ages");
+        debug_assert_eq!(
+            operation >> OPERATION_BITS,
+            0,
+            "an operation has {OPERATION_BITS} bits"
+        );
         round << CALL_BITS | operation << ROOT_BITS | u64::from(root)
     }
 }
@@ -355,6 +363,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
 
     /// Returns the offset of the value of the node at `position` in this round.
     fn offset(&self, position: usize) -> usize {
+        debug_assert!(position < self.nodes.len(), "each participant has a slot");
         let odd = usize::from(self.round % 2 == 1);
         (odd * self.nodes.len() + position) * stride::<T>()
     }

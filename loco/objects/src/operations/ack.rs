@@ -69,7 +69,7 @@ impl<F: Fabric> AckKey<F> {
                     Status::Done => {}
                     Status::Failed => {
                         if outcome.is_ok() {
-                            outcome = Err(Error::Fabric(group.window.failure(seq)));
+                            outcome = Err(group.window.failure(seq).into());
                         }
                     }
                 }

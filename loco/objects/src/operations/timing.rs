@@ -98,9 +98,9 @@ impl<F: Fabric> Thread<F> {
     #[cold]
     pub(crate) fn of_wait(&self, what: &str, deadline: Option<Time>, error: FabricError) -> Error {
         match error {
-            FabricError::PeerLost(node) => Error::LostPeer {
-                object: what.to_owned(),
+            FabricError::PeerLost(node) => Error::PeerLost {
                 node,
+                object: Some(what.to_owned()),
             },
             FabricError::Timeout { after, .. } => {
                 let now = self.now();

@@ -14,9 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use loco_fabric::{
-    Completion, Control, FabricError, NodeId, PeerState, Platform, Result, Std, Task, ThreadKind,
-};
+use loco_fabric::{Completion, Control, FabricError, NodeId, Platform, Result, Std, Task, ThreadKind};
 use loco_host::word;
 use loco_job::Mesh;
 
@@ -431,7 +429,7 @@ impl State {
     }
 
     fn fail_lost(&mut self, mesh: &Mesh) {
-        self.fail(|peer| (mesh.peer_state(peer) != PeerState::Alive).then_some(FabricError::PeerLost(peer)));
+        self.fail(|peer| mesh.is_gone(peer).then_some(FabricError::PeerLost(peer)));
     }
 
     /// Fails the posted operations towards those peers for which there is an error.

@@ -71,6 +71,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         outcomes: &mut Vec<Inserted>,
     ) -> Result<()> {
         let shared = &*self.shared;
+        debug_assert!(entries.len() <= WINDOW, "{} entries of a window", entries.len());
         let first = outcomes.len();
         outcomes.resize(first + entries.len(), Inserted::Done);
         let order = shared.order(thread, entries, &mut Places::default());

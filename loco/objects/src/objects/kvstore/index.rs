@@ -86,6 +86,7 @@ impl Bucket {
 
     #[allow(clippy::cast_possible_truncation)] // The counter has 48 bits, which are cut in two here.
     fn set(&mut self, way: usize, word: u64, at: Location) {
+        debug_assert_eq!(at.counter >> COUNTER_BITS, 0, "a counter has {COUNTER_BITS} bits");
         self.words[way] = word;
         self.slots[way] = at.slot;
         self.counters_low[way] = at.counter as u32;
@@ -126,6 +127,7 @@ impl<K: Encode + Eq> Index<K> {
 
     /// Makes the index empty, with this number of buckets.
     fn clear(&mut self, buckets: usize) {
+        assert!(buckets.is_power_of_two(), "a mask finds the bucket: {buckets}");
         self.buckets = Vec::with_capacity(buckets);
         (self.prefer_large_pages)(self.buckets.spare_capacity_mut());
         self.buckets.resize(buckets, Bucket::EMPTY);
@@ -213,6 +215,12 @@ impl<K: Encode + Eq> Index<K> {
 
     /// Adds a key that is absent. There is room.
     fn add(&mut self, word: u64, location: Location, key: Option<K>) {
+        debug_assert!(self.len < self.buckets.len() * WAYS, "some bucket has room");
+        debug_assert_eq!(
+            key.is_none(),
+            Self::BY_WORD,
+            "a key is kept where its word does not tell it"
+        );
         let mut bucket = self.first(word);
         while self.buckets[bucket].is_full() {
             bucket = self.after(bucket);
@@ -227,6 +235,10 @@ impl<K: Encode + Eq> Index<K> {
 
     /// Takes out the key at `gap`. Later keys that could not be found past the gap move into it.
     fn take_out(&mut self, mut gap: Place) {
+        debug_assert!(
+            self.buckets[gap.bucket].used & (1 << gap.way) != 0,
+            "there is a key"
+        );
         self.len -= 1;
         let mut next = gap.bucket;
         loop {

@@ -107,7 +107,7 @@ fn may_pass(error: &Error) -> bool {
         Error::Fabric(
             FabricError::DeclaredLost | FabricError::Unsupported(_) | FabricError::UnknownPeer(_),
         ) => false,
-        Error::Fabric(_) | Error::Timeout { .. } | Error::TooManyThreads { .. } | Error::LostPeer { .. } => {
+        Error::Fabric(_) | Error::Timeout { .. } | Error::TooManyThreads { .. } | Error::PeerLost { .. } => {
             true
         }
         _ => false,

@@ -8,6 +8,12 @@ use super::slot::Location;
 /// The number of operations that one call on many keys has under way at a time.
 pub(super) const WINDOW: usize = 128;
 
+/// The lowest bit of the node in the word of a place. The slot is below.
+const NODE_AT: u32 = 32;
+
+// A node and a slot leave bits that only `Places::NOWHERE` has.
+const _: () = assert!(NODE_AT >= u32::BITS && NODE_AT + u16::BITS < u64::BITS);
+
 /// The locations of the keys of a window. Each is two words, which are read as they were written: the processor could not
 /// forward the parts of a location to a wider load, which would wait until all earlier lookups have left the processor.
 #[derive(Default)]
@@ -25,7 +31,7 @@ impl Places {
     #[inline]
     pub(super) fn push(&mut self, at: Option<Location>) {
         let slot = at.map_or(Places::NOWHERE, |at| {
-            u64::from(at.node.0) << 32 | u64::from(at.slot)
+            u64::from(at.node.0) << NODE_AT | u64::from(at.slot)
         });
         self.slots.push(slot);
         self.counters.push(at.map_or(0, |at| at.counter));
@@ -37,7 +43,7 @@ impl Places {
     pub(super) fn get(&self, i: usize) -> Option<Location> {
         let (slot, counter) = (self.slots[i], self.counters[i]);
         (slot != Places::NOWHERE).then_some(Location {
-            node: NodeId((slot >> 32) as u16),
+            node: NodeId((slot >> NODE_AT) as u16),
             slot: slot as u32,
             counter,
         })

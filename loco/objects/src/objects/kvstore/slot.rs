@@ -20,6 +20,11 @@ const VALUE: usize = 3 * WORD_BYTES;
 pub(super) const COUNTER_BITS: u32 = 48;
 const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 
+// Counter and valid bit share a word, the body follows it, and the value follows the length.
+const _: () = assert!(
+    COUNTER_BITS < u64::BITS && BODY == WORD_BYTES && LEN == BODY + WORD_BYTES && VALUE == LEN + WORD_BYTES
+);
+
 /// Returns the bytes of a slot for values of up to `value_bytes_max`.
 pub(super) const fn slot_bytes(value_bytes_max: usize) -> usize {
     VALUE.saturating_add(padded(value_bytes_max))
@@ -27,6 +32,7 @@ pub(super) const fn slot_bytes(value_bytes_max: usize) -> usize {
 
 /// Returns the first word of a slot.
 pub(super) const fn meta(counter: u64, valid: bool) -> u64 {
+    debug_assert!(counter <= COUNTER_MAX, "the slot is used no more before that");
     (counter << 1) | valid as u64
 }
 
@@ -119,6 +125,10 @@ impl Slots {
     pub(super) fn take(&mut self) -> Option<(u32, u64)> {
         let slot = self.free.pop()?;
         self.uses[slot as usize] += 1;
+        debug_assert!(
+            !self.uses[slot as usize].is_multiple_of(2),
+            "a slot in use has an odd count"
+        );
         Some((slot, self.uses[slot as usize]))
     }
 

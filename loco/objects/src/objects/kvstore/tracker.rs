@@ -23,6 +23,11 @@ pub(super) const FAILED: u64 = u64::MAX;
 const LOSS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 /// The bytes of a message besides the key.
 pub(super) const MESSAGE_BYTES: usize = 3 * WORD_BYTES;
+/// The lowest bits of node and slot in the first word of a message. The bit of the change is below both.
+const NODE_AT: u32 = 8;
+const SLOT_AT: u32 = 32;
+
+const _: () = assert!(NODE_AT >= 1 && NODE_AT + u16::BITS <= SLOT_AT && SLOT_AT + u32::BITS <= u64::BITS);
 
 /// The kind of report about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +193,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
 /// key and the key.
 fn encode<K: Encode>(change: Change, key: &K, at: Location, message: &mut Vec<u8>) {
     let kind = u64::from(change == Change::Delete);
-    let first = (u64::from(at.slot) << 32) | (u64::from(at.node.0) << 8) | kind;
+    let first = (u64::from(at.slot) << SLOT_AT) | (u64::from(at.node.0) << NODE_AT) | kind;
     let key = key.bytes();
     message.clear();
     for word in [first, at.counter, key.len() as u64] {
@@ -210,8 +215,8 @@ pub(super) fn decode<K: Encode>(message: &[u8]) -> Option<(Change, K, Location)>
     };
     let key = K::from_bytes(message.get(MESSAGE_BYTES..MESSAGE_BYTES + len)?)?;
     let at = Location {
-        node: NodeId((first >> 8) as u16),
-        slot: (first >> 32) as u32,
+        node: NodeId((first >> NODE_AT) as u16),
+        slot: (first >> SLOT_AT) as u32,
         counter,
     };
     Some((change, key, at))

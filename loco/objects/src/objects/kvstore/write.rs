@@ -272,6 +272,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
 
     /// Writes checksum, length and value. They are placed after a fence towards `at.node`.
     pub(super) fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
+        debug_assert!(
+            value.len() <= self.config.value_bytes_max,
+            "the caller has checked the value: the next slot begins behind it"
+        );
         let bytes = body(value, at.counter);
         let inline = bytes.len() <= thread.fabric().caps().inline_bytes_max;
         // Where a put to this node is as good as a store, it takes the same way as a put to another node, since the

@@ -333,6 +333,10 @@ impl<F: Fabric> TasLock<F> {
                 (expected, recovered) = (FREE, false);
                 continue;
             }
+            debug_assert!(
+                old <= name_of(NodeId(u16::MAX)),
+                "the word of a lock names a node: {old}"
+            );
             let holder = NodeId((old - 1) as u16);
             if !is_gone(thread.fabric(), holder) {
                 return Ok(Attempt::Held(holder));

@@ -154,7 +154,8 @@ impl<F: Fabric> LocalTurn<F> {
     pub(crate) fn leave(&self) {
         // This pairs with the acquire of the next thread that enters.
         let left = self.state.compare_exchange(TAKEN, FREE);
-        if left.is_err() {
+        if let Err(state) = left {
+            debug_assert_eq!(state, AWAITED, "a thread leaves that has the turn");
             self.call_next();
         }
     }

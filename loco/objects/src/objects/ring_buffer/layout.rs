@@ -15,11 +15,13 @@ pub(super) const fn record_bytes(len: usize) -> usize {
 /// Returns the header of the record of a message of `len` bytes: `len` plus one, so that no record has the header
 /// [`NO_RECORD`].
 pub(super) const fn header(len: usize) -> u64 {
+    debug_assert!(len < usize::MAX, "a message that fits into a ring");
     len as u64 + 1
 }
 
 /// Returns the bytes of the message whose record has this header.
 pub(super) fn message_bytes(header: u64) -> usize {
+    debug_assert_ne!(header, NO_RECORD, "only a record has a length");
     usize::try_from(header.wrapping_sub(1)).unwrap_or(usize::MAX)
 }
 
@@ -36,6 +38,10 @@ pub(super) struct Place {
 impl Place {
     /// Returns the first place of a ring that takes `capacity` bytes of memory.
     pub(super) fn start(capacity: usize) -> Place {
+        assert!(
+            capacity >= WORD_BYTES && capacity.is_multiple_of(WORD_BYTES),
+            "a ring has whole words: {capacity} bytes"
+        );
         Place {
             position: 0,
             offset: 0,
@@ -46,6 +52,11 @@ impl Place {
     /// Returns the place `bytes` later. `bytes` must be at most the capacity.
     #[inline]
     pub(super) fn plus(self, bytes: usize) -> Place {
+        debug_assert!(
+            bytes <= self.capacity,
+            "{bytes} bytes of a ring of {}",
+            self.capacity
+        );
         let offset = self.offset + bytes;
         Place {
             position: self.position + bytes as u64,
@@ -61,6 +72,7 @@ impl Place {
     /// Returns how many of the `bytes` from here lie before the end of the ring. The rest lies at its start.
     #[inline]
     pub(super) fn before_end(self, bytes: usize) -> usize {
+        debug_assert!(self.offset < self.capacity, "a place is within the ring");
         bytes.min(self.capacity - self.offset)
     }
 
@@ -68,6 +80,7 @@ impl Place {
     /// second part is at the start of the ring and may be empty.
     #[inline]
     pub(super) fn cut(self, data: &[u8]) -> [(usize, &[u8]); 2] {
+        debug_assert!(data.len() <= self.capacity, "data go round at most once");
         let (front, rest) = data.split_at(self.before_end(data.len()));
         [(self.offset, front), (0, rest)]
     }
@@ -91,6 +104,15 @@ mod tests {
                 place = place.plus(bytes);
             }
         }
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn places_that_no_ring_has_are_noticed() {
+        let fails = |what: fn() -> Place| std::panic::catch_unwind(what).is_err();
+        assert!(fails(|| Place::start(0)) && fails(|| Place::start(12)));
+        assert!(fails(|| Place::start(16).plus(24)), "a step is at most the ring");
+        assert!(!fails(|| Place::start(16).plus(16)));
     }
 
     #[test]

@@ -61,6 +61,9 @@ use layout::WORD_BYTES;
 /// processors prefetch pairs.
 const ACK_STRIDE: usize = 128;
 
+// A position fits, and no two of them are in one pair of lines.
+const _: () = assert!(ACK_STRIDE >= WORD_BYTES && ACK_STRIDE.is_multiple_of(128));
+
 /// The settings of a ring buffer. Capacity and readers must be the same on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

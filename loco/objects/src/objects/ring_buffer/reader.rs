@@ -159,6 +159,7 @@ impl<F: Fabric> RingReader<F> {
     /// Copies the next message out, and moves past it.
     fn copy_out(&mut self, message: &mut Vec<u8>) -> Result<()> {
         let next = &mut self.next;
+        debug_assert_ne!(next.header, NO_RECORD, "the caller has looked");
         let len = message_bytes(next.header);
         if len > self.shared.message_bytes_max() {
             return Err(Error::Config(format!(
@@ -184,6 +185,10 @@ impl<F: Fabric> RingReader<F> {
     /// stay received, and a writer that is gone needs no acknowledgement.
     fn acknowledge(&mut self, thread: &Thread<F>) {
         let position = self.next.place.position;
+        debug_assert!(
+            self.acknowledged <= position && position < LEFT,
+            "positions only grow"
+        );
         if self.acknowledged == position {
             return;
         }

@@ -194,6 +194,15 @@ impl<F: Fabric> RingWriter<F> {
             false => thread.to_the_end(|| self.publish(thread, header)),
         };
         self.head = self.head.plus(bytes);
+        debug_assert!(
+            count >= 1 && count <= messages.len(),
+            "{count} of {}",
+            messages.len()
+        );
+        debug_assert!(
+            self.head.position - self.acknowledged <= self.capacity(),
+            "a record overwrites what some reader has not acknowledged"
+        );
         published.map(|()| count)
     }
 
@@ -296,6 +305,10 @@ impl<F: Fabric> RingWriter<F> {
         let least = positions.min().unwrap_or(LEFT);
         // The position never decreases: an acknowledgement that arrives late does not count.
         self.acknowledged = self.acknowledged.max(least.min(self.head.position));
+        debug_assert!(
+            self.acknowledged <= self.head.position,
+            "nobody reads ahead of the writer"
+        );
     }
 
     fn wait_acknowledged(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
@@ -380,6 +393,7 @@ impl<F: Fabric> RingWriter<F> {
             begin = end;
             count += 1;
         }
+        debug_assert!(count >= 1 && begin <= batch_max, "the first message fits");
         self.records[begin..][..WORD_BYTES].copy_from_slice(&NO_RECORD.to_ne_bytes());
         (count, begin)
     }
@@ -448,6 +462,11 @@ impl<F: Fabric> RingWriter<F> {
     /// begin one word after the head. Returns true if the header was put, too.
     #[inline(always)]
     fn put_pieces(&mut self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<bool> {
+        debug_assert_eq!(
+            pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>(),
+            bytes + WORD_BYTES,
+            "the records, the zero after them, and the first header"
+        );
         let inline = bytes <= self.inline_bytes_max;
         if let ([target], true, false) = (&self.targets[..], inline, self.local_readers) {
             // Where a single node is to hear of the message, nothing depends on the header once it is posted.

@@ -6,6 +6,9 @@ const STAGE_BITS: u32 = 3;
 const NODE_BITS: u32 = 16;
 const CLOSED: u64 = 1 << 2;
 
+// A node's id fits beside the stage, and the mark of a closed queue is among the bits of the stage, above its number.
+const _: () = assert!(NODE_BITS == u16::BITS && CLOSED > 3 && CLOSED >> STAGE_BITS == 0);
+
 /// The stage of a cell in its round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -33,11 +36,26 @@ pub(super) struct Cell {
 impl Cell {
     /// Returns the cell in another stage of the round.
     pub(super) fn to(self, stage: Stage) -> Cell {
+        debug_assert!(
+            matches!(
+                (self.stage, stage),
+                (Stage::Empty, Stage::Filling(_))
+                    | (Stage::Filling(_), Stage::Full)
+                    | (Stage::Full, Stage::Draining(_))
+            ),
+            "a cell is filled, then drained: {:?} to {stage:?}",
+            self.stage
+        );
         Cell { stage, ..self }
     }
 
     /// Returns the cell ready for the next round.
     pub(super) fn next_round(self) -> Cell {
+        debug_assert!(
+            matches!(self.stage, Stage::Filling(_) | Stage::Draining(_)),
+            "only a claimed cell is freed: {:?}",
+            self.stage
+        );
         Cell {
             round: self.round + 1,
             stage: Stage::Empty,
@@ -52,6 +70,11 @@ impl Cell {
             Stage::Full => (2, 0),
             Stage::Draining(node) => (3, node.0),
         };
+        debug_assert_eq!(
+            self.round >> (u64::BITS - STAGE_BITS - NODE_BITS),
+            0,
+            "rounds fit for ages"
+        );
         let closed = if self.closed { CLOSED } else { 0 };
         (self.round << (STAGE_BITS + NODE_BITS)) | (u64::from(node) << STAGE_BITS) | closed | stage
     }
@@ -75,6 +98,32 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cell goes through its stages in one order, and only a claimed one is freed.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn steps_that_no_call_makes_are_noticed() {
+        let node = NodeId(1);
+        let stages = [
+            Stage::Empty,
+            Stage::Filling(node),
+            Stage::Full,
+            Stage::Draining(node),
+        ];
+        for (from, stage) in stages.into_iter().enumerate() {
+            let cell = Cell {
+                round: 1,
+                stage,
+                closed: false,
+            };
+            for (to, other) in stages.into_iter().enumerate() {
+                let made = std::panic::catch_unwind(|| cell.to(other)).is_ok();
+                assert_eq!(made, to == from + 1, "{stage:?} to {other:?}");
+            }
+            let freed = std::panic::catch_unwind(|| cell.next_round()).is_ok();
+            assert_eq!(freed, from % 2 == 1, "{stage:?} to the next round");
+        }
+    }
 
     #[test]
     fn words_round_trip() {

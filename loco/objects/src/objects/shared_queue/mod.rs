@@ -53,6 +53,10 @@ const WORD_BYTES: usize = 8;
 const LINE_WORDS: usize = 8;
 const HEAD: usize = 0;
 const TAIL: usize = LINE_WORDS;
+
+// Head and tail are on lines of their own.
+const _: () = assert!(TAIL.abs_diff(HEAD) >= LINE_WORDS && LINE_WORDS * WORD_BYTES == 64);
+
 /// The first pause of a waiting caller, and then the longest.
 const PAUSE_MIN: Duration = Duration::from_micros(1);
 const PAUSE_MAX: Duration = Duration::from_micros(256);
@@ -404,6 +408,11 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     /// Puts the value of a claimed cell, and then marks it as there.
     fn fill(&self, thread: &Thread<F>, at: u64, buffer: MemRef<'_, F>, claim: Cell) -> Result<()> {
+        debug_assert_eq!(
+            claim.stage,
+            Stage::Filling(self.channel.node()),
+            "the cell is claimed"
+        );
         let _buffer = buffer.put(self.value_at(at)?)?.wait()?;
         // The mark comes after the value: as a strong exchange on the same queue pair, or after a fence where the home's CPU
         // makes the exchange.
@@ -415,6 +424,11 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     /// Reads the value of a claimed cell, and then frees the cell.
     fn drain(&self, thread: &Thread<F>, at: u64, buffer: MemRef<'_, F>, claim: Cell) -> Result<T> {
+        debug_assert_eq!(
+            claim.stage,
+            Stage::Draining(self.channel.node()),
+            "the cell is claimed"
+        );
         let buffer = buffer.get(self.value_at(at)?)?.wait()?;
         let mut bytes = smallvec::SmallVec::<[u8; 64]>::from_elem(0, size_of::<T>());
         buffer.read(0, &mut bytes)?;
@@ -462,6 +476,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         let now = if found == at { at + 1 } else { found.max(at + 1) };
         // The hint never goes back by much, and every value was the index at some time. Release, as all
         // stores on TSO.
+        debug_assert!(index == HEAD || index == TAIL, "there are two indices");
         let hint = if index == HEAD { &self.head } else { &self.tail };
         hint.store(now);
         Ok(now)

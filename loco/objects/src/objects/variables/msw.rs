@@ -85,6 +85,7 @@ impl<F: Fabric> Msw<F> {
                 Ok(location)
             })
             .collect::<Result<_>>()?;
+        assert_eq!(offset, bytes, "the locations fill the region");
         Ok(Msw {
             channel,
             region,

@@ -56,6 +56,7 @@ impl Seal {
 
     /// Seals `data`, which must have the right length.
     pub(crate) fn seal(self, data: &[u8]) -> Buffer {
+        debug_assert_eq!(data.len(), self.len, "the caller has checked the length");
         let mut sealed: Buffer = SmallVec::from_elem(0, self.sealed_len());
         sealed[WORD_BYTES..WORD_BYTES + self.len].copy_from_slice(data);
         let checksum = self.checksum(&sealed[WORD_BYTES..]);
@@ -65,6 +66,7 @@ impl Seal {
 
     /// Returns the data, if they are whole.
     pub(crate) fn open(self, sealed: &[u8]) -> Option<&[u8]> {
+        debug_assert_eq!(sealed.len(), self.sealed_len(), "all words of the value");
         let (checksum, data) = sealed.split_at(WORD_BYTES);
         (checksum == self.checksum(data).to_ne_bytes()).then(|| &data[..self.len])
     }

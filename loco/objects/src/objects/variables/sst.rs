@@ -23,6 +23,9 @@ use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Region, Resu
 /// do not disturb one another.
 const ROW_STRIDE: usize = 128;
 
+// A row fits, and no two of them are in one pair of lines.
+const _: () = assert!(ROW_STRIDE >= size_of::<u64>() && ROW_STRIDE.is_multiple_of(128));
+
 /// A table with one [owned variable](OwnedVar) per participant.
 ///
 /// ```

@@ -36,6 +36,7 @@ pub trait AtomicValue: Value + Default + PartialEq + std::fmt::Debug {
 
 macro_rules! atomic_value {
     ($($t:ident),*) => {$(
+        const _: () = assert!(size_of::<$t>() <= size_of::<u64>());
         impl AtomicValue for $t {
             const NAME: &'static str = stringify!($t);
             #[inline]

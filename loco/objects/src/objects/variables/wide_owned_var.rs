@@ -137,6 +137,11 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.check_owner("push the value")?;
         let mut writer = self.writer.enter(thread, self.channel.name())?;
+        debug_assert_eq!(
+            writer.sealed.len(),
+            self.seal.sealed_len(),
+            "all words of the value"
+        );
         if writer.sealed.len() <= thread.fabric().caps().inline_bytes_max {
             return writer.published.post_inline(thread, &writer.sealed);
         }

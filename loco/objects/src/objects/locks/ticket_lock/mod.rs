@@ -541,6 +541,8 @@ impl<F: Fabric> TicketLock<F> {
             let Some(new) = to(slot) else {
                 return Ok(Some(slot));
             };
+            debug_assert!(new.ticket == ticket, "the slot of ticket {ticket} is for {new:?}");
+            debug_assert!(slot.ticket <= ticket, "a slot goes back from {slot:?} to {new:?}");
             let (index, new) = (self.slot(ticket), new.to_word());
             let found = match AFTER_WRITES {
                 true => self.words.compare_swap_strong(thread, index, old, new)?,
@@ -565,6 +567,7 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     fn slot(&self, ticket: u64) -> usize {
+        debug_assert!(self.slot_count.is_power_of_two(), "a mask finds the slot");
         self.slots + (ticket & (self.slot_count - 1)) as usize
     }
 }

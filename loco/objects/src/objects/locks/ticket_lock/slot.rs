@@ -4,6 +4,10 @@ use loco_fabric::NodeId;
 
 const STATE_BITS: u32 = 4;
 const NODE_BITS: u32 = 16;
+/// The bits of a ticket.
+const TICKET_BITS: u32 = u64::BITS - STATE_BITS - NODE_BITS;
+
+const _: () = assert!(NODE_BITS == u16::BITS);
 
 /// The stage of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,7 @@ impl Slot {
             Stage::Claimed(node) => (3, node.0),
             Stage::Abandoned => (4, 0),
         };
+        debug_assert_eq!(self.ticket >> TICKET_BITS, 0, "tickets fit for ages");
         (self.ticket << (STATE_BITS + NODE_BITS)) | (u64::from(node) << STATE_BITS) | state
     }
 
