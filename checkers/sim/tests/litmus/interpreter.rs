@@ -122,8 +122,6 @@ struct ModelStand<'a> {
     queue_pairs: BTreeMap<u8, ModelQueuePair>,
     /// Peers whose next operation is fenced.
     fenced: BTreeSet<u8>,
-    /// Whether the operation that is executed asks for strong order.
-    strong: bool,
     /// Completions that have arrived and that no `poll` of the program has taken, by peer.
     unpolled: BTreeMap<u8, u32>,
     /// Operations without a completion, by work identifier.
