@@ -5,6 +5,7 @@
 //! flag into the memory of node 1, along another queue pair. Node 1 sees the flag and gets the data from node 2.
 
 use loco::fabric::NodeId;
+use loco::raw::{Flags, Operation};
 use loco::{Manager, Result, SharedRegion, SharedVar, Thread, fence};
 use loco_sim::{World, note};
 
@@ -217,7 +218,9 @@ fn gotten(scope: Scope) -> impl Fn(&mut World) {
                 offset: 24,
                 len: 8,
             };
-            must(objects.data.raw_get(thread, local, NodeId(2), 16)).forget();
+            // The get sees the put because it asks, and the fence has to wait for the get alone.
+            let get = Operation::Get(local, must(objects.data.target(NodeId(2), 16)));
+            must(thread.raw().post(&get, Flags::STRONG)).forget();
             fence(scope, thread);
             assert_eq!(
                 here(&objects.data, 24),

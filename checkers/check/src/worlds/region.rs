@@ -1,8 +1,9 @@
 //! Shared regions and temporary registered memory. An operation that has completed has taken effect as documented,
-//! its buffer comes back with the result, and operations of one thread towards one node keep their order.
+//! its buffer comes back with the result, and operations of one thread towards one node keep their order where they ask.
 
 use loco::fabric::NodeId;
-use loco::{Manager, Result, SharedRegion, SharedVar};
+use loco::raw::Flags;
+use loco::{Manager, Result, SharedRegion, SharedVar, fence};
 use loco_sim::{World, note};
 
 use crate::methods::did;
@@ -44,7 +45,7 @@ fn message(world: &mut World) {
         assert_eq!(
             words,
             [1, 2, 3],
-            "puts of one thread to one node are placed in order"
+            "a strong put is placed after the others of its thread"
         );
     });
 }
@@ -129,18 +130,19 @@ fn united(world: &mut World) {
     }
 }
 
-/// Builds a world in which a completed get has brought the data, which is not older than a put before it.
+/// Builds a world in which a completed get has brought the data, which is not older than a put before it, as the get asked.
 fn get_after_put(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "both", |objects, thread| {
         put_word(thread, &objects.data, 1, 0, 7);
         did("MemRef::get");
         let buffer = must(thread.mem_ref(16));
-        let buffer = must(must(buffer.get(must(objects.data.target(NodeId(1), 0)))).wait());
+        let target = must(objects.data.target(NodeId(1), 0));
+        let buffer = must(must(buffer.get_with(target, Flags::STRONG)).wait());
         assert_eq!(
             [must(buffer.word(0)), must(buffer.word(8))],
             [7, 0],
-            "a get sees the puts before it on its queue pair"
+            "a strong get sees the puts before it on its queue pair"
         );
     });
 }
@@ -200,6 +202,7 @@ fn of_the_region(world: &mut World) {
         };
         did("SharedRegion::raw_put");
         must(must(objects.data.raw_put(thread, local(0), NodeId(1), 32)).wait(thread));
+        must(fence::pair(thread, NodeId(1)));
         did("SharedRegion::raw_get");
         must(must(objects.data.raw_get(thread, local(40), NodeId(1), 32)).wait(thread));
         assert_eq!(

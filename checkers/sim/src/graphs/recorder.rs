@@ -61,11 +61,12 @@ struct Op {
     /// The remote write of a read-modify-write, set once it is known to write.
     middle: usize,
     signaled: bool,
+    tag: u64,
 }
 
 /// An entry of `wb_L`.
 enum Back {
-    Write(usize, Addr),
+    Write(usize, Addr, u64),
     /// The notification of the operation that ended with this event.
     Notification(usize),
 }
@@ -190,6 +191,15 @@ impl Recorder {
                 };
                 let mut remote = std::mem::take(&mut queues.remote);
                 let pipe = std::mem::take(&mut queues.pipe);
+                let never = |tag| pipe.iter().any(|op| op.signaled && op.tag == tag);
+                let left_out = &mut self.left_out;
+                queues.local.retain(|back| match back {
+                    Back::Write(event, _, tag) if never(*tag) => {
+                        left_out.insert(*event);
+                        false
+                    }
+                    _ => true,
+                });
                 let executed = remote.iter().position(|(event, _)| self.events[*event].rmw);
                 if let Some((event, word)) = executed.and_then(|at| remote.remove(at)) {
                     self.place(event, word);
@@ -240,12 +250,17 @@ impl Recorder {
                 owner,
                 peer,
                 op,
+                tag,
                 signaled,
                 strong,
                 transfer,
                 ..
             } => {
-                let op = self.post(common, state, owner, peer, op, signaled);
+                let op = Op {
+                    signaled,
+                    tag,
+                    ..self.post(common, state, owner, peer, op)
+                };
                 for event in [op.first, op.middle, op.last] {
                     self.events[event].transfer = transfer;
                     self.events[event].strong = strong;
@@ -291,15 +306,7 @@ impl Recorder {
         }
     }
 
-    fn post(
-        &mut self,
-        common: &Common,
-        state: &mut State,
-        thread: u16,
-        peer: u16,
-        what: NicOp,
-        signaled: bool,
-    ) -> Op {
+    fn post(&mut self, common: &Common, state: &mut State, thread: u16, peer: u16, what: NicOp) -> Op {
         let mut addr = |word| Some(state.addr(common, word));
         let (first, middle, last) = match what {
             NicOp::Put { dst, src } => (
@@ -338,7 +345,8 @@ impl Recorder {
             first,
             middle: middle_event,
             last,
-            signaled,
+            signaled: false,
+            tag: 0,
         }
     }
 
@@ -408,13 +416,13 @@ impl Recorder {
                 let writes = queues.local.iter().enumerate();
                 let mut writes = writes.filter(|(_, back)| matches!(back, Back::Write(..)));
                 let at = writes.nth(index).map(|(at, _)| at);
-                if let Some(Back::Write(event, word)) = at.map(|at| queues.local.remove(at)) {
+                if let Some(Back::Write(event, word, _)) = at.map(|at| queues.local.remove(at)) {
                     self.place(event, word);
                 }
             }
             Rule::Respond => {
                 if let Some(&op) = queues.pipe.get(index) {
-                    let back = self.events[op.last].word.map(|w| Back::Write(op.last, w));
+                    let back = self.events[op.last].word.map(|w| Back::Write(op.last, w, op.tag));
                     queues.local.extend(back);
                     // Where data comes back in any order, the operation completes by another step.
                     if !state.machine.config().tier.reorders_network() {

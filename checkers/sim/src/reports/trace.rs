@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use mowgli::machine::{Addr, QpId, Step};
+use mowgli::machine::{Addr, QpId, Rule, Step};
 use serde::Serialize;
 
 use crate::fabric::request::{NicOp, Note, Request, VirtualWord};
@@ -43,6 +43,20 @@ struct Delayed {
     writer: Writer,
     word: Addr,
     what: String,
+    /// The remote operation, unless it is a store of a CPU.
+    remote: Option<Remote>,
+}
+
+/// What a remote operation does at the peer.
+struct Remote {
+    /// The operation in words.
+    what: String,
+    /// The word that it reads there, if it does.
+    reads: Option<Addr>,
+    /// Whether it writes there, as a put does.
+    puts: bool,
+    /// The transfer of which it moves a word, or 0. No request orders the words of a transfer.
+    transfer: u32,
 }
 
 /// Follows an execution and describes its moves.
@@ -63,7 +77,8 @@ impl Tracer {
         match what {
             Move::Machine(step) => {
                 let text = state.machine.describe(step, &|addr| name_of(common, addr));
-                self.push(text, None);
+                let weak = self.overtaken(state, step);
+                self.push(text, weak);
                 let writer = match step {
                     Step::Drain { thread } => Writer::Buffer(thread),
                     Step::Nic { qp, .. } => Writer::Nic(qp),
@@ -93,6 +108,41 @@ impl Tracer {
         }
     }
 
+    /// Returns the earlier put of the same queue pair that an operation passes by taking effect, if they have to do with the same word or
+    /// both are puts, and says that the operation could have asked not to.
+    fn overtaken(&self, state: &State, step: Step) -> Option<String> {
+        let Step::Nic { qp, rule, .. } = step else {
+            return None;
+        };
+        let touched = state.machine.footprint(step);
+        let own = || self.delayed.iter().filter(|d| d.writer == Writer::Nic(qp));
+        let (at, passing, among) = match rule {
+            Rule::PlaceRemote => {
+                let word = touched.writes?;
+                let at = own().position(|d| d.word == word)?;
+                (at, own().nth(at)?, None)
+            }
+            Rule::RemoteRead | Rule::AtomicRead => {
+                let word = touched.reads?;
+                let reads = |d: &Delayed| d.remote.as_ref().is_some_and(|r| r.reads == Some(word));
+                let at = own().position(reads)?;
+                (at, own().nth(at)?, Some(word))
+            }
+            _ => return None,
+        };
+        let passing = passing.remote.as_ref()?;
+        let earlier = |d: &&Delayed| {
+            let other = d.remote.as_ref();
+            let passed = other.is_some_and(|r| r.puts && (r.transfer == 0 || r.transfer != passing.transfer));
+            passed && among.is_none_or(|word| d.word == word)
+        };
+        let first = own().take(at).find(earlier)?.remote.as_ref()?;
+        Some(format!(
+            "{} passes {}; strong order on it would keep it behind",
+            passing.what, first.what
+        ))
+    }
+
     fn see_request(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {
         let who = format!("P{thread} ({})", state.info(thread).name);
         let named = |state: &mut State, word: VirtualWord| {
@@ -113,11 +163,12 @@ impl Tracer {
             }
             Request::Store { word, value } => {
                 let (addr, name) = named(state, word);
-                self.delay(
-                    Writer::Buffer(thread),
-                    addr,
-                    format!("{who}'s store {name} := {value} is still in its store buffer"),
-                );
+                self.delayed.push(Delayed {
+                    writer: Writer::Buffer(thread),
+                    word: addr,
+                    what: format!("{who}'s store {name} := {value} is still in its store buffer"),
+                    remote: None,
+                });
                 self.push(format!("{who}: stores {name} := {value}"), None);
             }
             Request::Rmw { word, rmw } => {
@@ -131,6 +182,7 @@ impl Tracer {
                 op,
                 tag,
                 strong,
+                transfer,
                 ..
             } => {
                 let writer = Writer::Nic(QpId { thread: owner, peer });
@@ -175,8 +227,25 @@ impl Tracer {
                         None,
                     );
                 }
+                let reads = match op {
+                    NicOp::Get { src, .. } => Some(named(state, src).0),
+                    NicOp::FetchAdd { target, .. } | NicOp::CompareSwap { target, .. } => {
+                        Some(named(state, target).0)
+                    }
+                    _ => None,
+                };
                 if let Some(addr) = written {
-                    self.delay(writer, addr, format!("P{owner}'s {text} is not yet placed"));
+                    self.delayed.push(Delayed {
+                        writer,
+                        word: addr,
+                        what: format!("P{owner}'s {text} is not yet placed"),
+                        remote: Some(Remote {
+                            what: text.clone(),
+                            reads,
+                            puts: reads.is_none(),
+                            transfer,
+                        }),
+                    });
                 }
                 self.push(format!("{who}: posts {text} to node {peer} as #{tag:x}"), None);
             }
@@ -192,10 +261,6 @@ impl Tracer {
             Request::Lock { .. } | Request::TryLock { .. } | Request::Unlock { .. } => {}
             ref other => self.push(format!("{who}: {other:?}"), None),
         }
-    }
-
-    fn delay(&mut self, writer: Writer, word: Addr, what: String) {
-        self.delayed.push(Delayed { writer, word, what });
     }
 
     fn push(&mut self, what: String, weak: Option<String>) {

@@ -25,9 +25,16 @@ impl<F: Fabric> Thread<F> {
         self.word_op(word, WordOp::Get, Flags::default())
     }
 
-    /// Does what [`read_word`](Thread::read_word) does, after this thread's earlier writes and atomics there are placed.
+    /// Returns the peer's word as [`read_word`](Thread::read_word) does, after this thread's earlier puts and atomics to that node are
+    /// placed ([strong order](crate::raw::Flags::strong)).
+    ///
+    /// # Errors
+    /// Returns the errors of [`read_word`](Thread::read_word).
+    ///
+    /// # After a timeout
+    /// Nothing has changed. Read again.
     #[inline]
-    pub(crate) fn read_word_strong(&self, word: Target<'_, F::Remote>) -> Result<u64> {
+    pub fn read_word_strong(&self, word: Target<'_, F::Remote>) -> Result<u64> {
         self.word_op(word, WordOp::Get, Flags::STRONG)
     }
 
@@ -46,9 +53,15 @@ impl<F: Fabric> Thread<F> {
         self.word_op(word, WordOp::FetchAdd(add), Flags::default())
     }
 
-    /// Does what [`fetch_add_word`](Thread::fetch_add_word) does, after this thread's earlier writes there are placed.
+    /// Adds as [`fetch_add_word`](Thread::fetch_add_word) does, after this thread's earlier puts and atomics to that node are placed.
+    ///
+    /// # Errors
+    /// Returns the errors of [`fetch_add_word`](Thread::fetch_add_word).
+    ///
+    /// # After a timeout
+    /// See [`fetch_add_word`](Thread::fetch_add_word).
     #[inline]
-    pub(crate) fn fetch_add_word_strong(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
+    pub fn fetch_add_word_strong(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
         self.word_op(word, WordOp::FetchAdd(add), Flags::STRONG)
     }
 
@@ -65,9 +78,16 @@ impl<F: Fabric> Thread<F> {
         self.word_op(word, WordOp::CompareSwap { expected, new }, Flags::default())
     }
 
-    /// Does what [`compare_swap_word`](Thread::compare_swap_word) does, after this thread's earlier writes there are placed.
+    /// Swaps as [`compare_swap_word`](Thread::compare_swap_word) does, after this thread's earlier puts and atomics to that node are
+    /// placed.
+    ///
+    /// # Errors
+    /// Returns the errors of [`fetch_add_word`](Thread::fetch_add_word).
+    ///
+    /// # After a timeout
+    /// See [`compare_swap_word`](Thread::compare_swap_word).
     #[inline]
-    pub(crate) fn compare_swap_word_strong(
+    pub fn compare_swap_word_strong(
         &self,
         word: Target<'_, F::Remote>,
         expected: u64,

@@ -160,10 +160,8 @@ impl<F: Fabric> Words<F> {
         expected: u64,
         new: u64,
     ) -> Result<u64> {
-        if let Some(cells) = &self.direct {
-            return Ok(cells[index]
-                .compare_exchange(expected, new)
-                .unwrap_or_else(|found| found));
+        if let Some(old) = self.exchange_here(index, expected, new) {
+            return Ok(old);
         }
         thread.compare_swap_word(self.target(index)?, expected, new)
     }
@@ -178,12 +176,17 @@ impl<F: Fabric> Words<F> {
         expected: u64,
         new: u64,
     ) -> Result<u64> {
-        if let Some(cells) = &self.direct {
-            return Ok(cells[index]
-                .compare_exchange(expected, new)
-                .unwrap_or_else(|found| found));
+        if let Some(old) = self.exchange_here(index, expected, new) {
+            return Ok(old);
         }
         thread.compare_swap_word_strong(self.target(index)?, expected, new)
+    }
+
+    /// Exchanges where the CPU of this node may, and returns the old value.
+    #[inline]
+    fn exchange_here(&self, index: usize, expected: u64, new: u64) -> Option<u64> {
+        let cell = &self.direct.as_ref()?[index];
+        Some(cell.compare_exchange(expected, new).unwrap_or_else(|found| found))
     }
 
     /// Stores a value, and returns the old one. This is a compare-and-swap, since there is no remote swap and

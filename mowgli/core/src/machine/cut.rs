@@ -2,7 +2,7 @@
 //!
 //! Relies on [`super::buffers`]. Used by explorers of object code, whose nodes may be lost; litmus programs have none.
 
-use super::buffers::{Delayed, Stage};
+use super::buffers::{Delayed, LocalBack, Stage};
 use super::{Machine, QpId, unit_bit};
 
 impl Machine {
@@ -13,9 +13,10 @@ impl Machine {
         }
     }
 
-    /// Discards every operation of the queue pair that has not completed: none of its later steps happens. Results that
-    /// have come back and notifications stay. So does the effect of an RMW that has executed, whose result may have come back: its
-    /// write is placed at once. Appends the tags of the signaled operations that will never complete.
+    /// Discards every operation of the queue pair that has not completed: none of its later steps happens. Notifications
+    /// stay, and so do results that have come back, except those of operations that will never complete: once such an operation is
+    /// reported as failed, nothing writes its buffer. The effect of an RMW that has executed, whose result may have come back, stays:
+    /// its write is placed at once. Appends the tags of the signaled operations that will never complete.
     pub fn cut(&mut self, id: QpId, tags: &mut Vec<u64>) {
         // The atomic unit is held until the write is placed, so there is one at most.
         let executed = self
@@ -32,7 +33,12 @@ impl Machine {
         if let Some(qp) = state.queue_pair_mut(id.peer) {
             let holds = qp.wb_r.iter().any(|w| w.atomic)
                 || qp.pipe.iter().any(|e| matches!(e.stage, Stage::Executing { .. }));
+            let before = tags.len();
             tags.extend(qp.pipe.iter().filter(|e| e.signaled).map(|e| e.tag));
+            // All words of a transfer have its tag.
+            let never = &tags[before..];
+            qp.wb_l
+                .retain(|back| !matches!(back, LocalBack::Write { tag, .. } if never.contains(tag)));
             qp.pipe.clear();
             qp.wb_r.clear();
             qp.bounds = Default::default();

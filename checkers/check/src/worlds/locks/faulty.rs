@@ -260,7 +260,8 @@ fn count_on<L: Lock>(
     recovered: bool,
 ) -> Option<u64> {
     let place = |offset| objects.data.target(NodeId(shape.data), offset);
-    let get = |offset| unless_lost(until_in_time(|| thread.read_word(place(offset)?)));
+    // A node sees its own puts if it asks.
+    let get = |offset| unless_lost(until_in_time(|| thread.read_word_strong(place(offset)?)));
     let put = |offset, value: u64| {
         let posted = place(offset).and_then(|place| thread.put_inline(&value.to_ne_bytes(), place));
         unless_lost(posted).map(|key| key.forget())
