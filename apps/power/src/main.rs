@@ -61,7 +61,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Common {
-    /// Periods of the controller's loop, microseconds.
+    /// Periods of the controller's loop, microseconds, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 40, 60, 80, 100], value_parser = loco_app::number::<u64>(1..=MICROS_MAX))]
     periods: Vec<u64>,
     /// Number of converters.

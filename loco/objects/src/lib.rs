@@ -6,22 +6,23 @@
 //! its Fig. 10). Channels rely only on the fabric contract of [`fabric`]. The same code therefore runs over
 //! shared memory, over RDMA verbs and under a model checker.
 //!
-//! | object | description |
+//! | I want | so I use |
 //! |---|---|
-//! | [`SharedRegion`] | raw memory on every participant |
-//! | [`SharedVar`] | a word replicated on every participant, broadcast to chosen nodes (`sv`) |
-//! | [`OwnedVar`] | a register of one word that one node writes and the others read |
-//! | [`WideOwnedVar`] | the same for values of any size |
-//! | [`Msw`] | locations of any size whose reads fail cleanly when torn |
-//! | [`Sst`] | a table of owned variables, one per participant |
-//! | [`Collective`] | broadcast, gather and reduce among all participants |
-//! | [`Barrier`] | nobody leaves before everybody has arrived |
-//! | [`AtomicVar`] | a word with one home, read-modify-writes from everywhere |
-//! | [`AtomicArray`] | many such words, striped over the participants |
-//! | [`TicketLock`], [`TasLock`] | mutual exclusion among threads of all nodes |
-//! | [`SharedQueue`] | a bounded FIFO among all nodes |
-//! | [`KvStore`] | a linearizable map over the memory of all nodes |
-//! | [`RingBuffer`] | a queue from one writer to readers on any nodes, each of which gets every message |
+//! | all nodes to be at the same point | [`Barrier`] |
+//! | each node to tell the others its state, a word or two | [`Sst`]; for one node that tells, [`OwnedVar`], or [`WideOwnedVar`] for values of any size |
+//! | a word that every node has a copy of and reads for nothing | [`SharedVar`] (`sv` of LOCO'26) |
+//! | a counter, or a word that all nodes change | [`AtomicVar`]; for many, [`AtomicArray`] |
+//! | only one thread of all nodes in a section | [`TicketLock`], which is fair; [`TasLock`], which combines sections of one node |
+//! | to hand work to whichever node is free | [`SharedQueue`] |
+//! | to send every message to every reader, in order | [`RingBuffer`] |
+//! | a map that all nodes read and change | [`KvStore`] |
+//! | to broadcast, gather or reduce values | [`Collective`] |
+//! | large values whose reader may find them torn, and must know | [`Msw`] |
+//! | plain memory of every node, to build on | [`SharedRegion`], with [`Thread`]'s operations and [`fence`] |
+//! | an object of my own | [`Channel`], and the guide `docs/writing-a-channel.md` |
+//! | to call objects from `async` code | `asynchronous` (feature `async`) |
+//! | to choose the network, or see which are there | [`fabric::FabricChoice`], `loco fabrics` |
+//! | to know what an error leaves behind | [`Error`], and *After a timeout* at each method |
 //!
 //! A program starts with [`run`], which makes it a node of its job:
 //!

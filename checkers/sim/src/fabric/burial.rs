@@ -3,11 +3,9 @@
 //! Its threads are suspended in the middle of calls. They are unwound, so that what they own is freed. A destructor that calls
 //! the fabric then gets no answer, and may take that for a bug and panic. A panic in a destructor that runs while its thread
 //! unwinds ends the process, whatever is around it. So the remains are taken apart on an OS thread of their own. When a
-//! destructor panics there, the panic hook, which runs first, stops that OS thread for good before the process ends. From then on,
-//! the worker gives stacks back without running destructors: what its executions own is lost, and the exploration goes on.
-//!
-//! The OS thread that stopped stays in the panic hook for good. So a process must not change its panic hook after that, which would
-//! wait for ever; the test harness of Rust does so when all tests have ended.
+//! destructor panics there, that OS thread stops for good before the process ends ([`super::dying`]). Rust's runtime has then
+//! written the line "thread caused non-unwinding panic. aborting." From then on, the worker gives stacks back without running
+//! destructors: what its executions own is lost, and the exploration goes on.
 //!
 //! Relies on [`super::coroutine`] and [`super::dying`]. Used by [`crate::world::run`] when a run ends.
 

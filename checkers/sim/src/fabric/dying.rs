@@ -1,11 +1,18 @@
-//! Stops an OS thread that takes remains of executions apart at the panic that would end the process: one in a destructor that
+//! Stops an OS thread that takes remains of executions apart where a panic would end the process: one in a destructor that
 //! runs while its thread unwinds.
+//!
+//! Rust's runtime calls `abort` after such a panic, which raises `SIGABRT` in the OS thread. The handler that is installed here
+//! stops that OS thread for good. In every other OS thread it does what the signal does without a handler. (The panic
+//! hook, which runs earlier, is no place to stop: the hook would be in use for ever, and whoever replaces it, as Rust's test
+//! harness does at its end, would wait for ever.)
 //!
 //! Used by [`super::coroutine`], whose panic hook asks here first, and by [`super::burial`], which starts such OS threads.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::Sender;
+use std::sync::{Once, OnceLock};
+use std::{mem, ptr};
 
 use corosensei::stack::DefaultStack;
 
@@ -44,16 +51,49 @@ pub(super) fn unwinding(f: impl FnOnce()) {
     UNWINDS.set(before);
 }
 
-/// Sees every panic before it unwinds. Does not return in an OS thread that takes remains apart if the panic would end the
-/// process.
+/// Sees every panic before it unwinds. If the panic is going to end the process from an OS thread that takes remains apart,
+/// prepares for the signal that comes with that.
 pub(super) fn panics() {
-    let stops = STOPS.with_borrow(Clone::clone);
-    let Some(tell) = stops else { return };
-    if !UNWINDS.replace(true) {
-        return;
+    static HANDLER: Once = Once::new();
+    let stops = STOPS.with_borrow(Option::is_some);
+    if stops && UNWINDS.replace(true) {
+        HANDLER.call_once(handle_abort);
     }
-    let _ = tell.send(None);
-    loop {
-        std::thread::park();
+}
+
+/// The handling of `SIGABRT` before [`handle_abort`].
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Installs [`aborts`]. If that fails, a panic as above ends the process.
+fn handle_abort() {
+    // SAFETY: the structures are of plain numbers, for which zero is a value: no flags, and an empty mask. Both calls are given
+    // valid pointers. `aborts` runs where the runtime calls `abort`, in the middle of no other code of its OS thread, so it may do
+    // whatever that code may.
+    unsafe {
+        let (mut handling, mut before): (libc::sigaction, libc::sigaction) = (mem::zeroed(), mem::zeroed());
+        handling.sa_sigaction = aborts as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // The signal is not blocked in the handler, which raises it again.
+        handling.sa_flags = libc::SA_NODEFER;
+        if libc::sigaction(libc::SIGABRT, ptr::null(), &mut before) == 0 {
+            let _ = BEFORE.set(before);
+            libc::sigaction(libc::SIGABRT, &handling, ptr::null_mut());
+        }
+    }
+}
+
+/// Handles `SIGABRT`: does not return in an OS thread that takes remains apart.
+extern "C" fn aborts(signal: libc::c_int) {
+    if let Some(tell) = STOPS.take() {
+        let _ = tell.send(None);
+        loop {
+            std::thread::park();
+        }
+    }
+    if let Some(before) = BEFORE.get() {
+        // SAFETY: the handling is one that the system has given us.
+        unsafe {
+            libc::sigaction(signal, before, ptr::null_mut());
+            libc::raise(signal);
+        }
     }
 }
