@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use loco::fabric::{NodeId, Peers};
+use loco::raw::Flags;
 use loco::{Error, Manager, Result, SharedRegion, SharedVar, Thread};
 use loco_sim::spec::{Operation, Violation, operations};
 use loco_sim::{End, ModelFabric, Node, World, faults};
@@ -361,7 +362,7 @@ pub(crate) fn put_words(
     drop(must(buffer.put(must(region.target(NodeId(node), offset)))));
 }
 
-/// Gets a word of a region. A get that times out is repeated.
+/// Gets a word of a region, which is not older than what this thread has put there. A get that times out is repeated.
 pub(crate) fn get_word(
     thread: &Thread<Fabric>,
     region: &SharedRegion<Fabric>,
@@ -371,7 +372,7 @@ pub(crate) fn get_word(
     loop {
         let buffer = must(thread.mem_ref(8));
         let target = must(region.target(NodeId(node), offset));
-        match must(buffer.get(target)).wait() {
+        match must(buffer.get_with(target, Flags::STRONG)).wait() {
             Err(error) if error.is_timeout() => {}
             got => return must(must(got).word(0)),
         }

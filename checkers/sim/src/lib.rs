@@ -59,7 +59,8 @@ pub struct Config {
     pub memory: Memory,
     /// Makes remote read-modify-writes atomic against the CPU as well ([`RmwAtomicity::Glob`]).
     pub glob: bool,
-    /// The order of the network. On [`Tier::PcieRelaxed`] all regions are of relaxed ordering.
+    /// The order of the network: that of the fabric contract, [`Tier::Unordered`], unless set otherwise. On
+    /// [`Tier::PcieRelaxed`] all regions are of relaxed ordering.
     pub tier: Tier,
     /// The faults that may happen in an execution besides its schedule, in every strategy.
     pub faults: Faults,
@@ -145,7 +146,7 @@ impl Default for Config {
             strategy: Strategy::Exhaustive,
             memory: Memory::Model,
             glob: false,
-            tier: Tier::Ibta,
+            tier: Tier::Unordered,
             faults: Faults::default(),
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             reduction: true,

@@ -144,11 +144,11 @@ fn a_completed_put_may_not_be_placed() {
     assert!(!run(true).contains(&vec!["0".to_owned(), "0".to_owned()]));
 }
 
-#[test]
-fn puts_of_one_queue_pair_arrive_in_order() {
-    let found = outcomes(|world| {
+/// Puts data, then a flag as `flag` says, and returns what a thread finds that has seen the flag.
+fn data_seen_after_a_flag(flag: Work) -> BTreeSet<Vec<String>> {
+    outcomes(move |world| {
         let nodes = [world.node(node), world.node(node)];
-        world.thread(&nodes[0], "writer", |n| {
+        world.thread(&nodes[0], "writer", move |n| {
             let mut qp = n.fabric.queue_pair(NodeId(1)).unwrap();
             let remote = n.fabric.import(NodeId(1), &Node::key(1)).unwrap();
             n.store(2, 7);
@@ -175,7 +175,7 @@ fn puts_of_one_queue_pair_arrive_in_order() {
                         remote: &remote,
                         offset: 8,
                     },
-                    Work::unsignaled(),
+                    flag,
                 )
                 .unwrap();
         });
@@ -191,8 +191,19 @@ fn puts_of_one_queue_pair_arrive_in_order() {
                 .unwrap();
             note(n.load(0));
         });
-    });
+    })
+}
+
+#[test]
+fn a_put_in_strong_order_arrives_after_the_earlier_ones() {
+    let found = data_seen_after_a_flag(Work::unsignaled().strong());
     assert_eq!(found, set(&[&["7"]]));
+}
+
+#[test]
+fn puts_that_do_not_ask_arrive_in_any_order() {
+    let found = data_seen_after_a_flag(Work::unsignaled());
+    assert_eq!(found, set(&[&["0"], &["7"]]));
 }
 
 type ModelLock = <<ModelFabric as Fabric>::Platform as Platform>::Mutex<u64>;

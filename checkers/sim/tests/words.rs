@@ -5,9 +5,11 @@
 mod support;
 
 use loco::fabric::{Fabric, Memory, NodeId, Peers, Target, WordCell};
+use loco::raw::Flags;
 use loco::{Channel, Manager, Parent, Result, Thread};
 use loco_sim::{
-    Completeness, Config, FailureKind, ModelFabric, Schedule, World, execution_graph, explore, note, replay,
+    Completeness, Config, FailureKind, ModelFabric, Schedule, Tier, World, execution_graph, explore, note,
+    replay,
 };
 use support::{complete, site};
 
@@ -20,6 +22,7 @@ struct Form {
     data: usize,
     flag: usize,
     transfers: usize,
+    flags: Flags,
 }
 
 impl<F: Fabric> Pair<F> {
@@ -37,11 +40,13 @@ impl<F: Fabric> Pair<F> {
         let word = round.to_le_bytes();
         match form.transfers {
             1 => thread
-                .put_inline(&[word, word].concat(), Target { remote, offset: 0 })?
+                .put_inline_with(&[word, word].concat(), Target { remote, offset: 0 }, form.flags)?
                 .forget(),
             _ => {
                 for offset in [form.data, form.flag] {
-                    thread.put_inline(&word, Target { remote, offset })?.forget();
+                    thread
+                        .put_inline_with(&word, Target { remote, offset }, form.flags)?
+                        .forget();
                 }
             }
         }
@@ -84,6 +89,7 @@ fn a_flag_in_the_transfer_of_its_data_may_come_first_wherever_it_is() {
             data,
             flag,
             transfers: 1,
+            flags: Flags::STRONG,
         });
         let config = Config::default();
         let failure = explore(&config, &world)
@@ -111,11 +117,37 @@ fn a_flag_in_a_transfer_after_that_of_its_data_comes_second() {
             data: 0,
             flag: 8,
             transfers: 2,
+            flags: Flags::STRONG,
         }),
     );
 }
 
-/// Two transfers of two words to the same place keep their order, though their words have none.
+/// A channel that forgot to ask is found, and the trace says what would have helped. On a network that orders puts by itself it
+/// is right.
+#[test]
+fn a_flag_that_does_not_ask_may_come_first_and_is_told_of_strong_order() {
+    let world = world(Form {
+        data: 0,
+        flag: 8,
+        transfers: 2,
+        flags: Flags::default(),
+    });
+    let failure = explore(&Config::default(), &world)
+        .unwrap()
+        .failure
+        .expect("it relies on an order");
+    assert_eq!(failure.schedule.tier(), Some(Tier::Unordered));
+    let said = failure.to_string();
+    assert!(said.contains("strong order on it would keep it behind"), "{said}");
+    let strict = explore(&Config::default().tier(Tier::Ibta), &world).unwrap();
+    assert!(strict.failure.is_none() && strict.completeness == Completeness::Complete);
+    // A schedule says on which network it was found.
+    let config = Config::default().tier(Tier::Ibta);
+    let again = replay(&config, &failure.schedule, &world).unwrap();
+    assert_eq!((again.tier, again.failure.is_some()), (Tier::Unordered, true));
+}
+
+/// Two transfers of two words to the same place keep their order where they ask, though their words have none.
 #[test]
 fn transfers_keep_their_order() {
     let world = |world: &mut World| {
@@ -123,6 +155,7 @@ fn transfers_keep_their_order() {
             data: 0,
             flag: 8,
             transfers: 1,
+            flags: Flags::STRONG,
         };
         for me in 0..2 {
             let node = world.node(site(|manager: &Manager<ModelFabric>| Pair::new(manager).unwrap()));

@@ -258,9 +258,12 @@ impl VerbsQueuePair {
         let node = Arc::clone(&self.node);
         let mut backoff = node.job.backoff();
         while self.queue.completed() < count {
-            node.poller()
+            let taken = node
+                .poller()
                 .poll_ahead(&node.device, &node.job.mesh, node.service.mailbox())?;
-            node.ring();
+            if taken > 0 {
+                node.ring();
+            }
             backoff.pause();
         }
         self.completed = self.queue.completed();

@@ -262,12 +262,17 @@ impl Poller {
         self.orphans.push(completion);
     }
 
-    /// Takes completions from the device, to be reported by the next [`poll`](Poller::poll).
-    pub(super) fn poll_ahead(&mut self, device: &Device, mesh: &Mesh, service: &Mailbox<Task>) -> Result<()> {
+    /// Takes completions from the device, to be reported by the next [`poll`](Poller::poll), and returns their number.
+    pub(super) fn poll_ahead(
+        &mut self,
+        device: &Device,
+        mesh: &Mesh,
+        service: &Mailbox<Task>,
+    ) -> Result<usize> {
         let mut ahead = std::mem::take(&mut self.orphans);
         let polled = self.poll(device, mesh, service, &mut ahead);
         self.orphans = ahead;
-        polled.map(|_| ())
+        polled
     }
 
     /// Takes a batch of completions from the device.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use loco::{Manager, Thread};
 use loco_sim::spec::{self, Operation, Violation};
-use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore};
+use loco_sim::{Completeness, Config, ModelFabric, Report, Tier, World, explore};
 
 use finding::found;
 
@@ -96,6 +96,13 @@ impl<T: Send + Sync + 'static> Plan<T> {
 /// Explores all executions, and prints how many there are.
 fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
     let report = search(name, &Config::default(), build);
+    assert_eq!(report.completeness, Completeness::Complete, "{name}");
+    report
+}
+
+/// Explores all executions on a network of the tier for which the textbooks' code was written.
+fn complete_on_ibta(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
+    let report = search(name, &Config::default().tier(Tier::Ibta), build);
     assert_eq!(report.completeness, Completeness::Complete, "{name}");
     report
 }

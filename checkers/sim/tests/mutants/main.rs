@@ -15,7 +15,7 @@ mod words;
 use std::time::Duration;
 
 use loco_sim::{
-    Bounds, Completeness, Config, Failure, FailureKind, ModelFabric, Report, Strategy, World,
+    Bounds, Completeness, Config, Failure, FailureKind, ModelFabric, Report, Strategy, Tier, World,
     execution_graph, explore, film, replay,
 };
 use support::{Site, site};
@@ -50,7 +50,7 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
     println!("{name}: {failure}");
     let words = failure.schedule.to_string().split_whitespace().count();
     assert!(words <= WORDS_MAX, "{name}: {words} words");
-    let again = replay(&Config::default(), &failure.schedule, &build).unwrap();
+    let again = replay(&Config::default().tier(Tier::Ibta), &failure.schedule, &build).unwrap();
     let repeated = again
         .failure
         .unwrap_or_else(|| panic!("{name}: the schedule does not repeat it"));
@@ -66,6 +66,7 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
     let config = Config {
         strategy: pct,
         time_max: Some(SEARCH_MAX),
+        tier: Tier::Ibta,
         ..Config::default()
     };
     let report = explore(&config, &build).unwrap();
@@ -75,7 +76,7 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
 
 /// Checks that the failing execution is one of the declarative model too, and that it can be drawn.
 fn drawn(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
-    let graph = execution_graph(&Config::default(), &failure.schedule, build).unwrap();
+    let graph = execution_graph(&Config::default().tier(Tier::Ibta), &failure.schedule, build).unwrap();
     assert!(graph.is_consistent(), "{name}: {}", graph.text());
     let drawing = graph.drawing();
     assert!(!drawing.arrows.is_empty(), "{name}");
@@ -89,7 +90,7 @@ fn drawn(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
 
 /// Checks that the film of the failing execution has the steps of its trace and ends as it does.
 fn filmed(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
-    let film = film(&Config::default(), &failure.schedule, build).unwrap();
+    let film = film(&Config::default().tier(Tier::Ibta), &failure.schedule, build).unwrap();
     let steps: Vec<_> = film
         .frames
         .iter()
@@ -145,6 +146,7 @@ fn bounded(bounds: Bounds, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
         strategy: Strategy::Bounded(bounds),
         time_max: Some(SEARCH_MAX),
+        tier: Tier::Ibta,
         ..Config::default()
     };
     explore(&config, build).unwrap()
@@ -182,10 +184,12 @@ fn nothing_found(name: &str, time_max: Duration, build: impl Fn(&mut World) + Sy
             seed: 1,
             depth: 3,
         },
+        tier: Tier::Ibta,
         ..Config::default()
     };
     let all = Config {
         time_max: Some(time_max),
+        tier: Tier::Ibta,
         ..Config::default()
     };
     let explored = |config: &Config| {

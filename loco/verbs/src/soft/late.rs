@@ -154,8 +154,10 @@ pub(super) fn post(qp: &SoftQp, state: &mut QpState, wr: &SendWr) {
 
 /// Makes a step after a request was posted, or not, and leaves the others to the device's thread.
 pub(super) fn posted(qp: &SoftQp) {
+    let turn = lock(&qp.turn);
     let failed = take_ended(&qp.shared, &mut lock(&qp.state));
     complete_all(qp, failed);
+    drop(turn);
     if lock(&qp.shared.dice).random_bool(0.5) {
         step(qp);
     }
@@ -166,6 +168,7 @@ pub(super) fn posted(qp: &SoftQp) {
 /// Makes one step of a queue pair, chosen at random. Returns false if there is none.
 fn step(qp: &SoftQp) -> bool {
     let shared = &*qp.shared;
+    let _turn = lock(&qp.turn);
     let mut state = lock(&qp.state);
     let steps = state.late.steps(shared.limits.tier);
     if steps.is_empty() {

@@ -46,6 +46,9 @@ struct Entry {
 pub(super) struct SoftQp {
     qp: Qp,
     pub(super) state: Mutex<QpState>,
+    /// Locked around ends of late requests and their completions, which several threads bring about and which stay in
+    /// order. Locked before `state`.
+    pub(super) turn: Mutex<()>,
     /// True until the queue pair enters the error state: then the other end reaches nothing through it. The
     /// other end holds the lock while it accesses memory.
     answers: Arc<RwLock<bool>>,
@@ -321,6 +324,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, attr: *mut QpInitAttr) ->
             late: Late::default(),
             remote: None,
         }),
+        turn: Mutex::new(()),
         answers: Arc::new(RwLock::new(true)),
         shared: Arc::clone(shared),
     };
@@ -399,6 +403,7 @@ pub(super) unsafe fn link(a: *mut Qp, b: *mut Qp) {
 /// Enters the error state and flushes the completions that were held back.
 pub(super) fn enter_error(qp: &SoftQp) {
     *qp.answers.write().unwrap_or_else(PoisonError::into_inner) = false;
+    let _turn = lock(&qp.turn);
     let mut state = lock(&qp.state);
     state.state = IBV_QPS_ERR;
     let held = std::mem::take(&mut state.held);

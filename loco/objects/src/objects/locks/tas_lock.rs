@@ -193,7 +193,9 @@ impl<F: Fabric> TasLock<F> {
     /// time leave their sections to the first of them, which runs them all for one acquisition (flat combining,
     /// Hendler et al. 2010). The runner executes one fence of its `scope` for all sections of a round.
     ///
-    /// `section` uses the thread that it is given, and must not block on this lock.
+    /// `section` uses the thread that it is given, and must not block on this lock. Between two sections of a round there is no
+    /// fence: a section sees what an earlier one has put by reads in strong order
+    /// ([`read_word_strong`](Thread::read_word_strong)).
     ///
     /// # Errors
     /// Returns the errors of [`lock`](TasLock::lock); the section then has not run, and will not. The thread that ran
