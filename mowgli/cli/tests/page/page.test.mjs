@@ -355,6 +355,17 @@ test("robustness, and a fix applied by a click", async () => {
   await close(page);
 });
 
+test("on a network that orders less, operations that ask mend a program", async () => {
+  const page = await open();
+  await take(page, "MP+puts");
+  await verdict(page, "rdma-tso").waitFor();
+  await page.click("#tab-robust");
+  await page.selectOption("#robust-model", "rdma-tso+unordered");
+  await page.click("#apply-fix");
+  await page.waitForFunction(() => document.querySelector(".cm-content").innerText.includes("strong y^2 := 1"));
+  await close(page);
+});
+
 test("a link has the whole state", async () => {
   const page = await open();
   await take(page, "MP1");
