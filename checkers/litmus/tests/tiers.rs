@@ -3,7 +3,7 @@
 //! is asked for and not bought is found.
 //!
 //! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 400); with `--nocapture` the figures of
-//! `docs/evidence/ordering.md` are printed.
+//! `docs/evidence/fabrics.md` are printed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -104,6 +104,7 @@ fn tests_of(tier: Tier) -> Vec<Test> {
 fn shown_by(card: impl Fn(u64) -> Nic, tests: &[Test], tier: Tier) -> Vec<String> {
     let mut unseen = allowed(tests, tier);
     unseen.retain(|name| shows(tier, name));
+    let (weak, mut made, mut seen) = (unseen.len(), 0, 0);
     for round in 0..ROUNDS {
         // All are run once; then those that have not shown their outcome.
         let these: Vec<Test> = match round {
@@ -123,6 +124,12 @@ fn shown_by(card: impl Fn(u64) -> Nic, tests: &[Test], tier: Tier) -> Vec<String
             &plan(runs(), round + 1),
         );
         nothing_forbidden(&kept.records);
+        made += kept.records.iter().map(|record| record.runs).sum::<u64>();
+        seen += kept
+            .records
+            .iter()
+            .map(|record| record.witnesses(&record.litmus().unwrap())[0].0)
+            .sum::<u64>();
         unseen.retain(|name| {
             !kept
                 .records
@@ -130,6 +137,11 @@ fn shown_by(card: impl Fn(u64) -> Nic, tests: &[Test], tier: Tier) -> Vec<String
                 .any(|record| record.test == *name && is_seen(record))
         });
     }
+    println!(
+        "{tier}: {} tests, {weak} outcomes that the tier allows, {} seen, {seen} times in {made} runs",
+        tests.len(),
+        weak - unseen.len()
+    );
     unseen.into_iter().collect()
 }
 
