@@ -280,28 +280,7 @@ impl Writer<'_> {
             14 if shape.remote => Instr::Rfence {
                 node: Node(self.random.below(self.nodes.into()) as u8),
             },
-            15..=16 if shape.rmw => {
-                let target = self.remote_location(draft);
-                let dst = self.result_location(node);
-                let work = self.work(&draft.thread);
-                if self.random.once_in(2) {
-                    Instr::RemoteFaa {
-                        dst,
-                        target,
-                        add: Expr::Const(self.fresh()),
-                        work,
-                    }
-                } else {
-                    let (expected, new) = (Expr::Const(self.small()), Expr::Const(self.fresh()));
-                    Instr::RemoteCas {
-                        dst,
-                        target,
-                        expected,
-                        new,
-                        work,
-                    }
-                }
-            }
+            15..=16 if shape.rmw => self.read_modify_write(draft),
             17..=18 if shape.polls => {
                 // Now and then there is a poll that can never succeed.
                 let at = self.random.below(self.nodes.into());
@@ -315,43 +294,64 @@ impl Writer<'_> {
             19..=20 if shape.waits && !draft.thread.work_ids.is_empty() => Instr::Wait {
                 work: WorkId(self.random.below(draft.thread.work_ids.len()) as u16),
             },
-            21 if shape.control && depth > 0 => match self.random.below(4) {
-                0 => Instr::If {
-                    cond: self.condition(&draft.thread),
-                    then: vec![self.instr(draft, depth - 1)],
-                    otherwise: if self.random.once_in(2) {
-                        vec![self.instr(draft, depth - 1)]
-                    } else {
-                        Vec::new()
-                    },
-                },
-                1 => Instr::Choose(vec![vec![self.instr(draft, depth - 1)], Vec::new()]),
-                2 => Instr::Assume(self.condition(&draft.thread)),
-                _ => {
-                    // The body runs once or twice: only it changes the condition's register.
-                    let reg = new_register(&mut draft.thread);
-                    let step = Instr::Assign {
-                        reg,
-                        value: Expr::Binary(
-                            BinaryOp::Add,
-                            Box::new(Expr::Reg(reg)),
-                            Box::new(Expr::Const(1)),
-                        ),
-                    };
-                    let cond = Expr::Binary(
-                        BinaryOp::Lt,
-                        Box::new(Expr::Reg(reg)),
-                        Box::new(Expr::Const(1 + self.random.below(2) as Value)),
-                    );
-                    Instr::While {
-                        cond,
-                        body: vec![self.instr(draft, depth - 1), step],
-                        bound: 2,
-                    }
-                }
-            },
+            21 if shape.control && depth > 0 => self.control(draft, depth - 1),
             _ => return None,
         })
+    }
+
+    /// Returns a read-modify-write at a peer.
+    fn read_modify_write(&mut self, draft: &mut Draft) -> Instr {
+        let target = self.remote_location(draft);
+        let dst = self.result_location(draft.thread.node);
+        let work = self.work(&draft.thread);
+        if self.random.once_in(2) {
+            return Instr::RemoteFaa {
+                dst,
+                target,
+                add: Expr::Const(self.fresh()),
+                work,
+            };
+        }
+        let (expected, new) = (Expr::Const(self.small()), Expr::Const(self.fresh()));
+        Instr::RemoteCas {
+            dst,
+            target,
+            expected,
+            new,
+            work,
+        }
+    }
+
+    /// Returns an instruction of control, whose blocks are at most `depth` deep.
+    fn control(&mut self, draft: &mut Draft, depth: u32) -> Instr {
+        match self.random.below(4) {
+            0 => Instr::If {
+                cond: self.condition(&draft.thread),
+                then: vec![self.instr(draft, depth)],
+                otherwise: if self.random.once_in(2) {
+                    vec![self.instr(draft, depth)]
+                } else {
+                    Vec::new()
+                },
+            },
+            1 => Instr::Choose(vec![vec![self.instr(draft, depth)], Vec::new()]),
+            2 => Instr::Assume(self.condition(&draft.thread)),
+            _ => {
+                // The body runs once or twice: only it changes the condition's register.
+                let reg = new_register(&mut draft.thread);
+                let of_reg =
+                    |op, right| Expr::Binary(op, Box::new(Expr::Reg(reg)), Box::new(Expr::Const(right)));
+                let step = Instr::Assign {
+                    reg,
+                    value: of_reg(BinaryOp::Add, 1),
+                };
+                Instr::While {
+                    cond: of_reg(BinaryOp::Lt, 1 + self.random.below(2) as Value),
+                    body: vec![self.instr(draft, depth), step],
+                    bound: 2,
+                }
+            }
+        }
     }
 
     fn location_on(&mut self, node: Node) -> Loc {

@@ -308,125 +308,18 @@ impl Sketch {
     /// Makes the program. Initial values are 0, or distinct where the network card copies a location. Constants count on from there,
     /// addends are 10, 20, 40 and so on, so that every value says where it comes from.
     pub fn program(&self) -> Program {
-        let copied: Vec<bool> = (0..self.locations.len())
-            .map(|l| self.ops().any(|op| op.copies_from() == Some(l as u8)))
-            .collect();
-        let mut next: Value = 0;
-        let mut fresh = || {
-            next += 1;
-            next
-        };
-        let inits: Vec<Value> = copied.iter().map(|&c| if c { fresh() } else { 0 }).collect();
-        let constants: Vec<Vec<Value>> = self
-            .threads
-            .iter()
-            .map(|t| {
-                t.ops
-                    .iter()
-                    .map(|op| op.writes_constant().map_or(0, |_| fresh()))
-                    .collect()
-            })
-            .collect();
-        let mut addend: Value = 5;
+        let mut values = Values::of(self);
+        let threads = (0..self.threads.len()).map(|t| self.thread(t, &mut values));
+        let threads: Vec<Thread> = threads.collect();
         let names = ["x", "y", "z", "w", "v", "u", "t", "s"];
         let locations = self.locations.iter().enumerate().map(|(l, &node)| Location {
             name: names
                 .get(l)
                 .map_or_else(|| format!("x{l}"), |&name| name.to_owned()),
             node: Node(node),
-            init: inits[l],
+            init: values.inits[l],
             relaxed: self.relaxed.contains(&(l as u8)),
         });
-        let threads = self.threads.iter().enumerate().map(|(t, column)| {
-            let mut registers = Vec::new();
-            let mut read = || {
-                registers.push(format!("r{}", registers.len()));
-                Reg(registers.len() as u16 - 1)
-            };
-            let works = column.ops.iter().map(|op| op.work()).max().unwrap_or(0);
-            let code = column.ops.iter().enumerate().map(|(at, &op)| {
-                let loc = |l: u8| Loc(l.into());
-                let id = |work: u8| work.checked_sub(1).map(|w| WorkId(w.into()));
-                let own = Expr::Const(constants[t][at]);
-                let expects = |l: u8, expected| {
-                    Expr::Const(match expected {
-                        Expected::Initial => inits[usize::from(l)],
-                        Expected::Written { thread, at } => constants[usize::from(thread)][usize::from(at)],
-                    })
-                };
-                let instr = match op {
-                    Op::Load(x) => Instr::Load {
-                        reg: read(),
-                        loc: loc(x),
-                    },
-                    Op::Store(x) => Instr::Store {
-                        loc: loc(x),
-                        value: own,
-                    },
-                    Op::Mfence => Instr::Mfence,
-                    Op::Cas(x, expected) => Instr::Cas {
-                        reg: Some(read()),
-                        loc: loc(x),
-                        expected: expects(x, expected),
-                        new: own,
-                    },
-                    Op::Put { dst, src, work } => Instr::Put {
-                        dst: loc(dst),
-                        src: PutSrc::Loc(loc(src)),
-                        work: id(work),
-                    },
-                    Op::PutConst { dst, work } => Instr::Put {
-                        dst: loc(dst),
-                        src: PutSrc::Value(own),
-                        work: id(work),
-                    },
-                    Op::Get { dst, src, work } => Instr::Get {
-                        dst: loc(dst),
-                        src: loc(src),
-                        work: id(work),
-                    },
-                    Op::Rfence(node) => Instr::Rfence { node: Node(node) },
-                    Op::Poll(node) => Instr::Poll { node: Node(node) },
-                    Op::Wait(work) => Instr::Wait {
-                        work: WorkId(u16::from(work).saturating_sub(1)),
-                    },
-                    Op::Faa { dst, target, work } => {
-                        addend *= 2;
-                        Instr::RemoteFaa {
-                            dst: loc(dst),
-                            target: loc(target),
-                            add: Expr::Const(addend),
-                            work: id(work),
-                        }
-                    }
-                    Op::RemoteCas {
-                        dst,
-                        target,
-                        expected,
-                        work,
-                    } => Instr::RemoteCas {
-                        dst: loc(dst),
-                        target: loc(target),
-                        expected: expects(target, expected),
-                        new: own,
-                        work: id(work),
-                    },
-                };
-                match column.strong.contains(&(at as u8)) {
-                    true => Instr::Strong(Box::new(instr)),
-                    false => instr,
-                }
-            });
-            let code = code.collect();
-            Thread {
-                name: format!("P{t}"),
-                node: Node(column.node),
-                registers,
-                work_ids: (1..=works).map(|w| format!("d{w}")).collect(),
-                code,
-            }
-        });
-        let threads: Vec<Thread> = threads.collect();
         let fences = self.ops().filter_map(|op| match op {
             Op::Rfence(node) => Some(node),
             _ => None,
@@ -443,9 +336,144 @@ impl Sketch {
             threads,
         }
     }
+
+    /// Makes thread `t` of the program.
+    fn thread(&self, t: usize, values: &mut Values) -> Thread {
+        let column = &self.threads[t];
+        let mut registers = Vec::new();
+        let code = column.ops.iter().enumerate().map(|(at, &op)| {
+            let own = Expr::Const(values.constants[t][at]);
+            let instr = op.instr(own, &mut registers, values);
+            match column.strong.contains(&(at as u8)) {
+                true => Instr::Strong(Box::new(instr)),
+                false => instr,
+            }
+        });
+        let code = code.collect();
+        let works = column.ops.iter().map(|op| op.work()).max().unwrap_or(0);
+        Thread {
+            name: format!("P{t}"),
+            node: Node(column.node),
+            registers,
+            work_ids: (1..=works).map(|w| format!("d{w}")).collect(),
+            code,
+        }
+    }
+}
+
+/// The values of a program.
+struct Values {
+    /// The initial value of each location.
+    inits: Vec<Value>,
+    /// For each operation of each thread, the constant that it writes, or 0.
+    constants: Vec<Vec<Value>>,
+    /// The last addend.
+    addend: Value,
+}
+
+impl Values {
+    fn of(sketch: &Sketch) -> Values {
+        let copied: Vec<bool> = (0..sketch.locations.len())
+            .map(|l| sketch.ops().any(|op| op.copies_from() == Some(l as u8)))
+            .collect();
+        let mut next: Value = 0;
+        let mut fresh = || {
+            next += 1;
+            next
+        };
+        let inits = copied.iter().map(|&c| if c { fresh() } else { 0 }).collect();
+        let mut of_thread = |ops: &[Op]| {
+            let constant = |op: &Op| op.writes_constant().map_or(0, |_| fresh());
+            ops.iter().map(constant).collect()
+        };
+        Values {
+            inits,
+            constants: sketch.threads.iter().map(|t| of_thread(&t.ops)).collect(),
+            addend: 5,
+        }
+    }
+
+    /// Returns the value that a compare-and-swap of location `l` expects.
+    fn expected(&self, l: u8, expected: Expected) -> Expr {
+        Expr::Const(match expected {
+            Expected::Initial => self.inits[usize::from(l)],
+            Expected::Written { thread, at } => self.constants[usize::from(thread)][usize::from(at)],
+        })
+    }
+
+    /// Returns the next addend.
+    fn addend(&mut self) -> Expr {
+        self.addend *= 2;
+        Expr::Const(self.addend)
+    }
 }
 
 impl Op {
+    /// Makes the instruction. It writes `own`, and reads into a new register.
+    fn instr(self, own: Expr, registers: &mut Vec<String>, values: &mut Values) -> Instr {
+        let mut read = || {
+            registers.push(format!("r{}", registers.len()));
+            Reg(registers.len() as u16 - 1)
+        };
+        let loc = |l: u8| Loc(l.into());
+        let id = |work: u8| work.checked_sub(1).map(|w| WorkId(w.into()));
+        match self {
+            Op::Load(x) => Instr::Load {
+                reg: read(),
+                loc: loc(x),
+            },
+            Op::Store(x) => Instr::Store {
+                loc: loc(x),
+                value: own,
+            },
+            Op::Mfence => Instr::Mfence,
+            Op::Cas(x, expected) => Instr::Cas {
+                reg: Some(read()),
+                loc: loc(x),
+                expected: values.expected(x, expected),
+                new: own,
+            },
+            Op::Put { dst, src, work } => Instr::Put {
+                dst: loc(dst),
+                src: PutSrc::Loc(loc(src)),
+                work: id(work),
+            },
+            Op::PutConst { dst, work } => Instr::Put {
+                dst: loc(dst),
+                src: PutSrc::Value(own),
+                work: id(work),
+            },
+            Op::Get { dst, src, work } => Instr::Get {
+                dst: loc(dst),
+                src: loc(src),
+                work: id(work),
+            },
+            Op::Rfence(node) => Instr::Rfence { node: Node(node) },
+            Op::Poll(node) => Instr::Poll { node: Node(node) },
+            Op::Wait(work) => Instr::Wait {
+                work: WorkId(u16::from(work).saturating_sub(1)),
+            },
+            Op::Faa { dst, target, work } => Instr::RemoteFaa {
+                dst: loc(dst),
+                target: loc(target),
+                add: values.addend(),
+                work: id(work),
+            },
+            Op::RemoteCas {
+                dst,
+                target,
+                expected,
+                work,
+            } => Instr::RemoteCas {
+                dst: loc(dst),
+                target: loc(target),
+                expected: values.expected(target, expected),
+                new: own,
+                work: id(work),
+            },
+        }
+    }
+
     fn encode(self, out: &mut Vec<u8>) {
         let expects = |expected| match expected {
             Expected::Initial => [0, 0],

@@ -5,14 +5,14 @@
 //! values at once.) The search looks for executions that satisfy these conditions.
 
 mod marks;
+mod requests;
 
 use std::sync::Arc;
 
 use crate::event::{Event, Kind};
-use crate::model::RmwAtomicity;
 use crate::models::Spec;
 use crate::outcome::{Budget, Limit};
-use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, PutSrc, ThreadId, WorkId};
+use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, ThreadId, WorkId};
 
 use super::sym::{Sym, fold_binary, fold_unary};
 
@@ -265,6 +265,34 @@ impl<'p> Unfolding<'p> {
         let (instr, strong) = instr.request();
         state.strong = strong;
         match instr {
+            Instr::Store { .. }
+            | Instr::Load { .. }
+            | Instr::Assign { .. }
+            | Instr::Cas { .. }
+            | Instr::Mfence => self.on_cpu(state, instr, &at),
+            Instr::Put { dst, src, work } => self.put(state, &at, *dst, src, *work),
+            Instr::Get { dst, src, work } => self.get(state, &at, *dst, *src, *work),
+            Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => self.on_card(state, instr, at),
+            Instr::Poll { node } => return requests::poll(state, &at, *node),
+            Instr::Wait { work } => {
+                let wait = state.push(at.event(Kind::Poll).named(Some(*work)), None);
+                let named = |e: &Event| e.is_completion() && e.work == Some(*work);
+                let earlier = (0..wait).filter(|&e| named(&state.path.events[e]));
+                state.path.pf.extend(earlier.map(|write| (write, wait)));
+            }
+            Instr::Rfence { node } => {
+                state.push(at.event(Kind::NicFence).to(*node), None);
+            }
+            Instr::Assume(cond) => return self.assume(state, cond),
+            Instr::If { .. } | Instr::While { .. } | Instr::Choose(_) => self.enter(state, instr, &at),
+            Instr::Strong(_) => unreachable!("the request was taken off"),
+        }
+        None
+    }
+
+    /// Executes an instruction of the CPU on its own memory and registers.
+    fn on_cpu(&mut self, state: &mut State<'p>, instr: &Instr, at: &Site) {
+        match instr {
             Instr::Store { loc, value } => {
                 let value = eval(value, &state.path);
                 state.push(at.event(Kind::LocalWrite).on(*loc), Some(value));
@@ -304,121 +332,37 @@ impl<'p> Unfolding<'p> {
             Instr::Mfence => {
                 state.push(at.event(Kind::Fence), None);
             }
-            Instr::Put { dst, src, work } => {
-                let peer = self.node_of(*dst);
-                let inlined = matches!(src, PutSrc::Inline(_));
-                let event = |kind| Event {
-                    inlined,
-                    ..at.event(kind).to(peer).named(*work)
-                };
-                let (read, value) = match src {
-                    PutSrc::Loc(loc) => {
-                        let read = state.push(event(Kind::NicLocalRead).on(*loc), None);
-                        (read, Arc::new(Sym::Read(read)))
-                    }
-                    PutSrc::Value(value) | PutSrc::Inline(value) => {
-                        let value = eval(value, &state.path);
-                        (state.push(event(Kind::NicLocalRead), Some(value.clone())), value)
-                    }
-                };
-                debug_assert!(read < state.path.events.len());
-                let write = state.push(event(Kind::NicRemoteWrite).on(*dst), Some(value));
-                state.unpolled.push((peer, write));
-            }
-            Instr::Get { dst, src, work } => {
-                let peer = self.node_of(*src);
-                let event = |kind| at.event(kind).to(peer).named(*work);
-                let read = state.push(event(Kind::NicRemoteRead).on(*src), None);
-                let value = Arc::new(Sym::Read(read));
-                let write = state.push(event(Kind::NicLocalWrite).on(*dst), Some(value));
-                state.unpolled.push((peer, write));
-            }
-            Instr::RemoteFaa {
-                dst,
-                target,
-                add,
-                work,
-            } => {
-                let add = eval(add, &state.path);
-                let next = state.path.events.len();
-                let sum = fold_binary(BinaryOp::Add, Arc::new(Sym::Read(next)), add);
-                let rmw = Rmw {
-                    at,
-                    peer: self.node_of(*target),
-                    dst: *dst,
-                    target: *target,
-                    work: *work,
-                    atomicity: self.spec.atomicity,
-                };
-                rmw.write(state, sum);
-                rmw.finish(state, next);
-            }
-            Instr::RemoteCas {
-                dst,
-                target,
-                expected,
-                new,
-                work,
-            } => {
-                let (expected, new) = (eval(expected, &state.path), eval(new, &state.path));
-                let rmw = Rmw {
-                    at,
-                    peer: self.node_of(*target),
-                    dst: *dst,
-                    target: *target,
-                    work: *work,
-                    atomicity: self.spec.atomicity,
-                };
-                self.compare_and_swap(
-                    state,
-                    expected,
-                    |s| s.push(rmw.atomic_read(), None),
-                    |s| rmw.write(s, new.clone()),
-                    |s, read| rmw.finish(s, read),
-                );
-            }
-            Instr::Poll { node } => {
-                let oldest = state.unpolled.iter().position(|&(n, _)| n == *node);
-                let Some(oldest) = oldest else {
-                    return Some(End::Stuck);
-                };
-                let (_, write) = state.unpolled.remove(oldest);
-                let poll = state.push(at.event(Kind::Poll).to(*node), None);
-                state.path.pf.push((write, poll));
-            }
-            Instr::Wait { work } => {
-                let wait = state.push(at.event(Kind::Poll).named(Some(*work)), None);
-                let named = |e: &Event| e.is_completion() && e.work == Some(*work);
-                let earlier = (0..wait).filter(|&e| named(&state.path.events[e]));
-                state.path.pf.extend(earlier.map(|write| (write, wait)));
-            }
-            Instr::Rfence { node } => {
-                state.push(at.event(Kind::NicFence).to(*node), None);
-            }
-            Instr::Assume(cond) => {
-                let cond = eval(cond, &state.path);
-                let mut stuck = false;
-                let holds = self.decide(state, cond, |s| {
-                    s.frames.clear();
-                    s.path.end = End::Stuck;
-                    stuck = true;
-                });
-                debug_assert!(holds || stuck);
-                if !holds {
-                    return Some(End::Stuck);
-                }
-            }
+            _ => unreachable!("called on an instruction of the CPU"),
+        }
+    }
+
+    /// Goes on where the condition holds.
+    fn assume(&mut self, state: &mut State<'p>, cond: &Expr) -> Option<End> {
+        let cond = eval(cond, &state.path);
+        let mut stuck = false;
+        let holds = self.decide(state, cond, |s| {
+            s.frames.clear();
+            s.path.end = End::Stuck;
+            stuck = true;
+        });
+        debug_assert!(holds || stuck);
+        (!holds).then_some(End::Stuck)
+    }
+
+    /// Enters the blocks of an instruction, each on a path of its own.
+    fn enter(&mut self, state: &mut State<'p>, instr: &'p Instr, at: &Site) {
+        let block = |code: &'p [Instr], number: usize| Frame::Block {
+            code,
+            next: 0,
+            place: [at.place.as_slice(), &[number as u16]].concat(),
+        };
+        match instr {
             Instr::If {
                 cond,
                 then,
                 otherwise,
             } => {
                 let cond = eval(cond, &state.path);
-                let block = |code: &'p [Instr], branch: u16| Frame::Block {
-                    code,
-                    next: 0,
-                    place: [at.place.as_slice(), &[branch]].concat(),
-                };
                 if self.decide(state, cond, |s| s.frames.push(block(otherwise, 1))) {
                     state.frames.push(block(then, 0));
                 }
@@ -430,24 +374,18 @@ impl<'p> Unfolding<'p> {
                 done: 0,
                 place: [at.place.as_slice(), &[0]].concat(),
             }),
-            Instr::Strong(_) => unreachable!("the request was taken off"),
             Instr::Choose(blocks) => {
-                let block = |i: usize| Frame::Block {
-                    code: &blocks[i],
-                    next: 0,
-                    place: [at.place.as_slice(), &[i as u16]].concat(),
-                };
-                for i in 1..blocks.len() {
+                for (number, code) in blocks.iter().enumerate().skip(1) {
                     let mut other = state.clone();
-                    other.frames.push(block(i));
+                    other.frames.push(block(code, number));
                     self.waiting.push(other);
                 }
-                if !blocks.is_empty() {
-                    state.frames.push(block(0));
+                if let Some(first) = blocks.first() {
+                    state.frames.push(block(first, 0));
                 }
             }
+            _ => unreachable!("called on an instruction with blocks"),
         }
-        None
     }
 
     /// Forks a compare-and-swap: if the value read equals `expected`, `success` happens, else `failure`. Both return the event
@@ -537,47 +475,6 @@ impl Event {
     fn writing(mut self) -> Event {
         self.writes = true;
         self
-    }
-}
-
-/// Adds the events of one remote read-modify-write (`docs/rmw.md`).
-struct Rmw {
-    at: Site,
-    peer: Node,
-    dst: Loc,
-    target: Loc,
-    work: Option<WorkId>,
-    atomicity: RmwAtomicity,
-}
-
-impl Rmw {
-    fn event(&self, kind: Kind, loc: Loc) -> Event {
-        let mut event = self.at.event(kind).to(self.peer).named(self.work).on(loc);
-        event.rmw = true;
-        event
-    }
-
-    fn atomic_read(&self) -> Event {
-        self.event(Kind::NicAtomicRead, self.target)
-    }
-
-    /// Adds the read and the write, one event under `glob` and two under `hca`. Returns the read.
-    fn write(&self, state: &mut State<'_>, value: Arc<Sym>) -> usize {
-        match self.atomicity {
-            RmwAtomicity::Glob => state.push(self.atomic_read().writing(), Some(value)),
-            RmwAtomicity::Hca => {
-                let read = state.push(self.atomic_read(), None);
-                state.push(self.event(Kind::NicRemoteWrite, self.target), Some(value));
-                read
-            }
-        }
-    }
-
-    /// Adds the write of the result to local memory.
-    fn finish(&self, state: &mut State<'_>, read: usize) {
-        let value = Arc::new(Sym::Read(read));
-        let write = state.push(self.event(Kind::NicLocalWrite, self.dst), Some(value));
-        state.unpolled.push((self.peer, write));
     }
 }
 

@@ -222,46 +222,19 @@ impl Compiler<'_> {
 
     fn instr(&mut self, instr: &Instr) -> Result<(), Refusal> {
         let (instr, strong) = instr.request();
-        match instr {
-            Instr::Strong(_) => unreachable!("the request was taken off"),
-            Instr::Store { loc, value } => {
-                let act = Act::Store {
-                    loc: self.loc(*loc)?,
-                    value: self.expr(value)?,
-                };
-                self.push(Op::Act(act))?;
-            }
-            Instr::Load { reg, loc } => {
-                let act = Act::Load {
-                    reg: self.reg(*reg)?,
-                    loc: self.loc(*loc)?,
-                };
-                self.push(Op::Act(act))?;
-            }
-            Instr::Cas {
-                reg,
-                loc,
-                expected,
-                new,
-            } => {
-                let act = Act::Cas {
-                    reg: reg.map(|r| self.reg(r)).transpose()?,
-                    loc: self.loc(*loc)?,
-                    expected: self.expr(expected)?,
-                    new: self.expr(new)?,
-                };
-                self.push(Op::Act(act))?;
-            }
-            Instr::Assign { reg, value } => {
-                let op = Op::Assign {
-                    reg: self.reg(*reg)?,
-                    value: self.expr(value)?,
-                };
-                self.push(op)?;
-            }
-            Instr::Mfence => {
-                self.push(Op::Act(Act::Mfence))?;
-            }
+        if let Some((op, remote, work)) = self.remote(instr)? {
+            return self.post(remote, work, strong, op);
+        }
+        if let Some(op) = self.plain(instr)? {
+            return self.push(op).map(drop);
+        }
+        self.nested(instr)
+    }
+
+    /// Compiles a remote operation. Returns it with its remote location and its name.
+    #[allow(clippy::type_complexity)] // The parts of a post.
+    fn remote(&mut self, instr: &Instr) -> Result<Option<(PostOp, Loc, Option<WorkId>)>, Refusal> {
+        Ok(Some(match instr {
             Instr::Put { dst, src, work } => {
                 let dst_addr = self.loc(*dst)?;
                 let op = match src {
@@ -275,14 +248,14 @@ impl Compiler<'_> {
                         inline: matches!(src, PutSrc::Inline(_)),
                     },
                 };
-                self.post(*dst, *work, strong, op)?;
+                (op, *dst, *work)
             }
             Instr::Get { dst, src, work } => {
                 let op = PostOp::Get {
                     dst: self.loc(*dst)?,
                     src: self.loc(*src)?,
                 };
-                self.post(*src, *work, strong, op)?;
+                (op, *src, *work)
             }
             Instr::RemoteFaa {
                 dst,
@@ -295,7 +268,7 @@ impl Compiler<'_> {
                     target: self.loc(*target)?,
                     add: self.expr(add)?,
                 };
-                self.post(*target, *work, strong, op)?;
+                (op, *target, *work)
             }
             Instr::RemoteCas {
                 dst,
@@ -310,28 +283,57 @@ impl Compiler<'_> {
                     expected: self.expr(expected)?,
                     new: self.expr(new)?,
                 };
-                self.post(*target, *work, strong, op)?;
+                (op, *target, *work)
             }
-            Instr::Poll { node } => {
-                self.push(Op::Act(Act::Poll { peer: node.0.into() }))?;
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Compiles an instruction that is one operation of the thread itself.
+    fn plain(&mut self, instr: &Instr) -> Result<Option<Op>, Refusal> {
+        let act = match instr {
+            Instr::Store { loc, value } => Act::Store {
+                loc: self.loc(*loc)?,
+                value: self.expr(value)?,
+            },
+            Instr::Load { reg, loc } => Act::Load {
+                reg: self.reg(*reg)?,
+                loc: self.loc(*loc)?,
+            },
+            Instr::Cas {
+                reg,
+                loc,
+                expected,
+                new,
+            } => Act::Cas {
+                reg: reg.map(|r| self.reg(r)).transpose()?,
+                loc: self.loc(*loc)?,
+                expected: self.expr(expected)?,
+                new: self.expr(new)?,
+            },
+            Instr::Mfence => Act::Mfence,
+            Instr::Poll { node } => Act::Poll { peer: node.0.into() },
+            Instr::Wait { work } => Act::Wait { tag: tag(*work) },
+            Instr::Rfence { node } => Act::Post {
+                peer: peer(node.0)?,
+                tag: 0,
+                signaled: false,
+                strong: false,
+                op: PostOp::Fence,
+            },
+            Instr::Assign { reg, value } => {
+                let (reg, value) = (self.reg(*reg)?, self.expr(value)?);
+                return Ok(Some(Op::Assign { reg, value }));
             }
-            Instr::Wait { work } => {
-                self.push(Op::Act(Act::Wait { tag: tag(*work) }))?;
-            }
-            Instr::Rfence { node } => {
-                let peer = peer(node.0)?;
-                self.push(Op::Act(Act::Post {
-                    peer,
-                    tag: 0,
-                    signaled: false,
-                    strong: false,
-                    op: PostOp::Fence,
-                }))?;
-            }
-            Instr::Assume(cond) => {
-                let cond = self.expr(cond)?;
-                self.push(Op::Assume(cond))?;
-            }
+            Instr::Assume(cond) => return Ok(Some(Op::Assume(self.expr(cond)?))),
+            _ => return Ok(None),
+        };
+        Ok(Some(Op::Act(act)))
+    }
+
+    /// Compiles an instruction that has blocks.
+    fn nested(&mut self, instr: &Instr) -> Result<(), Refusal> {
+        match instr {
             Instr::If {
                 cond,
                 then,
@@ -372,6 +374,7 @@ impl Compiler<'_> {
                 jumps.into_iter().for_each(|jump| self.patch(jump, end));
                 self.ops[choose] = Op::Choose(starts);
             }
+            _ => unreachable!("the other instructions have no blocks"),
         }
         Ok(())
     }

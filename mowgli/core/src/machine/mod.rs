@@ -26,6 +26,7 @@ mod footprint;
 mod independence;
 mod ops;
 mod outstanding;
+mod rules;
 mod simplified;
 mod step;
 mod tiered;
@@ -42,8 +43,8 @@ pub use view::{Buffer, EntryView, QueuePairView, ThreadView, View};
 
 pub(crate) use encode::{number, value};
 
+use buffers::ThreadState;
 pub(crate) use buffers::{Delayed, Entry, LocalBack, QueuePair, Source, Stage};
-use buffers::{RemoteWrite, ThreadState};
 
 use crate::model::{Model, RmwAtomicity, Tier};
 use crate::program::Value;
@@ -352,6 +353,26 @@ impl Machine {
     }
 
     fn take(&mut self, step: Step) -> Option<()> {
+        match step {
+            Step::Drain { thread } => self.drain(thread),
+            Step::Nic { qp, rule, index } => self.advance(qp, rule, index as usize),
+        }
+    }
+
+    /// Lets the oldest entry of a store buffer take effect.
+    fn drain(&mut self, thread: u16) -> Option<()> {
+        let state = self.threads.get_mut(thread as usize)?;
+        match state.store_buffer.pop()? {
+            Delayed::Store { loc, value } => *self.memory.get_mut(loc.0 as usize)? = value,
+            Delayed::Remote { peer, entry } => {
+                state.queue_pair_or_new(peer).post(entry, self.config.tier);
+            }
+        }
+        Some(())
+    }
+
+    /// Applies a rule of the network card to entry `at` of a queue pair.
+    fn advance(&mut self, id: QpId, rule: Rule, at: usize) -> Option<()> {
         let Machine {
             config,
             memory,
@@ -359,158 +380,55 @@ impl Machine {
             units,
             ..
         } = self;
-        match step {
-            Step::Drain { thread } => {
-                let state = threads.get_mut(thread as usize)?;
-                match state.store_buffer.pop()? {
-                    Delayed::Store { loc, value } => *memory.get_mut(loc.0 as usize)? = value,
-                    Delayed::Remote { peer, entry } => {
-                        state.queue_pair_or_new(peer).post(entry, config.tier);
-                    }
-                }
-            }
-            Step::Nic { qp: id, rule, index } => {
-                let qp = threads.get_mut(id.thread as usize)?.queue_pair_mut(id.peer)?;
-                let at = index as usize;
-                if config.pipeline == Pipeline::Concrete && !concrete::is_in_place(qp, rule, at) {
+        let qp = threads.get_mut(id.thread as usize)?.queue_pair_mut(id.peer)?;
+        if config.pipeline == Pipeline::Concrete && !concrete::is_in_place(qp, rule, at) {
+            return None;
+        }
+        match rule {
+            Rule::PlaceRemote => {
+                if config.tier == Tier::Ibta && at >= qp.placeable() {
                     return None;
                 }
-                match rule {
-                    Rule::PlaceRemote => {
-                        if config.tier == Tier::Ibta && at >= qp.placeable() {
-                            return None;
-                        }
-                        let write = qp.wb_r.remove(at)?;
-                        *memory.get_mut(write.dst.0 as usize)? = write.value;
-                        if write.atomic {
-                            *units &= !unit_bit(id.peer);
-                        }
-                    }
-                    Rule::PlaceLocal => {
-                        let at = qp.local_write(at)?;
-                        if let LocalBack::Write { dst, value, .. } = qp.wb_l.remove(at)? {
-                            *memory.get_mut(dst.0 as usize)? = value;
-                        }
-                    }
-                    Rule::LocalRead => {
-                        let Stage::Put { dst, src } = qp.pipe.get(at)?.stage else {
-                            return None;
-                        };
-                        let value = match src {
-                            Source::Word(src) if config.pcie => *memory.get(src.0 as usize)?,
-                            Source::Word(src) => qp.through_wb_l(src, *memory.get(src.0 as usize)?),
-                            Source::Constant(value) => value,
-                        };
-                        qp.pipe[at].stage = Stage::PutValue { dst, value };
-                    }
-                    Rule::RemoteWrite => {
-                        let Stage::PutValue { dst, value } = qp.pipe.get(at)?.stage else {
-                            return None;
-                        };
-                        qp.pipe[at].stage = Stage::Ack;
-                        let (strong, epoch) = qp.pipe[at].order;
-                        qp.wb_r.push(RemoteWrite {
-                            dst,
-                            value,
-                            atomic: false,
-                            transfer: qp.pipe[at].transfer,
-                            strong,
-                            epoch,
-                        });
-                    }
-                    Rule::RemoteRead => {
-                        let Stage::Get { dst, src } = qp.pipe.get(at)?.stage else {
-                            return None;
-                        };
-                        let value = match config.pcie {
-                            true => *memory.get(src.0 as usize)?,
-                            false => qp.through_wb_r(src, *memory.get(src.0 as usize)?),
-                        };
-                        qp.pipe[at].stage = Stage::Value { dst, value };
-                    }
-                    Rule::AtomicRead => {
-                        let Stage::Rmw { dst, target, rmw } = qp.pipe.get(at)?.stage else {
-                            return None;
-                        };
-                        let word = memory.get_mut(target.0 as usize)?;
-                        let old = *word;
-                        qp.pipe[at].stage = match (rmw.write(old), config.atomicity) {
-                            (None, _) => Stage::Value { dst, value: old },
-                            (Some(new), RmwAtomicity::Glob) => {
-                                *word = new;
-                                Stage::Value { dst, value: old }
-                            }
-                            (Some(new), RmwAtomicity::Hca) => {
-                                *units |= unit_bit(id.peer);
-                                Stage::Executing {
-                                    dst,
-                                    old,
-                                    target,
-                                    new,
-                                }
-                            }
-                        };
-                    }
-                    Rule::AtomicWrite => {
-                        let Stage::Executing {
-                            dst,
-                            old,
-                            target,
-                            new,
-                        } = qp.pipe.get(at)?.stage
-                        else {
-                            return None;
-                        };
-                        qp.pipe[at].stage = Stage::Value { dst, value: old };
-                        let (_, epoch) = qp.pipe[at].order;
-                        qp.wb_r.push(RemoteWrite {
-                            dst: target,
-                            value: new,
-                            atomic: true,
-                            transfer: 0,
-                            // Its read came after the earlier writes.
-                            strong: false,
-                            epoch,
-                        });
-                    }
-                    Rule::Fence => {
-                        (qp.pipe.get(at)?.stage == Stage::Fence).then_some(())?;
-                        qp.pipe.remove(at);
-                    }
-                    Rule::Complete => {
-                        let head = *qp.pipe.first()?;
-                        matches!(head.stage, Stage::Ack | Stage::Done).then_some(())?;
-                        qp.pipe.pop();
-                        if head.signaled {
-                            qp.wb_l.push(LocalBack::Notification { tag: head.tag });
-                        }
-                    }
-                    Rule::Respond => {
-                        let head = *qp.pipe.get(at)?;
-                        let Stage::Value { dst, value } = head.stage else {
-                            return None;
-                        };
-                        qp.wb_l.push(LocalBack::Write {
-                            dst,
-                            value,
-                            tag: head.tag,
-                        });
-                        // Data comes back in any order, and completions in that of the operations.
-                        if config.tier.reorders_network() {
-                            qp.pipe[at].stage = Stage::Done;
-                            return Some(());
-                        }
-                        qp.pipe.remove(at);
-                        if head.signaled {
-                            qp.wb_l.push(LocalBack::Notification { tag: head.tag });
-                        }
-                    }
-                    Rule::Forward => {}
-                }
-                if config.pipeline == Pipeline::Concrete {
-                    concrete::shift(qp, rule, at);
+                let write = qp.wb_r.remove(at)?;
+                *memory.get_mut(write.dst.0 as usize)? = write.value;
+                if write.atomic {
+                    *units &= !unit_bit(id.peer);
                 }
             }
+            Rule::PlaceLocal => {
+                let at = qp.local_write(at)?;
+                if let LocalBack::Write { dst, value, .. } = qp.wb_l.remove(at)? {
+                    *memory.get_mut(dst.0 as usize)? = value;
+                }
+            }
+            Rule::LocalRead => rules::local_read(qp, at, config, memory)?,
+            Rule::RemoteWrite => rules::remote_write(qp, at)?,
+            Rule::RemoteRead => rules::remote_read(qp, at, config, memory)?,
+            Rule::AtomicRead => rules::atomic_read(qp, at, config, memory, units, id.peer)?,
+            Rule::AtomicWrite => rules::atomic_write(qp, at)?,
+            Rule::Fence => {
+                (qp.pipe.get(at)?.stage == Stage::Fence).then_some(())?;
+                qp.pipe.remove(at);
+            }
+            Rule::Complete => {
+                let head = *qp.pipe.first()?;
+                matches!(head.stage, Stage::Ack | Stage::Done).then_some(())?;
+                qp.pipe.pop();
+                if head.signaled {
+                    qp.wb_l.push(LocalBack::Notification { tag: head.tag });
+                }
+            }
+            Rule::Respond => {
+                rules::respond(qp, at, config)?;
+                // The entry stays in its place until it completes.
+                if config.tier.reorders_network() {
+                    return Some(());
+                }
+            }
+            Rule::Forward => {}
+        }
+        if config.pipeline == Pipeline::Concrete {
+            concrete::shift(qp, rule, at);
         }
         Some(())
     }

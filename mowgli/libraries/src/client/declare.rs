@@ -69,80 +69,20 @@ impl Resolver {
 
     /// Returns the kind of object that a declaration declares.
     pub(super) fn kind(&mut self, d: &Declaration) -> Option<ObjectKind> {
-        let keyword = d.library.keyword().unwrap_or_default();
-        let takes = |library: &[Library]| library.contains(&d.library);
-        for (given, allowed, what) in [
-            (
-                d.node.is_some(),
-                takes(&[
-                    Library::MixedSize,
-                    Library::Owned,
-                    Library::Atomic,
-                    Library::Lock,
-                    Library::Queue,
-                ]),
-                "a node",
-            ),
-            (d.init.is_some(), takes(&[Library::Atomic]), "an initial value"),
-            (
-                !d.threads.is_empty(),
-                takes(&[Library::Barrier, Library::RingBuffer]),
-                "threads",
-            ),
-            (!d.readers.is_empty(), takes(&[Library::RingBuffer]), "readers"),
-            (
-                d.size.is_some(),
-                takes(&[Library::RingBuffer, Library::MixedSize, Library::Queue]),
-                "a size",
-            ),
-        ] {
-            if given && !allowed {
-                let message = format!(
-                    "{keyword} `{}` takes no {}",
-                    d.name.text,
-                    &what[what.find(' ').map_or(0, |n| n + 1)..]
-                );
-                self.error(
-                    Kind::Syntax,
-                    &d.span,
-                    message,
-                    "docs/clients.md has the form of each declaration",
-                );
-                return None;
-            }
+        if let Some(what) = superfluous(d) {
+            let keyword = d.library.keyword().unwrap_or_default();
+            let message = format!("{keyword} `{}` takes no {what}", d.name.text);
+            let help = "docs/clients.md has the form of each declaration";
+            self.error(Kind::Syntax, &d.span, message, help);
+            return None;
         }
         Some(match d.library {
             Library::RdmaWait | Library::Fence => return None,
             Library::SharedVariable => ObjectKind::SharedVariable,
             Library::Sst => ObjectKind::Sst,
             Library::Store => ObjectKind::Store,
-            Library::Barrier => {
-                if d.threads.is_empty() {
-                    let message = format!("barrier `{}` has no participants", d.name.text);
-                    let help = format!("name them: `barrier {}: P0, P1`", d.name.text);
-                    self.error(Kind::Syntax, &d.span, message, help);
-                    return None;
-                }
-                ObjectKind::Barrier {
-                    participants: self.thread_set(&d.threads),
-                }
-            }
-            Library::RingBuffer => {
-                let (1, false) = (d.threads.len(), d.readers.is_empty()) else {
-                    let message = format!("ring `{}` needs one writer and some readers", d.name.text);
-                    let help = format!("write `ring {}: P0 -> P1, P2 size 4`", d.name.text);
-                    self.error(Kind::Syntax, &d.span, message, help);
-                    return None;
-                };
-                let writer = self.thread(&d.threads[0]);
-                let readers = self.thread_set(&d.readers);
-                let size = self.size(d, 1);
-                ObjectKind::Ring {
-                    writer: writer?,
-                    readers,
-                    size: size?,
-                }
-            }
+            Library::Barrier => return self.barrier(d),
+            Library::RingBuffer => return self.ring(d),
             Library::MixedSize => {
                 let node = self.placed(d);
                 let size = self.size(d, 1);
@@ -171,4 +111,47 @@ impl Resolver {
             }
         })
     }
+
+    fn barrier(&mut self, d: &Declaration) -> Option<ObjectKind> {
+        if d.threads.is_empty() {
+            let message = format!("barrier `{}` has no participants", d.name.text);
+            let help = format!("name them: `barrier {}: P0, P1`", d.name.text);
+            self.error(Kind::Syntax, &d.span, message, help);
+            return None;
+        }
+        Some(ObjectKind::Barrier {
+            participants: self.thread_set(&d.threads),
+        })
+    }
+
+    fn ring(&mut self, d: &Declaration) -> Option<ObjectKind> {
+        let (1, false) = (d.threads.len(), d.readers.is_empty()) else {
+            let message = format!("ring `{}` needs one writer and some readers", d.name.text);
+            let help = format!("write `ring {}: P0 -> P1, P2 size 4`", d.name.text);
+            self.error(Kind::Syntax, &d.span, message, help);
+            return None;
+        };
+        let writer = self.thread(&d.threads[0]);
+        let readers = self.thread_set(&d.readers);
+        let size = self.size(d, 1);
+        Some(ObjectKind::Ring {
+            writer: writer?,
+            readers,
+            size: size?,
+        })
+    }
+}
+
+/// Returns the first part that a declaration gives and its library does not take.
+fn superfluous(d: &Declaration) -> Option<&'static str> {
+    use Library::{Atomic, Barrier, Lock, MixedSize, Owned, Queue, RingBuffer};
+    let parts: [(bool, &[Library], &str); 5] = [
+        (d.node.is_some(), &[MixedSize, Owned, Atomic, Lock, Queue], "node"),
+        (d.init.is_some(), &[Atomic], "initial value"),
+        (!d.threads.is_empty(), &[Barrier, RingBuffer], "threads"),
+        (!d.readers.is_empty(), &[RingBuffer], "readers"),
+        (d.size.is_some(), &[RingBuffer, MixedSize, Queue], "size"),
+    ];
+    let refused = |&&(given, takers, _): &&(bool, &[Library], &str)| given && !takers.contains(&d.library);
+    parts.iter().find(refused).map(|&(_, _, what)| what)
 }

@@ -1,0 +1,139 @@
+//! The events of what a thread asks of its network card: puts, gets, read-modify-writes at the peer, and polls.
+
+use std::sync::Arc;
+
+use crate::event::{Event, Kind};
+use crate::model::RmwAtomicity;
+use crate::program::{BinaryOp, Instr, Loc, Node, PutSrc, WorkId};
+
+use super::{End, Site, State, Unfolding, eval};
+use crate::declarative::sym::{Sym, fold_binary};
+
+impl<'p> Unfolding<'p> {
+    /// Posts a put: the card reads here, and writes at the peer.
+    pub(super) fn put(&self, state: &mut State<'p>, at: &Site, dst: Loc, src: &PutSrc, work: Option<WorkId>) {
+        let peer = self.node_of(dst);
+        let inlined = matches!(src, PutSrc::Inline(_));
+        let event = |kind| Event {
+            inlined,
+            ..at.event(kind).to(peer).named(work)
+        };
+        let (read, value) = match src {
+            PutSrc::Loc(loc) => {
+                let read = state.push(event(Kind::NicLocalRead).on(*loc), None);
+                (read, Arc::new(Sym::Read(read)))
+            }
+            PutSrc::Value(value) | PutSrc::Inline(value) => {
+                let value = eval(value, &state.path);
+                (state.push(event(Kind::NicLocalRead), Some(value.clone())), value)
+            }
+        };
+        debug_assert!(read < state.path.events.len());
+        let write = state.push(event(Kind::NicRemoteWrite).on(dst), Some(value));
+        state.unpolled.push((peer, write));
+    }
+
+    /// Posts a get: the card reads at the peer, and writes here.
+    pub(super) fn get(&self, state: &mut State<'p>, at: &Site, dst: Loc, src: Loc, work: Option<WorkId>) {
+        let peer = self.node_of(src);
+        let event = |kind| at.event(kind).to(peer).named(work);
+        let read = state.push(event(Kind::NicRemoteRead).on(src), None);
+        let value = Arc::new(Sym::Read(read));
+        let write = state.push(event(Kind::NicLocalWrite).on(dst), Some(value));
+        state.unpolled.push((peer, write));
+    }
+
+    /// Posts a read-modify-write, which the peer's card executes.
+    pub(super) fn on_card(&mut self, state: &mut State<'p>, instr: &Instr, at: Site) {
+        let (Instr::RemoteFaa {
+            dst, target, work, ..
+        }
+        | Instr::RemoteCas {
+            dst, target, work, ..
+        }) = instr
+        else {
+            unreachable!("called on a read-modify-write");
+        };
+        let rmw = Rmw {
+            at,
+            peer: self.node_of(*target),
+            dst: *dst,
+            target: *target,
+            work: *work,
+            atomicity: self.spec.atomicity,
+        };
+        match instr {
+            Instr::RemoteCas { expected, new, .. } => {
+                let (expected, new) = (eval(expected, &state.path), eval(new, &state.path));
+                self.compare_and_swap(
+                    state,
+                    expected,
+                    |s| s.push(rmw.atomic_read(), None),
+                    |s| rmw.write(s, new.clone()),
+                    |s, read| rmw.finish(s, read),
+                );
+            }
+            Instr::RemoteFaa { add, .. } => {
+                let add = eval(add, &state.path);
+                let next = state.path.events.len();
+                let sum = fold_binary(BinaryOp::Add, Arc::new(Sym::Read(next)), add);
+                rmw.write(state, sum);
+                rmw.finish(state, next);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Adds the events of one remote read-modify-write (`docs/rmw.md`).
+struct Rmw {
+    at: Site,
+    peer: Node,
+    dst: Loc,
+    target: Loc,
+    work: Option<WorkId>,
+    atomicity: RmwAtomicity,
+}
+
+impl Rmw {
+    fn event(&self, kind: Kind, loc: Loc) -> Event {
+        let mut event = self.at.event(kind).to(self.peer).named(self.work).on(loc);
+        event.rmw = true;
+        event
+    }
+
+    fn atomic_read(&self) -> Event {
+        self.event(Kind::NicAtomicRead, self.target)
+    }
+
+    /// Adds the read and the write, one event under `glob` and two under `hca`. Returns the read.
+    fn write(&self, state: &mut State<'_>, value: Arc<Sym>) -> usize {
+        match self.atomicity {
+            RmwAtomicity::Glob => state.push(self.atomic_read().writing(), Some(value)),
+            RmwAtomicity::Hca => {
+                let read = state.push(self.atomic_read(), None);
+                state.push(self.event(Kind::NicRemoteWrite, self.target), Some(value));
+                read
+            }
+        }
+    }
+
+    /// Adds the write of the result to local memory.
+    fn finish(&self, state: &mut State<'_>, read: usize) {
+        let value = Arc::new(Sym::Read(read));
+        let write = state.push(self.event(Kind::NicLocalWrite, self.dst), Some(value));
+        state.unpolled.push((self.peer, write));
+    }
+}
+
+/// Takes the oldest completion of the node. Without one the thread is stuck.
+pub(super) fn poll(state: &mut State<'_>, at: &Site, node: Node) -> Option<End> {
+    let oldest = state.unpolled.iter().position(|&(n, _)| n == node);
+    let Some(oldest) = oldest else {
+        return Some(End::Stuck);
+    };
+    let (_, write) = state.unpolled.remove(oldest);
+    let poll = state.push(at.event(Kind::Poll).to(node), None);
+    state.path.pf.push((write, poll));
+    None
+}
