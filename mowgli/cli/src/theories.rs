@@ -15,7 +15,7 @@ use mowgli::program::Program;
 use mowgli_corerma::common;
 use mowgli_corerma::switches::Model as CoreRma;
 use mowgli_generate::file::FromFile;
-use mowgli_generate::language::Language;
+use mowgli_generate::language::{Language, Regions};
 use mowgli_generate::theory::{BuiltIn, Rule, Theory};
 
 use crate::{Error, choice, diagnostics, values};
@@ -95,6 +95,7 @@ impl Theory for Shared {
             fences: false,
             remote_fences: false,
             cas: false,
+            regions: Regions::Unknown,
             ..Language::of(mowgli::model::Model::RdmaTso, size)
         }
     }
@@ -124,6 +125,12 @@ impl Named {
         budget: &Budget<'_>,
     ) -> Option<bool> {
         let setting = self.setting?;
+        let mut program = program.clone();
+        if !setting.model.tier().has_relaxed_regions() {
+            // To such a model a region is memory like any other.
+            program.locations.iter_mut().for_each(|l| l.relaxed = false);
+        }
+        let program = &program;
         applicable(program, setting.model).ok()?;
         let found = explore::outcomes(program, setting.model, setting.rmw, budget);
         let allows = found.outcomes.iter().any(|o| condition.holds(o));
@@ -143,8 +150,8 @@ pub(crate) struct Bounds {
     /// Most locations of a test
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<u8>(1..=PLACES_MAX))]
     locations: Option<u8>,
-    /// Instructions that tests do not have: mfence, rfence, cas, poll, wait, put
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ["mfence", "rfence", "cas", "poll", "wait", "put"])]
+    /// What tests do not have: mfence, rfence, cas, poll, wait, put, strong (requests for strong order), relaxed (regions)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ["mfence", "rfence", "cas", "poll", "wait", "put", "strong", "relaxed"])]
     without: Vec<String>,
     /// Also use remote read-modify-writes
     #[arg(long = "with-rmw")]
@@ -178,6 +185,11 @@ impl Bounds {
             polls: language.polls && has("poll"),
             waits: language.waits && has("wait"),
             rmw: language.remote && self.rmw,
+            strong: language.strong && has("strong") && has("put"),
+            regions: match has("relaxed") {
+                true => language.regions,
+                false => Regions::Ignored,
+            },
             ..language
         }
     }
@@ -210,6 +222,8 @@ pub(crate) fn describe(language: &Language) -> String {
         (language.rmw, "rmw"),
         (language.polls, "poll"),
         (language.waits, "wait"),
+        (language.strong, "strong"),
+        (language.relaxed(), "relaxed"),
     ];
     let has: Vec<&str> = parts.iter().filter(|p| p.0).map(|p| p.1).collect();
     format!(
@@ -222,7 +236,8 @@ pub(crate) fn describe(language: &Language) -> String {
     )
 }
 
-/// Writes a generated test as text, with a verdict for each built-in model; `~exists` for a model without a name in the language.
+/// Writes a generated test as text, with a verdict for each built-in model under which it has a meaning; `~exists` for a model without a
+/// name in the language.
 pub(crate) fn text(
     name: &str,
     description: String,
@@ -232,7 +247,8 @@ pub(crate) fn text(
 ) -> String {
     let stated = verdicts
         .iter()
-        .filter_map(|&(setting, verdict)| Some((setting?, verdict)));
+        .filter_map(|&(setting, verdict)| Some((setting?, verdict)))
+        .filter(|(setting, _)| applicable(program, setting.model).is_ok());
     let expected: litmus::Expected = stated.collect();
     let quantifier = match expected.is_empty() {
         true => Quantifier::NotExists,

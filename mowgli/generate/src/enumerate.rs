@@ -14,6 +14,8 @@
 //!   get from it (which is how the network card writes a constant to the memory of its own node).
 //! * A location that nobody writes, unless it is the source of one get: the value read is known.
 //! * A work identifier that is not waited for.
+//! * An operation that asks for strong order without an earlier put or read-modify-write of its thread towards its node. A location of a
+//!   relaxed region that no network card writes.
 //!
 //! In every language a poll has an operation to poll and a wait has one to wait for. A compare-and-swap expects the initial
 //! value of its location or a constant that an instruction writes to it.
@@ -66,9 +68,11 @@ pub fn programs(language: &Language, unit: &Unit, each: &mut dyn FnMut(&Sketch))
         let mut sketch = sketch.clone();
         if language.idle || has_no_idle_part(&sketch) {
             expectations(&mut sketch, 0, 0, &mut |sketch| {
-                if sketch.is_canonical() {
-                    each(sketch);
-                }
+                marked(sketch, language, &mut |sketch| {
+                    if sketch.is_canonical() {
+                        each(sketch);
+                    }
+                });
             });
         }
     });
@@ -122,6 +126,49 @@ fn expectations(sketch: &mut Sketch, thread: usize, at: usize, each: &mut dyn Fn
         sketch.threads[thread].ops[at] = op;
         expectations(sketch, thread, at + 1, each);
     }
+}
+
+/// Lets every choice of operations ask for strong order, and puts every choice of locations into regions of relaxed ordering.
+fn marked(sketch: &Sketch, language: &Language, each: &mut dyn FnMut(&Sketch)) {
+    let mut asking: Vec<(usize, u8)> = Vec::new();
+    if language.strong {
+        for (t, column) in sketch.threads.iter().enumerate() {
+            let can = (0..).zip(&column.ops).filter(|(at, op)| match language.idle {
+                true => op.remote().is_some(),
+                false => follows_write(sketch, column, usize::from(*at)),
+            });
+            asking.extend(can.map(|(at, _)| (t, at)));
+        }
+    }
+    let mut places: Vec<u8> = Vec::new();
+    if language.relaxed() {
+        let written = |l: &u8| sketch.ops().any(|op| op.remote().is_some() && op.writes(*l));
+        places.extend((0..sketch.locations.len() as u8).filter(|l| language.idle || written(l)));
+    }
+    for strong in 0..1u32 << asking.len() {
+        let mut sketch = sketch.clone();
+        for (bit, &(t, at)) in asking.iter().enumerate() {
+            if strong >> bit & 1 == 1 {
+                sketch.threads[t].strong.push(at);
+            }
+        }
+        for relaxed in 0..1u32 << places.len() {
+            let chosen = places
+                .iter()
+                .enumerate()
+                .filter(|(bit, _)| relaxed >> bit & 1 == 1);
+            sketch.relaxed = chosen.map(|(_, &l)| l).collect();
+            each(&sketch);
+        }
+    }
+}
+
+/// Returns whether an operation comes after a put or read-modify-write of its thread towards the same node.
+fn follows_write(sketch: &Sketch, column: &Column, at: usize) -> bool {
+    let node = |op: &Op| op.remote().map(|l| sketch.locations[usize::from(l)]);
+    let towards = node(&column.ops[at]);
+    let writes = |op: &Op| !matches!(op, Op::Get { .. }) && node(op) == towards;
+    towards.is_some() && column.ops[..at].iter().any(writes)
 }
 
 /// Returns whether every instruction can serve a purpose (see the module's description).
@@ -203,6 +250,7 @@ impl<'a> Writer<'a> {
             sketch: Sketch {
                 threads: Vec::new(),
                 locations: Vec::new(),
+                relaxed: Vec::new(),
             },
             stop_at: None,
         }
@@ -225,10 +273,7 @@ impl<'a> Writer<'a> {
             return each(&self.sketch);
         }
         for node in 0..(self.nodes() + 1).min(self.language.nodes) {
-            self.sketch.threads.push(Column {
-                node,
-                ops: Vec::new(),
-            });
+            self.sketch.threads.push(Column::of(node));
             self.continue_thread(each);
             self.sketch.threads.pop();
         }

@@ -8,7 +8,7 @@ use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
 
 use crate::complete::all;
-use crate::language::Language;
+use crate::language::{Language, Regions};
 use crate::sketch::{Column, Op, Sketch};
 use crate::theory::{Rule, Theory};
 
@@ -72,10 +72,11 @@ impl FromFile {
     fn admits(&self, ops: &[Op]) -> bool {
         let sketch = Sketch {
             threads: vec![Column {
-                node: 0,
                 ops: ops.to_vec(),
+                ..Column::of(0)
             }],
             locations: vec![1, 0],
+            relaxed: Vec::new(),
         };
         let program = sketch.program();
         cat::decide(&program, &self.model, self.atomicity, None, &Budget::default()).is_ok()
@@ -104,6 +105,8 @@ impl Theory for FromFile {
             rmw: false,
             polls: remote && self.admits(&[put, Op::Poll(1)]),
             waits: remote && self.admits(&waited),
+            strong: false,
+            regions: Regions::Unknown,
             loopback: false,
             idle: false,
         }

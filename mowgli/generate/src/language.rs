@@ -3,7 +3,18 @@
 //! [`crate::enumerate`] lists the programs of a [`Language`]. Nothing here knows a model apart from [`Language::of`], which gives each
 //! built-in model the instructions that it defines.
 
-use mowgli::model::Model;
+use mowgli::model::{Model, Tier};
+
+/// What a language has of regions of relaxed ordering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Regions {
+    /// Programs with them have no meaning.
+    Unknown,
+    /// Programs with them mean what they mean without, so that they can be compared with models that have them.
+    Ignored,
+    /// Locations may be in them.
+    Known,
+}
 
 /// The language of generated programs. Counts are upper bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +43,10 @@ pub struct Language {
     pub polls: bool,
     /// Work identifiers and waits (RDMA^WAIT).
     pub waits: bool,
+    /// Requests for strong order.
+    pub strong: bool,
+    /// Regions of relaxed ordering.
+    pub regions: Regions,
     /// Whether a thread may use a queue pair to its own node.
     pub loopback: bool,
     /// Whether programs are listed too that have an instruction without purpose ([`crate::enumerate`] lists which).
@@ -40,7 +55,7 @@ pub struct Language {
 
 impl Language {
     /// Returns the instructions that a built-in model defines ([`mowgli::check::applicable`]), without remote read-modify-writes, with at
-    /// most four threads, three nodes and four locations.
+    /// most four threads, three nodes and four locations. Requests for strong order are there where they change something.
     pub fn of(model: Model, size: u8) -> Language {
         let remote = model != Model::Tso;
         Language {
@@ -56,9 +71,19 @@ impl Language {
             rmw: false,
             polls: remote && model.base() != Model::RdmaWait,
             waits: matches!(model.base(), Model::Sc | Model::RdmaWait),
+            strong: remote && model.tier() != Tier::Ibta,
+            regions: match model.tier().has_relaxed_regions() {
+                true => Regions::Known,
+                false => Regions::Ignored,
+            },
             loopback: false,
             idle: false,
         }
+    }
+
+    /// Returns whether locations may be in regions of relaxed ordering.
+    pub fn relaxed(&self) -> bool {
+        self.regions == Regions::Known && self.remote
     }
 
     /// Returns the instructions that both languages have, and the smaller of each count.
@@ -77,6 +102,12 @@ impl Language {
             rmw: self.rmw && other.rmw,
             polls: self.polls && other.polls,
             waits: self.waits && other.waits,
+            strong: self.strong && other.strong,
+            regions: match (self.regions, other.regions) {
+                (Regions::Unknown, _) | (_, Regions::Unknown) => Regions::Unknown,
+                (Regions::Ignored, Regions::Ignored) => Regions::Ignored,
+                _ => Regions::Known,
+            },
             loopback: self.loopback && other.loopback,
             idle: self.idle && other.idle,
         }

@@ -8,7 +8,8 @@
 //! An instruction is dropped together with the poll or wait that then has nothing to wait for. Each of the following is
 //! weakened: a compare-and-swap to its load and to its store; a put of a location to a put of a constant; a remote
 //! read-modify-write to a get and to a put; a work identifier that several operations share, by taking it from one of
-//! them. Relies on the declarative engine for what is possible at all. Used by [`crate::suite`] and
+//! them; an operation that asks for strong order, by taking the request from it. Where two models are compared, a location of a relaxed
+//! region leaves it. Where one model is asked, a location that a network card writes goes into one, if the model knows regions. Relies on the declarative engine for what is possible at all. Used by [`crate::suite`] and
 //! [`crate::distinguish`]. Programs are straight lines.
 
 use std::cell::OnceCell;
@@ -52,7 +53,14 @@ impl<'a> Variants<'a> {
         budget: &'a Budget<'a>,
     ) -> Variants<'a> {
         let applies = |p: &Program| theory.applies(p) && other.is_none_or(|other| other.applies(p));
-        let programs = programs(program).into_iter().filter(applies);
+        let mut programs = programs(program);
+        // With two models, the test is smaller without the region; with one, the model that forbids is weaker with it.
+        match other {
+            Some(_) => programs.extend(regions(program, false)),
+            None if theory.knows_regions() => programs.extend(regions(program, true)),
+            None => {}
+        }
+        let programs = programs.into_iter().filter(applies);
         Variants {
             theory,
             other,
@@ -122,6 +130,27 @@ pub fn programs(program: &Program) -> Vec<Program> {
     out
 }
 
+/// Returns every program with one location put into a region of relaxed ordering, if a network card writes it, or taken out of one.
+fn regions(program: &Program, relaxed: bool) -> Vec<Program> {
+    let written = |loc: usize| {
+        let mut code = program.threads.iter().flat_map(|t| &t.code);
+        code.any(|instr| match *instr.request().0 {
+            Instr::Put { dst, .. } | Instr::Get { dst, .. } => usize::from(dst.0) == loc,
+            Instr::RemoteFaa { dst, target, .. } | Instr::RemoteCas { dst, target, .. } => {
+                usize::from(dst.0) == loc || usize::from(target.0) == loc
+            }
+            _ => false,
+        })
+    };
+    let changes = |&loc: &usize| program.locations[loc].relaxed != relaxed && written(loc);
+    let moved = (0..program.locations.len()).filter(changes).map(|loc| {
+        let mut variant = program.clone();
+        variant.locations[loc].relaxed = relaxed;
+        variant
+    });
+    moved.collect()
+}
+
 /// Returns the node of a location.
 fn node_of(program: &Program, loc: Loc) -> Node {
     program.locations[usize::from(loc.0)].node
@@ -129,7 +158,7 @@ fn node_of(program: &Program, loc: Loc) -> Node {
 
 /// Returns the node towards which an operation goes that can be polled.
 fn peer(program: &Program, instr: &Instr) -> Option<Node> {
-    match instr {
+    match instr.request().0 {
         Instr::Put { dst: far, .. }
         | Instr::Get { src: far, .. }
         | Instr::RemoteFaa { target: far, .. }
@@ -140,7 +169,7 @@ fn peer(program: &Program, instr: &Instr) -> Option<Node> {
 
 /// Returns the work identifier of a remote operation.
 fn work(instr: &Instr) -> Option<WorkId> {
-    match instr {
+    match instr.request().0 {
         Instr::Put { work, .. }
         | Instr::Get { work, .. }
         | Instr::RemoteFaa { work, .. }
@@ -180,6 +209,14 @@ fn dropped(program: &Program, thread: usize, at: usize) -> Program {
 
 /// Returns the weaker forms of an instruction.
 fn weaker(instr: &Instr, code: &[Instr]) -> Vec<Instr> {
+    if let (operation, true) = instr.request() {
+        let asking = |weaker: Instr| match weaker.can_be_strong() {
+            true => Instr::Strong(Box::new(weaker)),
+            false => weaker,
+        };
+        let weaker = weaker(operation, code).into_iter().map(asking);
+        return weaker.chain([operation.clone()]).collect();
+    }
     let mut out = match instr {
         Instr::Cas { reg, loc, new, .. } => {
             let load = reg.map(|reg| Instr::Load { reg, loc: *loc });

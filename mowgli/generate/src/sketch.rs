@@ -175,6 +175,19 @@ pub struct Column {
     pub node: u8,
     /// Its instructions.
     pub ops: Vec<Op>,
+    /// The positions of the instructions that ask for strong order, ascending.
+    pub strong: Vec<u8>,
+}
+
+impl Column {
+    /// Returns a thread of a node without instructions.
+    pub fn of(node: u8) -> Column {
+        Column {
+            node,
+            ops: Vec::new(),
+            strong: Vec::new(),
+        }
+    }
 }
 
 /// A program without names and values.
@@ -184,7 +197,14 @@ pub struct Sketch {
     pub threads: Vec<Column>,
     /// The node of each location.
     pub locations: Vec<u8>,
+    /// The locations in regions of relaxed ordering, ascending.
+    pub relaxed: Vec<u8>,
 }
+
+/// Marks a location of a relaxed region in an encoding.
+const RELAXED: u8 = 0x80;
+/// Marks an instruction that asks for strong order in an encoding.
+const STRONG: u8 = 0xff;
 
 impl Sketch {
     /// Returns the number of instructions.
@@ -233,11 +253,15 @@ impl Sketch {
         let mut shown = 0;
         for column in &sketch.threads {
             out.extend([column.ops.len() as u8, column.node]);
-            for op in &column.ops {
+            for (at, op) in (0..).zip(&column.ops) {
+                if column.strong.contains(&at) {
+                    out.push(STRONG);
+                }
                 op.encode(&mut out);
                 for loc in op.locations() {
                     if loc >= shown {
-                        out.push(sketch.locations[usize::from(loc)]);
+                        let mark = if sketch.relaxed.contains(&loc) { RELAXED } else { 0 };
+                        out.push(sketch.locations[usize::from(loc)] | mark);
                         shown = loc + 1;
                     }
                 }
@@ -260,7 +284,11 @@ impl Sketch {
         let column = |&t: &usize| {
             let node = names.node(self.threads[t].node);
             let ops = self.threads[t].ops.iter().map(|&op| names.op(op)).collect();
-            Column { node, ops }
+            Column {
+                node,
+                ops,
+                strong: self.threads[t].strong.clone(),
+            }
         };
         let threads = order.iter().map(column).collect();
         let locations = std::mem::take(&mut names.locations);
@@ -269,6 +297,10 @@ impl Sketch {
             locations: locations
                 .iter()
                 .map(|&l| names.node(self.locations[usize::from(l)]))
+                .collect(),
+            relaxed: (0..)
+                .zip(&locations)
+                .filter_map(|(new, old)| self.relaxed.contains(old).then_some(new))
                 .collect(),
         }
     }
@@ -303,7 +335,7 @@ impl Sketch {
                 .map_or_else(|| format!("x{l}"), |&name| name.to_owned()),
             node: Node(node),
             init: inits[l],
-            relaxed: false,
+            relaxed: self.relaxed.contains(&(l as u8)),
         });
         let threads = self.threads.iter().enumerate().map(|(t, column)| {
             let mut registers = Vec::new();
@@ -322,7 +354,7 @@ impl Sketch {
                         Expected::Written { thread, at } => constants[usize::from(thread)][usize::from(at)],
                     })
                 };
-                match op {
+                let instr = match op {
                     Op::Load(x) => Instr::Load {
                         reg: read(),
                         loc: loc(x),
@@ -379,6 +411,10 @@ impl Sketch {
                         new: own,
                         work: id(work),
                     },
+                };
+                match column.strong.contains(&(at as u8)) {
+                    true => Instr::Strong(Box::new(instr)),
+                    false => instr,
                 }
             });
             let code = code.collect();

@@ -24,6 +24,11 @@ pub trait Theory: Sync {
     /// Returns the instructions that have a meaning under the model, for programs up to a size.
     fn language(&self, size: u8) -> Language;
 
+    /// Returns whether regions of relaxed ordering make a difference to the model.
+    fn knows_regions(&self) -> bool {
+        false
+    }
+
     /// Returns whether the program has a meaning under the model. Programs of [`Self::language`] that have none are passed over.
     fn applies(&self, _: &Program) -> bool {
         true
@@ -84,6 +89,10 @@ impl Theory for BuiltIn {
 
     fn language(&self, size: u8) -> Language {
         Language::of(self.spec.model, size)
+    }
+
+    fn knows_regions(&self) -> bool {
+        self.spec.tier().has_relaxed_regions()
     }
 
     fn outcomes(&self, program: &Program, budget: &Budget<'_>) -> Result<BTreeSet<Outcome>, Limit> {

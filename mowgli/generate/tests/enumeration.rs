@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mowgli_generate::enumerate::{programs, units};
-use mowgli_generate::language::Language;
+use mowgli_generate::language::{Language, Regions};
 use mowgli_generate::sketch::{Column, Expected, Op, Sketch};
 
 /// A language of two nodes and two locations.
@@ -20,6 +20,8 @@ const SMALL: Language = Language {
     rmw: false,
     polls: true,
     waits: false,
+    strong: false,
+    regions: Regions::Ignored,
     loopback: false,
     idle: false,
 };
@@ -194,6 +196,7 @@ fn plain(language: &Language) -> BTreeSet<Sketch> {
         let empty = Sketch {
             threads: Vec::new(),
             locations,
+            relaxed: Vec::new(),
         };
         extend(language, &instructions, empty, &mut out);
     }
@@ -205,7 +208,7 @@ fn extend(language: &Language, instructions: &[Op], sketch: Sketch, out: &mut BT
         && sketch.threads.iter().all(|t| !t.ops.is_empty())
         && is_program(&sketch, language)
     {
-        out.insert(sketch.canonical());
+        marks(language, sketch.clone(), out);
     }
     if sketch.size() == usize::from(language.size) {
         return;
@@ -222,11 +225,39 @@ fn extend(language: &Language, instructions: &[Op], sketch: Sketch, out: &mut BT
     {
         for node in 0..language.nodes {
             let mut wider = sketch.clone();
-            wider.threads.push(Column {
-                node,
-                ops: Vec::new(),
-            });
+            wider.threads.push(Column::of(node));
             extend(language, instructions, wider, out);
+        }
+    }
+}
+
+/// Inserts the sketch, and every one with more requests for strong order and more relaxed regions.
+fn marks(language: &Language, sketch: Sketch, out: &mut BTreeSet<Sketch>) {
+    if !out.insert(sketch.canonical()) {
+        return;
+    }
+    let far = |op: &Op| op.remote().map(|l| sketch.locations[usize::from(l)]);
+    for (t, column) in sketch.threads.iter().enumerate().filter(|_| language.strong) {
+        for (at, op) in column.ops.iter().enumerate() {
+            let earlier = &column.ops[..at];
+            let writes = |o: &&Op| far(o) == far(op) && !matches!(o, Op::Get { .. });
+            let serves = language.idle || earlier.iter().any(|o| writes(&o));
+            if far(op).is_some() && serves && !column.strong.contains(&(at as u8)) {
+                let mut more = sketch.clone();
+                more.threads[t].strong.push(at as u8);
+                more.threads[t].strong.sort_unstable();
+                marks(language, more, out);
+            }
+        }
+    }
+    for l in (0..sketch.locations.len() as u8).filter(|_| language.regions == Regions::Known) {
+        let by_card = sketch.ops().any(|op| op.remote().is_some() && op.writes(l));
+        let used = sketch.ops().any(|op| op.locations().any(|x| x == l));
+        if used && (language.idle || by_card) && !sketch.relaxed.contains(&l) {
+            let mut more = sketch.clone();
+            more.relaxed.push(l);
+            more.relaxed.sort_unstable();
+            marks(language, more, out);
         }
     }
 }
@@ -318,11 +349,35 @@ fn remote_read_modify_writes() {
 }
 
 #[test]
+fn requests_for_strong_order_and_relaxed_regions() {
+    let marked = Language {
+        strong: true,
+        regions: Regions::Known,
+        rmw: true,
+        polls: false,
+        fences: false,
+        remote_fences: false,
+        ..SMALL
+    };
+    assert_eq!(agrees(marked), 9_241);
+    assert_eq!(
+        agrees(Language {
+            size: 2,
+            idle: true,
+            ..marked
+        }),
+        1_392
+    );
+}
+
+#[test]
 fn threads_nodes_and_locations_can_be_renamed() {
     let language = Language {
         threads: 3,
         locations: 3,
         cas: true,
+        strong: true,
+        regions: Regions::Known,
         ..SMALL
     };
     for sketch in listed(&language) {
@@ -355,6 +410,8 @@ fn threads_nodes_and_locations_can_be_renamed() {
             }
         }
         other.locations = sketch.locations.iter().rev().map(|n| 7 - n).collect();
+        other.relaxed.iter_mut().for_each(flip);
+        other.relaxed.sort_unstable();
         assert_eq!(other.canonical(), sketch);
     }
 }

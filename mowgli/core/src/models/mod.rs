@@ -210,6 +210,8 @@ pub struct Network {
     pub tier: Tier,
     /// The bus between a NIC and memory.
     pub bus: Bus,
+    /// True if operations may ask for strong order. False only in a changed model.
+    pub requests: bool,
     /// `ippo` and `oppo` between the events of one operation, which are those of the papers.
     pub within: [Table; 2],
     /// `oppo` between two events one of which is a write into a relaxed region, on a tier with such regions.
@@ -237,6 +239,7 @@ impl Spec {
             network: Some(Network {
                 tier,
                 bus,
+                requests: true,
                 within: [self.ippo, self.oppo],
                 relaxed,
             }),
@@ -311,7 +314,7 @@ impl Spec {
 
     /// Returns whether the later operation's request for strong order relates these events. The papers' tables order them anyway.
     fn asks(&self, earlier: &Event, later: &Event) -> bool {
-        self.network.is_some() && tiers::strong_order(earlier, later)
+        self.network.as_ref().is_some_and(|n| n.requests) && tiers::strong_order(earlier, later)
     }
 
     /// Returns whether these events are ordered only because the later operation asks for strong order.

@@ -55,6 +55,7 @@ impl Features {
                 Part::Oppo if *side == Side::Observe => !self.keep_order(spec, changed),
                 _ => true,
             },
+            Change::Strong => !self.keep_order(spec, changed),
             Change::Joint => true,
         }
     }

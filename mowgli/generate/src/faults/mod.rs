@@ -63,6 +63,8 @@ pub enum Change {
         /// The term.
         part: Part,
     },
+    /// Requests for strong order are not heard.
+    Strong,
     /// The issue of an instantaneous event is no longer its observation ([`Spec::joint`]).
     Joint,
 }
@@ -118,6 +120,9 @@ pub fn changes(spec: &Spec) -> Vec<Change> {
             }
         }
     }
+    if spec.network.as_ref().is_some_and(|network| network.requests) {
+        out.push(Change::Strong);
+    }
     out.push(Change::Joint);
     out
 }
@@ -157,6 +162,11 @@ impl Change {
                     changed.ob = changed.ob.without(part);
                 }
             }
+            Change::Strong => {
+                if let Some(network) = &mut changed.network {
+                    network.requests = false;
+                }
+            }
             Change::Joint => changed.joint = false,
         }
         changed
@@ -174,7 +184,7 @@ impl Change {
         budget: &Budget<'_>,
     ) -> Result<BTreeSet<Outcome>, Limit> {
         crate::complete::all(match self {
-            Change::Cell { .. } => declarative::outcomes_under(program, changed, budget),
+            Change::Cell { .. } | Change::Strong => declarative::outcomes_under(program, changed, budget),
             _ => declarative::outcomes_exhaustive(program, changed, budget),
         })
     }
@@ -204,13 +214,14 @@ impl Change {
                 };
                 format!("{relation} without {}", part.name())
             }
+            Change::Strong => "requests for strong order are not heard".to_owned(),
             Change::Joint => "issue and observation of instantaneous events apart".to_owned(),
         }
     }
 }
 
 /// Writes the name that options and files use: `ippo:G8` for a cell made *not ordered*, `oppo:G10=yes` for one made *ordered*, `G8` for a
-/// cell of both tables, `ib:rf`, `ob:rf` and `rf` for terms, and `joint`.
+/// cell of both tables, `ib:rf`, `ob:rf` and `rf` for terms, `strong`, and `joint`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -240,6 +251,7 @@ impl fmt::Display for Change {
                 };
                 write!(f, "{relation}{name}")
             }
+            Change::Strong => write!(f, "strong"),
             Change::Joint => write!(f, "joint"),
         }
     }
