@@ -6,9 +6,9 @@ use mowgli::counted::counted;
 use mowgli::explain::Drawing;
 use mowgli::litmus::limits;
 use mowgli_libraries::catalogue;
-use mowgli_libraries::client::{Client, Setting, parse};
+use mowgli_libraries::client::{Client, parse};
 use mowgli_libraries::explain::{Reason, explain_drawn};
-use mowgli_libraries::judge;
+use mowgli_libraries::judge::{self, Under};
 
 use crate::budget::Run;
 use crate::{Error, Exit, diagnostics, read};
@@ -74,7 +74,7 @@ pub(crate) struct Explained {
 pub(crate) fn explain_client(
     client: &Client,
     query: usize,
-    setting: Setting,
+    under: Under,
     run: &Run,
 ) -> Result<Explained, Error> {
     let Some(of) = query.checked_sub(1).and_then(|at| client.queries.get(at)) else {
@@ -84,13 +84,13 @@ pub(crate) fn explain_client(
             counted(count, "condition")
         )));
     };
-    let Some(rules) = judge::rules(setting, judge::ITERATIONS_MAX) else {
+    let Some(rules) = under.rules(judge::ITERATIONS_MAX) else {
         return Err(Error::Usage(format!(
-            "{setting} is judged by `loco check --client`, not here"
+            "{under} is judged by `loco check --client`, not here"
         )));
     };
     let formula = &of.condition.formula;
-    let title = format!("{} under {setting}: {}", client.name, client.formula(formula));
+    let title = format!("{} under {under}: {}", client.name, client.formula(formula));
     let (text, drawing, exit) = match explain_drawn(client, &rules, formula, run.budget()) {
         Err(limit) => (format!("Unknown: {}\n", limit.advice()), None, Exit::Unknown),
         Ok((reason, drawing)) => (text(&reason), drawing, Exit::AsStated),

@@ -1,8 +1,9 @@
 //! `mowgli outcomes`: lists how a client of libraries may end.
 
+use mowgli::model::Tier;
 use mowgli::outcome::Limit;
 use mowgli_libraries::client::{Client, Setting};
-use mowgli_libraries::judge;
+use mowgli_libraries::judge::{self, Under};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
@@ -14,11 +15,14 @@ use crate::{Error, Exit, clients, output};
 /// (docs/clients.md). Each is judged by the specifications of its libraries, or with an implementation in place of one
 /// of them, as --setting says; without it, by every setting that the client states a verdict for.
 ///
+/// With --tier, the network below the libraries orders less than the papers' (docs/ordering-models.md). Clients state
+/// verdicts about the papers' network only.
+///
 /// A star before an outcome says that it satisfies the condition, one column a condition.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "EXAMPLES\n  mowgli outcomes LOCO-23\n  mowgli outcomes mine.client --setting weak-ring\n  \
-    mowgli outcomes RING-own --json\n\nEXIT STATUS\n  0  every verdict is as stated\n  1  some verdict differs\n  \
+    mowgli outcomes RING-own --json\n  mowgli outcomes LOCO-23 --setting I_RBL --tier ooo-rw\n\nEXIT STATUS\n  0  every verdict is as stated\n  1  some verdict differs\n  \
     2  wrong usage, or errors in a client\n  3  some verdict is unknown: a limit was reached"
 )]
 pub(crate) struct Args {
@@ -28,6 +32,9 @@ pub(crate) struct Args {
     /// The judge: spec, transitive-barrier, weak-ring, paper-ring, I_W, I_SV, I_BAL, I_RBL, I_MSW
     #[arg(short, long, value_name = "SETTING")]
     setting: Vec<Setting>,
+    /// The order that the network keeps: ibta, ooo-rw, ooo-all, pcie-relaxed, unordered
+    #[arg(long, value_name = "TIER", default_value = "ibta")]
+    tier: Tier,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -41,6 +48,7 @@ struct Report {
     version: u32,
     client: String,
     setting: &'static str,
+    tier: &'static str,
     /// The values of each outcome, by `0:a` and `[x]`.
     outcomes: Vec<serde_json::Map<String, serde_json::Value>>,
     complete: bool,
@@ -65,7 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     for argument in &args.clients {
         let client = clients::load(argument)?;
         for setting in settings(&client, &args.setting) {
-            let Some(found) = judge::outcomes_under(&client, setting, run.budget()) else {
+            let tier = args.tier;
+            let under = Under { setting, tier };
+            let Some(found) = judge::outcomes_under(&client, under, run.budget()) else {
                 if args.setting.contains(&setting) {
                     return Err(Error::Usage(format!("{setting} is not judged here")));
                 }
@@ -73,16 +83,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             };
             for query in &client.queries {
                 let verdict = judge::verdict(&client, &query.condition.formula, &found);
-                match (query.expected.get(&setting), verdict) {
+                match (under.stated(query), verdict) {
                     (_, None) if exit == Exit::AsStated => exit = Exit::Unknown,
-                    (Some(&stated), Some(verdict)) if !judge::agrees(stated, verdict) => exit = Exit::Differs,
+                    (Some(stated), Some(verdict)) if !judge::agrees(stated, verdict) => exit = Exit::Differs,
                     _ => {}
                 }
             }
             if args.json {
-                reports.push(json(&client, setting, &found));
+                reports.push(json(&client, under, &found));
             } else {
-                output::print(&format!("{}\n", judge::report(&client, setting, &found)))?;
+                output::print(&format!("{}\n", judge::report(&client, under, &found)))?;
             }
         }
     }
@@ -103,7 +113,7 @@ fn settings(client: &Client, asked: &[Setting]) -> Vec<Setting> {
     out
 }
 
-fn json(client: &Client, setting: Setting, found: &mowgli_libraries::outcome::Outcomes) -> Report {
+fn json(client: &Client, under: Under, found: &mowgli_libraries::outcome::Outcomes) -> Report {
     let value = |v: &mowgli_libraries::value::Value| serde_json::to_value(v).unwrap_or_default();
     let outcomes = found.outcomes.iter().map(|outcome| {
         let mut map = serde_json::Map::new();
@@ -122,12 +132,13 @@ fn json(client: &Client, setting: Setting, found: &mowgli_libraries::outcome::Ou
         condition: client.formula(&query.condition.formula),
         verdict: judge::verdict(client, &query.condition.formula, found)
             .map_or_else(|| "unknown".to_owned(), |v| v.to_string()),
-        stated: query.expected.get(&setting).map(ToString::to_string),
+        stated: under.stated(query).map(|v| v.to_string()),
     });
     Report {
         version: 1,
         client: client.name.clone(),
-        setting: setting.name(),
+        setting: under.setting.name(),
+        tier: under.tier.name(),
         outcomes: outcomes.collect(),
         complete: found.is_complete(),
         limit: found.completeness.limit().map(Limit::advice),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mowgli::counted::counted;
+use mowgli::model::Tier;
 use mowgli::outcome::Limit;
 use mowgli_libraries::client::{Client, Library, Method};
 use mowgli_libraries::enumerate::{Bounds, CALLS_MAX, NODES_MAX, OBJECTS_MAX, RandomClients, THREADS_MAX};
@@ -33,10 +34,13 @@ use crate::{Error, Exit, clients, output, values};
 /// is the smallest, and is printed with the implementation's execution. Larger clients are not judged: that it holds on all
 /// of a size is no proof. With --local the question is Def. 3.13, for each
 /// execution: is there an abstract one whose promises the implementation keeps? With --random clients are drawn.
+///
+/// With --tier, both are over a network that orders less than the papers' (docs/ordering-models.md): docs/mowgli.md has a
+/// table of what holds where, and of what mends the rest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES\n  mowgli refine --list\n  mowgli refine I_SV\n  \
     mowgli refine I_BAL/no-fence\n  mowgli refine I_RBL/paper --local\n  mowgli refine I_MSW --random 10000 --calls 7\n  \
-    mowgli refine I_RBL --calls 4 --with words\n\n\
+    mowgli refine I_RBL --calls 4 --with words\n  mowgli refine I_RBL --tier ooo-rw\n\n\
     EXIT STATUS\n  0  it refines on every client of the size\n  1  a client refutes it\n  2  wrong usage\n  \
     3  a limit was reached and nothing refuted")]
 pub(crate) struct Args {
@@ -61,6 +65,9 @@ pub(crate) struct Args {
     /// Let clients call the methods of this library too; may be given several times
     #[arg(long, value_name = "LIBRARY", value_parser = library, conflicts_with = "local")]
     with: Vec<Library>,
+    /// The order that the network keeps: ibta, ooo-rw, ooo-all, pcie-relaxed, unordered
+    #[arg(long, value_name = "TIER", default_value = "ibta")]
+    tier: Tier,
     /// Decide local soundness instead of comparing outcomes
     #[arg(long)]
     local: bool,
@@ -114,6 +121,7 @@ struct Report {
     run: Option<String>,
     implementation: &'static str,
     specification: &'static str,
+    tier: &'static str,
     question: &'static str,
     bounds: Covered,
     clients: u64,
@@ -143,13 +151,13 @@ struct Covered {
 impl Covered {
     fn of(bounds: &Bounds, args: &Args) -> Covered {
         let of_libraries = || bounds.libraries.iter().flat_map(|library| library.methods());
-        let listed = |m: &Method| bounds.methods.is_empty() || bounds.methods.contains(m);
+        let has = |m: &Method| bounds.has(*m);
         Covered {
             calls: bounds.calls_max,
             threads: bounds.threads_max,
             nodes: bounds.nodes_max,
             objects: bounds.objects_max,
-            methods: of_libraries().filter(listed).map(Method::name).collect(),
+            methods: of_libraries().filter(has).map(Method::name).collect(),
             random: args.random,
         }
     }
@@ -253,7 +261,9 @@ fn bounds(named: &Named, args: &Args) -> Bounds {
     bounds.objects_max = args.objects;
     for &library in &args.with {
         if !bounds.methods.is_empty() {
-            bounds.methods.extend(library.methods());
+            bounds
+                .methods
+                .extend(library.methods().filter(|m| !m.is_strong()));
         }
         bounds.libraries.push(library);
     }
@@ -263,8 +273,8 @@ fn bounds(named: &Named, args: &Args) -> Bounds {
 }
 
 fn judged(named: &Named, bounds: &Bounds, args: &Args) -> Summary {
-    let (implementation, specification) =
-        (named.implemented(ITERATIONS_MAX), named.specified(ITERATIONS_MAX));
+    let implementation = named.implemented(ITERATIONS_MAX).on(args.tier);
+    let specification = named.specified(ITERATIONS_MAX).on(args.tier);
     let refinement = Refinement {
         implementation: &implementation,
         specification: &specification,
@@ -352,7 +362,7 @@ fn missing(named: &Named, args: &Args, failure: &Failure) -> Result<String, Erro
         ..Budget::default()
     };
     if let Some(path) = &args.svg {
-        let rules = named.implemented(ITERATIONS_MAX);
+        let rules = named.implemented(ITERATIONS_MAX).on(args.tier);
         let drawn = draw_events(client, &rules, &failure.events, &failure.outcome, budget);
         if let Ok(Some(drawn)) = drawn {
             write(
@@ -361,7 +371,7 @@ fn missing(named: &Named, args: &Args, failure: &Failure) -> Result<String, Erro
             )?;
         }
     }
-    let rules = named.specified(ITERATIONS_MAX);
+    let rules = named.specified(ITERATIONS_MAX).on(args.tier);
     match explain_drawn(client, &rules, &failure.outcome.formula(client), budget) {
         Err(limit) => Ok(format!("Not explained: {}.\n", limit.advice())),
         Ok((reason, drawn)) => {
@@ -406,12 +416,13 @@ fn report(named: &Named, args: &Args, bounds: &Bounds, summary: &Summary, elapse
         shard: shard::named(args.shard),
         run: shard::run_of(args.shard, || {
             format!(
-                "{} {bounds:?} {} {:?} {}",
-                named.name, args.local, args.random, args.seed
+                "{} {bounds:?} {} {} {:?} {}",
+                named.name, args.tier, args.local, args.random, args.seed
             )
         }),
         implementation: named.name,
         specification: named.setting.name(),
+        tier: args.tier.name(),
         question: if args.local {
             "local soundness"
         } else {
@@ -427,8 +438,12 @@ fn report(named: &Named, args: &Args, bounds: &Bounds, summary: &Summary, elapse
 }
 
 fn text(report: &Report) -> String {
+    let network = match report.tier == Tier::Ibta.name() {
+        true => String::new(),
+        false => format!(" over a network of tier {}", report.tier),
+    };
     let mut out = format!(
-        "{} against {} ({}): {}, {} of them completely, {:.1} s\n",
+        "{} against {}{network} ({}): {}, {} of them completely, {:.1} s\n",
         report.implementation,
         report.specification,
         report.question,

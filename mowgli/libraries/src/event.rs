@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use mowgli::event::Kind;
-use mowgli::models::tables::{Cell, Order, TO};
 use smallvec::SmallVec;
 
 use crate::client::{Client, Method, Node, NodeSet, ObjectId, ObjectKind};
@@ -196,6 +194,9 @@ pub struct Stamp {
     pub kind: StampKind,
     /// The node of a stamp that belongs to a family; 0 for others.
     pub node: u8,
+    /// True if the call asks for strong order: it is placed after the earlier writes towards the node (ours,
+    /// `docs/ordering-models.md`).
+    pub strong: bool,
 }
 
 /// A kind of stamp, in the order of the rows of LOCO'26 Fig. 10. The last two are ours.
@@ -254,53 +255,31 @@ impl StampKind {
             StampKind::Pf => "aPF",
         }
     }
-
-    /// Returns the event type of RDMA^TSO whose row (`earlier`) or column of the stamp order this kind has.
-    /// Rows E and K of LOCO'26 Fig. 10 are equal, and so are columns 9 and 11.
-    const fn kind(self, earlier: bool) -> Kind {
-        match self {
-            StampKind::Cr => Kind::LocalRead,
-            StampKind::Cw => Kind::LocalWrite,
-            StampKind::Cas => Kind::Cas,
-            StampKind::Mf => Kind::Fence,
-            StampKind::Wt => Kind::Poll,
-            StampKind::Nlr => Kind::NicLocalRead,
-            StampKind::Nrw => Kind::NicRemoteWrite,
-            StampKind::Nrr => Kind::NicRemoteRead,
-            StampKind::Nlw => Kind::NicLocalWrite,
-            StampKind::Rf => Kind::NicFence,
-            StampKind::Gf | StampKind::Pf if earlier => Kind::Poll,
-            StampKind::Gf | StampKind::Pf => Kind::NicLocalWrite,
-            StampKind::Nar => Kind::NicAtomicRead,
-        }
-    }
 }
 
 impl Stamp {
     /// Returns a stamp that is in no family.
     pub const fn cpu(kind: StampKind) -> Stamp {
-        Stamp { kind, node: 0 }
+        Stamp {
+            kind,
+            node: 0,
+            strong: false,
+        }
     }
 
     /// Returns the stamp of a family for a node.
     pub const fn at(kind: StampKind, node: Node) -> Stamp {
-        Stamp { kind, node: node.0 }
+        Stamp {
+            kind,
+            node: node.0,
+            strong: false,
+        }
     }
 
-    /// Returns whether the stamp order `to` (LOCO'26 Fig. 10) puts this stamp before `later`.
-    pub fn before(self, later: Stamp) -> bool {
-        if self.kind == StampKind::Cw && later.kind == StampKind::Pf {
-            return false;
-        }
-        let cell = Cell {
-            earlier: self.kind.kind(true),
-            later: later.kind.kind(false),
-        };
-        match TO.get(cell) {
-            Order::Yes => true,
-            Order::No => false,
-            Order::SameQueuePair => self.node == later.node,
-        }
+    /// Returns the stamp of a call that asks for strong order.
+    #[must_use]
+    pub const fn asking(self) -> Stamp {
+        Stamp { strong: true, ..self }
     }
 
     /// Returns every stamp for so many nodes.
@@ -308,14 +287,21 @@ impl Stamp {
         use StampKind::{Cas, Cr, Cw, Gf, Mf, Nar, Nlr, Nlw, Nrr, Nrw, Pf, Rf, Wt};
         let single = [Cr, Cw, Cas, Mf, Wt].into_iter().map(Stamp::cpu);
         let families = [Nlr, Nrw, Nrr, Nlw, Rf, Gf, Nar, Pf];
-        single.chain((0..nodes).flat_map(move |n| families.into_iter().map(move |k| Stamp::at(k, Node(n)))))
+        (0..nodes)
+            .map(Node)
+            .flat_map(move |n| {
+                let asking = [Nrw, Nrr, Nar].map(|k| Stamp::at(k, n).asking());
+                families.into_iter().map(move |k| Stamp::at(k, n)).chain(asking)
+            })
+            .chain(single)
     }
 }
 
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind.is_family() {
-            write!(f, "{}_{}", self.kind.label(), Node(self.node))
+            let strong = if self.strong { "strong " } else { "" };
+            write!(f, "{strong}{}_{}", self.kind.label(), Node(self.node))
         } else {
             f.write_str(self.kind.label())
         }

@@ -4,6 +4,7 @@ use mowgli::outcome::{Budget, Limit};
 
 use crate::client::{Client, Library, Node};
 use crate::event::{Event, Stamp, StampKind};
+use crate::network::Network;
 use crate::order::{Order, SUBEVENTS_MAX, bits};
 use crate::value::Value;
 
@@ -21,6 +22,8 @@ pub struct Subevent {
 pub struct Graph<'a> {
     /// The client, which has the nodes and objects.
     pub client: &'a Client,
+    /// The network, which has the stamp order.
+    pub network: &'static Network,
     /// The events, those of each thread together and in program order.
     pub events: Vec<Event>,
     /// The subevents, in the order of their events.
@@ -36,6 +39,7 @@ impl<'a> Graph<'a> {
     /// Returns the limit.
     pub fn new(
         client: &'a Client,
+        network: &'static Network,
         events: Vec<Event>,
         mut stamps: impl FnMut(&Event) -> Vec<Stamp>,
     ) -> Result<Graph<'a>, Limit> {
@@ -49,6 +53,7 @@ impl<'a> Graph<'a> {
         }
         Ok(Graph {
             client,
+            network,
             events,
             subevents,
         })
@@ -66,7 +71,10 @@ impl<'a> Graph<'a> {
 
     /// Returns whether preserved program order puts subevent `a` before `b` (LOCO'26 3.1).
     pub fn ppo(&self, a: usize, b: usize) -> bool {
-        self.po_sub(a, b) && self.subevents[a].stamp.before(self.subevents[b].stamp)
+        self.po_sub(a, b)
+            && self
+                .network
+                .before(self.subevents[a].stamp, self.subevents[b].stamp)
     }
 
     /// Returns the node of an event's thread.
@@ -74,11 +82,11 @@ impl<'a> Graph<'a> {
         self.client.threads[usize::from(self.events[event].thread)].node
     }
 
-    /// Returns the subevent of an event under a stamp.
+    /// Returns the subevent of an event under a stamp. Whether the stamp asks for strong order follows from the event.
     pub fn subevent(&self, event: usize, stamp: Stamp) -> Option<usize> {
         self.subevents
             .iter()
-            .position(|s| s.event == event && s.stamp == stamp)
+            .position(|s| s.event == event && (s.stamp.kind, s.stamp.node) == (stamp.kind, stamp.node))
     }
 
     /// Returns the subevents of an event.

@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 
+use mowgli::model::Tier;
 use rustc_hash::FxHashMap;
 
 use crate::client::{Client, Library, Method, Node};
@@ -57,6 +58,17 @@ pub struct Rules<'a> {
     pub implementations: Vec<&'a dyn Implementation>,
     /// The most iterations of a client's loop.
     pub iterations_max: u32,
+}
+
+impl Rules<'_> {
+    /// Returns the rules over a network of this tier.
+    #[must_use]
+    pub fn on(self, tier: Tier) -> Self {
+        Rules {
+            libraries: self.libraries.on(tier),
+            ..self
+        }
+    }
 }
 
 /// The reason why a run ends before its code does.

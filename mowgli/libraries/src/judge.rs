@@ -1,9 +1,13 @@
-//! Judges clients under a setting: their outcomes, and the verdict on each condition.
+//! Judges clients under a setting and over a network: their outcomes, and the verdict on each condition.
 
+use std::fmt;
+use std::str::FromStr;
+
+use mowgli::model::{Tier, UnknownName};
 use mowgli::outcome::Budget;
 
 use crate::client::outcome::Outcomes;
-use crate::client::{Client, Formula, Setting, Verdict};
+use crate::client::{Client, Formula, Query, Setting, UnknownSetting, Verdict};
 use crate::implementation::{Implementation, Rules};
 use crate::implementations::{IBal, IMsw, IRbl, ISv, IW};
 use crate::libraries::{Reach, libraries};
@@ -12,16 +16,84 @@ use crate::outcomes::outcomes;
 /// The most iterations of a client's loops that are considered, unless the caller says otherwise.
 pub const ITERATIONS_MAX: u32 = 3;
 
-/// Returns the rules of a setting. Returns `None` for `shipped`, which code runs.
+/// A setting over a network. Its name is that of the setting, `spec`, or for another network than the papers'
+/// `spec+ooo-rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Under {
+    /// The setting.
+    pub setting: Setting,
+    /// The tier of the network.
+    pub tier: Tier,
+}
+
+impl Under {
+    /// Returns the rules. Returns `None` for `shipped`, which code runs.
+    pub fn rules(self, iterations_max: u32) -> Option<Rules<'static>> {
+        Some(rules(self.setting, iterations_max)?.on(self.tier))
+    }
+
+    /// Returns the verdict that the client states on a condition. Clients state verdicts about the papers' network.
+    pub fn stated(self, query: &Query) -> Option<Verdict> {
+        let stated = query.expected.get(&self.setting).copied();
+        stated.filter(|_| self.tier == Tier::Ibta)
+    }
+}
+
+impl From<Setting> for Under {
+    fn from(setting: Setting) -> Under {
+        Under {
+            setting,
+            tier: Tier::Ibta,
+        }
+    }
+}
+
+impl fmt::Display for Under {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tier {
+            Tier::Ibta => write!(f, "{}", self.setting),
+            tier => write!(f, "{}+{tier}", self.setting),
+        }
+    }
+}
+
+/// A name that is not that of a setting over a network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownUnder {
+    /// There is no such setting.
+    #[error(transparent)]
+    Setting(#[from] UnknownSetting),
+    /// There is no such tier.
+    #[error(transparent)]
+    Tier(#[from] UnknownName),
+}
+
+impl FromStr for Under {
+    type Err = UnknownUnder;
+
+    fn from_str(name: &str) -> Result<Under, UnknownUnder> {
+        let (setting, tier) = name.split_once('+').unwrap_or((name, Tier::Ibta.name()));
+        Ok(Under {
+            setting: setting.parse()?,
+            tier: tier.parse()?,
+        })
+    }
+}
+
+/// Returns the rules of a setting over the papers' network. Returns `None` for `shipped`, which code runs.
 pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
     let implementation: Option<&'static dyn Implementation> = match setting {
         Setting::Spec | Setting::TransitiveBarrier | Setting::WeakRing | Setting::PaperRing => None,
-        Setting::ImplSv => Some(&ISv { mistake: None }),
+        Setting::ImplSv => Some(&ISv {
+            strong: false,
+            mistake: None,
+        }),
         Setting::ImplBarrier => Some(&IBal {
             reach: Reach::Participants,
             mistake: None,
         }),
         Setting::ImplRing => Some(&IRbl {
+            strong: false,
             fence_own: false,
             mistake: None,
         }),
@@ -37,8 +109,8 @@ pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
 }
 
 /// Returns the outcomes of a client under a setting, or `None` where [`rules`] has none.
-pub fn outcomes_under(client: &Client, setting: Setting, budget: Budget<'_>) -> Option<Outcomes> {
-    let rules = rules(setting, ITERATIONS_MAX)?;
+pub fn outcomes_under(client: &Client, under: impl Into<Under>, budget: Budget<'_>) -> Option<Outcomes> {
+    let rules = under.into().rules(ITERATIONS_MAX)?;
     Some(outcomes(client, &rules, budget))
 }
 
@@ -70,8 +142,9 @@ pub fn agrees(expected: Verdict, found: Verdict) -> bool {
 }
 
 /// Returns a report on a client under a setting, as `mowgli outcomes` prints it: outcomes, then verdicts.
-pub fn report(client: &Client, setting: Setting, found: &Outcomes) -> String {
-    let mut out = format!("Client {} {setting}\n", client.name);
+pub fn report(client: &Client, under: impl Into<Under>, found: &Outcomes) -> String {
+    let under = under.into();
+    let mut out = format!("Client {} {under}\n", client.name);
     out.push_str(&format!("Outcomes {}\n", found.outcomes.len()));
     for outcome in &found.outcomes {
         let marks: String = client
@@ -95,7 +168,7 @@ pub fn report(client: &Client, setting: Setting, found: &Outcomes) -> String {
             Some(verdict) => verdict.to_string(),
             None => "unknown".to_owned(),
         };
-        let stated = match query.expected.get(&setting) {
+        let stated = match under.stated(query) {
             Some(verdict) => format!(" (stated: {verdict})"),
             None => String::new(),
         };

@@ -23,6 +23,7 @@ pub mod libraries;
 pub mod library;
 pub mod local;
 pub mod memory;
+pub mod network;
 pub mod order;
 pub mod outcomes;
 pub mod over_clients;

@@ -4,11 +4,13 @@
 //! the library allows. [`Specification::accepts`] checks the library's demands on `hb` beyond being a strict
 //! partial order.
 
+use mowgli::model::Tier;
 use rustc_hash::FxHashMap;
 
 use crate::client::{Client, Library, Method, Node};
 use crate::event::{Arg, Event, Loc, Stamp};
 use crate::execution::{Flow, Graph, State};
+use crate::network::Network;
 use crate::order::Order;
 use crate::past::Past;
 use crate::value::Value;
@@ -70,9 +72,11 @@ pub enum Effect {
     },
 }
 
-/// A set of compatible libraries (Λ of LOCO'26 Def. 3.6), with one specification for each.
+/// A set of compatible libraries (Λ of LOCO'26 Def. 3.6), with one specification for each, over one network.
 #[derive(Default)]
 pub struct Libraries<'a> {
+    /// The network. By default it is that of the papers.
+    pub network: &'static Network,
     specifications: FxHashMap<Library, &'a dyn Specification>,
 }
 
@@ -80,7 +84,19 @@ impl<'a> Libraries<'a> {
     /// Makes the set of these specifications. If a library has several, the last one counts.
     pub fn new(specifications: impl IntoIterator<Item = &'a dyn Specification>) -> Libraries<'a> {
         let specifications = specifications.into_iter().map(|s| (s.library(), s)).collect();
-        Libraries { specifications }
+        Libraries {
+            specifications,
+            ..Libraries::default()
+        }
+    }
+
+    /// Returns the set over a network of this tier.
+    #[must_use]
+    pub fn on(self, tier: Tier) -> Libraries<'a> {
+        Libraries {
+            network: Network::of(tier),
+            ..self
+        }
     }
 
     /// Returns the specification of a library.

@@ -138,7 +138,7 @@ impl LocalSoundness<'_> {
         budget: Budget<'_>,
     ) -> Result<Option<Unsound>, Limit> {
         let mut refused = None;
-        let abstracted = Graph::new(client, calls.to_vec(), |e| {
+        let abstracted = Graph::new(client, g.network, calls.to_vec(), |e| {
             let stamps = self.specification.stamps(client, e);
             if stamps.is_none() {
                 refused = Some(format!("{} has no abstract execution", e.display(client)));
@@ -230,10 +230,11 @@ fn broken_promise(
     let reaches = |a: usize, b: usize| a == b || hb.has(a, b);
     for other in Stamp::all(client.nodes) {
         let stamp = |s: usize| g.subevents[s].stamp;
-        if other.before(promised) && !own.iter().any(|&s| other.before(stamp(s)) && reaches(s, chosen)) {
+        let before = |a: Stamp, b: Stamp| g.network.before(a, b);
+        if before(other, promised) && !own.iter().any(|&s| before(other, stamp(s)) && reaches(s, chosen)) {
             return Some(format!("an earlier {other} need not come before it"));
         }
-        if promised.before(other) && !own.iter().any(|&s| stamp(s).before(other) && reaches(chosen, s)) {
+        if before(promised, other) && !own.iter().any(|&s| before(stamp(s), other) && reaches(chosen, s)) {
             return Some(format!("a later {other} need not come after it"));
         }
     }

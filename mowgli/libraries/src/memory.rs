@@ -390,23 +390,22 @@ impl Memory {
         Flow::Continue
     }
 
-    /// Returns the pairs that `nfo` orders: NIC local reads with NIC local writes, and NIC remote reads with
-    /// NIC remote writes, of one thread towards one node.
+    /// Returns the pairs that `nfo` orders ([`crate::network::Network::flushes`]), of one thread towards one node.
     fn flush_pairs(&self, g: &Graph<'_>) -> Vec<(usize, usize)> {
         if self.ib.is_none() {
             return Vec::new();
         }
         let mut out = Vec::new();
-        for read in &self.reads {
-            for write in &self.writes {
-                let (r, w) = (g.subevents[read.sub], g.subevents[write.sub]);
-                let kinds = matches!(
-                    (r.stamp.kind, w.stamp.kind),
-                    (StampKind::Nlr, StampKind::Nlw) | (StampKind::Nrr, StampKind::Nrw)
-                );
-                let thread = g.events[r.event].thread == g.events[w.event].thread;
-                if kinds && thread && r.stamp.node == w.stamp.node {
-                    out.push((read.sub, write.sub));
+        for first in self.reads.iter().chain(&self.writes) {
+            for second in &self.writes {
+                let (a, b) = (g.subevents[first.sub], g.subevents[second.sub]);
+                let thread = g.events[a.event].thread == g.events[b.event].thread;
+                let call = (a.event == b.event, g.po(a.event, b.event));
+                if thread
+                    && a.stamp.node == b.stamp.node
+                    && g.network.flushes(a.stamp.kind, b.stamp.kind, call.0, call.1)
+                {
+                    out.push((first.sub, second.sub));
                 }
             }
         }
@@ -422,7 +421,7 @@ impl Memory {
         at: usize,
         next: Next<'_>,
     ) -> Flow {
-        let Some(&(read, write)) = pairs.get(at) else {
+        let Some(&(first, second)) = pairs.get(at) else {
             return if self.forward_only && self.goes_back(state, choice) {
                 Flow::Continue
             } else {
@@ -430,10 +429,10 @@ impl Memory {
             };
         };
         // The order of posting is tried first, because it works most often.
-        let posted = if g.po_sub(read, write) {
-            (read, write)
+        let posted = if g.po_sub(first, second) {
+            (first, second)
         } else {
-            (write, read)
+            (second, first)
         };
         for (a, b) in [posted, (posted.1, posted.0)] {
             let back = state.hb.has(b, a) || choice.ib.as_ref().is_some_and(|ib| ib.has(b, a));

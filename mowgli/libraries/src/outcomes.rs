@@ -160,7 +160,7 @@ pub(crate) fn search_order<'g>(
         return Ok((None, Vec::new()));
     };
     let mut refused = false;
-    let graph = Graph::new(client, events, |e| {
+    let graph = Graph::new(client, libraries.network, events, |e| {
         let stamps = libraries
             .get(e.method.library())
             .and_then(|l| l.stamps(client, e));

@@ -37,9 +37,12 @@ objects { sv s; barrier b: P0, P1; ring q: P0 -> P0, P1 size 8; mixed m@1 size 2
  mfence() | rfence(1) ;
  get(x, y, d) | put(x, y, e) ;
  rfaa(z, y, 1, d) | rcas(y, x, 0, 1, e) ;
+ strong get(x, y, d) | strong put(x, y, e) ;
+ strong rfaa(z, y, 1, d) | strong rcas(y, x, 0, 1, e) ;
  wait(d) | wait(e) ;
  write_sv(s, 1) | r2 := read_sv(s) ;
  bcast_sv(s, f, {1, 2, 3}) | gf_sv({1}) ;
+ strong bcast_sv(s, f, {2}) | ;
  wait_sv(f) | ;
  barrier(b) | barrier(b) ;
  barrier_unfenced(b) | barrier_unfenced(b) ;
@@ -160,6 +163,18 @@ fn mistakes_are_named_with_their_place_and_remedy() {
             "`x` belongs to RDMA^WAIT, not to shared variable",
         ),
         ("P0@1 | P1@2 ;\n r := mfence() | ;", "`mfence` returns nothing"),
+        (
+            "P0@1 | P1@2 ;\n strong write(x, 1) | ;",
+            "(5, 2) error[wrong-operand]: `write` cannot ask for strong order",
+        ),
+        (
+            "P0@1 | P1@2 ;\n strong wait(d) | ;",
+            "leave `strong` out; it stands before put, get, rfaa, rcas, bcast_sv",
+        ),
+        (
+            "P0@1 | P1@2 ;\n strong putt(y, x, d) | ;",
+            "(5, 9) error[unknown-instruction]: unknown method `putt`",
+        ),
         ("P0@1 | P1@2 ;\n write(x) | ;", "`write` takes 2 arguments, not 1"),
         (
             "P0@1 | P1@2 ;\n write(x, read(x)) | ;",

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use mowgli::generate::Random;
+use mowgli::model::Tier;
 use mowgli::outcome::Budget;
 use mowgli_libraries::client::{Client, Library, Setting};
 use mowgli_libraries::enumerate::{Bounds, RandomClients};
@@ -17,6 +18,7 @@ use mowgli_libraries::execution::{Edge, Flow, Graph, State};
 use mowgli_libraries::implementation::Rules;
 use mowgli_libraries::libraries::libraries;
 use mowgli_libraries::library::Specification;
+use mowgli_libraries::network::Network;
 use mowgli_libraries::order::Order;
 use mowgli_libraries::plain::runs;
 
@@ -101,7 +103,7 @@ fn executions(library: Library, setting: Setting, visit: &mut Visit<'_>) {
 
 fn graph<'c>(client: &'c Client, specification: &dyn Specification, events: Vec<Event>) -> Option<Graph<'c>> {
     let mut refused = false;
-    let g = Graph::new(client, events, |e| {
+    let g = Graph::new(client, Network::of(Tier::Ibta), events, |e| {
         let stamps = specification.stamps(client, e);
         refused |= stamps.is_none();
         stamps.unwrap_or_default()

@@ -301,7 +301,9 @@ impl<'a> Interpreter<'a> {
             }
             _ => {}
         }
-        let (here, there) = match call.method {
+        // The contract orders these operations whether they ask for it or not.
+        let method = call.method.plain();
+        let (here, there) = match method {
             Method::Put => (1, 0),
             _ => (0, 1),
         };
@@ -315,7 +317,7 @@ impl<'a> Interpreter<'a> {
             len: WORD_BYTES,
         };
         let target: Target<'_, _> = words.target(node_id(far), offset(there))?;
-        let operation = match call.method {
+        let operation = match method {
             Method::Put => Operation::Put(local, target),
             Method::Get => Operation::Get(local, target),
             Method::RemoteFaa => Operation::FetchAdd(target, self.number(call, 2), local),

@@ -72,9 +72,9 @@ pub(crate) struct Args {
     /// Show and draw the N-th cycle of a forbidden outcome instead of the first
     #[arg(short, long, value_name = "N", conflicts_with = "all", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=NUMBER_MAX))]
     cycle: Option<usize>,
-    /// For a client of libraries: what judges it, as in `mowgli outcomes`
+    /// For a client of libraries: what judges it, as in `mowgli outcomes`; spec+ooo-rw is over a network of tier ooo-rw
     #[arg(long, default_value = "spec", value_name = "SETTING")]
-    setting: mowgli_libraries::client::Setting,
+    setting: mowgli_libraries::judge::Under,
     /// Draw the execution as SVG into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,

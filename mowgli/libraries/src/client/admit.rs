@@ -31,7 +31,7 @@ pub(super) fn refusal(
         })
     };
     // The local location of a call is on the caller's node.
-    let local = match call.method {
+    let local = match call.method.plain() {
         Method::Write | Method::Read | Method::Cas | Method::Get | Method::RemoteFaa | Method::RemoteCas => {
             Some(0)
         }

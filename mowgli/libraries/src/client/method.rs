@@ -213,6 +213,15 @@ methods! {
     /// `rcas(x, y, v1, v2, d)`: remote compare-and-swap of word `y`; the old value is stored in local word
     /// `x`. Ours.
     RemoteCas = "rcas" RdmaWait (WORD, WORD, Number, Number, Work) false;
+    /// `strong put(x, y, d)`: as `put`, placed after the earlier writes towards its node
+    /// (`docs/ordering-models.md`). Ours.
+    StrongPut = "strong put" RdmaWait (WORD, WORD, Work) false;
+    /// `strong get(x, y, d)`: as `get`, reads after the earlier writes towards its node are placed. Ours.
+    StrongGet = "strong get" RdmaWait (WORD, WORD, Work) false;
+    /// `strong rfaa(x, y, v, d)`: as `rfaa`, after the earlier writes towards its node are placed. Ours.
+    StrongRemoteFaa = "strong rfaa" RdmaWait (WORD, WORD, Number, Work) false;
+    /// `strong rcas(x, y, v1, v2, d)`: as `rcas`, after the earlier writes towards its node are placed. Ours.
+    StrongRemoteCas = "strong rcas" RdmaWait (WORD, WORD, Number, Number, Work) false;
     /// `wait(d)`: waits for the thread's earlier operations of RDMA^WAIT with identifier `d`.
     Wait = "wait" RdmaWait (Work) false;
     /// `poll(n)`: waits for the thread's oldest operation towards node `n` that has not been polled. Of RDMA^TSO: it has
@@ -229,6 +238,9 @@ methods! {
     ReadSv = "read_sv" SharedVariable (SV) true;
     /// `bcast_sv(x, d, {n1, ..})`: copies the node's value of `x` to the nodes, which may include its own.
     BcastSv = "bcast_sv" SharedVariable (SV, Work, Nodes) false;
+    /// `strong bcast_sv(x, d, {n1, ..})`: as `bcast_sv`; on each node the copy is placed after the thread's earlier
+    /// writes towards it. Ours.
+    StrongBcastSv = "strong bcast_sv" SharedVariable (SV, Work, Nodes) false;
     /// `wait_sv(d)`: waits until the thread's earlier broadcasts with identifier `d` have read their source.
     WaitSv = "wait_sv" SharedVariable (Work) false;
     /// `gf_sv({n1, ..})`: global fence, after which the thread's earlier operations towards the nodes are
@@ -333,6 +345,30 @@ impl Method {
     /// Returns the method's name in texts.
     pub const fn name(self) -> &'static str {
         self.signature().name
+    }
+
+    /// Returns the method without its request for strong order.
+    #[must_use]
+    pub const fn plain(self) -> Method {
+        match self {
+            Method::StrongPut => Method::Put,
+            Method::StrongGet => Method::Get,
+            Method::StrongRemoteFaa => Method::RemoteFaa,
+            Method::StrongRemoteCas => Method::RemoteCas,
+            Method::StrongBcastSv => Method::BcastSv,
+            other => other,
+        }
+    }
+
+    /// Returns whether the method asks for strong order.
+    pub fn is_strong(self) -> bool {
+        self.plain() != self
+    }
+
+    /// Returns the method with a request for strong order, if there is one.
+    pub fn asking(self) -> Option<Method> {
+        let all = Method::ALL.iter().copied();
+        all.into_iter().find(|m| m.is_strong() && m.plain() == self)
     }
 
     /// Returns the method's library.

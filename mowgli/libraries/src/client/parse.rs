@@ -218,7 +218,7 @@ fn stmt(p: &mut Parser) -> Step<Stmt> {
             p.eat_word("break");
             StmtKind::Break(if levels { Some(p.number()?) } else { None })
         }
-        (_, Token::Symbol("(")) => {
+        ("strong", Token::Name(_)) | (_, Token::Symbol("(")) => {
             let (method, args) = call(p)?;
             StmtKind::Call {
                 result: None,
@@ -254,10 +254,23 @@ fn stmt(p: &mut Parser) -> Step<Stmt> {
 
 fn call(p: &mut Parser) -> Step<(Method, Vec<Operand>)> {
     let span = p.span();
+    let strong = matches!((p.peek(), p.peek_at(1)), (Token::Name(word), Token::Name(_)) if word == "strong");
+    if strong {
+        p.eat_word("strong");
+    }
     let name = p.name("a method")?;
-    let Some(method) = Method::by_name(&name.text) else {
-        return Err(unknown_method(&name.text, span));
+    let Some(mut method) = Method::by_name(&name.text) else {
+        return Err(unknown_method(&name.text, name.span));
     };
+    if strong {
+        method = method.asking().ok_or_else(|| {
+            let message = format!("`{}` cannot ask for strong order", name.text);
+            let able = Method::ALL.iter().filter(|m| m.is_strong());
+            let able: Vec<&str> = able.map(|m| m.plain().name()).collect();
+            let help = format!("leave `strong` out; it stands before {}", able.join(", "));
+            Diagnostic::new(Kind::WrongOperand, p.span_from(&span), message).help(help)
+        })?;
+    }
     p.expect("(", "arguments stand in parentheses")?;
     let mut args = Vec::new();
     while !p.eat(")") {

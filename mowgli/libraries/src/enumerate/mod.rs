@@ -38,7 +38,7 @@ pub const CALLS_MAX: usize = 32;
 pub struct Bounds {
     /// The libraries whose methods are called.
     pub libraries: Vec<Library>,
-    /// If not empty, the only methods that are called.
+    /// If not empty, the only methods that are called. Otherwise all are that do not ask for strong order.
     pub methods: Vec<Method>,
     /// The most threads.
     pub threads_max: usize,
@@ -68,6 +68,15 @@ impl Bounds {
             objects_max: 1,
             results: true,
         }
+    }
+
+    /// Returns whether clients call this method.
+    pub fn has(&self, method: Method) -> bool {
+        let listed = match self.methods.is_empty() {
+            true => !method.is_strong(),
+            false => self.methods.contains(&method),
+        };
+        listed && method.is_of_clients() && self.libraries.contains(&method.library())
     }
 }
 
@@ -260,8 +269,7 @@ fn alphabet(bounds: &Bounds, shape: &Shape, t: usize) -> Vec<Call> {
     let thread = ThreadId(t as u8);
     let mut out = Vec::new();
     for method in Method::ALL {
-        let wanted = method.is_of_clients() && (bounds.methods.is_empty() || bounds.methods.contains(method));
-        if wanted && bounds.libraries.contains(&method.library()) {
+        if bounds.has(*method) {
             let mut partial: Vec<Vec<Arg>> = vec![Vec::new()];
             for param in method.signature().params {
                 partial = partial
@@ -320,7 +328,7 @@ fn admitted(shape: &Shape, call: &Call, thread: ThreadId, own: Node) -> bool {
         Some(ObjectKind::Word { node, .. } | ObjectKind::MixedSize { node, .. }) => Some(*node),
         _ => None,
     };
-    match call.method {
+    match call.method.plain() {
         Method::Write | Method::Read | Method::Cas | Method::WriteMsw | Method::TryReadMsw => {
             home(0) == Some(own)
         }

@@ -136,6 +136,7 @@ const fn wait(mistake: WaitMistake) -> IW {
 
 const fn sv(mistake: SvMistake) -> ISv {
     ISv {
+        strong: false,
         mistake: Some(mistake),
     }
 }
@@ -149,6 +150,7 @@ const fn bal(mistake: BarrierMistake) -> IBal {
 
 const fn rbl(mistake: RingMistake) -> IRbl {
     IRbl {
+        strong: false,
         fence_own: false,
         mistake: Some(mistake),
     }
@@ -162,16 +164,19 @@ const fn msw(mistake: MswMistake) -> IMsw {
 
 named! {
     "I_W" "RDMA^WAIT over RDMA^TSO (Fig. 24)" Spec None, IW { mistake: None };
-    "I_SV" "shared variables over RDMA^WAIT (LOCO'26 3.5)" Spec None, ISv { mistake: None };
+    "I_SV" "shared variables over RDMA^WAIT (LOCO'26 3.5)" Spec None, ISv { strong: false, mistake: None };
+    "I_SV/strong" "with a global fence that asks for strong order: one on every tier" Spec None, ISv { strong: true, mistake: None };
     "I_BAL" "barriers over shared variables (Fig. 11)" Spec None, IBal { reach: Reach::Participants, mistake: None };
     "I_BAL/all-nodes" "barriers that fence all nodes (section 4.3), against the transitive specification" TransitiveBarrier None,
         IBal { reach: Reach::AllNodes, mistake: None };
     "I_RBL" "ring buffers over shared variables (Fig. 14), against Def. 5.2 with rf_e" Spec None,
-        IRbl { fence_own: false, mistake: None };
-    "I_RBL/weak" "the same against the weak alternative (section 5.1)" WeakRing None, IRbl { fence_own: false, mistake: None };
-    "I_RBL/paper" "the same against Def. 5.2 as printed" PaperRing Some(5), IRbl { fence_own: false, mistake: None };
+        IRbl { strong: false, fence_own: false, mistake: None };
+    "I_RBL/strong" "with a head that asks for strong order: a ring on every tier" Spec None,
+        IRbl { strong: true, fence_own: false, mistake: None };
+    "I_RBL/weak" "the same against the weak alternative (section 5.1)" WeakRing None, IRbl { strong: false, fence_own: false, mistake: None };
+    "I_RBL/paper" "the same against Def. 5.2 as printed" PaperRing Some(5), IRbl { strong: false, fence_own: false, mistake: None };
     "I_RBL/fenced" "with a fence before a writer reads its own ring, against Def. 5.2 as printed" PaperRing None,
-        IRbl { fence_own: true, mistake: None };
+        IRbl { strong: false, fence_own: true, mistake: None };
     "I_MSW" "mixed-size writes over RDMA^WAIT (Fig. 28)" Spec None, IMsw { mistake: None };
 
     "I_W/one-poll" "a wait polls each node once" Spec Some(5), wait(WaitMistake::OnePoll);

@@ -70,8 +70,18 @@ impl Caller<'_> {
     /// Calls `Bcast_sv(x, d, nodes)`. Makes no call if there are no nodes: a broadcast to nobody has no stamp
     /// (Def. 3.3).
     fn bcast_sv(&mut self, x: Loc, d: Wid, nodes: NodeSet) -> Run<()> {
+        self.bcast_sv_asking(x, d, nodes, false)
+    }
+
+    /// Calls `Bcast_sv(x, d, nodes)`, and asks for strong order if `strong`. Makes no call if there are no nodes.
+    fn bcast_sv_asking(&mut self, x: Loc, d: Wid, nodes: NodeSet, strong: bool) -> Run<()> {
+        let method = if strong {
+            Method::StrongBcastSv
+        } else {
+            Method::BcastSv
+        };
         if !nodes.is_empty() {
-            self.call(Method::BcastSv, &[Arg::Loc(x), Arg::Work(d), Arg::Nodes(nodes)])?;
+            self.call(method, &[Arg::Loc(x), Arg::Work(d), Arg::Nodes(nodes)])?;
         }
         Ok(())
     }

@@ -11,6 +11,9 @@ use crate::value::{BOTTOM, Value};
 /// The implementation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IRbl {
+    /// True if the broadcast of the head asks for strong order, so that the ring is one on every network (ours). The
+    /// papers' ring relies on two puts that keep their order.
+    pub strong: bool,
     /// True if a writer that reads its own ring fences first. This is the other repair of Def. 5.2, with
     /// which the definition as printed holds.
     pub fence_own: bool,
@@ -101,7 +104,7 @@ impl IRbl {
             if self.is(RingMistake::WaitAfterWrite) {
                 c.wait_sv(d)?;
             }
-            c.bcast_sv(head(x), d, s_n)
+            c.bcast_sv_asking(head(x), d, s_n, self.strong)
         };
         if self.is(RingMistake::HeadFirst) {
             advance(c)?;
@@ -195,7 +198,7 @@ impl Implementation for IRbl {
                 e.method == Method::WriteSv && e.loc(0) == Some(head(x))
             }),
             (Method::Submit, StampKind::Nrw) => last(g, events, stamp, |e| {
-                e.method == Method::BcastSv && e.loc(0) == Some(head(x))
+                e.method.plain() == Method::BcastSv && e.loc(0) == Some(head(x))
             }),
             _ => first(g, events, CR, |e| {
                 e.method == Method::ReadSv && e.loc(0) == Some(head(x))

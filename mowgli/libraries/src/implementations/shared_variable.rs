@@ -10,6 +10,9 @@ use crate::value::Value;
 /// The implementation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ISv {
+    /// True if the global fence asks for strong order, so that it is one on every network (ours). The papers' fence
+    /// relies on a get that comes after the earlier puts of its queue pair.
+    pub strong: bool,
     /// The mistake in it, if any.
     pub mistake: Option<SvMistake>,
 }
@@ -45,6 +48,23 @@ fn fence_id() -> Wid {
     Wid::of(Loc::SHARED)
 }
 
+/// Returns the identifiers of the thread's earlier gets and read-modify-writes towards these nodes, except those of
+/// fences, which have been waited for.
+fn fetching(c: &Caller<'_>, nodes: NodeSet) -> Vec<Wid> {
+    let fetches = |e: &&Event| {
+        let result = matches!(
+            e.method.plain(),
+            Method::Get | Method::RemoteFaa | Method::RemoteCas
+        );
+        result && e.loc(1).is_some_and(|x| nodes.contains(Node(x.node)))
+    };
+    let mut out: Vec<Wid> = c.made().iter().filter(fetches).filter_map(Event::work).collect();
+    out.sort_unstable();
+    out.dedup();
+    out.retain(|id| *id != fence_id());
+    out
+}
+
 impl ISv {
     /// Returns the nodes that are served. With this mistake, `left` is left out, unless it is the only one.
     fn served(self, mistake: SvMistake, nodes: NodeSet, left: Option<Node>) -> NodeSet {
@@ -60,6 +80,12 @@ impl ISv {
         if self.mistake == Some(SvMistake::FenceWaitsFirst) {
             wait(c)?;
         }
+        if self.strong {
+            // Strong order comes after earlier writes at the peer, and says nothing of results that are under way.
+            for id in fetching(c, nodes) {
+                c.call(Method::Wait, &[Arg::Work(id)])?;
+            }
+        }
         for node in self
             .served(SvMistake::FenceLeavesOut, nodes, nodes.iter().next())
             .iter()
@@ -67,6 +93,7 @@ impl ISv {
             let far = dummy(node);
             let (method, to, from) = match self.mistake {
                 Some(SvMistake::FenceByPuts) => (Method::Put, far, own),
+                _ if self.strong => (Method::StrongGet, own, far),
                 _ => (Method::Get, own, far),
             };
             c.call(method, &[Arg::Loc(to), Arg::Loc(from), Arg::Work(fence_id())])?;
@@ -92,13 +119,18 @@ impl Implementation for ISv {
         match method {
             Method::WriteSv => c.call(Method::Write, &[Arg::Loc(loc(args, 0)?.at(own)), args[1].clone()]),
             Method::ReadSv => c.call(Method::Read, &[Arg::Loc(loc(args, 0)?.at(own))]),
-            Method::BcastSv => {
+            Method::BcastSv | Method::StrongBcastSv => {
                 let x = loc(args, 0)?;
                 let asked = nodes(args);
                 let targets = self.served(SvMistake::BroadcastLeavesOut, asked, asked.iter().last());
+                let put = if method.is_strong() {
+                    Method::StrongPut
+                } else {
+                    Method::Put
+                };
                 for node in targets.iter() {
-                    let put = [Arg::Loc(x.at(node)), Arg::Loc(x.at(own)), Arg::Work(work(args))];
-                    c.call(Method::Put, &put)?;
+                    let args = [Arg::Loc(x.at(node)), Arg::Loc(x.at(own)), Arg::Work(work(args))];
+                    c.call(put, &args)?;
                 }
                 // A broadcast to nobody has no execution.
                 if targets.is_empty() {
@@ -140,7 +172,7 @@ impl Implementation for ISv {
             StampKind::Gf => last(g, events, WT, |e| e.method == Method::Wait)
                 .or_else(|| events.last().and_then(|&e| g.of_event(e).last())),
             StampKind::Nlr | StampKind::Nrw => first(g, events, stamp, |e| {
-                e.method == Method::Put && e.loc(0).is_some_and(|x| x.node == node_of(stamp).0)
+                e.method.plain() == Method::Put && e.loc(0).is_some_and(|x| x.node == node_of(stamp).0)
             }),
             _ => first(g, events, stamp, |_| true),
         }

@@ -33,7 +33,7 @@ pub enum WaitMistake {
 
 /// Returns the identifiers of the thread's operations towards a node that have not been polled, oldest first.
 fn outstanding(c: &Caller<'_>, node: Node) -> Vec<Wid> {
-    let towards = |e: &&Event| match e.method {
+    let towards = |e: &&Event| match e.method.plain() {
         Method::Put => e.loc(0).is_some_and(|x| x.node == node.0),
         Method::Get | Method::RemoteFaa | Method::RemoteCas => e.loc(1).is_some_and(|x| x.node == node.0),
         _ => false,

@@ -6,6 +6,8 @@
 //! so   = iso ∪ rf_e ∪ pfg ∪ nfo ∪ rb ∪ mo ∪ ([Inst]; ib)
 //! ```
 //!
+//! On a network that orders less ([`crate::network`]), `ippo` and `ppo` are smaller and `nfo` relates other pairs.
+//!
 //! Remote read-modify-writes are ours (`docs/rmw.md`, atomic against each other only): the label of such a call carries the
 //! old value, which no register gets.
 
@@ -30,7 +32,11 @@ impl Specification for RdmaWait {
     /// Returns `stmp_RL`.
     fn stamps(&self, _client: &Client, e: &Event) -> Option<Vec<Stamp>> {
         let peer = |at: usize| e.loc(at).map(|loc| Node(loc.node));
-        Some(match e.method {
+        let asked = |stamp: Stamp| match e.method.is_strong() {
+            true => stamp.asking(),
+            false => stamp,
+        };
+        Some(match e.method.plain() {
             Method::Write => vec![Stamp::cpu(StampKind::Cw)],
             Method::Read => vec![Stamp::cpu(StampKind::Cr)],
             Method::Mfence => vec![Stamp::cpu(StampKind::Mf)],
@@ -38,18 +44,18 @@ impl Specification for RdmaWait {
             Method::Cas => vec![Stamp::cpu(StampKind::Mf), Stamp::cpu(StampKind::Cr)],
             Method::Wait => vec![Stamp::cpu(StampKind::Wt)],
             Method::Get => vec![
-                Stamp::at(StampKind::Nrr, peer(1)?),
+                asked(Stamp::at(StampKind::Nrr, peer(1)?)),
                 Stamp::at(StampKind::Nlw, peer(1)?),
             ],
             Method::Put => vec![
                 Stamp::at(StampKind::Nlr, peer(0)?),
-                Stamp::at(StampKind::Nrw, peer(0)?),
+                asked(Stamp::at(StampKind::Nrw, peer(0)?)),
             ],
             Method::Rfence => e.nodes().iter().map(|n| Stamp::at(StampKind::Rf, n)).collect(),
             Method::RemoteFaa | Method::RemoteCas => {
                 let node = peer(1)?;
-                let mut stamps = vec![Stamp::at(StampKind::Nar, node)];
-                stamps.extend(rmw_writes(e).map(|_| Stamp::at(StampKind::Nrw, node)));
+                let mut stamps = vec![asked(Stamp::at(StampKind::Nar, node))];
+                stamps.extend(rmw_writes(e).map(|_| asked(Stamp::at(StampKind::Nrw, node))));
                 stamps.push(Stamp::at(StampKind::Nlw, node));
                 stamps
             }
@@ -67,7 +73,7 @@ impl Specification for RdmaWait {
     }
 
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
-        match (method, args.first()) {
+        match (method.plain(), args.first()) {
             (Method::Read | Method::Cas, Some(Arg::Loc(loc))) => past.read(*loc, initial(past.client, *loc)),
             (Method::RemoteFaa | Method::RemoteCas, _) => match args.get(1) {
                 Some(Arg::Loc(loc)) => past.fetched(*loc, initial(past.client, *loc)),
@@ -78,7 +84,7 @@ impl Specification for RdmaWait {
     }
 
     fn effects(&self, _past: &Past<'_>, e: &Event) -> Vec<Effect> {
-        match (e.method, e.loc(0), e.loc(1)) {
+        match (e.method.plain(), e.loc(0), e.loc(1)) {
             (Method::Write, Some(x), _) => vec![Effect::Write(x, e.value(1))],
             (Method::Cas, Some(x), _) if e.result == e.value(1) => vec![Effect::Write(x, e.value(2))],
             (Method::Get | Method::Put, Some(to), Some(from)) => vec![Effect::Copy { to, from }],
@@ -111,7 +117,7 @@ pub(super) fn ordered(
 /// Returns the value that a remote read-modify-write writes, if it does: a compare-and-swap that finds another value than
 /// it expects does not. The label has the old value as its result.
 fn rmw_writes(e: &Event) -> Option<Value> {
-    match e.method {
+    match e.method.plain() {
         Method::RemoteFaa => Some(Value::Int(e.result.number().wrapping_add(e.value(2).number()))),
         Method::RemoteCas if e.result == e.value(2) => Some(e.value(3)),
         _ => None,
@@ -132,15 +138,12 @@ pub(super) fn initial_values(client: &Client, memory: &Memory) -> Vec<(Loc, Valu
 
 /// Returns `ippo` on the subevents of a library.
 pub(super) fn issued_before(g: &Graph<'_>, library: Library) -> Order {
-    use StampKind::{Cr, Cw, Nlw, Nrw, Rf, Wt};
     let n = g.subevents.len();
     let mut ib = Order::empty(n);
     for a in (0..n).filter(|&a| g.library(a) == library) {
         for b in (a + 1..n).filter(|&b| g.library(b) == library && g.po_sub(a, b)) {
             let (first, second) = (g.subevents[a].stamp, g.subevents[b].stamp);
-            let starts = matches!((first.kind, second.kind), (Cw, Cr | Wt))
-                || matches!((first.kind, second.kind), (Nrw | Nlw, Rf)) && first.node == second.node;
-            if starts || first.before(second) {
+            if g.network.issued_before(first, second) {
                 ib.put(a, b);
             }
         }
@@ -152,7 +155,7 @@ pub(super) fn issued_before(g: &Graph<'_>, library: Library) -> Order {
 pub(super) fn accesses(g: &Graph<'_>, e: usize, memory: &mut Memory, ib: &mut Order) {
     let event = &g.events[e];
     let sub = |kind: StampKind| g.of_event(e).find(|&s| g.subevents[s].stamp.kind == kind);
-    match event.method {
+    match event.method.plain() {
         Method::Write | Method::WriteMsw => {
             if let (Some(sub), Some(loc)) = (sub(StampKind::Cw), event.loc(0)) {
                 memory.writes.push(access(sub, loc, Some(event.value(1))));
@@ -223,7 +226,7 @@ fn copies(g: &Graph<'_>, e: usize, kinds: (StampKind, StampKind), memory: &mut M
 
 /// Returns whether an event is a remote read-modify-write.
 pub(super) fn is_rmw(g: &Graph<'_>, e: usize) -> bool {
-    matches!(g.events[e].method, Method::RemoteFaa | Method::RemoteCas)
+    matches!(g.events[e].method.plain(), Method::RemoteFaa | Method::RemoteCas)
 }
 
 /// Adds a remote read-modify-write: an atomic read, a remote write if it writes, and the local write of the old value.

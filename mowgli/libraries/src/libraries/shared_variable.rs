@@ -27,7 +27,7 @@ impl Specification for SharedVariable {
 
     /// Returns `stmp_sv` (Example 3.4).
     fn stamps(&self, _client: &Client, e: &Event) -> Option<Vec<Stamp>> {
-        let stamps: Vec<Stamp> = match e.method {
+        let stamps: Vec<Stamp> = match e.method.plain() {
             Method::WriteSv => vec![Stamp::cpu(StampKind::Cw)],
             Method::ReadSv => vec![Stamp::cpu(StampKind::Cr)],
             Method::WaitSv => vec![Stamp::cpu(StampKind::Wt)],
@@ -35,7 +35,14 @@ impl Specification for SharedVariable {
             Method::BcastSv => e
                 .nodes()
                 .iter()
-                .flat_map(|n| [Stamp::at(StampKind::Nlr, n), Stamp::at(StampKind::Nrw, n)])
+                .flat_map(|n| {
+                    let write = Stamp::at(StampKind::Nrw, n);
+                    let write = match e.method.is_strong() {
+                        true => write.asking(),
+                        false => write,
+                    };
+                    [Stamp::at(StampKind::Nlr, n), write]
+                })
                 .collect(),
             _ => return None,
         };
@@ -48,7 +55,7 @@ impl Specification for SharedVariable {
             let event = &g.events[e];
             let own = g.node(e);
             let sub = |stamp: Stamp| g.subevent(e, stamp);
-            match (event.method, event.loc(0)) {
+            match (event.method.plain(), event.loc(0)) {
                 (Method::WriteSv, Some(x)) => memory.writes.extend(
                     sub(Stamp::cpu(StampKind::Cw)).map(|s| access(s, copy_of(x, own), Some(event.value(1)))),
                 ),
@@ -80,7 +87,7 @@ impl Specification for SharedVariable {
                     for s in 0..g.subevents.len() {
                         let earlier = g.subevents[s].event;
                         let broadcast = &g.events[earlier];
-                        if broadcast.method == Method::BcastSv
+                        if broadcast.method.plain() == Method::BcastSv
                             && g.is(s, StampKind::Nlr)
                             && g.po(earlier, e)
                             && broadcast.work() == event.work()
@@ -104,7 +111,7 @@ impl Specification for SharedVariable {
 
     fn effects(&self, past: &Past<'_>, e: &Event) -> Vec<Effect> {
         let own = past.node();
-        match (e.method, e.loc(0)) {
+        match (e.method.plain(), e.loc(0)) {
             (Method::WriteSv, Some(x)) => vec![Effect::Write(copy_of(x, own), e.value(1))],
             (Method::BcastSv, Some(x)) => {
                 let from = copy_of(x, own);

@@ -159,12 +159,7 @@ fn buffering(random: &mut Random) -> Client {
             calls.insert(random.below(calls.len() + 1), more);
         }
         for (method, args) in calls {
-            let result = method.signature().returns.then(|| {
-                thread.registers.push(format!("r{}", thread.registers.len()));
-                Reg(thread.registers.len() as u16 - 1)
-            });
-            let call = Call { method, args };
-            thread.body.push(Stmt::Call { result, call });
+            push(&mut thread, method, args);
         }
         thread
     });
@@ -205,6 +200,103 @@ fn mix(body: &mut [Stmt], random: &mut Random) {
             }
         }
         read.extend(*result);
+    }
+}
+
+/// Draws a client that shows the order of remote operations: a thread posts several to one node, and a thread there, or another of its
+/// own node, looks at what they touch. A third of the operations ask for strong order.
+pub fn posting(seed: u64) -> Client {
+    let mut random = Random::new(seed);
+    let mut objects = vec![word("x1".to_owned(), 0), word("x2".to_owned(), 0)];
+    objects.extend((1..=2).map(|n| word(format!("y{n}"), 1)));
+    let thread = |node| Thread {
+        node: Node(node),
+        registers: Vec::new(),
+        work_ids: vec!["d".to_owned(), "e".to_owned()],
+        body: Vec::new(),
+    };
+    let number = |n: i64| Arg::Value(Expr::Const(Value::Int(n)));
+    let pick = |random: &mut Random, own: usize| Arg::Object(ObjectId((own + random.below(2)) as u16));
+    let mut written = 0;
+    let mut poster = thread(0);
+    for _ in 0..3 + random.below(3) {
+        let work = Arg::Work(WorkId(random.below(2) as u16));
+        let (own, far) = (pick(&mut random, 0), pick(&mut random, 2));
+        written += 1;
+        let (method, args) = match random.below(16) {
+            0..=4 => (Method::Put, vec![far, own, work]),
+            5..=7 => (Method::Get, vec![own, far, work]),
+            8 => (Method::RemoteFaa, vec![own, far, number(10), work]),
+            9 => (
+                Method::RemoteCas,
+                vec![own, far, number(0), number(written), work],
+            ),
+            10 => (Method::Rfence, vec![Arg::Node(Node(1))]),
+            11 => (Method::Wait, vec![work]),
+            12..=13 => (Method::Write, vec![own, number(written)]),
+            _ => (Method::Read, vec![own]),
+        };
+        let method = method.asking().filter(|_| random.once_in(3)).unwrap_or(method);
+        push(&mut poster, method, args);
+    }
+    let mut threads = vec![poster];
+    let mut looking = |node: u8, random: &mut Random| {
+        let mut looking = thread(node);
+        for _ in 0..1 + random.below(2) {
+            let at = pick(random, usize::from(node) * 2);
+            written += 1;
+            match random.below(4) {
+                0 => push(&mut looking, Method::Write, vec![at, number(written)]),
+                _ => push(&mut looking, Method::Read, vec![at]),
+            }
+        }
+        looking
+    };
+    threads.push(looking(1, &mut random));
+    if random.once_in(3) {
+        threads.push(looking(0, &mut random));
+    }
+    Client {
+        name: "posting".to_owned(),
+        description: None,
+        nodes: 2,
+        observed_words: (0..objects.len()).map(|o| ObjectId(o as u16)).collect(),
+        threads,
+        objects,
+        queries: Vec::new(),
+    }
+}
+
+/// Appends a call, with a register for its result.
+fn push(thread: &mut Thread, method: Method, args: Vec<Arg>) {
+    let result = method.signature().returns.then(|| {
+        thread.registers.push(format!("r{}", thread.registers.len()));
+        Reg(thread.registers.len() as u16 - 1)
+    });
+    let call = Call { method, args };
+    thread.body.push(Stmt::Call { result, call });
+}
+
+/// Lets a third of the calls that can ask for strong order do so.
+pub fn ask(client: &mut Client, seed: u64) {
+    fn in_body(body: &mut [Stmt], random: &mut Random) {
+        for stmt in body {
+            match stmt {
+                Stmt::Call { call, .. } => {
+                    let asking = call.method.asking().filter(|_| random.once_in(3));
+                    call.method = asking.unwrap_or(call.method);
+                }
+                Stmt::If { then, otherwise, .. } => {
+                    in_body(then, random);
+                    in_body(otherwise, random);
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut random = Random::new(seed);
+    for thread in &mut client.threads {
+        in_body(&mut thread.body, &mut random);
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! A client of words is a litmus program ([`translate`]), under the specification of RDMA^WAIT and under I_W, which stands on
 //! RDMA^TSO. A client of other libraries is one, too, when implementations bring it down to words ([`runs`]). All registers and
-//! all last values of words are compared. `MOWGLI_PROGRAMS=COUNT,FIRST` in the environment chooses the seeds.
+//! all last values of words are compared, over the network of every tier. `MOWGLI_PROGRAMS=COUNT,FIRST` in the environment chooses the seeds.
 
 mod draw;
 mod runs;
+mod tiers;
 mod translate;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use mowgli::model::{Model, RmwAtomicity};
+use mowgli::model::{Model, RmwAtomicity, Tier};
 use mowgli::outcome::{Budget, Search};
 use mowgli::program::Program;
 use mowgli::{declarative, explore};
@@ -19,7 +20,7 @@ use mowgli_libraries::client::{Client, Library, Method, Setting, parse};
 use mowgli_libraries::enumerate::{Bounds, RandomClients};
 use mowgli_libraries::implementation::{Implementation, Rules};
 use mowgli_libraries::implementations::{IBal, IMsw, IRbl, ISv};
-use mowgli_libraries::judge::outcomes_under;
+use mowgli_libraries::judge::{Under, outcomes_under};
 use mowgli_libraries::libraries::{Reach, libraries};
 use mowgli_libraries::outcomes::outcomes;
 use mowgli_libraries::plain;
@@ -51,8 +52,8 @@ fn ends_of_model(found: &Search) -> Ends {
 
 /// Returns how a client of words may end by the framework, unless the guesses of a thread are too many, as for sums that feed
 /// themselves.
-fn of_words(client: &Client, setting: Setting) -> Option<Ends> {
-    let found = outcomes_under(client, setting, Budget::default()).expect("it is judged here");
+fn of_words(client: &Client, under: impl Into<Under>) -> Option<Ends> {
+    let found = outcomes_under(client, under, Budget::default()).expect("it is judged here");
     let outcomes = found.outcomes.iter();
     let ends = outcomes.map(|o| {
         (
@@ -83,7 +84,7 @@ fn the_library_of_words_and_the_model_agree() {
     for seed in seeds.clone() {
         let client = draw::client(seed, true);
         let setting = WORDS[seed as usize % WORDS.len()];
-        let program = program(&client, Waits::Named);
+        let program = program(&client, Waits::Named, false);
         let Some(of_library) = of_words(&client, setting) else {
             left_out += 1;
             continue;
@@ -110,7 +111,7 @@ fn the_library_of_words_and_the_model_agree() {
         if let Some(fenced) = draw::fenced(&client) {
             forwards += 1;
             // A fence before the read has the effect of `rf` of a thread in `so`.
-            let fenced = translate::program(&fenced, Waits::Named);
+            let fenced = translate::program(&fenced, Waits::Named, false);
             matters += usize::from(ends_of_model(&self::of_model(&fenced, Model::RdmaWait)) != ends);
         }
     }
@@ -142,7 +143,7 @@ fn the_wait_over_polls_and_the_model_agree() {
             left_out += 1;
             continue;
         };
-        let of_model = of_model(&program(&client, Waits::Polls), Model::RdmaTso);
+        let of_model = of_model(&program(&client, Waits::Polls, false), Model::RdmaTso);
         found += of_model.outcomes.len();
         assert_eq!(
             of_library,
@@ -165,7 +166,7 @@ fn the_wait_over_polls_and_the_model_agree() {
 fn a_card_reads_what_its_thread_stores_later() {
     let text = "RDMA later\n{ x@1=0; y@1=0; }\nP0@1 ;\nrfaa(x, y, 1, d) ;\nwrite(y, 2) ;\nwait(d) ;\na := read(x) ;\nlocations [y;]\n";
     let client = parse(text).expect("it is a client").client;
-    let ends = ends_of_model(&of_model(&program(&client, Waits::Named), Model::RdmaWait));
+    let ends = ends_of_model(&of_model(&program(&client, Waits::Named, false), Model::RdmaWait));
     let (registers, memory): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
     let last = memory.iter().map(|all| vec![all[1]]);
     let of_model: Ends = registers.into_iter().zip(last).collect();
@@ -181,56 +182,68 @@ fn a_card_reads_what_its_thread_stores_later() {
 /// The choices of runs of one client that are compared at most. Larger clients are left out.
 const CHOICES_MAX: usize = 20_000;
 
-/// Compares clients of these libraries, with the implementations down to words.
+/// Compares clients of these libraries, with the implementations down to words. Each client is over the network of one tier.
 fn compare_implemented(drawn: &[Library], calls: usize, stack: &[&dyn Implementation], count: u64) {
     // A run with a remote read-modify-write assumes a result that no register of a program has.
     let remote = [Method::RemoteFaa, Method::RemoteCas];
     let methods = drawn.iter().flat_map(|library| library.methods());
     let bounds = Bounds {
         objects_max: 2,
-        methods: methods.filter(|m| !remote.contains(m)).collect(),
+        methods: methods.filter(|m| !remote.contains(&m.plain())).collect(),
         ..Bounds::of(drawn, calls)
     };
     let clients = RandomClients::new(&bounds);
-    let rules = Rules {
-        libraries: libraries(Setting::Spec),
+    let rules = |tier| Rules {
+        libraries: libraries(Setting::Spec).on(tier),
         implementations: stack.to_vec(),
         iterations_max: 1,
     };
+    let rules = Tier::ALL.map(|tier| (tier, rules(tier)));
     let (mut compared, mut several) = (0, 0);
     let seeds = seeds(count);
     for seed in seeds.clone() {
         let mut random = mowgli::generate::Random::new(seed);
         let client = clients.draw(&mut |n| random.below(n));
-        let plain = plain::runs(&client, &rules, Budget::default());
+        // Half of the clients are over the papers' network.
+        let (tier, rules) = match seed % 8 {
+            n @ 0..4 => &rules[1 + n as usize],
+            _ => &rules[0],
+        };
+        let plain = plain::runs(&client, rules, Budget::default());
         assert_eq!(plain.limit, None, "seed {seed}");
         let choices: usize = plain.runs.iter().map(Vec::len).product();
         if choices > CHOICES_MAX || choices == 0 {
             continue;
         }
-        let found = outcomes(&client, &rules, Budget::default());
+        let found = outcomes(&client, rules, Budget::default());
         assert!(
             found.is_complete(),
             "{:?}\n{}",
             found.completeness,
             client.print()
         );
-        let translated = runs::translate(&client, &plain);
+        let translated = runs::translate(&client, &plain, tier.has_relaxed_regions());
         let of_framework: BTreeSet<Vec<Vec<i64>>> = found
             .outcomes
             .iter()
             .map(|o| o.registers.iter().map(|r| translated.registers(r)).collect())
             .collect();
-        let of_model: BTreeSet<Vec<Vec<i64>>> = of_model(&translated.program, Model::RdmaWait)
-            .outcomes
-            .into_iter()
-            .map(|o| {
-                let own = o.registers.into_iter().zip(&client.threads);
-                own.map(|(r, thread)| r[..thread.registers.len()].to_vec())
-                    .collect()
-            })
-            .collect();
-        assert_eq!(of_framework, of_model, "seed {seed}\n{}", client.print());
+        let of_model: BTreeSet<Vec<Vec<i64>>> =
+            of_model(&translated.program, tiers::model(Model::RdmaWait, *tier))
+                .outcomes
+                .into_iter()
+                .map(|o| {
+                    let own = o.registers.into_iter().zip(&client.threads);
+                    own.map(|(r, thread)| r[..thread.registers.len()].to_vec())
+                        .collect()
+                })
+                .collect();
+        assert_eq!(
+            of_framework,
+            of_model,
+            "seed {seed} on {tier}\n{}",
+            client.print()
+        );
         compared += 1;
         several += u64::from(of_model.len() > 1);
     }
@@ -246,7 +259,10 @@ fn compare_implemented(drawn: &[Library], calls: usize, stack: &[&dyn Implementa
     );
 }
 
-const SV: ISv = ISv { mistake: None };
+const SV: ISv = ISv {
+    strong: false,
+    mistake: None,
+};
 
 #[test]
 fn shared_variables_over_words_and_the_model_agree() {
@@ -270,6 +286,7 @@ fn barriers_over_words_and_the_model_agree() {
 fn ring_buffers_over_words_and_the_model_agree() {
     for fence_own in [false, true] {
         let ring = IRbl {
+            strong: false,
             fence_own,
             mistake: None,
         };

@@ -12,7 +12,7 @@ use mowgli_libraries::library::initial;
 use mowgli_libraries::plain::{Plain, ThreadRun};
 use mowgli_libraries::value::Value;
 
-use crate::translate::is;
+use crate::translate::{asking, is};
 
 /// A program of `mowgli`, and the numbers that stand for values of the client's registers.
 pub struct Translated {
@@ -27,8 +27,8 @@ impl Translated {
     }
 }
 
-/// Translates the runs of a client.
-pub fn translate(client: &Client, plain: &Plain) -> Translated {
+/// Translates the runs of a client, with all locations in relaxed regions or none.
+pub fn translate(client: &Client, plain: &Plain, relaxed: bool) -> Translated {
     let mut locs: BTreeMap<Loc, Place> = BTreeMap::new();
     let mut values: BTreeMap<Value, i64> = BTreeMap::new();
     let mut threads = Vec::new();
@@ -64,7 +64,7 @@ pub fn translate(client: &Client, plain: &Plain) -> Translated {
         name: format!("x{}", place.0),
         node: Node(loc.node),
         init: initial(client, loc).number(),
-        relaxed: false,
+        relaxed,
     };
     Translated {
         program: Program {
@@ -108,7 +108,7 @@ fn instructions(e: &Event, found: Reg, locs: &mut BTreeMap<Loc, Place>, work: &m
         });
         WorkId(at as u16)
     });
-    let accesses = match e.method {
+    let accesses = match e.method.plain() {
         Method::Write => Instr::Store {
             loc: loc(0),
             value: value(1),
@@ -145,7 +145,7 @@ fn instructions(e: &Event, found: Reg, locs: &mut BTreeMap<Loc, Place>, work: &m
     };
     let checked = matches!(e.method, Method::Read | Method::Cas);
     let assumed = Instr::Assume(is(found, e.result.number()));
-    std::iter::once(accesses)
+    std::iter::once(asking(accesses, e.method))
         .chain(checked.then_some(assumed))
         .collect()
 }

@@ -13,14 +13,14 @@ pub enum Waits {
     Polls,
 }
 
-/// Returns the client as a program of `mowgli`.
-pub fn program(client: &Client, waits: Waits) -> Program {
+/// Returns the client as a program of `mowgli` whose locations are in relaxed regions or not.
+pub fn program(client: &Client, waits: Waits, relaxed: bool) -> Program {
     let locations = client.objects.iter().map(|object| match object.kind {
         ObjectKind::Word { node, init } => Location {
             name: object.name.clone(),
             node,
             init,
-            relaxed: false,
+            relaxed,
         },
         _ => panic!("only words here"),
     });
@@ -62,7 +62,7 @@ fn polled(client: &Client, body: &[Stmt]) -> Vec<Instr> {
             }
             continue;
         }
-        let peer = match call.method {
+        let peer = match call.method.plain() {
             Method::Put => Some(0),
             Method::Get | Method::RemoteFaa | Method::RemoteCas => Some(1),
             _ => None,
@@ -77,7 +77,7 @@ fn polled(client: &Client, body: &[Stmt]) -> Vec<Instr> {
         if let Instr::Put { work, .. }
         | Instr::Get { work, .. }
         | Instr::RemoteFaa { work, .. }
-        | Instr::RemoteCas { work, .. } = &mut instr
+        | Instr::RemoteCas { work, .. } = instr.request_mut()
         {
             *work = None;
         }
@@ -131,7 +131,7 @@ fn instruction(stmt: &Stmt) -> Instr {
         other => panic!("{other:?} is no value"),
     };
     let work = work(call);
-    match call.method {
+    let instr = match call.method.plain() {
         Method::Write => Instr::Store {
             loc: loc(0),
             value: value(1),
@@ -178,6 +178,15 @@ fn instruction(stmt: &Stmt) -> Instr {
             ref other => panic!("{other:?} is no node"),
         },
         other => panic!("{other:?} is not of RDMA^WAIT"),
+    };
+    asking(instr, call.method)
+}
+
+/// Lets an instruction ask for strong order if the method does.
+pub fn asking(instr: Instr, method: Method) -> Instr {
+    match method.is_strong() {
+        true => Instr::Strong(Box::new(instr)),
+        false => instr,
     }
 }
 
