@@ -79,8 +79,10 @@ export class Machine {
 
   /** The text has changed: its executions are others. */
   update(parsed) {
-    this.#settings = parsed.settings.filter((s) => s.has_machine && !s.not_applicable).map((s) => s.name);
-    if (this.#settings.length && !this.#settings.includes(this.#setting)) this.#setting = this.#settings.at(-1);
+    const fit = parsed.settings.filter((s) => s.has_machine && !s.not_applicable);
+    this.#settings = fit.map((s) => s.name);
+    const usual = fit.filter((s) => !s.tier).at(-1) ?? fit.at(-1);
+    if (usual && !this.#settings.includes(this.#setting)) this.#setting = usual.name;
     this.#choice.replaceChildren(...this.#settings.map((name) => h("option", { selected: name === this.#setting }, name)));
     const { text } = this.#page.source();
     if (this.#text !== null && this.#text !== text) [this.#schedule, this.#later] = [[], []];

@@ -64,9 +64,11 @@ export class Robustness {
     this.#result.replaceChildren(...[
       h("h2", {}, `Under ${answer.setting}: `, h("span", { class: `verdict ${good ? "allowed" : "forbidden"}` }, answer.verdict)),
       answer.limit && h("p", { class: "problem" }, `Unknown: ${answer.limit}.`),
-      h("table", { class: "edges" }, h("caption", {}, "Conditions of Robust'25"), h("tbody", {}, answer.conditions.map(condition))),
+      answer.conditions.length > 0 &&
+        h("table", { class: "edges" }, h("caption", {}, "Conditions of Robust'25"), h("tbody", {}, answer.conditions.map(condition))),
       fix && h("section", { class: "fix" }, h("h3", {}, "What would mend it"),
         h("ul", {}, fix.changes.map(change)),
+        fix.requests > 0 && h("p", {}, `${fix.requests} ${fix.requests === 1 ? "operation asks" : "operations ask"} for strong order, the fewest that do. `),
         h("p", {}, `Cost ${fix.cost}${fix.minimal ? ", the least by which the conditions hold" : ""}. `,
           h("button", { type: "button", class: "primary", id: "apply-fix", onclick: () => this.#page.replace(fix.text) }, "Apply to the text"))),
       answer.not_mended && h("p", {}, `Not mended: ${answer.not_mended}.`),

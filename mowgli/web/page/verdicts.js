@@ -19,6 +19,7 @@ export class Verdicts {
   #running = new Map();
   #conditions = [];
   #explanation;
+  #tiersOpen = false;
   #models = h("fieldset", { class: "models" });
   #tables = h("div", { class: "tables" });
 
@@ -76,7 +77,15 @@ export class Verdicts {
             this.#page.changed();
           },
         }), s.name);
-    this.#models.replaceChildren(h("legend", {}, "Models"), ...this.#settings.map(choice));
+    const on = (tier) => this.#settings.filter((s) => (s.tier ?? null) === tier);
+    const tiers = [...new Set(this.#settings.map((s) => s.tier).filter(Boolean))];
+    const open = this.#tiersOpen || this.#settings.some((s) => s.tier && this.#chosen.includes(s.name) && !s.not_applicable);
+    this.#models.replaceChildren(h("legend", {}, "Models"), ...on(null).map(choice),
+      ...(tiers.length
+        ? [h("details", { class: "tiers", open, ontoggle: (event) => { this.#tiersOpen = event.target.open; } },
+            h("summary", {}, "Networks that order less"),
+            tiers.map((tier) => h("div", { "data-tier": tier }, h("b", {}, tier), on(tier).map(choice))))]
+        : []));
   }
 
   /** Asks for every chosen model. */

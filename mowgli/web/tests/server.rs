@@ -169,6 +169,54 @@ fn the_page_and_its_answers_need_the_token() {
 }
 
 #[test]
+fn models_and_clients_stand_on_networks_that_order_less() {
+    let server = start(LONG);
+    let puts = "RDMA t\n{ x@2=0; y@2=0; }\n P0@1 | P1@2 ;\n x^2 := 1 | a := y ;\n y^2 := 1 | b := x ;\nexists (1:a=1 /\\ 1:b=0)\n";
+    let (_, parsed) = server.ask("parse", &json!({ "text": puts }));
+    let offered = |name: &str| {
+        let settings = parsed["settings"].as_array().expect("a list");
+        settings.iter().find(|s| s["name"] == name).cloned().expect(name)
+    };
+    assert_eq!(offered("rdma-tso+ooo-rw")["tier"], "ooo-rw");
+    assert_eq!(offered("rdma-tso")["tier"], Value::Null);
+    let verdict = |text: &str, setting: &str| {
+        let (status, found) = server.ask("check", &json!({ "text": text, "setting": setting }));
+        assert_eq!(status, 200, "{found}");
+        found["conditions"][0]["verdict"].clone()
+    };
+    assert_eq!(verdict(puts, "rdma-tso"), "forbidden");
+    assert_eq!(verdict(puts, "rdma-tso+ooo-rw"), "allowed");
+    let asking = puts.replace("y^2 := 1", "strong y^2 := 1");
+    assert_eq!(verdict(&asking, "rdma-tso+ooo-rw"), "forbidden");
+    let (status, found) = server.ask(
+        "robust",
+        &json!({ "text": puts, "setting": "rdma-tso+unordered" }),
+    );
+    assert_eq!(status, 200, "{found}");
+    assert!(
+        found["fix"]["text"]
+            .as_str()
+            .is_some_and(|t| t.contains("strong y^2 := 1")),
+        "{found}"
+    );
+    let client = "RDMA t\n{ }\nobjects { sv x; sv y; }\n P0@1 | P1@2 ;\n write_sv(x, 1) | a := read_sv(y) ;\n bcast_sv(x, _, {2}) | b := read_sv(x) ;\n \
+        write_sv(y, 1) | ;\n bcast_sv(y, _, {2}) | ;\nexists (1:a=1 /\\ 1:b=0)\n";
+    assert_eq!(verdict(client, "spec"), "forbidden");
+    assert_eq!(verdict(client, "spec+ooo-rw"), "allowed");
+    assert_eq!(
+        verdict(&client.replace("bcast_sv(y", "strong bcast_sv(y"), "spec+ooo-rw"),
+        "forbidden"
+    );
+    for text in [puts, client] {
+        let setting = if text == puts { "rdma-tso+ooo" } else { "spec+ooo" };
+        let (status, refused) = server.ask("check", &json!({ "text": text, "setting": setting }));
+        assert_ne!(status, 200);
+        let known = "ibta, ooo-rw, ooo-all, pcie-relaxed, unordered";
+        assert!(refused.to_string().contains(known), "{refused}");
+    }
+}
+
+#[test]
 fn other_origins_and_other_names_are_refused() {
     let server = start(LONG);
     let own = format!("origin: http://{}\r\n", server.address);

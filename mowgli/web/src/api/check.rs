@@ -8,8 +8,8 @@ use mowgli::cat;
 use mowgli::check::{self, Engine};
 use mowgli::litmus::{Litmus, Operand};
 use mowgli::outcome::{Budget, Limit, Search};
-use mowgli_libraries::client::{Client, Setting as ClientSetting};
-use mowgli_libraries::judge;
+use mowgli_libraries::client::Client;
+use mowgli_libraries::judge::{self, Under, UnknownUnder};
 use serde::Deserialize;
 
 use super::corerma;
@@ -102,12 +102,12 @@ fn conditions(litmus: &Litmus, model: &Model, search: &Search) -> Vec<Condition>
 
 fn client(client: &Client, model: &Named, budget: &Budget<'_>) -> Result<Answer, Refusal> {
     let start = Instant::now();
-    let setting: ClientSetting = model
+    let under: Under = model
         .setting
         .parse()
-        .map_err(|e: mowgli_libraries::client::UnknownSetting| Refusal::Wrong(e.to_string()))?;
-    let found = judge::outcomes_under(client, setting, *budget)
-        .ok_or_else(|| Refusal::Wrong(format!("{setting} is not judged here")))?;
+        .map_err(|e: UnknownUnder| Refusal::Wrong(e.to_string()))?;
+    let found = judge::outcomes_under(client, under, *budget)
+        .ok_or_else(|| Refusal::Wrong(format!("{under} is not judged here")))?;
     let mut columns = Vec::new();
     for (t, thread) in client.threads.iter().enumerate() {
         columns.extend(thread.registers.iter().map(|r| format!("{t}:{r}")));
@@ -120,7 +120,7 @@ fn client(client: &Client, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     };
     let conditions = client.queries.iter().enumerate().map(|(at, query)| {
         let verdict = judge::verdict(client, &query.condition.formula, &found);
-        let stated = query.expected.get(&setting).copied();
+        let stated = under.stated(query);
         let formula = client.formula(&query.condition.formula);
         Condition {
             name: client.query_name(at),

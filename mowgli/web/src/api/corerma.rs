@@ -47,6 +47,7 @@ pub(super) fn parsed(text: &str, parsed: &Parsed) -> outline::Answer {
         settings: Model::ALL
             .iter()
             .map(|model| SettingEntry {
+                tier: None,
                 name: model.name().to_owned(),
                 summary: model.summary().to_owned(),
                 not_applicable: None,

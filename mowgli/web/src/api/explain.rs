@@ -10,9 +10,9 @@ use mowgli::explore::Stepper;
 use mowgli::litmus::{Parsed, Setting};
 use mowgli::model::RmwAtomicity;
 use mowgli::outcome::{Budget, Limit, Outcome};
-use mowgli_libraries::client::{Client, Setting as ClientSetting};
+use mowgli_libraries::client::Client;
 use mowgli_libraries::explain::{Reason as ClientReason, explain_drawn};
-use mowgli_libraries::judge;
+use mowgli_libraries::judge::{self, Under, UnknownUnder};
 
 use super::corerma;
 use super::graph::{Graph, Instructions};
@@ -201,20 +201,21 @@ fn in_file(
 }
 
 fn client(client: &Client, request: &Request, budget: &Budget<'_>) -> Result<Answer, Refusal> {
-    let setting: ClientSetting = request
+    let under: Under = request
         .model
         .setting
         .parse()
-        .map_err(|e: mowgli_libraries::client::UnknownSetting| Refusal::Wrong(e.to_string()))?;
-    let rules = judge::rules(setting, judge::ITERATIONS_MAX)
-        .ok_or_else(|| Refusal::Wrong(format!("{setting} is not judged here")))?;
+        .map_err(|e: UnknownUnder| Refusal::Wrong(e.to_string()))?;
+    let rules = under
+        .rules(judge::ITERATIONS_MAX)
+        .ok_or_else(|| Refusal::Wrong(format!("{under} is not judged here")))?;
     let query = client
         .queries
         .get(request.query)
         .ok_or_else(|| Refusal::Wrong(format!("the client has no condition {}", request.query + 1)))?;
     let formula = client.formula(&query.condition.formula);
     let mut answer = Answer {
-        title: format!("{} under {setting}: {formula}", client.name),
+        title: format!("{} under {under}: {formula}", client.name),
         formula,
         ..Answer::default()
     };

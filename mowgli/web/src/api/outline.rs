@@ -41,6 +41,8 @@ pub(super) struct SettingEntry {
     /// Whether robustness and the machine are defined: of built-in models.
     pub(super) has_machine: bool,
     pub(super) has_robustness: bool,
+    /// The tier of the network, if it is not that of the papers.
+    pub(super) tier: Option<&'static str>,
 }
 
 #[derive(Serialize)]

@@ -5,8 +5,9 @@ use axum::extract::State;
 use mowgli::cat::{self, Embedded, ModelFile};
 use mowgli::check;
 use mowgli::litmus::{Litmus, Parsed};
-use mowgli::model::Model;
+use mowgli::model::{Model, Tier};
 use mowgli_libraries::client::{self, Client, Setting};
+use mowgli_libraries::judge::{Under, rules};
 use serde::Deserialize;
 
 use super::corerma;
@@ -60,7 +61,7 @@ fn words(kind: &str) -> Vec<Name> {
         names.extend(methods.map(|m| name(m.name(), "method", m.library().name())));
         names.extend(Setting::ALL.iter().map(|s| name(s.name(), "model", "")));
     } else {
-        names.extend(Model::ALL.iter().map(|m| name(m.name(), "model", m.summary())));
+        names.extend(Model::every().map(|m| name(m.name(), "model", m.summary())));
     }
     names
 }
@@ -108,14 +109,15 @@ fn settings(litmus: &Litmus) -> Vec<SettingEntry> {
         .iter()
         .any(|s| s.rmw == mowgli::model::RmwAtomicity::Glob);
     let mut out = Vec::new();
-    for model in Model::ALL {
+    for model in Model::every() {
         let lacking = check::applicable(program, model).err().map(|e| e.to_string());
         let entry = |name: String| SettingEntry {
             name,
             summary: model.summary().to_owned(),
             not_applicable: lacking.clone(),
             has_machine: true,
-            has_robustness: Model::ROBUSTNESS.contains(&model),
+            has_robustness: Model::ROBUSTNESS.contains(&model.base()),
+            tier: tier(model.tier()),
         };
         out.push(entry(model.name().to_owned()));
         if glob && lacking.is_none() {
@@ -132,9 +134,15 @@ fn settings(litmus: &Litmus) -> Vec<SettingEntry> {
             not_applicable: None,
             has_machine: false,
             has_robustness: false,
+            tier: None,
         });
     }
     out
+}
+
+/// Returns the name of a tier other than the papers'.
+fn tier(tier: Tier) -> Option<&'static str> {
+    (tier != Tier::Ibta).then(|| tier.name())
 }
 
 fn client(text: &str, client: &Client, warnings: &[client::Diagnostic]) -> Answer {
@@ -147,21 +155,24 @@ fn client(text: &str, client: &Client, warnings: &[client::Diagnostic]) -> Answe
             names.push(name(register, "register", format!("of P{t}")));
         }
     }
-    let judged = Setting::ALL
-        .iter()
-        .filter(|&&s| mowgli_libraries::judge::rules(s, 1).is_some());
+    let settings = Setting::ALL.into_iter();
+    let judged: Vec<Setting> = settings.filter(|&s| rules(s, 1).is_some()).collect();
+    let under = Tier::ALL
+        .into_iter()
+        .flat_map(|tier| judged.iter().map(move |&setting| Under { setting, tier }));
     Answer {
         kind: "client",
         name: Some(client.name.clone()),
         diagnostics: text::diagnostics(text, warnings),
         names,
-        settings: judged
-            .map(|s| SettingEntry {
-                name: s.name().to_owned(),
+        settings: under
+            .map(|under| SettingEntry {
+                name: under.to_string(),
                 summary: String::new(),
                 not_applicable: None,
                 has_machine: false,
                 has_robustness: false,
+                tier: tier(under.tier),
             })
             .collect(),
         conditions: client

@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use mowgli::check::applicable;
 use mowgli::explain::Drawing;
-use mowgli::litmus::Parsed;
+use mowgli::litmus::{Litmus, Parsed};
+use mowgli::model::Tier;
 use mowgli::outcome::Budget;
 use mowgli::program::Program;
 use mowgli::robust::fix::{self, Change, Costs, Minimal};
@@ -55,6 +56,8 @@ struct ConditionEntry {
 struct Fix {
     cost: u64,
     minimal: bool,
+    /// How many operations ask for strong order now, on a network that orders less.
+    requests: usize,
     changes: Vec<Change>,
     /// The mended test.
     text: String,
@@ -75,7 +78,7 @@ fn answer(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Ans
     let setting = request.model.built_in()?;
     let program = &parsed.litmus.program;
     applicable(program, setting.model).map_err(|e| Refusal::Wrong(e.to_string()))?;
-    if !MODELS.contains(&setting.model) {
+    if !MODELS.contains(&setting.model.base()) {
         let names = MODELS.map(|m| m.name()).join(", ");
         return Err(Refusal::Wrong(format!(
             "robustness is defined for {names}, not for {setting}"
@@ -103,9 +106,13 @@ fn answer(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Ans
             _ => None,
         },
         verdict: found.verdict().to_string(),
-        conditions: Condition::ALL
-            .map(|c| condition(program, &instructions, c, found.conditions.get(c)))
-            .into(),
+        // The conditions are about the papers' network.
+        conditions: match setting.model.tier() {
+            Tier::Ibta => Condition::ALL
+                .map(|c| condition(program, &instructions, c, found.conditions.get(c)))
+                .into(),
+            _ => Vec::new(),
+        },
         weak: weak.map(|weak| {
             let drawing = Drawing::new(program, &weak.execution, Some(&weak.cycle));
             Graph::new(parsed, &instructions, &weak.execution, &drawing, &title)
@@ -115,6 +122,25 @@ fn answer(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Ans
         not_mended: None,
     };
     if found.conditions.theorem().is_some() || matches!(found.exact, Some(Exact::Robust)) {
+        return Ok(answer);
+    }
+    if setting.model.tier() != Tier::Ibta {
+        match fix::mend_on_tier(program, &question, &Costs::default(), budget) {
+            Err(error) => answer.not_mended = Some(error.to_string()),
+            Ok(requested) => {
+                let listing = Litmus {
+                    program: requested.program,
+                    ..fix::litmus(&parsed.litmus, &requested.base, &question)
+                };
+                answer.fix = Some(Fix {
+                    cost: requested.base.cost,
+                    minimal: requested.base.minimal == Minimal::Proved,
+                    requests: requested.requests.len(),
+                    changes: requested.base.changes,
+                    text: listing.print(),
+                });
+            }
+        }
         return Ok(answer);
     }
     match fix::mend(program, &question, &Costs::default(), budget) {
@@ -127,6 +153,7 @@ fn answer(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Ans
             answer.fix = Some(Fix {
                 cost: mended.cost,
                 minimal: mended.minimal == Minimal::Proved,
+                requests: 0,
                 changes: mended.changes.clone(),
                 text: fix::print(&parsed.litmus, &mended, &question),
             });
