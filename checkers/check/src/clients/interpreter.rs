@@ -301,7 +301,6 @@ impl<'a> Interpreter<'a> {
             }
             _ => {}
         }
-        // The contract orders these operations whether they ask for it or not.
         let method = call.method.plain();
         let (here, there) = match method {
             Method::Put => (1, 0),
@@ -325,6 +324,7 @@ impl<'a> Interpreter<'a> {
         };
         let flags = Flags {
             fenced: self.fenced.remove(&far),
+            strong: call.method.is_strong(),
             ..Flags::default()
         };
         let key = thread.raw().post(&operation, flags)?;
