@@ -283,7 +283,15 @@ fn two_puts(world: &mut World) {
 fn what_a_stopped_node_has_posted_arrives_or_does_not() {
     let seen = outcomes(crash(), two_puts);
     // Nothing is noted where the waiter is the node that stops.
-    assert_eq!(seen, set(&[&[], &["1, 1"], &["1, lost 0"], &["lost 0, lost 0"]]));
+    // The puts ask for no order.
+    let ends: [&[&str]; 5] = [
+        &[],
+        &["1, 1"],
+        &["1, lost 0"],
+        &["lost 0, 1"],
+        &["lost 0, lost 0"],
+    ];
+    assert_eq!(seen, set(&ends));
     assert_eq!(outcomes(Faults::default(), two_puts), set(&[&["1, 1"]]));
 }
 
@@ -521,12 +529,11 @@ fn faults_can_be_repeated_by_their_schedule() {
 }
 
 /// Schedules of [`two_puts`] in which node 0 is thought lost, and what has become of its puts by then.
-const LOSSES: [(&str, &str); 5] = [
+const LOSSES: [(&str, &str); 4] = [
     ("t2*3 s0", "in the store buffer; the second is not posted"),
     ("t2*4 d2*2 s0", "at the card"),
-    ("t2*4 d2*2 n2.1l s0", "the first has been read"),
-    ("t2*4 d2*2 n2.1l n2.1w s0", "the first is on its way to memory"),
-    ("t2*4 d2*2 n2.1l n2.1w n2.1p s0", "the first is in memory"),
+    ("t2*4 d2*2 n2.1w s0", "the first is on its way to memory"),
+    ("t2*4 d2*2 n2.1w n2.1p s0", "the first is in memory"),
 ];
 
 #[test]
@@ -549,7 +556,7 @@ fn a_graph_has_the_writes_that_a_loss_did_not_discard() {
         );
         assert_eq!(
             of_kind(Kind::NicLocalRead),
-            usize::from(schedule.contains('l')),
+            usize::from(schedule.contains('w')),
             "{stage}"
         );
         assert!(graph.is_consistent(), "{stage}:\n{}", graph.text());
@@ -586,7 +593,7 @@ fn a_trace_names_the_puts_that_a_loss_leaves_under_way() {
 #[test]
 fn reports_name_their_faults() {
     let report = explore(&config(crash()), two_puts).unwrap();
-    assert_eq!(report.seen(), "complete for at most 1 crash");
+    assert_eq!(report.seen(), "complete for at most 1 crash, on tier unordered");
     let report = explore(&config(Faults::default()), two_puts).unwrap();
-    assert_eq!(report.seen(), "complete");
+    assert_eq!(report.seen(), "complete, on tier unordered");
 }

@@ -267,8 +267,10 @@ impl Recorder {
                 }
                 if let NicOp::PutInline { .. } = op.what {
                     // Its local read was made by the CPU that posted it.
-                    self.events[op.first].inlined = true;
                     self.read(state, op);
+                    let first = &mut self.events[op.first];
+                    // It has an effect once the put has.
+                    (first.inlined, first.done) = (true, false);
                 }
                 let buffer = self.buffers.entry(owner).or_default();
                 buffer.push_back(Buffered::Remote(peer, op));
@@ -395,6 +397,7 @@ impl Recorder {
             }
             Rule::RemoteWrite => {
                 if let Some(op) = queues.pipe.get(index) {
+                    self.events[op.first].done = true;
                     queues
                         .remote
                         .extend(self.events[op.last].word.map(|w| (op.last, w)));

@@ -1,5 +1,5 @@
 //! Memoised puts (LOCO'26 C.1.1): a source and its targets, which are checked once and posted any number of
-//! times.
+//! times. Also, several puts to one node that are posted one after the other.
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, RemoteMemory, Target};
 
@@ -164,4 +164,26 @@ impl<F: Fabric> PutOp<F> {
 
 fn inline<'a, F: Fabric>(data: &'a [u8], remote: &'a F::Remote) -> Operation<'a, F> {
     Operation::PutInline(data, Target { remote, offset: 0 })
+}
+
+impl<F: Fabric> Thread<F> {
+    /// Does what [`put_each_untracked`](Thread::put_each_untracked) does, one post after the other.
+    #[inline(never)]
+    pub(crate) fn post_each_untracked(
+        &self,
+        pieces: &[(usize, &[u8])],
+        remote: &F::Remote,
+        last: Flags,
+    ) -> Result<()> {
+        let more = Flags {
+            more: true,
+            ..Flags::default()
+        };
+        let mut left = pieces.iter().filter(|(_, data)| !data.is_empty()).peekable();
+        while let Some(&(offset, data)) = left.next() {
+            let flags = left.peek().map_or(last, |_| more);
+            self.post_untracked(&Operation::PutInline(data, Target { remote, offset }), flags)?;
+        }
+        Ok(())
+    }
 }

@@ -261,9 +261,7 @@ impl<F: Fabric> Thread<F> {
                 Err(error) => Err(error),
             },
             // Fences wait for the last read-like operation, so that one needs an id.
-            OperationKind::Read | OperationKind::Flush | OperationKind::Atomic => {
-                self.post(operation, flags).map(AckKey::forget)
-            }
+            _ => self.post(operation, flags).map(AckKey::forget),
         }
     }
 
@@ -287,21 +285,6 @@ impl<F: Fabric> Thread<F> {
             };
         }
         self.post_each_untracked(pieces, remote, flags)
-    }
-
-    /// Does what [`put_each_untracked`](Thread::put_each_untracked) does, one post after the other.
-    #[inline(never)]
-    fn post_each_untracked(&self, pieces: &[(usize, &[u8])], remote: &F::Remote, last: Flags) -> Result<()> {
-        let more = Flags {
-            more: true,
-            ..Flags::default()
-        };
-        let mut left = pieces.iter().filter(|(_, data)| !data.is_empty()).peekable();
-        while let Some(&(offset, data)) = left.next() {
-            let flags = left.peek().map_or(last, |_| more);
-            self.post_untracked(&Operation::PutInline(data, Target { remote, offset }), flags)?;
-        }
-        Ok(())
     }
 
     /// Waits until `ready` returns `Some`, by the fabric's waiting primitive with this thread's deadline.
