@@ -43,8 +43,8 @@ pub use view::{Buffer, EntryView, QueuePairView, ThreadView, View};
 
 pub(crate) use encode::{number, value};
 
-pub(crate) use buffers::{Delayed, Entry, LocalBack, QueuePair, Source, Stage};
 use buffers::ThreadState;
+pub(crate) use buffers::{Delayed, Entry, LocalBack, QueuePair, Source, Stage};
 
 use crate::model::{Model, RmwAtomicity, Tier};
 use crate::program::Value;
