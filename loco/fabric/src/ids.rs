@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{FabricError, Result};
-
 /// A node: one process (or one simulated machine) with its own registered memory. The hosts file or the
 /// launcher chooses ids. They need not be contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,22 +17,6 @@ impl fmt::Display for NodeId {
 }
 
 impl NodeId {
-    /// Returns this node's position among `nodes`, which are in ascending order.
-    ///
-    /// # Errors
-    /// Returns [`UnknownPeer`](FabricError::UnknownPeer) if it is not one of them.
-    #[inline]
-    pub fn position_in(self, nodes: &[NodeId]) -> Result<usize> {
-        let guess = usize::from(self.0);
-        // The ids are usually 0, 1, 2, ...
-        if nodes.get(guess) == Some(&self) {
-            return Ok(guess);
-        }
-        nodes
-            .binary_search(&self)
-            .map_err(|_| FabricError::UnknownPeer(self))
-    }
-
     /// Lists nodes for messages: `node 1`, or `nodes 1, 4`.
     pub fn list(nodes: impl IntoIterator<Item = NodeId>) -> String {
         let ids: Vec<_> = nodes.into_iter().map(|node| node.0.to_string()).collect();
@@ -80,17 +62,6 @@ impl Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn positions_are_those_in_the_list() {
-        let nodes = [0, 1, 4, 6].map(NodeId);
-        for (position, node) in nodes.into_iter().enumerate() {
-            assert_eq!(node.position_in(&nodes), Ok(position));
-        }
-        for node in [2, 3, 5, 7].map(NodeId) {
-            assert_eq!(node.position_in(&nodes), Err(FabricError::UnknownPeer(node)));
-        }
-    }
 
     #[test]
     fn no_duration_leads_to_never() {

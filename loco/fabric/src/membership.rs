@@ -1,8 +1,8 @@
-//! The members of the job: views, and the meaning of a loss.
+//! The members of the job: views, positions, and the meaning of a loss.
 
 use serde::{Deserialize, Serialize};
 
-use crate::NodeId;
+use crate::{FabricError, NodeId, Result};
 
 /// A node's *view*: its knowledge of the members of the job.
 ///
@@ -35,4 +35,38 @@ pub struct Membership {
     pub left: Vec<NodeId>,
     /// The lost nodes, including this node once it was declared lost.
     pub lost: Vec<NodeId>,
+}
+
+impl NodeId {
+    /// Returns this node's position among `nodes`, which are in ascending order.
+    ///
+    /// # Errors
+    /// Returns [`UnknownPeer`](FabricError::UnknownPeer) if it is not one of them.
+    #[inline]
+    pub fn position_in(self, nodes: &[NodeId]) -> Result<usize> {
+        let guess = usize::from(self.0);
+        // The ids are usually 0, 1, 2, ...
+        if nodes.get(guess) == Some(&self) {
+            return Ok(guess);
+        }
+        nodes
+            .binary_search(&self)
+            .map_err(|_| FabricError::UnknownPeer(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_those_in_the_list() {
+        let nodes = [0, 1, 4, 6].map(NodeId);
+        for (position, node) in nodes.into_iter().enumerate() {
+            assert_eq!(node.position_in(&nodes), Ok(position));
+        }
+        for node in [2, 3, 5, 7].map(NodeId) {
+            assert_eq!(node.position_in(&nodes), Err(FabricError::UnknownPeer(node)));
+        }
+    }
 }

@@ -218,6 +218,10 @@ fn drain<F: Fabric, K: Encode + Eq>(
         }
         source.applied += 1;
     }
+    debug_assert!(
+        source.acknowledged <= source.applied,
+        "only what is applied is acknowledged"
+    );
     if source.applied != source.acknowledged {
         let applied = source.applied.to_ne_bytes();
         source.acknowledgement.post_inline_untracked(thread, &applied)?;

@@ -29,6 +29,10 @@ const SLOT_BYTES_STACK: usize = 128;
 /// The bytes of a slot whose value is a word.
 const SLOT_BYTES_WORD: usize = slot_bytes(8);
 
+// What a lookup reads first is examined on the stack.
+const _: () =
+    assert!(SLOT_BYTES_WORD <= SLOT_BYTES_STACK && slot_bytes(VALUE_BYTES_FIRST) <= SLOT_BYTES_STACK);
+
 /// A lookup under way. Dropping it abandons the lookup: a read that was posted goes on into a buffer that is kept
 /// aside until the read has ended.
 #[must_use = "wait for the value"]

@@ -44,6 +44,9 @@ use slot::{Announcement, Slot, Stage};
 const WORD_BYTES: usize = 8;
 /// The words of a cache line. Words that different nodes write are this far apart.
 const LINE_WORDS: usize = 8;
+
+const _: () = assert!(LINE_WORDS * WORD_BYTES == 64);
+
 /// The word of the next ticket. The slots follow, in the same line if there is room, because an access to one is
 /// followed by an access to the other. After them, each node has a line for its announcements.
 const NEXT: usize = 0;
@@ -161,6 +164,10 @@ impl<F: Fabric> TicketLock<F> {
             LINE_WORDS
         };
         let announcements = (slots + slot_count).next_multiple_of(LINE_WORDS);
+        assert!(
+            slot_count > nodes && slots > NEXT && announcements >= slots + slot_count,
+            "every node and the holder have a slot, behind the next ticket and before the announcements"
+        );
         let channel = Channel::builder(parent, name)
             .kind(format!("ticket_lock on {home}, {:?}", config.on_loss))
             .region("words", (announcements + nodes * LINE_WORDS) * WORD_BYTES)
