@@ -59,7 +59,7 @@ const LARGE: &[&str] = &["KV-delete", "KV-insert"];
 fn clients_of_the_catalogue_end_as_their_specifications_allow() {
     for (name, text) in CLIENTS.iter().filter(|(name, _)| !LARGE.contains(name)) {
         let client = client(text);
-        let allowed = promised(&client, Budget::default());
+        let allowed = promised(&client, None, Budget::default());
         assert!(allowed.is_complete(), "{name}");
         let forms = match client.libraries().contains(&Library::RingBuffer) {
             true => Form::of(Object::RingBuffer),
@@ -137,7 +137,7 @@ fn small_clients_of_every_object_are_explored_completely() {
 #[test]
 fn an_outcome_that_is_not_allowed_is_a_failure_with_a_schedule() {
     let client = built_in("LOCO-8a");
-    let allowed = promised(&client, Budget::default()).outcomes;
+    let allowed = promised(&client, None, Budget::default()).outcomes;
     let checked = check(&client, Form::default(), None, &effort()).expect("it can be explored");
     let seen = checked
         .outcomes
@@ -172,7 +172,7 @@ fn a_call_that_never_returns_has_no_outcome() {
     let client = client(
         "RDMA never\n{ }\nobjects { lock l@1; }\n P0@1 ;\n a := try_lock(l) ;\n unlock(l) ;\n unlock(l) ;\n",
     );
-    assert!(promised(&client, Budget::default()).outcomes.is_empty());
+    assert!(promised(&client, None, Budget::default()).outcomes.is_empty());
     let checked =
         check(&client, Form::default(), Some(&BTreeSet::new()), &effort()).expect("it can be explored");
     assert!(checked.report.failure.is_none());

@@ -114,11 +114,12 @@ pub fn outcomes_under(client: &Client, under: impl Into<Under>, budget: Budget<'
     Some(outcomes(client, &rules, budget))
 }
 
-/// Returns the outcomes that the specifications of a setting allow. The specifications of `shipped` are what the shipped
-/// objects promise.
-pub fn outcomes_by_specification(client: &Client, setting: Setting, budget: Budget<'_>) -> Outcomes {
+/// Returns the outcomes that the specifications of a setting allow over its network. The specifications of `shipped` are
+/// what the shipped objects promise.
+pub fn outcomes_by_specification(client: &Client, under: impl Into<Under>, budget: Budget<'_>) -> Outcomes {
+    let Under { setting, tier } = under.into();
     let rules = Rules {
-        libraries: libraries(setting),
+        libraries: libraries(setting).on(tier),
         implementations: Vec::new(),
         iterations_max: ITERATIONS_MAX,
     };

@@ -294,7 +294,7 @@ fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
             if progress::is_in_lines(args.json) {
                 print(format_args!("{name}: exploring {}", form.about()))?;
             }
-            let allowed = promised(&client, Budget::default());
+            let allowed = promised(&client, args.tier, Budget::default());
             if !allowed.is_complete() {
                 complain(format_args!(
                     "loco: {name}: the specifications allow more executions than are considered; outcomes are listed, not compared"

@@ -208,7 +208,7 @@ impl Campaign {
             cancel: Some(&self.cancel),
             ..Budget::default()
         };
-        let allowed = promised(&client, budget);
+        let allowed = promised(&client, self.tier, budget);
         if !allowed.is_complete() {
             one.unknown = true;
             return Ok(if is_over() { late } else { one });

@@ -10,7 +10,7 @@ use loco_sim::{
     execution_graph, explore, replay,
 };
 use mowgli_libraries::client::{Client, Library, ObjectId, Setting};
-use mowgli_libraries::judge::{ITERATIONS_MAX, outcomes_by_specification};
+use mowgli_libraries::judge::{ITERATIONS_MAX, Under, outcomes_by_specification};
 use mowgli_libraries::outcome::{Budget, Completeness, Limit, Outcome, Outcomes};
 use mowgli_libraries::value::Value;
 
@@ -102,9 +102,15 @@ impl Checked {
 }
 
 /// Returns the outcomes that the shipped objects promise: those of the specifications, with the transitive barrier
-/// and with LOCO'26 Def. 5.2 of ring buffers as printed.
-pub fn promised(client: &Client, budget: Budget<'_>) -> Outcomes {
-    outcomes_by_specification(client, Setting::Shipped, budget)
+/// and with LOCO'26 Def. 5.2 of ring buffers as printed. Objects promise the same on every network. RDMA^WAIT itself promises
+/// what the network orders: the order of `tier`, or of [`Tier::Ibta`] without one, as [`Effort::tier_of`].
+pub fn promised(client: &Client, tier: Option<Tier>, budget: Budget<'_>) -> Outcomes {
+    let tier = tier.filter(|_| client.libraries().contains(&Library::RdmaWait));
+    let under = Under {
+        setting: Setting::Shipped,
+        tier: tier.unwrap_or(Tier::Ibta),
+    };
+    outcomes_by_specification(client, under, budget)
 }
 
 /// Runs a client on shipped objects. With `allowed`, an execution with another outcome is a failure.
