@@ -189,8 +189,9 @@ loco_status loco_wait_for_ready(loco_node *node);
 
 /* ---- Threads ---------------------------------------------------------------------------------------------------- */
 
-/* A thread's access to the network. Operations that go through one `loco_thread` to one node are ordered as the memory model
- * of RDMA says; those of different ones are not. */
+/* A thread's access to the network. Operations on a region ask the network for strong order: each takes effect at its node after
+ * the puts and atomic operations that went through the same `loco_thread` to that node before. Those of different ones are not
+ * ordered, and nothing orders the words of one operation. */
 typedef struct loco_thread loco_thread;
 
 /* A timeout that never passes. A lost node still ends the wait for it. */

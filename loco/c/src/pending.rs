@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use loco::fabric::{AnyRemote, Target};
+use loco::raw::Flags;
 use loco::{AckKey, MemRef};
 
 use crate::border::{Need, Out, bytes_mut, run};
@@ -54,11 +55,11 @@ impl Pending {
     ) -> Result<Pending, Failure> {
         let thread = Pending::thread(&access);
         let state = if fits_inline(thread, data.len()) {
-            State::Inline(thread.put_inline(data, target)?)
+            State::Inline(thread.put_inline_with(data, target, Flags::STRONG)?)
         } else {
             let buffer = thread.mem_ref(data.len())?;
             buffer.write(0, data)?;
-            let (operation, gets) = (buffer.put(target)?, false);
+            let (operation, gets) = (buffer.put_with(target, Flags::STRONG)?, false);
             State::Buffered { operation, gets }
         };
         let state = RefCell::new(state);
@@ -71,7 +72,12 @@ impl Pending {
         len: usize,
         target: Target<'_, AnyRemote>,
     ) -> Result<Pending, Failure> {
-        let (operation, gets) = (Pending::thread(&access).mem_ref(len)?.get(target)?, true);
+        let (operation, gets) = (
+            Pending::thread(&access)
+                .mem_ref(len)?
+                .get_with(target, Flags::STRONG)?,
+            true,
+        );
         let state = RefCell::new(State::Buffered { operation, gets });
         Ok(Pending { state, access })
     }

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use loco::SharedRegion;
 use loco::fabric::{AnyCell, Memory as _, NodeId, WordCell as _};
+use loco::raw::Flags;
 
 use crate::border::{Need, New, Out, bytes, bytes_mut, handle, run};
 use crate::pending::{self, Pending};
@@ -168,12 +169,14 @@ pub unsafe extern "C" fn loco_region_put(
 fn put(region: &Region, access: &Access, node: u16, offset: usize, data: &[u8]) -> Result<(), Failure> {
     let (thread, target) = (access.thread(), region.0.target(NodeId(node), offset)?);
     if pending::fits_inline(thread, data.len()) {
-        thread.put_inline(data, target)?.wait(thread)?;
+        thread
+            .put_inline_with(data, target, Flags::STRONG)?
+            .wait(thread)?;
         return Ok(());
     }
     let buffer = thread.mem_ref(data.len())?;
     buffer.write(0, data)?;
-    buffer.put(target)?.wait()?;
+    buffer.put_with(target, Flags::STRONG)?.wait()?;
     Ok(())
 }
 
@@ -196,7 +199,11 @@ pub unsafe extern "C" fn loco_region_get(
         let data = unsafe { bytes_mut(data, len, "data") }?;
         let target = region.0.target(NodeId(node), offset)?;
         // The result goes to a buffer of the library first, so that no timeout leaves the caller's memory in use.
-        let buffer = access.thread().mem_ref(len)?.get(target)?.wait()?;
+        let buffer = access
+            .thread()
+            .mem_ref(len)?
+            .get_with(target, Flags::STRONG)?
+            .wait()?;
         Ok(buffer.read(0, data)?)
     })
 }
@@ -258,7 +265,7 @@ pub extern "C" fn loco_region_get_word(
         let out = value.need("value")?;
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
         let target = region.0.target(NodeId(node), offset)?;
-        out.write(access.thread().read_word(target)?);
+        out.write(access.thread().read_word_strong(target)?);
         Ok(())
     })
 }
@@ -291,7 +298,7 @@ pub extern "C" fn loco_region_fetch_add(
     run(|| {
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
         let target = region.0.target(NodeId(node), offset)?;
-        let before = access.thread().fetch_add_word(target, add)?;
+        let before = access.thread().fetch_add_word_strong(target, add)?;
         if let Some(old) = old {
             old.write(before);
         }
@@ -313,7 +320,9 @@ pub extern "C" fn loco_region_compare_swap(
     run(|| {
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
         let target = region.0.target(NodeId(node), offset)?;
-        let before = access.thread().compare_swap_word(target, expected, desired)?;
+        let before = access
+            .thread()
+            .compare_swap_word_strong(target, expected, desired)?;
         if let Some(old) = old {
             old.write(before);
         }
