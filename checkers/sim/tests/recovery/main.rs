@@ -16,7 +16,9 @@ use std::time::Duration;
 use loco::fabric::FabricError;
 use loco::{Error, Manager, Result, Thread};
 use loco_sim::spec::{self, Operation, Violation};
-use loco_sim::{Completeness, Config, Faults, ModelFabric, Report, Strategy, World, explore, note, replay};
+use loco_sim::{
+    Completeness, Config, Faults, ModelFabric, Report, Strategy, Tier, World, explore, note, replay,
+};
 
 type Fabric = ModelFabric;
 
@@ -133,9 +135,20 @@ fn suspicions(suspicions: u32, unenforced: bool) -> Faults {
     }
 }
 
-/// Explores as `strategy` says, and prints how much was explored. A failure can be repeated.
+/// Explores as `strategy` says, on the network of the contract, and prints how much was explored. A failure can be repeated.
 fn run(name: &str, strategy: Strategy, faults: Faults, build: impl Fn(&mut World) + Sync) -> Report {
+    run_on(Config::default().tier, name, strategy, faults, build)
+}
+
+fn run_on(
+    tier: Tier,
+    name: &str,
+    strategy: Strategy,
+    faults: Faults,
+    build: impl Fn(&mut World) + Sync,
+) -> Report {
     let config = Config {
+        tier,
         strategy,
         faults,
         time_max: Some(Duration::from_secs(300)),
@@ -151,9 +164,14 @@ fn run(name: &str, strategy: Strategy, faults: Faults, build: impl Fn(&mut World
     report
 }
 
-/// Checks that all executions with these faults keep the promise.
+/// Checks that all executions with these faults, on the network of the contract, keep the promise.
 fn complete(name: &str, faults: Faults, build: impl Fn(&mut World) + Sync) {
-    let report = run(name, Strategy::Exhaustive, faults, build);
+    complete_on(Config::default().tier, name, faults, build);
+}
+
+/// Checks that all executions with these faults on a network of this tier keep the promise.
+fn complete_on(tier: Tier, name: &str, faults: Faults, build: impl Fn(&mut World) + Sync) {
+    let report = run_on(tier, name, Strategy::Exhaustive, faults, build);
     if let Some(failure) = &report.failure {
         panic!("{name}: {failure}");
     }

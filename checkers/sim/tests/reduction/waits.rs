@@ -90,7 +90,9 @@ impl Node {
                 true => Work::signaled(WorkRequestId(1)),
                 false => Work::unsignaled(),
             };
-            let _ = queue.put_inline(&number.to_le_bytes(), target(), work).unwrap();
+            // The last number must win, or others wait for ever.
+            let put = queue.put_inline(&number.to_le_bytes(), target(), work.strong());
+            let _ = put.unwrap();
             if round.completes {
                 let to = Local {
                     memory: &self.scratch,
