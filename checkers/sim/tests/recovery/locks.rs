@@ -5,11 +5,9 @@ use loco::fabric::{NodeId, Target};
 use loco::fence::{self, Scope};
 use loco::{Channel, LockConfig, LockGuard, Manager, OnLoss, Result, TasLock, Thread, TicketLock, Unlock};
 use loco_sim::spec::{self, Operation, Violation};
-use loco_sim::{Faults, ModelRemote, Tier, World, call};
+use loco_sim::{Faults, ModelRemote, World, call};
 
-use crate::{
-    Body, Fabric, complete, complete_on, crashes, expiries, found, patiently, populate, sampled, suspicions,
-};
+use crate::{Body, Fabric, complete, crashes, expiries, found, patiently, populate, sampled, suspicions};
 
 /// The home of the lock and of the counter.
 const HOME: NodeId = NodeId(0);
@@ -188,25 +186,21 @@ fn the_test_and_set_lock_when_another_waiter_gives_up() {
     );
 }
 
-/// Explores a lock that each of two nodes takes twice: completely where the network keeps the order of InfiniBand. On the network
-/// of the contract that was not complete in two minutes, so schedules are random there.
-fn twice(name: &str, faults: Faults, on_loss: OnLoss) {
-    let twice = world::<Ticket>(&[&[Holds(2)], &[Holds(2)]], on_loss);
-    complete_on(Tier::Ibta, name, faults, &twice);
-    sampled(name, 3, 3_000, faults, &twice);
-}
-
 #[test]
 fn ticket_lock_of_two_nodes_twice_with_one_expiry_anywhere() {
     let name = "ticket lock, 2 nodes, 2 acquisitions each, 1 expiry";
-    twice(name, expiries(1), OnLoss::Poison);
+    let twice = world::<Ticket>(&[&[Holds(2)], &[Holds(2)]], OnLoss::Poison);
+    complete(name, expiries(1), &twice);
+    sampled(name, 3, 1_000, expiries(1), &twice);
 }
 
 #[test]
 fn ticket_lock_of_two_nodes_twice_with_one_crash_anywhere() {
     for on_loss in [OnLoss::Recover, OnLoss::Poison] {
         let name = format!("ticket lock, 2 nodes, 2 acquisitions each, 1 crash, {on_loss:?}");
-        twice(&name, crashes(1), on_loss);
+        let twice = world::<Ticket>(&[&[Holds(2)], &[Holds(2)]], on_loss);
+        complete(&name, crashes(1), &twice);
+        sampled(&name, 3, 1_000, crashes(1), &twice);
     }
 }
 
