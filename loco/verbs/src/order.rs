@@ -16,13 +16,11 @@
 //!
 //! Relies on `config` and `sysfs`. Used by `fabric` and `queue_pair`.
 
-use std::path::Path;
-
 use loco_fabric::{Atomicity, Cost, FabricError, Known, Order, Result, Tier};
 
 use super::config::VerbsConfig;
 use super::ffi::types::IBV_ACCESS_RELAXED_ORDERING;
-use super::sysfs::{self, Choice};
+use super::sysfs::Choice;
 
 // Nothing that the fabric registers may be reordered on the bus.
 const _: () = assert!(super::device::ACCESS & IBV_ACCESS_RELAXED_ORDERING == 0);
@@ -79,13 +77,6 @@ pub(super) fn check(order: Order, atomicity: Atomicity, choice: &Choice) -> Resu
     Ok(())
 }
 
-/// Returns the tier of the devices that the kernel itself plays: `rdma_rxe` and `siw` carry the operations of a queue pair out
-/// one after the other.
-pub(super) fn tier_of_software(root: &Path, device: &str) -> Option<Tier> {
-    let known = sysfs::is_soft_roce(root, device) || sysfs::is_soft_iwarp(root, device);
-    known.then_some(Tier::Ibta)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,24 +100,5 @@ mod tests {
         assert_eq!(weaker(strong, weak), weak);
         assert_eq!(weaker(weak, strong), weak);
         assert_eq!(weaker(weak, of(Tier::PcieRelaxed)).tier, Tier::PcieRelaxed);
-    }
-
-    #[test]
-    fn devices_of_the_kernel_are_known_and_others_are_not() {
-        let dir = tempfile::tempdir().unwrap();
-        for (file, text) in [
-            ("rxe0/parent", "eth0\n"),
-            ("siw0/node_desc", "Software iWARP stack\n"),
-            ("mlx5_0/node_desc", "host HCA-1\n"),
-        ] {
-            let file = dir.path().join(file);
-            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(file, text).unwrap();
-        }
-        let tier = |device| tier_of_software(dir.path(), device);
-        assert_eq!(
-            [tier("rxe0"), tier("siw0"), tier("mlx5_0")],
-            [Some(Tier::Ibta), Some(Tier::Ibta), None]
-        );
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use loco_fabric::{FabricError, Result, Tier};
 
 use crate::ffi::{self, Api};
-use crate::order;
 #[cfg(feature = "soft-device")]
 use crate::soft::{self, SoftDevice};
 use crate::sysfs::{self, Choice, Wanted};
@@ -71,7 +70,7 @@ impl Provider {
     /// Returns the tier of the device, if it is known.
     pub(crate) fn tier(&self, choice: &Choice) -> Option<Tier> {
         match self {
-            Provider::System => order::tier_of_software(Path::new(sysfs::ROOT), &choice.device),
+            Provider::System => sysfs::tier_of_software(Path::new(sysfs::ROOT), &choice.device),
             #[cfg(feature = "soft-device")]
             Provider::Soft(device) => device.tier(),
         }

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::interfaces::addresses_of;
-use loco_fabric::{FabricError, Result};
+use loco_fabric::{FabricError, Result, Tier};
 
 /// The directory in which the kernel lists RDMA devices.
 pub(super) const ROOT: &str = "/sys/class/infiniband";
@@ -286,6 +286,13 @@ fn addresses(device: &str, port: &RdmaPort, gid_index: Option<u32>) -> Vec<Choic
         .collect()
 }
 
+/// Returns the tier of the devices that the kernel itself plays: `rdma_rxe` and `siw` carry the operations of a queue pair out
+/// one after the other.
+pub(crate) fn tier_of_software(root: &Path, device: &str) -> Option<Tier> {
+    let known = is_soft_roce(root, device) || is_soft_iwarp(root, device);
+    known.then_some(Tier::Ibta)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -374,5 +381,24 @@ mod tests {
             ..Wanted::default()
         };
         assert!(message(choose(&devices(dir.path()), &config)).contains("this host has mlx5_0"));
+    }
+
+    #[test]
+    fn devices_of_the_kernel_are_known_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("rxe0/parent", "eth0\n"),
+            ("siw0/node_desc", "Software iWARP stack\n"),
+            ("mlx5_0/node_desc", "host HCA-1\n"),
+        ] {
+            let file = dir.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        let tier = |device| tier_of_software(dir.path(), device);
+        assert_eq!(
+            [tier("rxe0"), tier("siw0"), tier("mlx5_0")],
+            [Some(Tier::Ibta), Some(Tier::Ibta), None]
+        );
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use loco_host::bytes;
 
+use super::handles;
 use super::shared::set_errno;
-use super::verbs;
 use crate::ffi::types::*;
 
 /// Device memory: zeroed words behind the structure that the program sees.
@@ -31,7 +31,7 @@ unsafe fn words(dm: *mut Dm) -> *mut u8 {
 
 pub(super) unsafe extern "C" fn alloc(context: *mut Context, attr: *mut AllocDmAttr) -> *mut Dm {
     // SAFETY: the caller passes a context of ours and the request.
-    let (shared, length) = unsafe { (&verbs::device(context).shared, (*attr).length) };
+    let (shared, length) = unsafe { (&handles::device(context).shared, (*attr).length) };
     if length as u64 > shared.limits.device_memory_bytes {
         set_errno(libc::ENOMEM);
         return ptr::null_mut();
@@ -64,7 +64,7 @@ pub(super) unsafe extern "C" fn register(
     // SAFETY: the caller passes memory of `alloc` and a range within it.
     let start = unsafe { words(dm) }.expose_provenance();
     // SAFETY: the caller passes a live domain.
-    unsafe { verbs::register(pd, start + usize::try_from(offset).unwrap_or(0), 0, len, access) }
+    unsafe { handles::register(pd, start + usize::try_from(offset).unwrap_or(0), 0, len, access) }
 }
 
 unsafe extern "C" fn memcpy_to_dm(dm: *mut Dm, offset: u64, from: *const c_void, len: usize) -> c_int {

@@ -9,7 +9,6 @@
 //! Requests are carried out by a thread of the device, and within calls that post and poll, so that races do not depend
 //! on when the host runs the thread.
 
-use std::collections::VecDeque;
 use std::ptr;
 use std::sync::{Arc, PoisonError};
 
@@ -17,30 +16,12 @@ use loco_fabric::Tier;
 use loco_host::bytes;
 use rand::Rng;
 
+use super::handles::{Ended, Late, QpState, Request, SoftQp, carry_out, complete_all, end, lock};
 use super::shared::Shared;
-use super::verbs::{Ended, QpState, SoftQp, carry_out, complete_all, end, lock};
 use crate::ffi::types::*;
 
 /// The number of powers of two to choose from: a turn has 1, 2 or 4 steps.
 const BURST_DOUBLINGS: u32 = 3;
-
-/// The requests of a queue pair that are not over.
-#[derive(Default)]
-pub(super) struct Late {
-    /// Those that have not completed, oldest first.
-    waiting: VecDeque<Request>,
-    /// Those that are carried out and not placed.
-    bus: Vec<Request>,
-}
-
-struct Request {
-    wr: SendWr,
-    sge: Sge,
-    /// The data of a write.
-    data: Vec<u8>,
-    /// The status, once it is carried out.
-    status: Option<u32>,
-}
 
 /// The next step of a queue pair: an index of `waiting`, or of `bus`.
 #[derive(Clone, Copy)]

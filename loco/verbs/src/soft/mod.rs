@@ -11,14 +11,16 @@
 //! A device lives as long as the process.
 //!
 //! From the bottom: `shared` (a device's state and its injected faults), `execute` (carries out work requests),
-//! `channel` (completion events), `device_memory`, `late` (operations that wait), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the
-//! functions), `device` (the handle of tests).
+//! `channel` (completion events), `handles` (what is behind the handles of verbs), `device_memory`, `late` (operations that
+//! wait), `verbs` (the functions for queue pairs and memory), `cm` (the connection manager), `table` (the functions),
+//! `device` (the handle of tests).
 
 mod channel;
 mod cm;
 mod device;
 mod device_memory;
 mod execute;
+mod handles;
 mod late;
 mod shared;
 mod table;
