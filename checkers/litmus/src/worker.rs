@@ -1,4 +1,4 @@
-//! A thread of a node: executes one thread of a test, run after run, by the [`interpreter`](crate::interpreter).
+//! A thread of a node: executes one thread of a test, run after run, by the [`interpreter`].
 //!
 //! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence`
 //! fences the next operation, `strong` asks for strong order, and a put of a constant comes from a word that nobody else
