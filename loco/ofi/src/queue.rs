@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use loco_fabric::{Completion, CompletionStatus, FabricError, NodeId, WorkRequestId};
+use loco_fabric::{Completion, CompletionStatus, FabricError, NodeId, Work, WorkRequestId};
 use smallvec::SmallVec;
 
 use crate::memory::OfiMemory;
@@ -42,6 +42,28 @@ pub(crate) struct Op {
 }
 
 impl Op {
+    /// Returns an operation on `len` bytes at `place` of the peer, of which nothing is posted yet. It has no data.
+    pub(crate) fn new(name: &'static str, verb: Verb, place: u64, len: usize, work: Work) -> Op {
+        Op {
+            name,
+            id: work.id,
+            signaled: work.signaled,
+            fenced: work.fenced,
+            strong: work.strong,
+            more: work.more,
+            verb,
+            place,
+            len,
+            local: None,
+            data: SmallVec::new(),
+            operands: (0, 0),
+            issued: 0,
+            pieces: 0,
+            arrived: SmallVec::new(),
+            failed: None,
+        }
+    }
+
     pub(crate) fn class(&self) -> Class {
         match self.verb {
             Verb::Write => Class::Write,
@@ -257,24 +279,11 @@ mod tests {
     use crate::order::{Attributes, Trust};
 
     fn op(verb: Verb, strong: bool) -> Op {
-        Op {
-            name: "test",
-            id: WorkRequestId(0),
-            signaled: true,
-            fenced: false,
+        let work = Work {
             strong,
-            more: false,
-            verb,
-            place: 0,
-            len: 8,
-            local: None,
-            data: SmallVec::new(),
-            operands: (0, 0),
-            issued: 0,
-            pieces: 0,
-            arrived: SmallVec::new(),
-            failed: None,
-        }
+            ..Work::signaled(WorkRequestId(0))
+        };
+        Op::new("test", verb, 0, 8, work)
     }
 
     /// Returns whether an operation may begin while an earlier one is under way, with a provider without orders.

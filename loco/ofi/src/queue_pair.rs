@@ -111,33 +111,12 @@ impl OfiQueuePair {
         self.post(Op {
             operands,
             local: Some((result.memory.clone(), result.offset)),
-            ..op(name, verb, place, 8, work)
+            ..Op::new(name, verb, place, 8, work)
         })
     }
 }
 
 /// Returns an operation without local side.
-fn op(name: &'static str, verb: Verb, place: u64, len: usize, work: Work) -> Op {
-    Op {
-        name,
-        id: work.id,
-        signaled: work.signaled,
-        fenced: work.fenced,
-        strong: work.strong,
-        more: work.more,
-        verb,
-        place,
-        len,
-        local: None,
-        data: SmallVec::new(),
-        operands: (0, 0),
-        issued: 0,
-        pieces: 0,
-        arrived: SmallVec::new(),
-        failed: None,
-    }
-}
-
 impl QueuePair for OfiQueuePair {
     type Memory = OfiMemory;
     type Remote = OfiRemote;
@@ -152,7 +131,7 @@ impl QueuePair for OfiQueuePair {
         let place = dst.remote.place(dst.offset, src.len)?;
         self.post(Op {
             local: Some((src.memory.clone(), src.offset)),
-            ..op("put", Verb::Write, place, src.len, work)
+            ..Op::new("put", Verb::Write, place, src.len, work)
         })
     }
 
@@ -168,7 +147,7 @@ impl QueuePair for OfiQueuePair {
         let place = dst.remote.place(dst.offset, data.len())?;
         self.post(Op {
             data: SmallVec::from_slice(data),
-            ..op("put", Verb::Write, place, data.len(), work)
+            ..Op::new("put", Verb::Write, place, data.len(), work)
         })
     }
 
@@ -178,7 +157,7 @@ impl QueuePair for OfiQueuePair {
         let place = src.remote.place(src.offset, dst.len)?;
         self.post(Op {
             local: Some((dst.memory.clone(), dst.offset)),
-            ..op("get", Verb::Read, place, dst.len, work)
+            ..Op::new("get", Verb::Read, place, dst.len, work)
         })
     }
 
@@ -212,7 +191,7 @@ impl QueuePair for OfiQueuePair {
 
     fn flush(&mut self, work: Work) -> Result<Posted> {
         // A strong read comes after the puts, by the provider's order or because it is held back.
-        self.post(op("flush", Verb::Read, self.scratch, 8, work.strong()))
+        self.post(Op::new("flush", Verb::Read, self.scratch, 8, work.strong()))
     }
 }
 
