@@ -32,7 +32,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Report {
     usable: bool,
-    /// What the network orders by itself, and what the other orders cost; `null` if there is no network.
+    /// The orders that the network gives by itself, and the costs of the others; `null` if there is no network.
     order: Option<Order>,
     checks: Vec<Check>,
 }

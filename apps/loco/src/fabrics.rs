@@ -31,7 +31,7 @@ struct Report {
     orders: Vec<Orders>,
 }
 
-/// What a fabric orders by itself between the operations of a queue pair, and what the other orders cost.
+/// The orders that a fabric gives by itself to the operations of a queue pair, and the costs of the others.
 #[derive(Serialize)]
 struct Orders {
     /// The fabric, as `--fabric` takes it.

@@ -135,7 +135,7 @@ pub(crate) struct Stage<'w, T> {
     at: Vec<At<T>>,
 }
 
-/// What the threads of a world do: for each thread its node and its calls.
+/// The calls of the threads of a world: for each thread its node and what it calls, in order.
 pub(crate) type Script<C, const N: usize> = [(u16, &'static [C]); N];
 
 /// Returns the number of nodes of a script, two at least.

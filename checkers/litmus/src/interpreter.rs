@@ -10,7 +10,7 @@ use mowgli::program::{Expr, Instr, Loc, Node, PutSrc, Value, WorkId};
 /// The handle on a word of a fabric.
 pub type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
-/// What a thread of a program stands on: its words, queue pairs and completions.
+/// Gives a thread of a program its words, queue pairs and completions.
 pub trait Stand {
     /// The fabric.
     type Fabric: Fabric;
@@ -51,7 +51,7 @@ pub trait Stand {
     fn wait(&mut self, work: WorkId) -> std::result::Result<(), Self::Error>;
 }
 
-/// What a thread asks of its network card.
+/// A remote operation that a thread asks its network card for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The remote location.

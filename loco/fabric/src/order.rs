@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a network orders by itself among the operations of one queue pair.
+/// A class of networks, by the order that they keep among the operations of one queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
@@ -90,11 +90,11 @@ impl fmt::Display for Known {
     }
 }
 
-/// What it costs to ask for an order ([`Caps::order`](crate::Caps::order)). A program may read it to choose between two ways
+/// The costs of asking for an order ([`Caps::order`](crate::Caps::order)). A program may read it to choose between two ways
 /// that are both right; no program needs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// What the network orders by itself.
+    /// The tier of the network, which says what it orders by itself.
     pub tier: Tier,
     /// How that is known.
     pub known: Known,

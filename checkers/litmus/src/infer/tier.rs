@@ -19,7 +19,7 @@ use crate::oracle::Oracle;
 /// the tier that allows whatever it allows.
 const TIERS: [Tier; 5] = Tier::ALL;
 
-/// What the runs of a test showed.
+/// The outcomes that the runs of a test showed.
 pub(super) struct Seen<'a> {
     pub(super) name: &'a str,
     pub(super) program: &'a Program,

@@ -47,7 +47,7 @@ struct Delayed {
     remote: Option<Remote>,
 }
 
-/// What a remote operation does at the peer.
+/// The effect of a remote operation at the peer.
 struct Remote {
     /// The operation in words.
     what: String,

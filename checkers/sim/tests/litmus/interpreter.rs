@@ -112,7 +112,7 @@ fn build(program: &Arc<Program>, found: &Arc<Mutex<BTreeSet<Outcome>>>, world: &
     });
 }
 
-/// What a thread of the program stands on.
+/// The words, queue pairs and completions of a thread of the program.
 struct ModelStand<'a> {
     site: &'a Site,
     program: &'a Program,

@@ -29,7 +29,7 @@ const SLOT_BYTES_STACK: usize = 128;
 /// The bytes of a slot whose value is a word.
 const SLOT_BYTES_WORD: usize = slot_bytes(8);
 
-// What a lookup reads first is examined on the stack.
+// The bytes that a lookup reads first fit into its buffer on the stack.
 const _: () =
     assert!(SLOT_BYTES_WORD <= SLOT_BYTES_STACK && slot_bytes(VALUE_BYTES_FIRST) <= SLOT_BYTES_STACK);
 
