@@ -8,8 +8,8 @@ use std::cell::Cell;
 
 use loco_fabric::{Cost, Fabric, Known, Local, Memory, MemoryKind, QueuePair, Target, Work, WorkRequestId};
 use loco_job::Mesh;
-use loco_verbs::soft::{SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn posting_and_polling_allocate_nothing() {
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(SoftDevice::new(SoftLimits::default())))
+        .provider(SoftDevice::new(SoftLimits::default()).provider())
         .arena_bytes(1 << 20)
         .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
@@ -88,7 +88,7 @@ fn posting_and_polling_allocate_nothing() {
 fn linked_requests_share_a_doorbell() {
     let device = SoftDevice::new(SoftLimits::default());
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
@@ -125,7 +125,7 @@ fn one_node(tier_is_known: bool) -> (SoftDevice, VerbsFabric) {
         ..SoftLimits::default()
     });
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
