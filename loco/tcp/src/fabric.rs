@@ -25,8 +25,8 @@ use crate::shared::Shared;
 /// The rounds of spinning of a wait, which take 40 us or so: each looks at the sockets.
 const SPINS: u32 = 100;
 
-/// The order of the network: that of the one connection with each peer.
-const ORDER: Order = Order {
+/// The orders that the fabric gives by itself, those of the one connection with each peer, and the costs of the others.
+pub const ORDER: Order = Order {
     tier: Tier::Ibta,
     known: Known::Device,
     strong: Cost::Free,

@@ -50,6 +50,6 @@ mod shared;
 mod stream;
 
 pub use config::TcpConfig;
-pub use fabric::TcpFabric;
+pub use fabric::{ORDER, TcpFabric};
 pub use memory::{TcpCell, TcpMemory, TcpRemote};
 pub use queue_pair::TcpQueuePair;
