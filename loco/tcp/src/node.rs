@@ -41,6 +41,10 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            // The connections are those of the process from which this one was forked.
+            return;
+        }
         // Posted operations must still be sent.
         let until = Instant::now() + FAREWELL;
         while self.shared.is_busy() && Instant::now() < until {

@@ -48,6 +48,11 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
+        if self.shared.is_forked() {
+            // The thread is not in this process.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.shared.stop();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

@@ -52,6 +52,8 @@ struct Peer {
 /// The state that the threads of a node share.
 pub(crate) struct Shared {
     pub(crate) job: Membership,
+    /// The process of the node. A process that was forked from it has its sockets, too, and must leave them alone.
+    process: u32,
     /// This node's memory.
     pub(crate) memory: Whole,
     /// The peers in the order of the mesh's nodes. There is none at this node's own place.
@@ -124,6 +126,7 @@ impl Shared {
         };
         Ok(Shared {
             job,
+            process: std::process::id(),
             memory,
             peers: peers.into(),
             only,
@@ -283,6 +286,11 @@ impl Shared {
         // Another thread that looks at the same time finds the same.
         self.departures_seen.store(departures, Ordering::SeqCst);
         self.ring();
+    }
+
+    /// Returns true in a process that was forked from that of the node.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
     }
 
     /// Shuts the peer at `index` out, for good.
