@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     bell: AtomicU32,
     /// The one who sleeps by the sockets.
     watcher: AtomicU32,
+    /// The threads of the program that sleep on the doorbell's word.
+    followers: AtomicU32,
     reports: Mutex<Vec<Completion>>,
     /// The number of `reports`, for a look without the lock.
     reported: AtomicUsize,
@@ -134,6 +136,7 @@ impl Shared {
             wake,
             bell: AtomicU32::new(0),
             watcher: AtomicU32::new(NOBODY),
+            followers: AtomicU32::new(0),
             reports: Mutex::default(),
             reported: AtomicUsize::new(0),
             departures_seen: AtomicU64::new(0),
@@ -411,24 +414,29 @@ impl Doorbell for Shared {
     }
 
     fn sleep(&self, Armed(seen): Armed, limit: Duration) {
-        let by_bell = |limit: Duration| {
-            let limit = limit.try_into().ok();
-            let _ = futex::wait(&self.bell, futex::Flags::PRIVATE, seen, limit.as_ref());
-        };
+        let _attendance = self.attend();
         if !self.take_watch(WAITER) {
-            return match self.watcher.load(Ordering::SeqCst) {
+            let limit = match self.watcher.load(Ordering::SeqCst) {
                 SERVICE => {
                     self.wake_watcher();
-                    by_bell(limit.min(CHANGE_OF_GUARD));
+                    limit.min(CHANGE_OF_GUARD)
                 }
-                _ => by_bell(limit),
+                _ => limit,
             };
+            let limit = limit.try_into().ok();
+            self.followers.fetch_add(1, Ordering::SeqCst);
+            let _ = futex::wait(&self.bell, futex::Flags::PRIVATE, seen, limit.as_ref());
+            self.followers.fetch_sub(1, Ordering::SeqCst);
+            return;
         }
         if self.bell.load(Ordering::SeqCst) == seen {
             self.sleep_by_sockets(limit);
         }
         self.leave_watch();
-        self.look();
+        // Whatever has come wakes the others. Else this thread may not come back, and another one must take its place.
+        if !self.look() && self.followers.load(Ordering::SeqCst) > 0 {
+            let _ = futex::wake(&self.bell, futex::Flags::PRIVATE, 1);
+        }
     }
 
     fn ring(&self) {
@@ -445,7 +453,10 @@ impl Doorbell for Shared {
             .compare_exchange(word, rung, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
         {
-            let _ = futex::wake(&self.bell, futex::Flags::PRIVATE, u32::MAX >> 1);
+            // One who begins to sleep now finds the word changed.
+            if self.followers.load(Ordering::SeqCst) > 0 {
+                let _ = futex::wake(&self.bell, futex::Flags::PRIVATE, u32::MAX >> 1);
+            }
             if self.watcher.load(Ordering::SeqCst) == WAITER {
                 self.wake_watcher();
             }
