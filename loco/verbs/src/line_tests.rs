@@ -237,7 +237,8 @@ fn requests_are_kept_and_nothing_else_waits() {
                     false => line.hand_on().unwrap(),
                 }
             } else if !under_way.is_empty() {
-                let (number, barrier): (u64, bool) = under_way.swap_remove(dice.roll(under_way.len() as u64) as usize);
+                let (number, barrier): (u64, bool) =
+                    under_way.swap_remove(dice.roll(under_way.len() as u64) as usize);
                 assert_eq!(line.under_way(number, u64::MAX).unwrap().0, number);
                 line.ended(number);
                 let number = usize::try_from(number).unwrap();
