@@ -202,7 +202,7 @@ impl Membership {
                 }
             }
             // The deadline of a wait with a duration is fixed at the first look at the clock. Until then `end` is
-            // `None`, so that a fiber is resumed by polling and gets to that look.
+            // `None`: a fiber without an end is resumed by polling, and so reaches that look.
             let end = match (start_and_end, wait.deadline, within) {
                 (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
                 (None, None, None) => Some(Time::NEVER),

@@ -5,12 +5,12 @@
 //! last one carries the completion. A narrower CPU store reads the word and writes it back, so two threads
 //! that store to different bytes of one word at the same time are not modelled.
 
-pub(crate) mod burial;
 pub(crate) mod coroutine;
 mod dying;
 mod memory;
 pub(crate) mod platform;
 mod queue_pair;
+pub(crate) mod reaper;
 pub(crate) mod request;
 
 use std::sync::Arc;
