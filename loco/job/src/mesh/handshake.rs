@@ -1,10 +1,10 @@
 //! The handshake: two processes make sure that they belong to the same job before anything else is said.
 //!
 //! Both sides send a hello: magic, protocol version, and a digest of the job's id. Then they go through the handshake of
-//! [`noise`](super::noise) under the job's secret, with the hello as its prologue. Over the encrypted connection that comes
-//! of it, the connecting side claims who it is and whom it wants, and the accepting side agrees or says why not.
+//! [`noise`](super::noise) under the job's secret, with the hello as its prologue. Over the resulting encrypted
+//! connection, the connecting side claims who it is and whom it wants, and the accepting side agrees or says why not.
 //!
-//! A process that does not know the secret is not let in and does not hear a claim. A recorded handshake is of no use
+//! A process that does not know the secret is refused, and receives no claim. A recorded handshake is of no use
 //! later, and a secret that gets out later does not open recorded connections. What a neighbour on the network can still do is in
 //! `docs/launching.md`.
 //!
