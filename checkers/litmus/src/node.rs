@@ -1,7 +1,7 @@
 //! A node of a job that runs litmus tests: its memory, its threads, and the way in which nodes go through a batch together.
 //!
 //! Node 0 leads. It commands a batch by words that it puts into the other nodes' memory; nodes set the words of all
-//! runs, meet, make the runs, place what is under way, meet again, and report registers and memory to the leader.
+//! runs, synchronize, make the runs, place what is under way, synchronize again, and report registers and memory to the leader.
 //! Connections, regions and threads are made once for all tests. Relies on [`Worker`] and [`Shared`]. Used by
 //! [`crate::job`].
 

@@ -396,7 +396,8 @@ loco_status loco_atomic_compare_swap(loco_atomic *atomic, loco_thread *thread, u
 /* ---- Shared variables ------------------------------------------------------------------------------------------- */
 
 /* A 64-bit word with a copy on every participant. A program reads and writes its own copy, and broadcasts it over the copies of
- * others. Concurrent broadcasts overwrite one another in no particular order. */
+ * others. Broadcasts of one thread to one node arrive in order. Concurrent broadcasts of different threads overwrite one another in
+ * no particular order. */
 typedef struct loco_variable loco_variable;
 
 /* Makes this node's endpoint of the variable called `name`. Its copy is 0 at first.

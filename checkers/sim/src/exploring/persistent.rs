@@ -22,7 +22,8 @@
 //! it commutes with the timeout outside the set.
 //!
 //! Apart from that, no sequence of moves of agents outside a closed set can interfere with the moves of the agents inside.
-//! It is therefore enough to explore the moves of the agents inside (Godefroid's persistent sets; stubborn sets with agents for processes).
+//! It is therefore enough to explore the moves of the agents inside (Godefroid's persistent sets; stubborn sets with agents
+//! for processes).
 
 use std::ops::RangeBounds;
 

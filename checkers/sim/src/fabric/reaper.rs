@@ -3,8 +3,8 @@
 //! The threads of the execution are suspended in the middle of calls. The reaper unwinds them, so that what they own is
 //! freed. A destructor that calls the fabric then gets no answer, and may panic because of it. A panic in a destructor that
 //! runs while its thread unwinds ends the process, and no `catch_unwind` prevents that. The reaper therefore works on an OS
-//! thread of its own. When a destructor panics there, that OS thread stops for good before the process ends ([`super::dying`]). Rust's runtime has then
-//! written the line "thread caused non-unwinding panic. aborting." From then on, the worker frees stacks without running
+//! thread of its own. When a destructor panics there, that OS thread stops for good before the process ends
+//! ([`super::dying`]). Rust's runtime has then written the line "thread caused non-unwinding panic. aborting." From then on, the worker frees stacks without running
 //! destructors: what its executions own is leaked, and the exploration goes on.
 //!
 //! Relies on [`super::coroutine`] and [`super::dying`]. Used by [`crate::world::run`] when a run ends.
