@@ -289,7 +289,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             self.prepare_caches(run + AHEAD);
         }
         if stress.start == Start::Run {
-            self.meet()?;
+            self.start_together()?;
         }
         for (at, &(_, _, line)) in self.lines.iter().enumerate() {
             self.queues.unfence(line);
@@ -323,7 +323,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
     }
 
     /// Waits briefly for the other threads to come to this run. A thread may not be running at all.
-    fn meet(&mut self) -> Result<()> {
+    fn start_together(&mut self) -> Result<()> {
         let now = self.batch.number << 24 | (self.run as u64 + 1);
         self.start.mine.store(now);
         for at in 0..self.start.lines.len() {

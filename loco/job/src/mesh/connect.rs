@@ -246,7 +246,7 @@ impl Connecting {
     }
 
     /// Takes the nodes that have not come in time for lost, and returns the first. The job cannot begin without them, so this
-    /// node leaves: the others, which wait too, are told the reason, and do not take this node for the one that is missing.
+    /// node leaves: the others, which wait too, get the reason, and do not take this node for the one that is missing.
     fn give_up_missing(&self) -> Option<NodeId> {
         let missing = self.missing();
         for &node in &missing {
