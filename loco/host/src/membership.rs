@@ -57,7 +57,7 @@ impl Membership {
     /// is a collective call. `fabric` names the fabric; `version` changes when the type of card or its
     /// meaning does.
     ///
-    /// All fabrics exchange their cards in the same rounds. So nodes that bring up different fabrics hear of it at once,
+    /// All fabrics exchange their cards in the same rounds. Nodes that bring up different fabrics therefore get the error at once
     /// and do not wait for one another.
     ///
     /// # Errors
@@ -101,8 +101,9 @@ impl Membership {
         cards.get(index).ok_or(FabricError::UnknownPeer(node))
     }
 
-    /// Lets `revoker` shut lost nodes out, from the moment on at which every node of the job can shut every other out:
-    /// a collective call, after which a node may write to others. `label` names the fabric's call.
+    /// Registers `revoker`, which shuts lost nodes out of this node's memory. This is a collective call: it returns when
+    /// every node of the job has registered its revoker. Only then may a node write to others. `label` names the call
+    /// of the fabric.
     ///
     /// # Errors
     /// Returns [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
@@ -233,7 +234,7 @@ impl Membership {
                 }
             }
             // The deadline of a wait with a duration is fixed at the first look at the clock. Until then `end` is
-            // `None`, so that a fiber is resumed by polling and gets to that look.
+            // `None`: a fiber without an end is resumed by polling, and so reaches that look.
             let end = match (start_and_end, wait.deadline, within) {
                 (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
                 (None, None, None) => Some(Time::NEVER),

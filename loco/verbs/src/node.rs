@@ -113,7 +113,7 @@ impl Node {
         self.poller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the data that `node` told at set-up.
+    /// Returns the data that `node` sent at set-up.
     pub(super) fn card(&self, node: NodeId) -> Result<&Card> {
         let cards = self.cards.get().map_or(&[][..], Vec::as_slice);
         self.job.card(cards, node)

@@ -180,6 +180,43 @@ fn litmus_tests_have_their_expected_output() {
 }
 
 #[test]
+fn sources_that_are_named_exist() {
+    let tree: Vec<_> = files(&root())
+        .expect("the repository can be read")
+        .iter()
+        .map(|path| format!("/{}", shown(path)))
+        .collect();
+    // Text between single backticks that is a path with a folder: it may be given from any folder of the tree.
+    let is_source = |name: &str| {
+        name.ends_with(".rs")
+            && name.contains('/')
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+    };
+    let mut missing = Vec::new();
+    for path in files(&root()).expect("the repository can be read") {
+        let in_code = has_extension(&path, "rs");
+        if !in_code && !has_extension(&path, "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("sources and documents are UTF-8");
+        for (number, line) in text.lines().enumerate() {
+            if in_code && !line.trim_start().starts_with("//") {
+                continue;
+            }
+            for name in line.split('`').skip(1).step_by(2) {
+                let end = format!("/{}", name.trim_start_matches("../"));
+                if is_source(name) && !tree.iter().any(|file| file.ends_with(&end)) {
+                    missing.push(format!("{}:{}: {name}", shown(&path), number + 1));
+                }
+            }
+        }
+    }
+    assert_none("comments and documents name sources that exist", &missing);
+}
+
+#[test]
 fn nothing_names_a_machine() {
     let marks = [["/work", "/"], ["/root", "/"], ["/home", "/"]];
     let mut named = Vec::new();

@@ -1,6 +1,6 @@
 //! The control plane as programs use it: [`Mesh`], every node connected to every other.
 //!
-//! One concrete type with two insides: queues between nodes of one process (tests), and TCP between processes.
+//! It is one type with two implementations: queues between nodes of one process (tests), and TCP between processes.
 //! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
 //! objects as their [`Control`].
 //!
@@ -9,10 +9,10 @@
 //! lost), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous` and `registration` (its two sides), `introduction` (what nodes tell
 //! one another first), and `connect`, which brings a mesh up.
 //!
-//! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. Of a
-//! neighbour on the network a node notices every byte changed, repeated or left out, as the loss of the peer. What
-//! such a neighbour can still do is listed in `docs/launching.md`: above all, cut connections, and do to the data path what
-//! the fabric lets him.
+//! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. If an
+//! attacker on the network changes, repeats or leaves out a byte, the node notices, and counts the peer as lost.
+//! `docs/launching.md` lists what such an attacker can still do: above all, cut connections, and access the data path as
+//! far as the fabric permits.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
