@@ -17,7 +17,7 @@ pub struct Nic {
     /// The maximum number of operations in a queue pair that have not been polled (see
     /// [`QueueFull`](loco_fabric::FabricError::QueueFull)).
     pub queue_depth: usize,
-    /// The orders that are kept: those of a tier, or others to test tests with.
+    /// The orders that are kept: those of a tier, or others, to check that a test notices them.
     pub discipline: Discipline,
 }
 

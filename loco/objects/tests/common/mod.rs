@@ -9,7 +9,7 @@ use loco::fabric::ofi::{self, OfiConfig};
 use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{
     AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, NodeId, PeerState, ShmConfig,
-    ShmFabric,
+    ShmFabric, TcpConfig,
 };
 use loco::{Config, Manager, Polling, Result};
 use loco_test_networks::deferred::{Deferred, Nic};
@@ -49,6 +49,8 @@ pub enum Cluster {
     DeferredPolled(u64),
     /// The verbs fabric over a device played in software; whoever waits polls.
     Verbs,
+    /// The TCP fabric; whoever waits polls.
+    Tcp,
     /// The libfabric fabric over TCP; whoever waits polls.
     Ofi,
 }
@@ -72,6 +74,7 @@ impl IntoIterator for All {
             Cluster::Deferred(1),
             Cluster::DeferredPolled(2),
             Cluster::Verbs,
+            Cluster::Tcp,
             Cluster::Ofi,
         ];
         let on_device = on_device();
@@ -201,6 +204,7 @@ impl Cluster {
             _ if on_device() => FabricChoice::Verbs,
             Cluster::Synchronous | Cluster::Deferred(_) | Cluster::DeferredPolled(_) => FabricChoice::Shm,
             Cluster::Verbs => FabricChoice::Verbs,
+            Cluster::Tcp => FabricChoice::Tcp,
             Cluster::Ofi => FabricChoice::Ofi(None),
         };
         let provider = if on_device() {
@@ -214,6 +218,11 @@ impl Cluster {
                 VerbsConfig::default()
                     .provider(provider)
                     .arena_bytes(4 << 20)
+                    .huge_pages(HugePages::Never),
+            )
+            .tcp(
+                TcpConfig::default()
+                    .memory_limit_bytes(64 << 20)
                     .huge_pages(HugePages::Never),
             )
             .ofi(tcp())
