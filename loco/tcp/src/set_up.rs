@@ -216,8 +216,10 @@ fn meet(at: SocketAddr, own: NodeId, peer: NodeId, secret: &Secret, deadline: Ti
     let mut link = Link::connect(stream, secret, &purpose(peer), deadline)?;
     link.write(&own.0, deadline)?;
     // The other side may have given this connection up meanwhile.
-    let () = link.read(deadline)?;
-    Ok(link)
+    match link.read(deadline)? {
+        true => Ok(link),
+        false => Err(io::ErrorKind::ConnectionRefused.into()),
+    }
 }
 
 /// Returns what both sides of a connection to `node` authenticate.
@@ -245,7 +247,7 @@ fn accept(
             stream.set_nodelay(true)?;
             let mut link = Link::accept(stream, secret, purpose, deadline)?;
             let node: u16 = link.read(deadline)?;
-            link.write(&(), deadline)?;
+            link.write(&true, deadline)?;
             Ok::<_, io::Error>((NodeId(node), link))
         })();
         match heard {
