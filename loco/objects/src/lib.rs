@@ -66,6 +66,10 @@ pub mod fabric {
     pub use loco_ofi as ofi;
     #[cfg(feature = "shm")]
     pub use loco_shm::{Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};
+    #[cfg(feature = "tcp")]
+    pub use loco_tcp::{
+        ORDER as TCP_ORDER, TcpCell, TcpConfig, TcpFabric, TcpMemory, TcpQueuePair, TcpRemote,
+    };
     #[cfg(feature = "verbs")]
     pub use loco_verbs as verbs;
 }
