@@ -17,9 +17,9 @@ pub struct ShmConfig {
     pub arena_bytes: usize,
     /// The bytes of all arenas of this node together (default 8 GiB).
     pub memory_limit_bytes: usize,
-    /// The page size of the arenas.
+    /// The page size of the arenas (default [`HugePages::TwoMiB`]).
     pub huge_pages: HugePages,
-    /// The executor of posted operations.
+    /// The executor of posted operations (default [`Nic::Synchronous`]).
     pub nic: Nic,
     /// The time that the nodes wait for one another at set-up (default 30 s).
     pub set_up_timeout: Duration,
