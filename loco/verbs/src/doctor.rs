@@ -369,7 +369,7 @@ mod tests {
         );
     }
 
-    /// What a fabric cannot buy is refused when it comes up.
+    /// A device on which the orders of the contract cannot be obtained is refused when the fabric comes up.
     #[test]
     fn a_relaxed_device_without_atomics_is_refused_with_a_remedy() {
         let config = VerbsConfig::default().provider(Provider::Soft(SoftDevice::new(SoftLimits {
