@@ -52,7 +52,7 @@ pub struct Ladder {
     pub progress: Option<fn(&Progress)>,
     /// Called with the object, the name of a rung and what is about to be explored of it, once for each of these.
     pub begins: Option<fn(Object, &str, &str)>,
-    /// Set from outside to end early.
+    /// A flag that ends the work early when it is set from outside.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 

@@ -30,7 +30,7 @@ pub struct RobustCheck {
     pub progress: Option<fn(&Progress)>,
     /// Called with the object, the name of a world and what is about to be explored of it.
     pub begins: Option<fn(Object, &str, &str)>,
-    /// Set from outside to end early.
+    /// A flag that ends the work early when it is set from outside.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 

@@ -39,7 +39,7 @@
  * What not to do: fork() after `loco_open` and use the library in the child; cancel a thread (pthread_cancel) or longjmp
  * out of a signal handler while it is inside a call.
  *
- * The interface is the same in C++. It works over shared memory, over RDMA verbs and over libfabric. */
+ * The interface is the same in C++. It works over shared memory, RDMA verbs, TCP and libfabric. */
 
 #ifndef LOCO_H
 #define LOCO_H
@@ -143,7 +143,7 @@ typedef struct loco_options {
     size_t size;
     /* The time that calls wait, in nanoseconds; 0 is 10 seconds, LOCO_FOREVER is no limit. */
     uint64_t timeout_ns;
-    /* The fabric: "shm", "verbs", "ofi", "ofi:PROVIDER" or "auto". NULL takes that of the environment variable LOCO_FABRIC, or
+    /* The fabric: "shm", "verbs", "tcp", "ofi", "ofi:PROVIDER" or "auto". NULL takes that of the environment variable LOCO_FABRIC, or
      * else "auto". */
     const char *fabric;
     /* If not 0, a thread of the library polls for completions; if 0, each waiting thread does. */

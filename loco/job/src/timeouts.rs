@@ -8,15 +8,15 @@ use loco_fabric::{FabricError, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The time in which all nodes must be connected.
+    /// The time in which all nodes must be connected (default 30 s).
     pub connect: Duration,
-    /// The time between signs of life on a silent connection. In a job of more than 15 nodes it is this times an eighth
-    /// of the number of nodes, but at most a tenth of the silence that is allowed.
+    /// The time between signs of life on a silent connection (default 100 ms). In a job of more than 15 nodes it is this
+    /// times an eighth of the number of nodes, but at most a tenth of the silence that is allowed.
     pub heartbeat_interval: Duration,
-    /// The silence after which a peer on another host is declared lost. Nothing but silence shows that a host is down or
+    /// The silence after which a peer on another host is declared lost (default 1 s, at least twice the interval). Nothing but silence shows that a host is down or
     /// unplugged.
     pub silence: Duration,
-    /// The silence after which a peer on this host is declared lost. The end of its process is seen at once, by the closed
+    /// The silence after which a peer on this host is declared lost (default 10 s, at least twice the interval). The end of its process is seen at once, by the closed
     /// connection. Only a process that is stopped or starved is silent, and processes starve often on a machine with
     /// more work than cores, so the default is long.
     pub silence_same_host: Duration,

@@ -15,7 +15,7 @@ pub struct ShmConfig {
     pub arena_bytes: usize,
     /// The bytes of all arenas of this node together (default 8 GiB).
     pub memory_limit_bytes: usize,
-    /// The page size of the arenas.
+    /// The page size of the arenas (default [`HugePages::TwoMiB`]).
     pub huge_pages: HugePages,
     /// The time that the nodes wait for one another at set-up (default 30 s).
     pub set_up_timeout: Duration,

@@ -34,8 +34,8 @@ pub struct VerbsConfig {
     pub queue_depth: usize,
     /// The largest inline put to ask the device for, in bytes (default 512; the device may grant less).
     pub inline_bytes_max: usize,
-    /// What the device orders by itself. Without a tier the fabric counts on the order of devices that are known to it, and
-    /// elsewhere on none (`ooo-all`). Nothing checks a tier that is given here: on a device that orders less, data may be seen
+    /// The order that the device keeps by itself. Without a tier the fabric relies on the order of devices that are known to
+    /// it, and elsewhere on none (`ooo-all`). Nothing checks a tier that is given here: on a device that orders less, data may be seen
     /// after its flag.
     pub order: Option<Tier>,
     /// The time that a packet waits for its acknowledgement: 4.096 us times two to this power (default 16,

@@ -48,7 +48,7 @@ pub(super) struct Card {
     pub(super) address: SocketAddr,
     /// The token that peers must present when they connect.
     pub(super) token: u64,
-    /// What this node counts on and buys with its device.
+    /// The orders that this node relies on with its device, and the costs of the others.
     pub(super) order: Order,
     /// The word that flushes read: its address and key.
     pub(super) scratch: (u64, u32),

@@ -1,8 +1,8 @@
-//! The tier of a device, and what the fabric buys there.
+//! The tier of a device, and the means by which the fabric obtains the orders that the device does not give.
 //!
 //! A verbs program cannot ask a device for its tier: an mlx5 card of the newest kind chooses out-of-order placement by
 //! itself, and `ibv_query_qp_data_in_order` speaks of one work request only. So the fabric counts on the order of devices that
-//! are known to it, and elsewhere buys what is asked for. A setting says more, or less; nothing can check it.
+//! are known to it, and elsewhere obtains each order that is asked for by a wait. A setting says more, or less; nothing can check it.
 //!
 //! | tier | a strong operation, and a flush, first |
 //! |---|---|
@@ -27,8 +27,8 @@ use super::sysfs::Choice;
 // Nothing that the fabric registers may be reordered on the bus.
 const _: () = assert!(super::device::ACCESS & IBV_ACCESS_RELAXED_ORDERING == 0);
 
-/// Returns what a node with this configuration would count on with this device, and what it would buy. A job counts on the
-/// weakest of its nodes.
+/// Returns the order that a node with this configuration relies on with this device, and the costs of the others. A job
+/// relies on the weakest of its nodes.
 pub fn order(config: &VerbsConfig, choice: &Choice) -> Order {
     let fences_stall = config.provider.fences_stall(choice);
     order_of(config.order, config.provider.tier(choice), fences_stall)
@@ -67,7 +67,7 @@ pub(super) fn weaker(a: Order, b: Order) -> Order {
     if bought(b) > bought(a) { b } else { a }
 }
 
-/// Fails if the fabric cannot buy what it must on this tier.
+/// Fails if the fabric cannot obtain the orders of the contract on this tier.
 pub(super) fn check(order: Order, atomicity: Atomicity, choice: &Choice) -> Result<()> {
     if order.tier == Tier::PcieRelaxed && atomicity == Atomicity::None {
         return Err(FabricError::Config(format!(

@@ -32,7 +32,7 @@ pub trait Implementation: Sync {
     ///
     /// # Errors
     ///
-    /// Ends the run. [`Cut::Blocked`] stands for the papers' `loop {()}`.
+    /// Returns the [`Cut`] that ends the run. [`Cut::Blocked`] stands for the papers' `loop {()}`.
     fn run(&self, caller: &mut Caller<'_>, method: Method, args: &[Arg]) -> Run<Value>;
 
     /// Returns `g` of LOCO'26 Def. 3.13: the subevent that stands for a stamp of an abstract call. `events`
@@ -126,7 +126,7 @@ impl<'a> Caller<'a> {
     ///
     /// # Errors
     ///
-    /// Ends the run.
+    /// Returns the [`Cut`] that ends the run. The code passes it on.
     pub fn call(&mut self, method: Method, args: &[Arg]) -> Run<Value> {
         let level = self.level;
         let below = self.rules.implementations.iter().enumerate().skip(level);
@@ -145,7 +145,7 @@ impl<'a> Caller<'a> {
     ///
     /// # Errors
     ///
-    /// Ends the run, always if the condition does not hold.
+    /// Returns [`Cut::Blocked`] if the condition does not hold, and the cuts of the calls in it.
     pub fn until(&mut self, condition: impl FnOnce(&mut Self) -> Run<bool>) -> Run<()> {
         if condition(self)? {
             Ok(())

@@ -16,8 +16,8 @@ use crate::outcomes::outcomes;
 /// The most iterations of a client's loops that are considered, unless the caller says otherwise.
 pub const ITERATIONS_MAX: u32 = 3;
 
-/// A setting over a network. Its name is that of the setting, `spec`, or for another network than the papers'
-/// `spec+ooo-rw`.
+/// A setting over a network. Its name is that of the setting (`spec`), with the tier if the network is not the papers'
+/// (`spec+ooo-rw`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Under {
     /// The setting.

@@ -17,7 +17,7 @@ use mowgli::models::tiers::Bus;
 
 use crate::event::{Stamp, StampKind};
 
-/// What a network orders.
+/// The orders that a network keeps among the subevents of one thread.
 #[derive(Debug)]
 pub struct Network {
     tier: Tier,

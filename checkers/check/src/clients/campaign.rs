@@ -44,7 +44,7 @@ pub struct Campaign {
     pub workers: usize,
     /// Counts the clients that have been run.
     pub progress: Arc<AtomicU64>,
-    /// Set from outside to end early.
+    /// A flag that ends the work early when it is set from outside.
     pub cancel: Arc<AtomicBool>,
 }
 
@@ -276,7 +276,7 @@ impl Summary {
         !self.unfinished && self.unknown == 0
     }
 
-    /// Returns whether no client failed; nothing if none did and some were not run.
+    /// Returns false if a client failed, and true if all were run and none failed. Otherwise returns `None`.
     pub fn passed(&self) -> Option<bool> {
         match &self.failed {
             Some(_) => Some(false),

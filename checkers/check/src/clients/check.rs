@@ -35,7 +35,7 @@ pub struct Effort {
     pub states_max: Option<u64>,
     /// The number of iterations of the client's loops that are considered.
     pub iterations_max: u32,
-    /// Set from outside to end early.
+    /// A flag that ends the work early when it is set from outside.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 

@@ -16,7 +16,8 @@ impl RandomClients {
     ///
     /// # Panics
     ///
-    /// If there is none: no library has a call, or none of its calls has a result though `results` asks for one.
+    /// Panics if no client is within the bounds: no library has a call, or none of its calls has a result though `results` asks
+    /// for one.
     pub fn new(bounds: &Bounds) -> RandomClients {
         let clients = RandomClients::until(bounds, &|| false);
         clients.unwrap_or_else(|| panic!("no client is within {bounds:?}"))

@@ -74,15 +74,15 @@ const LOCKS_MAX: u32 = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KvConfig {
-    /// The number of values that each node has room for. A node inserts only into its own slots.
+    /// The number of values that each node has room for (default 65,536). A node inserts only into its own slots.
     pub slots_per_node: u32,
-    /// The longest value, in bytes. Each slot has room for it.
+    /// The longest value, in bytes (default 8). Each slot has room for it.
     pub value_bytes_max: usize,
-    /// The longest key, in bytes.
+    /// The longest key, in bytes (default 64).
     pub key_bytes_max: usize,
-    /// The number of ticket locks that writers of different keys share, spread over the nodes. 65,536 at most.
+    /// The number of ticket locks that writers of different keys share, spread over the nodes (default 64, at most 65,536).
     pub locks: u32,
-    /// The bytes of each node's tracker, a multiple of 8. A tracker is the ring in which the node reports its inserts
+    /// The bytes of each node's tracker, a multiple of 8 (default 65,536). A tracker is the ring in which the node reports its inserts
     /// and deletes to the others. One report takes [`RingConfig::record_bytes`](crate::RingConfig::record_bytes) of
     /// 24 bytes and the key. There must be room for a report of the longest key. A full tracker makes writers wait
     /// until the slowest node has read. [`insert_many`](KvStore::insert_many) makes up to 128 reports before it waits

@@ -9,10 +9,11 @@ use crate::{Result, Thread};
 /// The policy of a lock when the node that holds it is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnLoss {
-    /// Waiters fail, and so does every later call: the data that the lock protects may be half done.
+    /// Waiters fail with [`HolderLost`](crate::Error::HolderLost), and so does every later call: the data that the lock
+    /// protects may be incomplete.
     #[default]
     Poison,
-    /// The next waiter gets the lock, and [`LockGuard::recovered`] tells it so.
+    /// The next waiter gets the lock, and its [`LockGuard::recovered`] returns true.
     Recover,
 }
 
@@ -20,10 +21,10 @@ pub enum OnLoss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockConfig {
-    /// The policy when the holder is lost.
+    /// The policy when the holder is lost (default [`OnLoss::Poison`]).
     pub on_loss: OnLoss,
     /// The number of times in a row that threads of one node may hand the lock to one another before it must
-    /// leave the node, whether others wait for it or not. With 0 the lock leaves the node at every release.
+    /// leave the node, whether others wait for it or not (default 16). With 0 the lock leaves the node at every release.
     pub local_hand_overs_max: u32,
 }
 

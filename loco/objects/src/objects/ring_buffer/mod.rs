@@ -79,7 +79,7 @@ pub struct RingConfig {
     /// That costs more, and matters to a writer only if readers stop reading while there are messages. Each
     /// node may have its own value.
     pub acknowledge_every_bytes: usize,
-    /// Sends data inline with the operation where they are small enough. Otherwise every put is read from
+    /// Sends data inline with the operation where they are small enough (default true). Otherwise every put is read from
     /// registered memory, as in LOCO'26 Fig. 14. Each node may have its own value.
     pub inline: bool,
     /// The longest message, in bytes, that is copied to gather records of one put (default 1024). A longer message is
