@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use loco_check::{Ladder, Object};
-use loco_sim::{Completeness, Tier};
+use loco_sim::{Completeness, FabricKind, Tier};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -38,6 +38,7 @@ fn run(args: &[String]) -> Result<bool, String> {
     let mut any = false;
     for object in objects {
         let ladder = Ladder {
+            fabrics: vec![FabricKind::Model],
             tier,
             ..Ladder::new(object, Duration::from_secs(seconds))
         };
