@@ -143,13 +143,11 @@ impl Ladder {
     pub fn climb(&self) -> Result<LadderReport, SimError> {
         let taken = |rung: &Rung| self.only.is_empty() || self.only.iter().any(|name| name == rung.name());
         let rungs: Vec<Rung> = rungs(self.object).into_iter().filter(taken).collect();
-        let of_fabric = |&fabric| {
-            let taken = rungs
-                .iter()
-                .filter(move |rung| !is_repeated(rung, fabric, &rungs));
-            taken.map(move |rung| (rung, fabric))
-        };
-        let mut runs: Vec<(&Rung, FabricKind)> = self.fabrics.iter().flat_map(of_fabric).collect();
+        let mut runs: Vec<(&Rung, FabricKind)> = Vec::new();
+        for &fabric in &self.fabrics {
+            let own = rungs.iter().filter(|rung| !is_repeated(rung, fabric, &rungs));
+            runs.extend(own.map(|rung| (rung, fabric)));
+        }
         runs.sort_by_key(|(_, fabric)| !fabric.is_synchronous());
         let mut climb = Climb {
             ladder: self,
