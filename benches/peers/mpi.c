@@ -5,6 +5,7 @@
  *   mpirun -n 2 mpi get-time ITERATIONS SIZE   the same, nanoseconds an operation
  *   mpirun -n 2 mpi add-time ITERATIONS 8      MPI_Fetch_and_op and MPI_Win_flush, nanoseconds an operation
  *   mpirun -n 2 mpi send ITERATIONS SIZE       MPI_Send to MPI_Recv, messages a second
+ *   mpirun -n 2 mpi pong-time ITERATIONS SIZE  MPI_Send there and back, nanoseconds one way
  *   mpirun -n 2 mpi bcast ITERATIONS SIZE [N]  blocking MPI_Bcast, messages a second; N messages are packed into one
  *
  * Receivers check what they receive. */
@@ -71,18 +72,23 @@ int main(int argc, char **argv) {
         if (!strcmp(what, "send")) {
             if (rank == 0) MPI_Send(buffer, size, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
             if (rank == 1) MPI_Recv(buffer, size, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (!strcmp(what, "pong-time")) {
+            if (rank == 0) MPI_Send(buffer, size, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+            MPI_Recv(buffer, size, MPI_CHAR, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (rank == 1) MPI_Send(buffer, size, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
         } else if (!strcmp(what, "bcast")) {
             MPI_Bcast(buffer, size, MPI_CHAR, 0, MPI_COMM_WORLD);
         } else {
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
-        if (rank != 0 && (buffer[0] != (char)i || buffer[size - 1] != (char)i)) wrong();
+        if ((rank != 0 || what[1] == 'o') && (buffer[0] != (char)i || buffer[size - 1] != (char)i)) wrong();
     }
     if (one_sided && rank == 0) MPI_Win_unlock(1, window);
     MPI_Barrier(MPI_COMM_WORLD);
     double seconds = MPI_Wtime() - begin;
     if (one_sided && what[0] == 'p' && rank == 1 && memory[0] != (char)(iterations - 1)) wrong();
     double rate = (iterations - warmup) * (double)pack / seconds;
+    if (what[0] == 'p' && what[1] == 'o') rate *= 2; /* one way */
     if (rank == 0) printf("%.1f\n", strstr(what, "-time") ? 1e9 / rate : rate);
     MPI_Win_free(&window);
     free(buffer);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use loco::fabric::ofi::{self, OfiConfig, OfiFabric};
 use loco::fabric::verbs::{self, Check, VerbsConfig, Verdict, check_host, choose};
 use loco::fabric::{
-    Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Order, Peers, Platform as _,
-    Posted, QueuePair as _, Wait, Work, WorkRequestId,
+    Caps, Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Order, Peers, Platform as _,
+    Posted, QueuePair as _, TcpConfig, TcpFabric, Wait, Work, WorkRequestId,
 };
 use loco_app::print;
 use serde::Serialize;
@@ -17,11 +17,11 @@ use crate::error::CliError;
 ///
 /// For verbs the checks are libraries, device, port and GID, permissions, the limit on locked memory and huge pages;
 /// then a read through the device. For ofi they are the library, a provider that can carry the fabric, and a read
-/// through it. Both say what the network orders by itself (its tier), how that is known, and what the orders cost that a
+/// through it. For tcp it is a read through a connection. All say what the network orders by itself (its tier), how that is known, and what the orders cost that a
 /// program asks for. The exit code is 1 if something is missing.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Fabric to check: verbs, ofi or ofi:PROVIDER.
+    /// Fabric to check: verbs, tcp, ofi or ofi:PROVIDER.
     #[arg(long, value_name = "FABRIC", default_value = "verbs")]
     fabric: FabricChoice,
     /// Print one line of JSON.
@@ -48,13 +48,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             let order = first.map(|choice| verbs::order(&config, &choice));
             (check_host(&config), order)
         }
+        FabricChoice::Tcp => check_tcp(TcpConfig::from_env()?),
         FabricChoice::Ofi(provider) => {
             let named = provider.map(|name| name.as_str().to_owned());
             check_ofi(OfiConfig::from_env()?.provider(named))
         }
         other => {
             return Err(FabricError::Config(format!(
-                "`loco doctor` checks verbs and ofi; the fabric `{other}` needs nothing that could be missing"
+                "`loco doctor` checks verbs, tcp and ofi; the fabric `{other}` needs nothing that could be missing"
             ))
             .into());
         }
@@ -104,17 +105,41 @@ fn check_ofi(config: OfiConfig) -> (Vec<Check>, Option<Order>) {
         (Some(order), _) => Ok(order.to_string()),
         (None, missing) => missing.clone(),
     };
-    let read = provider
-        .as_ref()
-        .map_err(Clone::clone)
-        .and_then(|_| read_through(config));
-    let mut failed = false;
+    let read = provider.as_ref().map_err(Clone::clone).and_then(|provider| {
+        read_through(|mesh| OfiFabric::new(mesh, config.clone()))?;
+        let name = provider.split(" on ").next().unwrap_or(provider);
+        Ok(format!("done, through {name}"))
+    });
     let results = [
         ("library", library),
         ("provider", provider),
         ("order", ordered),
         ("read between two nodes", read),
     ];
+    (checks(results), order)
+}
+
+/// Checks what TCP needs.
+fn check_tcp(config: TcpConfig) -> (Vec<Check>, Option<Order>) {
+    let read = read_through(|mesh| TcpFabric::new(mesh, config.clone()));
+    let order = read.as_ref().ok().map(|caps| caps.order);
+    let ordered = read
+        .as_ref()
+        .map(|caps| caps.order.to_string())
+        .map_err(Clone::clone);
+    let done = read.map(|_| match config.encrypt {
+        true => "done, through an encrypted connection".to_owned(),
+        false => "done, through a connection".to_owned(),
+    });
+    (
+        checks([("read between two nodes", done), ("order", ordered)]),
+        order,
+    )
+}
+
+/// Returns the checks with these results, each of which needs the ones before.
+fn checks<const N: usize>(results: [(&str, Result<String, FabricError>); N]) -> Vec<Check> {
+    let mut failed = false;
     let check = |(name, result): (&str, Result<String, FabricError>)| {
         let (verdict, found) = match result {
             Ok(found) => (Verdict::Ok, found),
@@ -129,17 +154,19 @@ fn check_ofi(config: OfiConfig) -> (Vec<Check>, Option<Order>) {
             remedy: None,
         }
     };
-    (results.into_iter().map(check).collect(), order)
+    results.into_iter().map(check).collect()
 }
 
 /// Brings two nodes up in this process, and lets one read the other's memory: a node's operations on its own memory need no
-/// provider.
-fn read_through(config: OfiConfig) -> Result<String, FabricError> {
+/// network. Returns what the fabric can do.
+fn read_through<F: Fabric>(up: impl Fn(Mesh) -> Result<F, FabricError> + Sync) -> Result<Caps, FabricError> {
     let mut meshes = Mesh::in_process(2)?.into_iter();
     let mut open = || {
-        let (mesh, config) = (meshes.next(), config.clone());
-        let mesh = mesh.ok_or_else(|| FabricError::Config("a job of too few nodes".to_owned()));
-        move || OfiFabric::new(mesh?, config)
+        let mesh = meshes
+            .next()
+            .ok_or_else(|| FabricError::Config("a job of too few nodes".to_owned()));
+        let up = &up;
+        move || up(mesh?)
     };
     let (first, second) = (open(), open());
     let (fabric, peer) = std::thread::scope(|scope| {
@@ -149,13 +176,12 @@ fn read_through(config: OfiConfig) -> Result<String, FabricError> {
     });
     let (fabric, peer) = (fabric?, peer?);
     let mut qp = fabric.queue_pair(peer.node())?;
-    let done = format!("done, through {}", fabric.provider().name);
     if qp.flush(Work::signaled(WorkRequestId(0)))? == Posted::Done {
-        return Ok(done);
+        return Ok(fabric.caps().clone());
     }
     let mut completions: Vec<Completion> = Vec::new();
     let wait = Wait {
-        what: "a read of another node's memory through the provider",
+        what: "a read of another node's memory through the network",
         peers: Peers::None,
         deadline: Some(fabric.platform().now().after(Duration::from_secs(10))),
     };
@@ -164,7 +190,7 @@ fn read_through(config: OfiConfig) -> Result<String, FabricError> {
         Ok(_) => completions.pop().map(Ok),
     })?;
     match polled?.status {
-        CompletionStatus::Success => Ok(done),
+        CompletionStatus::Success => Ok(fabric.caps().clone()),
         CompletionStatus::Failed(error) => Err(*error),
     }
 }

@@ -1,8 +1,8 @@
 //! `loco fabrics`: lists the fabrics that this machine could use.
 
-use loco::fabric::Order;
 use loco::fabric::ofi::{self, OfiConfig, OfiProvider};
 use loco::fabric::verbs::{self, Choice, RdmaDevice, VerbsConfig, choose, devices};
+use loco::fabric::{Order, TCP_ORDER};
 use loco_app::print;
 use serde::Serialize;
 
@@ -94,11 +94,13 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     let mut fabrics = vec!["shm"];
     fabrics.extend(chosen.is_some().then_some("verbs"));
+    fabrics.push("tcp");
     fabrics.extend((!ofi.is_empty()).then_some("ofi"));
     let verbs_order = chosen.as_ref().map(|choice| verbs::order(&config, choice));
     let orders = [("shm".to_owned(), Order::IMMEDIATE)]
         .into_iter()
         .chain(verbs_order.map(|order| ("verbs".to_owned(), order)))
+        .chain([("tcp".to_owned(), TCP_ORDER)])
         .chain(
             ofi.iter()
                 .map(|provider| (format!("ofi:{}", provider.name), provider.order)),
@@ -127,6 +129,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             reason.as_deref().unwrap_or("no device")
         ))?,
     }
+    print("tcp    TCP, nodes on any machines")?;
     if let Some(reason) = &report.ofi_reason {
         print(format_args!("ofi    not available: {reason}"))?;
     }

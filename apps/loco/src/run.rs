@@ -43,7 +43,7 @@ pub struct Args {
     /// Pass on this variable too, e.g. PATH; may be given several times.
     #[arg(long, value_name = "NAME", requires = "ssh", value_parser = name)]
     export: Vec<String>,
-    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
+    /// Fabric that the nodes use: shm, verbs (RDMA), tcp, ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// End the job after this many seconds.

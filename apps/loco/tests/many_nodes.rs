@@ -53,6 +53,11 @@ fn sixty_four_processes_over_shared_memory() {
 
 #[test]
 fn sixty_four_processes_over_tcp() {
+    demonstrate("tcp");
+}
+
+#[test]
+fn sixty_four_processes_over_libfabric() {
     if has_libfabric() {
         demonstrate("ofi:tcp");
     }

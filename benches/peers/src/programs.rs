@@ -51,6 +51,7 @@ impl Programs {
                 .status();
         };
         compile("cc", "memory", &[]);
+        compile("cc", "sockets", &[]);
         compile("cc", "lmdb", &["-llmdb"]);
         compile("cc", "ofi", &["-lfabric", "-lpthread"]);
         compile("cc", "kv_redis", &["-lhiredis", "-lm"]);
@@ -72,6 +73,7 @@ impl Programs {
             Side::Loco(_) | Side::Before(_) | Side::Own { .. } => None,
             Side::Memory { .. } => (!there("memory")).then(|| "no C compiler".into()),
             Side::Mpi { program, .. } => (!there(program)).then(|| "no mpicc: install libopenmpi-dev".into()),
+            Side::Sockets { .. } => (!there("sockets")).then(|| "no C compiler".into()),
             Side::Lmdb { .. } => (!there("lmdb")).then(|| "no LMDB: install liblmdb-dev".into()),
             Side::Libfabric { .. } => (!there("ofi")).then(|| "no libfabric: install libfabric-dev".into()),
             Side::Redis { .. } if !there("kv_redis") => Some("no hiredis: install libhiredis-dev".into()),
@@ -99,8 +101,13 @@ impl Programs {
                 let before = self.before.as_ref().context("there is no --before")?;
                 loco(before, bench, &amount)
             }
-            Side::Memory { arguments } => {
-                let mut command = Command::new(self.folder.path().join("memory"));
+            Side::Memory { arguments } | Side::Sockets { arguments } => {
+                let program = if matches!(side, Side::Memory { .. }) {
+                    "memory"
+                } else {
+                    "sockets"
+                };
+                let mut command = Command::new(self.folder.path().join(program));
                 command.arg(arguments[0]).arg(&amount).args(&arguments[1..]);
                 number(&output(command)?)
             }

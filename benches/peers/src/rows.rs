@@ -105,6 +105,11 @@ pub enum Side {
         /// The mode and how.
         arguments: Vec<&'static str>,
     },
+    /// `sockets.c`: its mode, and what follows the number of iterations.
+    Sockets {
+        /// The mode and the size.
+        arguments: Vec<&'static str>,
+    },
     /// Two clients of a Redis server over TCP.
     Redis {
         /// Commands in a pipeline.
@@ -166,6 +171,15 @@ impl Row {
     /// Returns the library's side.
     pub fn loco(&self) -> Side {
         Side::Loco(self.bench.clone())
+    }
+
+    /// Returns all uses of `loco bench`.
+    fn benches(&mut self) -> impl Iterator<Item = &mut Bench> {
+        let peers = self.peers.iter_mut().filter_map(|peer| match &mut peer.side {
+            Side::Loco(bench) => Some(bench),
+            _ => None,
+        });
+        std::iter::once(&mut self.bench).chain(peers)
     }
 
     /// Returns another build of the library as a peer.

@@ -144,7 +144,7 @@ impl<C, R> History<C, R> {
     /// Checks that every response comes at or after its invocation.
     ///
     /// # Errors
-    /// [`HistoryError::TimeRunsBackwards`] names the first operation whose response comes before. The checker treats
+    /// Returns [`HistoryError::TimeRunsBackwards`], which names the first operation whose response comes before. The checker treats
     /// such a response as if it came at the time of the invocation.
     pub fn validate(&self) -> Result<()> {
         for (index, op) in self.operations.iter().enumerate() {

@@ -57,7 +57,7 @@ impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
     /// Records that `call` is about to begin.
     ///
     /// # Errors
-    /// The writer failed. The call should not be made, because the history would miss it.
+    /// Fails if the writer failed. The call should not be made, because the history would miss it.
     pub fn invoke(&mut self, call: C) -> Result<Invocation> {
         let id = self.invocations;
         let (thread, at) = (self.thread, self.clock.now());
@@ -74,7 +74,7 @@ impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
     /// Records that the call ended with `result`.
     ///
     /// # Errors
-    /// The writer failed; the operation counts as pending.
+    /// Fails if the writer failed; the operation counts as pending.
     pub fn respond(&mut self, invocation: Invocation, result: R) -> Result<()> {
         let at = self.clock.now();
         self.append(&Record::<C, R>::Respond {
@@ -98,7 +98,7 @@ impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
 /// Reads back the journal of one thread. A last line without its end is dropped, because the process died while it wrote it.
 ///
 /// # Errors
-/// The reader failed, or a complete line is not a record of these types, or a response answers no open invocation.
+/// Fails if the reader failed, if a complete line is not a record of these types, or if a response answers no open invocation.
 pub fn read_journal<C: DeserializeOwned, R: DeserializeOwned>(
     mut input: impl BufRead,
 ) -> Result<History<C, R>> {

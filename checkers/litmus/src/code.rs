@@ -40,8 +40,9 @@ pub struct Code {
 pub struct Place {
     /// Index of the node of the job.
     pub node: usize,
-    /// The queue pair's lane: the number of nodes of the program that were mapped to that node of the job before.
-    pub lane: usize,
+    /// The number of the queue pair set. If several nodes of the program are mapped to one node of the job, each has a set
+    /// of queue pairs of its own.
+    pub set: usize,
     /// The slot.
     pub slot: usize,
 }
@@ -97,7 +98,7 @@ impl Code {
             let node = usize::from(location.node.0);
             Place {
                 node: node % nodes,
-                lane: node / nodes,
+                set: node / nodes,
                 slot: take(node % nodes, 1),
             }
         });
@@ -143,7 +144,7 @@ impl Code {
         self.places[usize::from(loc.0)]
     }
 
-    /// Returns the place of the node that a `poll` or `rfence` names: the node of the job and the lane.
+    /// Returns the place of the node that a `poll` or `rfence` names: the node of the job, and the number of the queue pair set.
     pub fn peer(&self, node: mowgli::program::Node) -> (usize, usize) {
         let nodes = self.slots.len();
         (usize::from(node.0) % nodes, usize::from(node.0) / nodes)
@@ -322,10 +323,10 @@ mod tests {
         let entry = mowgli::catalogue::find("IRIW1").unwrap_or_else(|| panic!("IRIW1 is in the catalogue"));
         let program = entry.parse().unwrap_or_else(|e| panic!("{e:?}")).program;
         let code = Code::new(&program, 1).unwrap_or_else(|e| panic!("{e}"));
-        let lanes: BTreeSet<_> = code.places.iter().map(|place| place.lane).collect();
+        let sets: BTreeSet<_> = code.places.iter().map(|place| place.set).collect();
         assert!(
-            lanes.len() > 1,
-            "nodes of the program keep queue pairs of their own: {lanes:?}"
+            sets.len() > 1,
+            "nodes of the program keep queue pairs of their own: {sets:?}"
         );
         assert!(code.threads.iter().all(|seat| seat.node == 0));
     }

@@ -23,7 +23,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// Reads the next line, without its end; `None` after the last.
 ///
 /// # Errors
-/// As [`read_text`], for a line.
+/// Returns the errors of [`read_text`] for a line.
 pub(crate) fn read_line(source: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     source.take(BYTES_MAX + 1).read_until(b'\n', &mut line)?;

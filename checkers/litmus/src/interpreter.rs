@@ -1,7 +1,7 @@
 //! Interprets one thread of a litmus program as object code: CPU accesses, posted operations and waits for completions.
 //!
-//! The interpreter knows the language and nothing of the run. Where the words lie, which queue pair an operation takes
-//! and how completions are counted is told by a [`Stand`]. Used by the workers of jobs on real fabrics, and by the
+//! The interpreter knows the language and nothing of the run. A [`Stand`] says where the words lie, which queue pair an
+//! operation takes and how completions are counted. Used by the workers of jobs on real fabrics, and by the
 //! tests of the model fabric, whose threads are coroutines.
 
 use loco_fabric::{Fabric, Local, Memory, Posted, QueuePair, Result, Target, WordCell, Work};

@@ -13,15 +13,16 @@ use loco_fabric::{
 
 use crate::shared::{LINES_MAX, SCRATCH, SCRATCH_AT, Shared};
 
-/// The lane of queue pairs by which nodes meet.
+/// The number of the set of queue pairs through which the nodes synchronize.
 pub const CONTROL: usize = usize::MAX;
-/// The lane of queue pairs that carry traffic beside the test.
+/// The number of the set of queue pairs that carry traffic beside the test.
 pub const TRAFFIC: usize = usize::MAX - 1;
 
 /// One queue pair of a worker.
 struct Line<F: Fabric> {
     node: usize,
-    lane: usize,
+    /// The number of the set that the queue pair belongs to.
+    set: usize,
     queue_pair: F::QueuePair,
     posted: u64,
     /// The operations that ended within the posting call.
@@ -49,12 +50,12 @@ impl<F: Fabric> Lines<F> {
         }
     }
 
-    /// Returns the line towards a node in a lane.
+    /// Returns the index of the queue pair of set `set` towards `node`, and makes that queue pair at its first use.
     ///
     /// # Errors
     /// Fails if the fabric makes no further queue pair.
-    pub fn line(&mut self, node: usize, lane: usize) -> Result<usize> {
-        if let Some(line) = self.lines.iter().position(|l| l.node == node && l.lane == lane) {
+    pub fn line(&mut self, node: usize, set: usize) -> Result<usize> {
+        if let Some(line) = self.lines.iter().position(|l| l.node == node && l.set == set) {
             return Ok(line);
         }
         if self.lines.len() == LINES_MAX {
@@ -64,7 +65,7 @@ impl<F: Fabric> Lines<F> {
         }
         self.lines.push(Line {
             node,
-            lane,
+            set,
             queue_pair: self.shared.fabric.queue_pair(self.shared.nodes[node])?,
             posted: 0,
             at_once: 0,

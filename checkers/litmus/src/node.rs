@@ -1,7 +1,7 @@
 //! A node of a job that runs litmus tests: its memory, its threads, and the way in which nodes go through a batch together.
 //!
 //! Node 0 leads. It commands a batch by words that it puts into the other nodes' memory; nodes set the words of all
-//! runs, meet, make the runs, place what is under way, meet again, and report registers and memory to the leader.
+//! runs, synchronize, make the runs, place what is under way, synchronize again, and report registers and memory to the leader.
 //! Connections, regions and threads are made once for all tests. Relies on [`Worker`] and [`Shared`]. Used by
 //! [`crate::job`].
 
@@ -130,9 +130,10 @@ pub struct Node<F: Fabric> {
     first: Worker<F>,
     helpers: Vec<Helper>,
     flooder: Option<Helper>,
-    /// The number of batches, and of meetings.
+    /// The number of batches.
     batches: u64,
-    meetings: u64,
+    /// The number of times that the nodes have synchronized.
+    synchronizations: u64,
 }
 
 impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
@@ -148,7 +149,7 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
             helpers: Vec::new(),
             flooder: None,
             batches: 0,
-            meetings: 0,
+            synchronizations: 0,
         })
     }
 
@@ -245,7 +246,7 @@ impl<F: Fabric> Node<F> {
             .min(code.runs_max(stress.placement, DATA, REPORT))
             .max(1);
         self.set(code, stress, runs)?;
-        self.meet()?;
+        self.synchronize()?;
         let batch = Batch {
             number: self.batches,
             code: Arc::clone(code),
@@ -255,9 +256,9 @@ impl<F: Fabric> Node<F> {
             patience: command.patience,
         };
         let shares = self.run(&batch)?;
-        self.meet()?;
+        self.synchronize()?;
         self.report(&batch, &shares)?;
-        self.meet()?;
+        self.synchronize()?;
         match self.leads() {
             true => self.gather(&batch),
             false => Ok(Shown::default()),
@@ -420,9 +421,9 @@ impl<F: Fabric> Node<F> {
     }
 
     /// Waits until all nodes have called this.
-    fn meet(&mut self) -> Result<()> {
-        self.meetings += 1;
-        let (number, deadline) = (self.meetings, Instant::now() + SLACK);
+    fn synchronize(&mut self) -> Result<()> {
+        self.synchronizations += 1;
+        let (number, deadline) = (self.synchronizations, Instant::now() + SLACK);
         if self.leads() {
             for node in 1..self.nodes() {
                 self.watch(

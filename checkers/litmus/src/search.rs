@@ -85,8 +85,8 @@ const KEPT: f64 = 0.99;
 const DOUBT: f64 = 0.25;
 /// The time of a trial. Slow stresses get fewer runs, so that a bad arm costs little.
 const TRIAL: Duration = Duration::from_millis(2);
-/// The number of runs of an untried arm's first trial, and the minimum for all. Nodes meet three times a batch, which
-/// takes as long as this many runs.
+/// The number of runs of an untried arm's first trial, and the minimum for all. Nodes synchronize three times a batch,
+/// which takes as long as this many runs.
 const RUNS_FIRST: usize = 50;
 const RUNS_MIN: usize = 20;
 /// The number of trials without a new outcome of the test after which a stress has lost half of its worth for the

@@ -1,7 +1,7 @@
 //! State that the threads of one node share: its memory, access to its peers' memory, and the completions that have come.
 //!
 //! Each node has one region. Its parts are data (the locations of tests), report (what the runs of a batch gave),
-//! scratch (where traffic goes) and control (words by which nodes meet). The leader, node 0, also has an inbox for the
+//! scratch (where traffic goes) and control (words by which nodes synchronize). The leader, node 0, also has an inbox for the
 //! report of every node. Relies on the fabric and its mesh. Used by workers, traffic and the node.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,12 +40,12 @@ const CONTROL_AT: usize = SCRATCH_AT + 2 * SCRATCH;
 pub const COMMAND_AT: usize = CONTROL_AT;
 /// The offset of the number of the last command.
 pub const COMMANDED_AT: usize = CONTROL_AT + LINE;
-/// The offset of the number of the last meeting that the leader has ended.
+/// The offset of the number of the last synchronization that the leader has ended.
 pub const GO_AT: usize = CONTROL_AT + 2 * LINE;
 /// The offset of the leader's inbox.
 const INBOX_AT: usize = progress_at(THREADS_MAX);
 
-/// Returns the offset of the number of the last meeting that a node has come to.
+/// Returns the offset of the number of the last synchronization that a node has reached.
 pub const fn arrived_at(node: usize) -> usize {
     CONTROL_AT + (3 + node) * LINE
 }

@@ -99,7 +99,7 @@ choices! {
 choices! {
     /// How threads begin their runs.
     Start STARTS {
-        /// Together for each run, unless meeting takes too long.
+        /// Together for each run, unless waiting for one another takes too long.
         #[default]
         Run "run",
         /// Together for each batch of runs only.

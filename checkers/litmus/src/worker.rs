@@ -108,7 +108,7 @@ struct Execution<'a, F: Fabric> {
     cells: Vec<Vec<Cell<F>>>,
     /// The words from which constants are put.
     constants: Vec<Cell<F>>,
-    /// Node of the job, lane and line of each peer.
+    /// For each peer, its node in the job, the number of the queue pair set, and the index of the queue pair in `queues`.
     lines: Vec<(usize, usize, usize)>,
     /// For each peer, the number of the last operation before this run, and of polls in this run.
     begun: Vec<(u64, u64)>,
@@ -207,8 +207,8 @@ impl<'a, F: Fabric> Execution<'a, F> {
         for instr in code {
             match instr {
                 Instr::Poll { node } | Instr::Rfence { node } => {
-                    let (node, lane) = self.code.peer(*node);
-                    self.peer(node, lane)?;
+                    let (node, set) = self.code.peer(*node);
+                    self.peer(node, set)?;
                 }
                 Instr::If { then, otherwise, .. } => {
                     self.connect(then)?;
@@ -218,7 +218,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
                 _ => {
                     if let Some((far, _)) = far_side(instr.request().0) {
                         let place = self.code.place(far);
-                        self.peer(place.node, place.lane)?;
+                        self.peer(place.node, place.set)?;
                     }
                 }
             }
@@ -227,12 +227,12 @@ impl<'a, F: Fabric> Execution<'a, F> {
     }
 
     /// Returns the position of a peer in `lines` and `begun`.
-    fn peer(&mut self, node: usize, lane: usize) -> Result<usize> {
-        if let Some(peer) = self.lines.iter().position(|&(n, l, _)| (n, l) == (node, lane)) {
+    fn peer(&mut self, node: usize, set: usize) -> Result<usize> {
+        if let Some(peer) = self.lines.iter().position(|&(n, l, _)| (n, l) == (node, set)) {
             return Ok(peer);
         }
-        let line = self.queues.line(node, lane)?;
-        self.lines.push((node, lane, line));
+        let line = self.queues.line(node, set)?;
+        self.lines.push((node, set, line));
         self.begun.push((0, 0));
         Ok(self.lines.len() - 1)
     }
@@ -289,7 +289,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             self.prepare_caches(run + AHEAD);
         }
         if stress.start == Start::Run {
-            self.meet()?;
+            self.start_together()?;
         }
         for (at, &(_, _, line)) in self.lines.iter().enumerate() {
             self.queues.unfence(line);
@@ -323,7 +323,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
     }
 
     /// Waits briefly for the other threads to come to this run. A thread may not be running at all.
-    fn meet(&mut self) -> Result<()> {
+    fn start_together(&mut self) -> Result<()> {
         let now = self.batch.number << 24 | (self.run as u64 + 1);
         self.start.mine.store(now);
         for at in 0..self.start.lines.len() {
@@ -388,7 +388,7 @@ impl<F: Fabric> Stand for Execution<'_, F> {
         let (code, run, runs) = (self.code, self.run, self.batch.runs);
         let placement = self.batch.stress.placement;
         let place = code.place(request.far);
-        let at = self.peer(place.node, place.lane)?;
+        let at = self.peer(place.node, place.set)?;
         let line = self.lines[at].2;
         let seat = code.threads[self.thread];
         let near = |slot: usize| code.offset(placement, seat.node, slot, run, runs);
@@ -428,16 +428,16 @@ impl<F: Fabric> Stand for Execution<'_, F> {
     }
 
     fn fence(&mut self, node: Node) -> Result<()> {
-        let (node, lane) = self.code.peer(node);
-        let at = self.peer(node, lane)?;
+        let (node, set) = self.code.peer(node);
+        let at = self.peer(node, set)?;
         self.queues.fence(self.lines[at].2);
         Ok(())
     }
 
     #[inline]
     fn poll(&mut self, node: Node) -> Result<()> {
-        let (node, lane) = self.code.peer(node);
-        let at = self.peer(node, lane)?;
+        let (node, set) = self.code.peer(node);
+        let at = self.peer(node, set)?;
         let (before, polled) = &mut self.begun[at];
         *polled += 1;
         let number = *before + *polled;

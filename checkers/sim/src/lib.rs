@@ -74,10 +74,10 @@ pub struct Config {
     /// Leaves out moves whose order cannot matter. When off, the states of every interleaving are visited,
     /// which checks the reduction. Random strategies leave nothing out either way.
     pub reduction: bool,
-    /// Gives up after so many states. Random strategies ignore this limit.
+    /// The number of states after which the exploration ends as incomplete. Random strategies ignore this limit.
     pub states_max: Option<u64>,
-    /// Gives up after so long. Making the schedule of a failure short may take what is left of this time, or a tenth of it where
-    /// less is left, but at most 5 s.
+    /// The time after which the exploration ends as incomplete. Shortening the schedule of a failure may take the rest of this
+    /// time, or a tenth of it where less is left, but at most 5 s.
     pub time_max: Option<Duration>,
     /// The number of moves of the longest execution to explore. A longer execution makes the result
     /// incomplete.
@@ -85,7 +85,7 @@ pub struct Config {
     /// Reports a longer execution as a failure ([`FailureKind::Endless`]): some thread goes on without end. Meant for
     /// worlds whose threads wait only by the waiting primitive, so that every execution ends.
     pub longer_fails: bool,
-    /// Called now and then, by any of the workers.
+    /// A function that any of the workers calls from time to time with the progress.
     pub progress: Option<fn(&Progress)>,
     /// A flag that ends the exploration early when it is set from outside. The result says that the
     /// exploration was ended.
@@ -214,7 +214,7 @@ impl Config {
     }
 }
 
-/// Why an exploration could not be carried out.
+/// The reason for which an exploration could not be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// The set-up of the world failed or never ends.

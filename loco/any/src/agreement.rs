@@ -19,7 +19,7 @@ use crate::config::AnyConfig;
 const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The version of [`Ability`] and of the rules by which the best fabric is taken.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A node's message to the others before they agree on a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,10 @@ fn best(all: &[Ability]) -> Result<(FabricChoice, &'static str)> {
 
 /// Returns the fabric that joins any hosts.
 pub(crate) fn network() -> Result<FabricChoice> {
-    Ok(FabricChoice::Ofi(Some("tcp".parse()?)))
+    match cfg!(feature = "tcp") {
+        true => Ok(FabricChoice::Tcp),
+        false => Ok(FabricChoice::Ofi(Some("tcp".parse()?))),
+    }
 }
 
 fn can_use_verbs(node: NodeId, config: &AnyConfig) -> bool {
@@ -112,7 +115,10 @@ fn ofi_rdma(node: NodeId, config: &AnyConfig) -> String {
 
 /// Returns the error for a fabric that this build does not have.
 #[cold]
-#[cfg_attr(all(feature = "shm", feature = "verbs", feature = "ofi"), allow(dead_code))]
+#[cfg_attr(
+    all(feature = "shm", feature = "verbs", feature = "tcp", feature = "ofi"),
+    allow(dead_code)
+)]
 pub(crate) fn absent(name: &str) -> FabricError {
     FabricError::Unsupported(format!(
         "this program was built without the fabric `{name}`: build it with the feature `{name}`"
@@ -138,8 +144,8 @@ mod tests {
         assert_eq!(chosen(&[here.clone(), there.clone()]), "verbs");
         let plain = |ofi, host| node(false, ofi, host);
         assert_eq!(chosen(&[plain("cxi", "here"), there.clone()]), "ofi:cxi");
-        assert_eq!(chosen(&[plain("efa", "here"), there.clone()]), "ofi:tcp");
-        assert_eq!(chosen(&[plain("", "here"), there]), "ofi:tcp");
+        assert_eq!(chosen(&[plain("efa", "here"), there.clone()]), "tcp");
+        assert_eq!(chosen(&[plain("", "here"), there]), "tcp");
         assert_eq!(chosen(&[plain("", "here"), here]), "shm");
         assert_eq!(chosen(&[plain("", "here")]), "shm");
     }

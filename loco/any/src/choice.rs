@@ -15,10 +15,12 @@ pub enum FabricChoice {
     Shm,
     /// RDMA.
     Verbs,
+    /// TCP, without libfabric.
+    Tcp,
     /// libfabric, by the provider of this name, or by the best that it has for a network.
     Ofi(Option<ProviderName>),
     /// The first of these that every node can use: verbs; libfabric with a provider for an RDMA device; shared memory, if
-    /// all nodes run on one host and each can map the memory of each; libfabric over TCP.
+    /// all nodes run on one host and each can map the memory of each; TCP.
     #[default]
     Auto,
 }
@@ -73,6 +75,7 @@ impl FromStr for FabricChoice {
             None => match name {
                 "shm" => Ok(FabricChoice::Shm),
                 "verbs" => Ok(FabricChoice::Verbs),
+                "tcp" => Ok(FabricChoice::Tcp),
                 "ofi" => Ok(FabricChoice::Ofi(None)),
                 // An empty variable or argument is none.
                 "" | "auto" => Ok(FabricChoice::Auto),
@@ -86,7 +89,7 @@ impl FromStr for FabricChoice {
 
 fn unknown(name: &str) -> FabricError {
     FabricError::Config(format!(
-        "no fabric `{name}`: there are shm, verbs, ofi, ofi:PROVIDER and auto"
+        "no fabric `{name}`: there are shm, verbs, tcp, ofi, ofi:PROVIDER and auto"
     ))
 }
 
@@ -95,6 +98,7 @@ impl fmt::Display for FabricChoice {
         f.write_str(match self {
             FabricChoice::Shm => "shm",
             FabricChoice::Verbs => "verbs",
+            FabricChoice::Tcp => "tcp",
             FabricChoice::Ofi(None) => "ofi",
             FabricChoice::Ofi(Some(provider)) => return write!(f, "ofi:{}", provider.as_str()),
             FabricChoice::Auto => "auto",
@@ -122,12 +126,21 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_printed() {
-        for name in ["shm", "verbs", "ofi", "ofi:tcp", "ofi:verbs;ofi_rxm", "auto"] {
+        for name in [
+            "shm",
+            "verbs",
+            "tcp",
+            "ofi",
+            "ofi:tcp",
+            "ofi:verbs;ofi_rxm",
+            "auto",
+        ] {
             assert_eq!(name.parse::<FabricChoice>().unwrap().to_string(), name);
         }
         assert_eq!("".parse::<FabricChoice>().unwrap(), FabricChoice::Auto);
         for name in [
-            "tcp",
+            "udp",
+            "tcp:1",
             "ofi:",
             "shm:tcp",
             "ofi:a b",

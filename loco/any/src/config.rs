@@ -5,6 +5,8 @@ use loco_fabric::Result;
 use loco_ofi::OfiConfig;
 #[cfg(feature = "shm")]
 use loco_shm::ShmConfig;
+#[cfg(feature = "tcp")]
+use loco_tcp::TcpConfig;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsConfig;
 
@@ -22,6 +24,9 @@ pub struct AnyConfig {
     /// The configuration of the verbs fabric.
     #[cfg(feature = "verbs")]
     pub verbs: VerbsConfig,
+    /// The configuration of the TCP fabric.
+    #[cfg(feature = "tcp")]
+    pub tcp: TcpConfig,
     /// The configuration of the libfabric fabric. A provider in `choice` comes before the one here.
     #[cfg(feature = "ofi")]
     pub ofi: OfiConfig,
@@ -32,12 +37,14 @@ loco_fabric::setters!(AnyConfig { choice: FabricChoice });
 loco_fabric::setters!(AnyConfig { shm: ShmConfig });
 #[cfg(feature = "verbs")]
 loco_fabric::setters!(AnyConfig { verbs: VerbsConfig });
+#[cfg(feature = "tcp")]
+loco_fabric::setters!(AnyConfig { tcp: TcpConfig });
 #[cfg(feature = "ofi")]
 loco_fabric::setters!(AnyConfig { ofi: OfiConfig });
 
 impl AnyConfig {
     /// Returns the default configuration, changed by the environment (`LOCO_FABRIC`, and the variables that
-    /// `VerbsConfig::from_env` and `OfiConfig::from_env` read).
+    /// `VerbsConfig::from_env`, `TcpConfig::from_env` and `OfiConfig::from_env` read).
     ///
     /// # Errors
     /// Returns [`FabricError::Config`](loco_fabric::FabricError::Config), which names the variable that cannot be understood.
@@ -48,6 +55,8 @@ impl AnyConfig {
             shm: ShmConfig::default(),
             #[cfg(feature = "verbs")]
             verbs: VerbsConfig::from_env()?,
+            #[cfg(feature = "tcp")]
+            tcp: TcpConfig::from_env()?,
             #[cfg(feature = "ofi")]
             ofi: OfiConfig::from_env()?,
         })

@@ -10,6 +10,8 @@ use loco_job::Mesh;
 use loco_ofi::OfiFabric;
 #[cfg(feature = "shm")]
 use loco_shm::ShmFabric;
+#[cfg(feature = "tcp")]
+use loco_tcp::TcpFabric;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsFabric;
 
@@ -22,7 +24,7 @@ use crate::queue_pair::AnyQueuePair;
 either! {
     /// The fabric of one node, chosen at run time.
     #[derive(Clone, Debug)]
-    AnyFabric, ShmFabric, VerbsFabric, OfiFabric
+    AnyFabric, ShmFabric, VerbsFabric, TcpFabric, OfiFabric
 }
 
 impl AnyFabric {
@@ -33,7 +35,7 @@ impl AnyFabric {
     /// Returns [`FabricError::Config`](loco_fabric::FabricError::Config) if the nodes chose different fabrics, and names
     /// which nodes chose which.
     /// Returns [`FabricError::Unsupported`](loco_fabric::FabricError::Unsupported) for a fabric that this build does
-    /// not have, and otherwise the errors of `ShmFabric::new`, `VerbsFabric::new` and `OfiFabric::new`.
+    /// not have, and otherwise the errors of `ShmFabric::new`, `VerbsFabric::new`, `TcpFabric::new` and `OfiFabric::new`.
     pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
         if config.choice != FabricChoice::Auto {
             return AnyFabric::bring_up(mesh, config.choice, config);
@@ -59,6 +61,8 @@ impl AnyFabric {
         match choice {
             #[cfg(feature = "verbs")]
             FabricChoice::Verbs => Ok(AnyFabric::Verbs(VerbsFabric::new(mesh, config.verbs)?)),
+            #[cfg(feature = "tcp")]
+            FabricChoice::Tcp => Ok(AnyFabric::Tcp(TcpFabric::new(mesh, config.tcp)?)),
             #[cfg(feature = "ofi")]
             FabricChoice::Ofi(provider) => {
                 let named = provider.map(|name| name.as_str().to_owned());
@@ -111,6 +115,8 @@ impl Fabric for AnyFabric {
             (AnyFabric::Shm(fabric), AnyMemory::Shm(memory)) => fabric.export(memory),
             #[cfg(feature = "verbs")]
             (AnyFabric::Verbs(fabric), AnyMemory::Verbs(memory)) => fabric.export(memory),
+            #[cfg(feature = "tcp")]
+            (AnyFabric::Tcp(fabric), AnyMemory::Tcp(memory)) => fabric.export(memory),
             #[cfg(feature = "ofi")]
             (AnyFabric::Ofi(fabric), AnyMemory::Ofi(memory)) => fabric.export(memory),
             #[allow(unreachable_patterns)] // With one fabric there is no other.

@@ -1,17 +1,17 @@
 //! The fabric that is chosen at run time: one enum over the fabrics of this build.
 //!
-//! The features `shm`, `verbs` and `ofi`, all on by default, choose these fabrics. Dispatch is a match, which
+//! The features `shm`, `verbs`, `tcp` and `ofi`, all on by default, choose these fabrics. Dispatch is a match, which
 //! inlines; there are no virtual calls. Another fabric would be another crate, a feature, and a variant of
 //! the enums and macros here.
 
 #![forbid(unsafe_code)]
 
-#[cfg(not(any(feature = "shm", feature = "verbs", feature = "ofi")))]
-compile_error!("a program needs a fabric: enable the feature `shm`, `verbs` or `ofi`, or several");
+#[cfg(not(any(feature = "shm", feature = "verbs", feature = "tcp", feature = "ofi")))]
+compile_error!("a program needs a fabric: enable the feature `shm`, `verbs`, `tcp` or `ofi`, or several");
 
 /// Declares an enum over the fabrics' types.
 macro_rules! either {
-    ($(#[$meta:meta])* $name:ident $(<$w:ident>)?, $shm:ty, $verbs:ty, $ofi:ty) => {
+    ($(#[$meta:meta])* $name:ident $(<$w:ident>)?, $shm:ty, $verbs:ty, $tcp:ty, $ofi:ty) => {
         $(#[$meta])*
         pub enum $name $(<$w>)? {
             /// A value of the shared-memory fabric.
@@ -20,6 +20,9 @@ macro_rules! either {
             /// A value of the verbs fabric.
             #[cfg(feature = "verbs")]
             Verbs($verbs),
+            /// A value of the TCP fabric.
+            #[cfg(feature = "tcp")]
+            Tcp($tcp),
             /// A value of the libfabric fabric.
             #[cfg(feature = "ofi")]
             Ofi($ofi),
@@ -35,6 +38,8 @@ macro_rules! each {
             Self::Shm($inner) => $body,
             #[cfg(feature = "verbs")]
             Self::Verbs($inner) => $body,
+            #[cfg(feature = "tcp")]
+            Self::Tcp($inner) => $body,
             #[cfg(feature = "ofi")]
             Self::Ofi($inner) => $body,
         }
@@ -49,6 +54,8 @@ macro_rules! wrapped {
             Self::Shm($inner) => $body.map($to::Shm),
             #[cfg(feature = "verbs")]
             Self::Verbs($inner) => $body.map($to::Verbs),
+            #[cfg(feature = "tcp")]
+            Self::Tcp($inner) => $body.map($to::Tcp),
             #[cfg(feature = "ofi")]
             Self::Ofi($inner) => $body.map($to::Ofi),
         }

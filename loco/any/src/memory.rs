@@ -5,23 +5,25 @@ use loco_fabric::{Memory, NodeId, RemoteMemory, Result, Word, WordCell};
 use loco_ofi::{OfiCell, OfiMemory, OfiRemote};
 #[cfg(feature = "shm")]
 use loco_shm::{ShmCell, ShmMemory, ShmRemote};
+#[cfg(feature = "tcp")]
+use loco_tcp::{TcpCell, TcpMemory, TcpRemote};
 #[cfg(feature = "verbs")]
 use loco_verbs::{VerbsCell, VerbsMemory, VerbsRemote};
 
 either! {
     /// Registered memory of this node.
     #[derive(Clone, Debug)]
-    AnyMemory, ShmMemory, VerbsMemory, OfiMemory
+    AnyMemory, ShmMemory, VerbsMemory, TcpMemory, OfiMemory
 }
 either! {
     /// A peer's registered memory.
     #[derive(Clone, Debug)]
-    AnyRemote, ShmRemote, VerbsRemote, OfiRemote
+    AnyRemote, ShmRemote, VerbsRemote, TcpRemote, OfiRemote
 }
 either! {
     /// An aligned word of registered memory.
     #[derive(Clone, Debug)]
-    AnyCell<W>, ShmCell<W>, VerbsCell<W>, OfiCell<W>
+    AnyCell<W>, ShmCell<W>, VerbsCell<W>, TcpCell<W>, OfiCell<W>
 }
 
 impl Memory for AnyMemory {

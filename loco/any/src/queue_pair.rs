@@ -5,6 +5,8 @@ use loco_fabric::{FabricError, Local, NodeId, Posted, QueuePair, Result, Target,
 use loco_ofi::OfiQueuePair;
 #[cfg(feature = "shm")]
 use loco_shm::ShmQueuePair;
+#[cfg(feature = "tcp")]
+use loco_tcp::TcpQueuePair;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsQueuePair;
 
@@ -12,7 +14,7 @@ use crate::memory::{AnyMemory, AnyRemote};
 
 either! {
     /// A queue pair.
-    AnyQueuePair, ShmQueuePair, VerbsQueuePair, OfiQueuePair
+    AnyQueuePair, ShmQueuePair, VerbsQueuePair, TcpQueuePair, OfiQueuePair
 }
 
 /// Returns the error for memory of one fabric that was given to another.
@@ -34,6 +36,11 @@ macro_rules! operation {
             }
             #[cfg(feature = "verbs")]
             (AnyQueuePair::Verbs($q), AnyMemory::Verbs(memory), AnyRemote::Verbs(remote)) => {
+                let ($l, $t) = operation!(sides memory, remote, $local, $target);
+                $call
+            }
+            #[cfg(feature = "tcp")]
+            (AnyQueuePair::Tcp($q), AnyMemory::Tcp(memory), AnyRemote::Tcp(remote)) => {
                 let ($l, $t) = operation!(sides memory, remote, $local, $target);
                 $call
             }
@@ -81,6 +88,10 @@ impl QueuePair for AnyQueuePair {
             (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
                 qp.put_inline(data, Target { remote, offset }, work)
             }
+            #[cfg(feature = "tcp")]
+            (AnyQueuePair::Tcp(qp), AnyRemote::Tcp(remote)) => {
+                qp.put_inline(data, Target { remote, offset }, work)
+            }
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
                 qp.put_inline(data, Target { remote, offset }, work)
@@ -104,6 +115,10 @@ impl QueuePair for AnyQueuePair {
             }
             #[cfg(feature = "verbs")]
             (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
+                qp.put_inline_each(pieces, remote, strong_last)
+            }
+            #[cfg(feature = "tcp")]
+            (AnyQueuePair::Tcp(qp), AnyRemote::Tcp(remote)) => {
                 qp.put_inline_each(pieces, remote, strong_last)
             }
             #[cfg(feature = "ofi")]
@@ -161,6 +176,8 @@ impl QueuePair for AnyQueuePair {
             (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
                 qp.word_at_once(Target { remote, offset }, op)
             }
+            #[cfg(feature = "tcp")]
+            (AnyQueuePair::Tcp(qp), AnyRemote::Tcp(remote)) => qp.word_at_once(Target { remote, offset }, op),
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => qp.word_at_once(Target { remote, offset }, op),
             #[allow(unreachable_patterns)] // With one fabric there is no other.
@@ -178,6 +195,10 @@ impl QueuePair for AnyQueuePair {
             }
             #[cfg(feature = "verbs")]
             (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
+                qp.read_at_once(Target { remote, offset }, out)
+            }
+            #[cfg(feature = "tcp")]
+            (AnyQueuePair::Tcp(qp), AnyRemote::Tcp(remote)) => {
                 qp.read_at_once(Target { remote, offset }, out)
             }
             #[cfg(feature = "ofi")]

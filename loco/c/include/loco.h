@@ -15,8 +15,8 @@
  *
  * Results. Functions that can fail return a `loco_status`: LOCO_OK (0); a positive number for an outcome that is no error
  * and that their documentation names; or a negative number for an error. `loco_last_error` then says what went wrong, at
- * which object and node, and what to do about it. What a function gives beside its status goes to a pointer, its last
- * arguments, and is left alone on an error unless the function says otherwise.
+ * which object and node, and what to do about it. A function writes its other results through pointers, which
+ * are its last arguments. On an error it writes nothing there unless its documentation says otherwise.
  *
  * Handles. The pointers that `_new` functions give are opaque. Each is freed by its `_free` function, in any order: an
  * object keeps its node up until it is freed itself. Freeing NULL does nothing; any other function that is given NULL for a
@@ -29,15 +29,17 @@
  *
  * Time. A call that waits gives up after the time of its thread (`loco_thread_set_timeout`), or else of the node (10 s
  * unless `loco_options` say otherwise), with LOCO_TIMEOUT; a node that is lost ends a wait for it at once with
- * LOCO_PEER_LOST. What a timeout leaves behind is said at each function. No call hangs.
+ * LOCO_PEER_LOST. Each function says what a timeout leaves behind. Without a timeout are `loco_close`, the unlocking functions, and
+ * threads that ask for LOCO_FOREVER: only the others' progress or loss ends these waits. A node that the others have declared
+ * lost gets LOCO_DECLARED_LOST from every call that needs them; the functions do not list this error.
  *
  * Memory. The library never keeps a pointer to the caller's memory when a call has returned, not even after a timeout:
- * what is under way is a copy. During a call, nobody else may write what the call reads, or access what it writes.
+ * operations that are under way use a copy. During a call, nobody else may write what the call reads, or access what it writes.
  *
  * What not to do: fork() after `loco_open` and use the library in the child; cancel a thread (pthread_cancel) or longjmp
  * out of a signal handler while it is inside a call.
  *
- * The interface is the same in C++. Works over shared memory and over RDMA. */
+ * The interface is the same in C++. It works over shared memory, over RDMA verbs and over libfabric. */
 
 #ifndef LOCO_H
 #define LOCO_H
@@ -58,12 +60,12 @@ extern "C" {
 typedef int loco_status;
 
 enum {
-    /* It is done. */
+    /* The call has done what it says. */
     LOCO_OK = 0,
 
-    /* Outcomes that are no errors. `loco_last_error` says nothing about them. */
+    /* Outcomes that are no errors: `loco_last_error` does not change. */
 
-    /* Not now: there is no message or word, no room, or the lock is held. */
+    /* The call would have to wait: there is no message or word, no room, or the lock is held. */
     LOCO_AGAIN = 1,
     /* The store does not have the key. */
     LOCO_NOT_FOUND = 2,
@@ -71,18 +73,18 @@ enum {
     LOCO_DUPLICATE = 3,
     /* This node's part of the store has no room for another key. */
     LOCO_FULL = 4,
-    /* The queue is closed: nothing more goes in, and for a pop, nothing is left. */
+    /* The queue is closed: pushes are refused, and for a pop, no word is left. */
     LOCO_ENDED = 5,
 
     /* Errors. */
 
     /* A node that was needed is lost: `loco_last_lost_node` names it. */
     LOCO_PEER_LOST = -1,
-    /* The time is over. */
+    /* The call reached its deadline. */
     LOCO_TIMEOUT = -2,
     /* Nodes disagree about an object: its type, sizes or participants. Reported on both. */
     LOCO_MISMATCH = -3,
-    /* The call does not fit: a NULL handle, a range outside a region, a lock that is not held. A mistake in the program. */
+    /* The arguments do not fit: a NULL handle, a range outside a region, a lock that is not held. A mistake in the program. */
     LOCO_USAGE = -4,
     /* Registered memory, thread indices or another resource ran out. */
     LOCO_EXHAUSTED = -5,
@@ -90,9 +92,9 @@ enum {
     LOCO_UNSUPPORTED = -6,
     /* The operating system or the device refused: `loco_last_os_error` is its number. */
     LOCO_SYSTEM = -7,
-    /* A node refused to meet or to connect. */
+    /* A node refused a connection to the job or to an object. */
     LOCO_REFUSED = -8,
-    /* What an object protects or holds may be half done, as a node was lost, or is stuck, in the middle. */
+    /* The data that an object protects or holds may be incomplete: a node was lost, or is stuck, while it changed them. */
     LOCO_POISONED = -9,
     /* This node is shut down. */
     LOCO_CLOSED = -10,
@@ -108,8 +110,8 @@ enum {
     LOCO_DECLARED_LOST = -15
 };
 
-/* Returns what the calling thread's last error was, in words: UTF-8, with its causes, for people. "" if there was none.
- * Valid until the thread's next error. A call that succeeds leaves it alone, as with errno. */
+/* Returns the text of the calling thread's last error, with its causes, in UTF-8; "" if there was none. The text is valid until
+ * the thread's next error. A call that succeeds does not change it, as with errno. */
 const char *loco_last_error(void);
 
 /* Returns the node whose loss the calling thread's last error reports; -1 if it does not report one. */
@@ -139,11 +141,12 @@ typedef struct loco_node loco_node;
 typedef struct loco_options {
     /* sizeof(loco_options). */
     size_t size;
-    /* How long calls wait, in nanoseconds; 0 is 10 seconds, LOCO_FOREVER without end. */
+    /* The time that calls wait, in nanoseconds; 0 is 10 seconds, LOCO_FOREVER is no limit. */
     uint64_t timeout_ns;
-    /* "shm", "verbs" or "auto"; NULL is what the environment variable LOCO_FABRIC says, or else "auto". */
+    /* The fabric: "shm", "verbs", "ofi", "ofi:PROVIDER" or "auto". NULL takes that of the environment variable LOCO_FABRIC, or
+     * else "auto". */
     const char *fabric;
-    /* Not 0: a thread of the library looks for completions. 0: whoever waits does. */
+    /* If not 0, a thread of the library polls for completions; if 0, each waiting thread does. */
     int polling_thread;
 } loco_options;
 
@@ -157,24 +160,23 @@ typedef struct loco_options {
  * After a timeout the process is not a node, and cannot become one in this job. */
 loco_status loco_open(const loco_options *options, loco_node **node);
 
-/* Waits until every node of the job has come here, then frees the node. Without a timeout, as others may work as long as they
- * like; but a node that is lost ends the wait. No object may be used after this call, other than to be freed; what is never
- * freed goes with the process.
+/* Waits until every node of the job has called this, then frees the node. The wait has no timeout, as other nodes may still work;
+ * the loss of a node ends it. After this call objects may only be freed. Handles that are never freed end with the process.
  * `node` is what `loco_open` gave; it is freed also on an error, except LOCO_USAGE for what `loco_among` gave.
  * Errors: LOCO_PEER_LOST if another node ended without calling this. */
 loco_status loco_close(loco_node *node);
 
-/* Frees a node without waiting for the others. It leaves the job when the last of its objects and threads is freed, or the
- * process ends: other nodes that still need it get LOCO_PEER_LOST. For programs that give up, and for what `loco_among`
- * gave. */
+/* Frees a node without waiting for the others. The node leaves the job when the last of its objects and threads is freed, or the
+ * process ends: other nodes that still need it get LOCO_PEER_LOST. Use this in programs that give up, and for views that
+ * `loco_among` gave. */
 loco_status loco_node_free(loco_node *node);
 
 /* Gives a view of a node whose objects have only these `count` nodes as participants. Each of them makes the view, with the
- * same nodes. Objects made under it live as long as they need to, also when the view is freed, with `loco_node_free`.
+ * same nodes. Objects that were made with the view stay usable when the view is freed with `loco_node_free`.
  * Errors: LOCO_USAGE for a node that is not part of the job. */
 loco_status loco_among(loco_node *node, const loco_node_id *nodes, size_t count, loco_node **among);
 
-/* Returns which node this process is; LOCO_NO_NODE for NULL. */
+/* Returns the id of this node; LOCO_NO_NODE for NULL. */
 loco_node_id loco_self(loco_node *node);
 
 /* Returns the number of nodes that take part, and writes the ids of the first `capacity` of them to `nodes`, in ascending
@@ -199,11 +201,11 @@ typedef struct loco_thread loco_thread;
 /* The timeout of the node. */
 #define LOCO_DEFAULT_TIMEOUT (UINT64_MAX - 1)
 
-/* Gives the calling thread access. A thread needs no more than one, and makes it itself.
+/* Gives the calling thread access to the network. A thread makes its own `loco_thread`, and needs only one.
  * Errors: LOCO_EXHAUSTED if there are too many. */
 loco_status loco_thread_new(loco_node *node, loco_thread **thread);
 
-/* Frees a thread's access. Operations that it began go on. Any thread may call this, for one that has ended.
+/* Frees a `loco_thread`. Operations that were begun with it go on. Another thread may call this once the owner has ended.
  * Errors: LOCO_USAGE, freeing nothing, while the thread holds a lock. */
 loco_status loco_thread_free(loco_thread *thread);
 
@@ -213,8 +215,8 @@ loco_status loco_thread_set_timeout(loco_thread *thread, uint64_t timeout_ns);
 
 /* ---- Fences ----------------------------------------------------------------------------------------------------- */
 
-/* A put that is over has left this node; it need not be in the other node's memory yet. After a fence it is: earlier
- * operations that the fence covers are complete and placed before anything that follows.
+/* A put that is complete has been read from this node's memory; it need not be in the other node's memory yet. After a fence it
+ * is: earlier operations that the fence covers are complete and placed before anything that follows.
  *
  * Errors of all fences: LOCO_PEER_LOST and others that an operation ended with; LOCO_TIMEOUT.
  * After a timeout nothing is ordered yet; execute the fence again. */
@@ -246,8 +248,8 @@ typedef struct loco_region loco_region;
 
 /* Makes this node's part of the region called `name`, of `len` bytes.
  * Errors of this and of every `_new` function: LOCO_USAGE for a name that is empty, contains `/` or `.`, or is taken, and if
- * this node does not take part; LOCO_EXHAUSTED; LOCO_CLOSED. That others make it differently is reported by
- * `loco_wait_for_ready`. */
+ * this node does not take part; LOCO_EXHAUSTED; LOCO_CLOSED. If other nodes make it differently, `loco_wait_for_ready` reports
+ * LOCO_MISMATCH. */
 loco_status loco_region_new(loco_node *node, const char *name, size_t len, loco_region **region);
 
 /* Frees this node's part. Its memory stays until no other node can access it. May wait, for the node's timeout at most, until
@@ -258,7 +260,7 @@ loco_status loco_region_free(loco_region *region);
 size_t loco_region_len(loco_region *region);
 
 /* Copies `len` bytes from this node's part. Any thread. Waits for nothing.
- * Errors: LOCO_USAGE for a range outside the region. So for every function that is given an offset. */
+ * Errors: LOCO_USAGE for a range outside the region, as in every function that takes an offset. */
 loco_status loco_region_read(loco_region *region, size_t offset, void *data, size_t len);
 
 /* Copies `len` bytes into this node's part. Any thread. Waits for nothing. */
@@ -281,15 +283,15 @@ enum {
     LOCO_GREATER_EQUAL = 5
 };
 
-/* Waits until the word at `offset` of this node's part compares so with `value`: `word comparison value`. Gives the word in
- * `*seen`, unless that is NULL.
+/* Waits until `word comparison value` is true for the word at `offset` of this node's part. Gives the word in `*seen`, unless
+ * that is NULL.
  * Errors: LOCO_PEER_LOST if a participant is lost meanwhile; LOCO_TIMEOUT.
  * After a timeout nothing has changed; wait again. */
 loco_status loco_region_wait_until(loco_region *region, loco_thread *thread, size_t offset, int comparison, uint64_t value,
                                    uint64_t *seen);
 
-/* Puts `len` bytes into the part of `node` (which may be this one) and waits until the put is over: they are on their way, in
- * order after this thread's earlier puts to that node. They are in its memory after a fence, or a barrier.
+/* Puts `len` bytes into the part of `node` (which may be this one) and waits until the put is complete: the bytes are on their
+ * way, and arrive after this thread's earlier puts to that node. They are in its memory after a fence, or a barrier.
  * Errors: LOCO_PEER_LOST; LOCO_USAGE also before the region is ready; LOCO_TIMEOUT.
  * After a timeout the bytes may arrive at any later time, or never. */
 loco_status loco_region_put(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, const void *data,
@@ -301,8 +303,8 @@ loco_status loco_region_put(loco_region *region, loco_thread *thread, loco_node_
 loco_status loco_region_get(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, void *data,
                             size_t len);
 
-/* Gets the word at `offset`, a multiple of 8, of `node`. Where the network card carries out `fetch_add` and `compare_swap`,
- * this may miss one that has completed and was followed by no fence: `fetch_add` of 0 does not.
+/* Gets the word at `offset`, a multiple of 8, of `node`. Where the network card carries out `fetch_add` and `compare_swap`, the
+ * word may miss such an operation that has completed but was followed by no fence. A `fetch_add` of 0 misses none.
  * Errors: as for `loco_region_put`. */
 loco_status loco_region_get_word(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset,
                                  uint64_t *value);
@@ -340,19 +342,19 @@ loco_status loco_region_put_start(loco_region *region, loco_thread *thread, loco
 loco_status loco_region_get_start(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, size_t len,
                                   loco_pending **pending);
 
-/* Waits until the operation is over. Again, it returns the same at once.
+/* Waits until the operation is complete. Later calls return the same status at once.
  * Errors: what the operation ended with, LOCO_PEER_LOST above all; LOCO_TIMEOUT.
- * After a timeout it is still under way; wait again, or free it. */
+ * After a timeout the operation is still under way; wait again, or free it. */
 loco_status loco_pending_wait(loco_pending *pending);
 
-/* Sets `*done` to 1 if the operation is over, whether it succeeded or not, else to 0. Waits for nothing. */
+/* Sets `*done` to 1 if the operation has ended, successfully or not, and otherwise to 0. Waits for nothing. */
 loco_status loco_pending_test(loco_pending *pending, int *done);
 
-/* Copies `len` bytes from `offset` on of what a get has brought.
+/* Copies `len` bytes, from `offset` on, of the data that a get has brought.
  * Errors: LOCO_USAGE if it is a put, or was not waited for, or failed, or has no such bytes. */
 loco_status loco_pending_read(loco_pending *pending, size_t offset, void *data, size_t len);
 
-/* Frees it. An operation that is not over goes on, and nobody will know how it ends.
+/* Frees the handle. An operation under way goes on, and its outcome is not reported.
  * Errors: LOCO_WRONG_THREAD, freeing nothing. */
 loco_status loco_pending_free(loco_pending *pending);
 
@@ -394,7 +396,8 @@ loco_status loco_atomic_compare_swap(loco_atomic *atomic, loco_thread *thread, u
 /* ---- Shared variables ------------------------------------------------------------------------------------------- */
 
 /* A 64-bit word with a copy on every participant. A program reads and writes its own copy, and broadcasts it over the copies of
- * others. Concurrent broadcasts overwrite one another in no particular order. */
+ * others. Broadcasts of one thread to one node arrive in order. Concurrent broadcasts of different threads overwrite one another in
+ * no particular order. */
 typedef struct loco_variable loco_variable;
 
 /* Makes this node's endpoint of the variable called `name`. Its copy is 0 at first.
@@ -407,35 +410,36 @@ loco_status loco_variable_free(loco_variable *variable);
 /* Loads this node's copy. Any thread. Waits for nothing. */
 loco_status loco_variable_read(loco_variable *variable, uint64_t *value);
 
-/* Stores into this node's copy. Any thread. Waits for nothing, and tells nobody. */
+/* Stores into this node's copy. Any thread. Waits for nothing. Other nodes get the value by a broadcast only. */
 loco_status loco_variable_write(loco_variable *variable, uint64_t value);
 
-/* Puts this node's copy over the copies of all other participants, and waits until the puts are over. The value is the one that
- * is found while they are under way, which may be a later one than at the call, and another one for each node. It is in their
- * memory after a fence, or a barrier.
+/* Overwrites the copies of all other participants with this node's copy, and waits until the puts are complete. Each put reads the
+ * copy while it is under way, so it may send a value later than that at the call, and a different one to each node. The value is
+ * in the other nodes' memory after a fence, or a barrier.
  * Errors: LOCO_PEER_LOST; LOCO_USAGE before the variable is ready; LOCO_TIMEOUT.
  * After a timeout the copies of some nodes may have been overwritten, or may be later; broadcast again. */
 loco_status loco_variable_broadcast(loco_variable *variable, loco_thread *thread);
 
-/* Does the same to these `count` nodes alone.
+/* Broadcasts as `loco_variable_broadcast` does, but to these `count` nodes only.
  * Errors, and after a timeout: as for `loco_variable_broadcast`. */
 loco_status loco_variable_broadcast_to(loco_variable *variable, loco_thread *thread, const loco_node_id *nodes, size_t count);
 
-/* Waits until this node's copy compares so with `value`: `copy comparison value`. Gives the copy in `*seen`, unless that is NULL.
+/* Waits until `copy comparison value` is true for this node's copy. Gives the copy in `*seen`, unless that is NULL.
  * Errors, and after a timeout: as for `loco_region_wait_until`. */
 loco_status loco_variable_wait_until(loco_variable *variable, loco_thread *thread, int comparison, uint64_t value,
                                      uint64_t *seen);
 
 /* ---- Barriers --------------------------------------------------------------------------------------------------- */
 
-/* Nobody leaves before everybody has arrived. May be used any number of times. */
+/* A barrier: no thread leaves it before all have arrived. It may be used any number of times. */
 typedef struct loco_barrier loco_barrier;
 
 /* Makes this node's endpoint of a barrier among one thread of each participant, which may be another thread each time.
  * Errors: see `loco_region_new`. */
 loco_status loco_barrier_new(loco_node *node, const char *name, loco_barrier **barrier);
 
-/* The same among `threads` threads of each participant. */
+/* Makes this node's endpoint of a barrier among `threads` threads of each participant.
+ * Errors: see `loco_barrier_new`. */
 loco_status loco_barrier_new_threads(loco_node *node, const char *name, size_t threads, loco_barrier **barrier);
 
 /* Frees this node's endpoint. See `loco_region_free`. */
@@ -449,11 +453,13 @@ loco_status loco_barrier_free(loco_barrier *barrier);
  * After LOCO_PEER_LOST the barrier is of no more use: those left make another among themselves (`loco_among`). */
 loco_status loco_barrier_wait(loco_barrier *barrier, loco_thread *thread);
 
-/* The same with LOCO_FENCE_ALL_THREADS: operations that any thread of this node posted before are complete, too (the barrier of
- * LOCO'25 5.4). */
+/* Waits as `loco_barrier_wait` does, with LOCO_FENCE_ALL_THREADS: operations that any thread of this node posted before are
+ * complete, too (the barrier of LOCO'25 5.4).
+ * Errors, and after a timeout: as for `loco_barrier_wait`. */
 loco_status loco_barrier_wait_fencing_all_threads(loco_barrier *barrier, loco_thread *thread);
 
-/* The same without a fence, like MPI_Barrier. */
+/* Waits as `loco_barrier_wait` does, but executes no fence, like MPI_Barrier: earlier operations need not be complete or visible.
+ * Errors, and after a timeout: as for `loco_barrier_wait`. */
 loco_status loco_barrier_wait_unfenced(loco_barrier *barrier, loco_thread *thread);
 
 /* ---- Collective operations -------------------------------------------------------------------------------------- */
@@ -468,7 +474,7 @@ loco_status loco_barrier_wait_unfenced(loco_barrier *barrier, loco_thread *threa
  * same round and the value that was given first. */
 typedef struct loco_collective loco_collective;
 
-/* How values are combined, as unsigned numbers or as bits. */
+/* The operation that combines values, as unsigned numbers or as bits. */
 enum {
     /* The sum, with wrap-around. */
     LOCO_SUM = 0,
@@ -522,7 +528,9 @@ typedef struct loco_ring_reader loco_ring_reader;
  * Errors: see `loco_region_new`; LOCO_USAGE for a capacity that does not fit. */
 loco_status loco_ring_new(loco_node *node, const char *name, loco_node_id writer, size_t capacity_bytes, loco_ring **ring);
 
-/* The same with `count` readers: a node stands in `readers` as often as it has readers, and may be the writer's. */
+/* Makes this node's endpoint as `loco_ring_new` does, with `count` readers. A node stands in `readers` as often as it has readers;
+ * it may be the writer's node.
+ * Errors: see `loco_ring_new`. */
 loco_status loco_ring_new_readers(loco_node *node, const char *name, loco_node_id writer, size_t capacity_bytes,
                                   const loco_node_id *readers, size_t count, loco_ring **ring);
 
@@ -532,7 +540,7 @@ loco_status loco_ring_free(loco_ring *ring);
 /* Returns the length of the longest message that fits, in bytes; 0 for NULL. */
 size_t loco_ring_message_bytes_max(loco_ring *ring);
 
-/* Gives the writer, on the writer's node, when the ring buffer is ready. There is one: it can be taken again when it was freed.
+/* Gives the writer, on the writer's node, when the ring buffer is ready. There is one writer; once freed, it can be taken again.
  * Errors: LOCO_USAGE on another node, before the ring buffer is ready, or while the writer is taken. */
 loco_status loco_ring_take_writer(loco_ring *ring, loco_ring_writer **writer);
 
@@ -540,10 +548,11 @@ loco_status loco_ring_take_writer(loco_ring *ring, loco_ring_writer **writer);
  * Errors: LOCO_USAGE before it is ready, or if this node has no more readers. */
 loco_status loco_ring_take_reader(loco_ring *ring, loco_ring_reader **reader);
 
-/* Gives the writer back: any thread may take it again. Messages that were submitted arrive all the same. */
+/* Gives the writer back: any thread may take it again. Messages that were submitted still arrive. */
 loco_status loco_ring_writer_free(loco_ring_writer *writer);
 
-/* Frees a reader. The writer still waits for it, and stops when the ring is full: see `loco_ring_leave`. */
+/* Frees a reader. The writer still waits for that reader and blocks when the ring is full; to prevent that, call
+ * `loco_ring_leave` first. */
 loco_status loco_ring_reader_free(loco_ring_reader *reader);
 
 /* Submits a message of `len` bytes to every reader, and waits until there is room for it. It reaches each reader's node after
@@ -553,7 +562,7 @@ loco_status loco_ring_reader_free(loco_ring_reader *reader);
  * After a timeout nothing was submitted. */
 loco_status loco_ring_submit(loco_ring_writer *writer, loco_thread *thread, const void *message, size_t len);
 
-/* The same if there is room now, else LOCO_AGAIN: some reader has not read enough. */
+/* Submits as `loco_ring_submit` does if there is room now. Otherwise returns LOCO_AGAIN: some reader has not read enough. */
 loco_status loco_ring_try_submit(loco_ring_writer *writer, loco_thread *thread, const void *message, size_t len);
 
 /* Waits until every reader has read every message.
@@ -570,10 +579,10 @@ loco_status loco_ring_exclude(loco_ring_writer *writer, loco_node_id node);
  * After a timeout nothing was received. */
 loco_status loco_ring_receive(loco_ring_reader *reader, loco_thread *thread, void *message, size_t capacity, size_t *len);
 
-/* The same if there is a message now, else LOCO_AGAIN. That the writer is lost is no error here. */
+/* Receives as `loco_ring_receive` does if there is a message now. Otherwise returns LOCO_AGAIN, even if the writer is lost. */
 loco_status loco_ring_try_receive(loco_ring_reader *reader, loco_thread *thread, void *message, size_t capacity, size_t *len);
 
-/* Tells the writer not to wait for this reader any more. The reader is then only good for being freed. */
+/* Tells the writer not to wait for this reader any more. Afterwards the reader may only be freed. */
 loco_status loco_ring_leave(loco_ring_reader *reader, loco_thread *thread);
 
 /* ---- Queues ----------------------------------------------------------------------------------------------------- */
@@ -591,20 +600,20 @@ loco_status loco_queue_new(loco_node *node, const char *name, loco_node_id home,
 /* Frees this node's endpoint. See `loco_region_free`. */
 loco_status loco_queue_free(loco_queue *queue);
 
-/* Appends a word, waiting for room. LOCO_ENDED if the queue is closed.
+/* Appends a word, waiting for room. Returns LOCO_ENDED if the queue is closed.
  * Errors: LOCO_PEER_LOST; LOCO_TIMEOUT; LOCO_USAGE before the queue is ready.
  * After a timeout the word is not in the queue. */
 loco_status loco_queue_push(loco_queue *queue, loco_thread *thread, uint64_t value);
 
-/* Does the same if there is room now, else LOCO_AGAIN. */
+/* Appends a word as `loco_queue_push` does if there is room now. Otherwise returns LOCO_AGAIN. */
 loco_status loco_queue_try_push(loco_queue *queue, loco_thread *thread, uint64_t value);
 
-/* Takes the oldest word, waiting for one. LOCO_ENDED if the queue is closed and holds none.
+/* Takes the oldest word, waiting for one. Returns LOCO_ENDED if the queue is closed and holds none.
  * Errors: as for `loco_queue_push`.
  * After a timeout no word was taken. */
 loco_status loco_queue_pop(loco_queue *queue, loco_thread *thread, uint64_t *value);
 
-/* Does the same if there is a word now, else LOCO_AGAIN. */
+/* Takes the oldest word as `loco_queue_pop` does if there is one now. Otherwise returns LOCO_AGAIN. */
 loco_status loco_queue_try_pop(loco_queue *queue, loco_thread *thread, uint64_t *value);
 
 /* Closes the queue: pushes get LOCO_ENDED, and pops when the words that are left have been taken.
@@ -620,15 +629,15 @@ typedef struct loco_lock loco_lock;
 enum {
     /* First come, first served among the nodes. */
     LOCO_LOCK_TICKET = 0,
-    /* Test-and-set: not fair, and cheap where nobody else wants it. */
+    /* Test-and-set: not fair, and cheap where no other node wants it. */
     LOCO_LOCK_TAS = 1
 };
 
-/* What happens when the node that holds the lock is lost. */
+/* The policy when the node that holds the lock is lost. */
 enum {
-    /* Whoever waits gets LOCO_POISONED, and so does everybody later. */
+    /* Waiters get LOCO_POISONED, and so does every later call. */
     LOCO_ON_LOSS_POISON = 0,
-    /* The next one gets the lock, and is told so. */
+    /* The next waiter gets the lock, and its `*recovered` becomes 1. */
     LOCO_ON_LOSS_RECOVER = 1
 };
 
@@ -648,16 +657,16 @@ loco_status loco_lock_free(loco_lock *lock);
  * After a timeout lock again. With a ticket lock the node keeps its place in the line until it is passed over. */
 loco_status loco_lock_lock(loco_lock *lock, loco_thread *thread, int *recovered);
 
-/* The same if the lock is free now, else LOCO_AGAIN. */
+/* Takes the lock as `loco_lock_lock` does if it is free now. Otherwise returns LOCO_AGAIN. */
 loco_status loco_lock_try_lock(loco_lock *lock, loco_thread *thread, int *recovered);
 
 /* Releases the lock, which this thread holds, after a fence of `scope`. With LOCO_FENCE_THREAD, whoever gets the lock next, on
  * whichever node, sees what this thread put anywhere while it held it.
  * Errors: LOCO_USAGE, doing nothing, if this thread does not hold it; what the fence reports. The lock is released then all the
- * same. There is no timeout: a put that was given up could land over the next holder's. */
+ * same. There is no timeout: a put that was given up could overwrite one of the next holder. */
 loco_status loco_lock_unlock(loco_lock *lock, loco_thread *thread, int scope);
 
-/* The same after a fence for this thread's operations to `node` alone. */
+/* Releases the lock as `loco_lock_unlock` does, after a fence for this thread's operations to `node` only. */
 loco_status loco_lock_unlock_pair(loco_lock *lock, loco_thread *thread, loco_node_id node);
 
 /* ---- Key-value stores ------------------------------------------------------------------------------------------- */
@@ -688,8 +697,8 @@ typedef struct loco_store_options {
  * Errors: see `loco_region_new`; LOCO_USAGE for settings that do not fit together. */
 loco_status loco_store_new(loco_node *node, const char *name, const loco_store_options *options, loco_store **store);
 
-/* Ends this node's part, and frees it. Inserts and deletes of other nodes would wait for it in vain: free it when all nodes are
- * done with it. */
+/* Ends this node's part of the store, and frees it. Later inserts and deletes of other nodes fail with LOCO_TIMEOUT, so free the
+ * store when all nodes are done with it. */
 loco_status loco_store_free(loco_store *store);
 
 /* Looks a key up: copies its value to `value`, where there is room for `capacity` bytes, and its length to `*len`.

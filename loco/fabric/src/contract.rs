@@ -23,7 +23,8 @@
 //!     placed yet, and results may not be in memory yet.
 //!   * Whoever waits for a completion knows what the next item says.
 //!
-//!   A fabric whose network gives an order by itself says so in [`Caps::order`]. It buys the others.
+//!   A fabric whose network gives an order by itself says so in [`Caps::order`]. It obtains the other orders at the costs
+//!   that are named there.
 //! * Completion of a `get` or an atomic: the result is in local memory. Completion of a `put`: its source has been read,
 //!   nothing more. An operation that is posted later may still take effect before the put does. Completion of a
 //!   [`flush`](QueuePair::flush): the write of every earlier put and read-modify-write of that queue pair is placed in the
@@ -130,7 +131,9 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns [`FabricError::PeerLost`] when a peer of `wait.peers` is gone and `ready`, asked once more
-    /// after that, still returns `None`. Returns [`FabricError::Timeout`] after `wait.deadline`.
+    /// after that, still returns `None`. Returns [`FabricError::DeclaredLost`] in the same way once this node's peers
+    /// have declared it lost. Returns [`FabricError::Timeout`] after `wait.deadline`. An error cancels no operation:
+    /// operations under way go on.
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T>;
 
     /// Waits as [`wait`](Fabric::wait) does, but for `within` at most, in place of `wait.deadline`. The
@@ -410,9 +413,10 @@ pub enum WordOp {
 
 /// A thread's connection to a peer. The module head says how operations are ordered.
 ///
-/// Every method fails with [`FabricError::OutOfRange`] or [`FabricError::Misaligned`] before anything is
-/// posted. It fails with [`FabricError::QueueFull`] when completions must be polled first, and with
-/// [`FabricError::PeerLost`] when the peer is known to be gone.
+/// Every method that posts fails with [`FabricError::OutOfRange`] or [`FabricError::Misaligned`] before anything is
+/// posted. It fails with [`FabricError::QueueFull`] when completions must be polled first, with
+/// [`FabricError::PeerLost`] when the peer is known to be gone, and with [`FabricError::DeclaredLost`] when this node's
+/// peers have declared it lost. If the peer is lost later, the operation fails: see [`Fabric::poll`].
 pub trait QueuePair: Send + 'static {
     /// This node's memory.
     type Memory: Memory;
@@ -506,8 +510,8 @@ pub trait QueuePair: Send + 'static {
     ) -> Result<Posted>;
 
     /// Posts an operation that moves no data the caller sees. Once it has completed, the write of every earlier put and
-    /// read-modify-write of this queue pair is placed (LOCO'26 C.2). It needs no request for that: where the network orders
-    /// reads after writes it is a read, elsewhere a strong one or what the fabric has in place of it.
+    /// read-modify-write of this queue pair is placed (LOCO'26 C.2). `work` need not ask for strong order: where the network
+    /// orders reads after writes, a flush is a plain read; elsewhere it is a strong read, or the fabric's equivalent.
     ///
     /// # Errors
     /// Returns the errors listed at the trait.

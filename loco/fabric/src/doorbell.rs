@@ -15,7 +15,8 @@ use std::time::Duration;
 /// - a node that leaves or is lost;
 /// - on some fabrics, an operation of a queue pair towards this node:
 ///   [`Fabric::wait_for_arrival`](crate::Fabric::wait_for_arrival) then lets its caller sleep;
-/// - every change by code that calls [`ring`](Doorbell::ring) after it. A thread that polls completions for others does.
+/// - every change by code that calls [`ring`](Doorbell::ring) after it. A thread that polls completions for other
+///   threads rings after it has recorded them.
 ///
 /// Other changes, such as stores of this node's threads, do not.
 pub trait Doorbell: Debug + Send + Sync + 'static {

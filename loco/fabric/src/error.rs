@@ -81,7 +81,8 @@ impl From<&str> for Cause {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
-    /// The peer's process died, left, or its control connection broke.
+    /// The peer has left the job, or was lost: its process died, its control connection broke, or it was silent for too
+    /// long.
     #[error("{0} is lost: its process ended or its control connection broke")]
     PeerLost(NodeId),
     /// This node's peers have declared it lost, since it was silent for too long (stopped, or cut off). They

@@ -36,12 +36,12 @@ pub struct WorkRequestId(pub u64);
 pub struct Time(pub u64);
 
 impl Time {
-    /// The time that never comes: the deadline of waits that only their condition or a loss ends. Such a wait is not given
-    /// up either when nobody wants its result any more.
+    /// The time that never comes. A wait with this deadline ends only by its condition or by a loss. Even dropping the
+    /// future of an asynchronous call does not end it.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The last time of all: the deadline of waits that may take any time, and are given up when nobody wants their
-    /// result any more.
+    /// The last time before [`NEVER`](Time::NEVER). A wait with this deadline may take any time too, but ends when the
+    /// future of its asynchronous call is dropped.
     pub const LAST: Time = Time(u64::MAX - 1);
 
     /// Returns this time plus `duration`, at most [`LAST`](Time::LAST). No duration leads to [`NEVER`](Time::NEVER).

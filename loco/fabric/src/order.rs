@@ -76,7 +76,7 @@ pub enum Known {
     Asked,
     /// The device or provider is known, or says so itself.
     Device,
-    /// Nothing is known, so the fabric counts on no more than this.
+    /// Nothing is known about the network, so the fabric relies on no order beyond this tier.
     Assumed,
 }
 
@@ -115,7 +115,7 @@ pub enum Cost {
     Free,
     /// A flag on the work request, which the network obeys.
     Flag,
-    /// A wait for the completion of earlier operations before the request is handed on.
+    /// A wait for the completion of earlier operations before the request is given to the network.
     Wait,
     /// A read or a read-modify-write of the peer's memory, which takes a round trip.
     Read,
@@ -145,8 +145,8 @@ impl Order {
         flush: Cost::Free,
     };
 
-    /// The orders of a network of the InfiniBand specification (tier `ibta`): what is asked for by a flag or a read is not
-    /// ordered without.
+    /// The orders of a network of the InfiniBand specification (tier `ibta`). Strong order is free there. A fenced
+    /// operation costs a flag, and a flush a read.
     pub const IN_ORDER: Order = Order::of_card(Tier::Ibta);
 
     /// Returns the orders of a card of this tier that obeys every request by itself.

@@ -71,6 +71,16 @@ impl Patience {
         self.spins_max == SPINS_MIN
     }
 
+    /// Returns this patience with at most `spins` rounds of spinning, for waits whose looks take longer than a load.
+    #[must_use]
+    pub fn at_most(self, spins: u32) -> Patience {
+        let spins_max = self.spins_max.min(spins.max(SPINS_MIN));
+        Patience {
+            spins: AtomicU32::new(spins_max),
+            spins_max,
+        }
+    }
+
     /// Starts a wait.
     #[inline]
     pub fn backoff(&self) -> Backoff<'_> {
@@ -112,12 +122,29 @@ impl Backoff<'_> {
             thread::yield_now();
         } else {
             thread::sleep(self.sleep);
-            self.sleeps = self.sleeps.saturating_sub(1);
-            self.sleep = match self.sleeps {
-                0 => SLEEP_LONG,
-                _ => (self.sleep * 2).min(SLEEP_MAX),
-            };
+            self.grow();
         }
+    }
+
+    /// Returns true once the wait has spun as long as it may.
+    #[inline]
+    pub fn has_spun(&self) -> bool {
+        self.spins == 0
+    }
+
+    /// Returns the length of the next sleep of a wait that does not yield before it sleeps. The sleeps grow.
+    pub fn next_sleep(&mut self) -> Duration {
+        let sleep = self.sleep;
+        self.grow();
+        sleep
+    }
+
+    fn grow(&mut self) {
+        self.sleeps = self.sleeps.saturating_sub(1);
+        self.sleep = match self.sleeps {
+            0 => SLEEP_LONG,
+            _ => (self.sleep * 2).min(SLEEP_MAX),
+        };
     }
 
     /// Returns true if the sleeps have grown to the longest of a wait's first second, or beyond.

@@ -1,7 +1,7 @@
 //! Declarations of C structures and constants, for bindings to libraries that are opened at run time.
 //!
 //! No header is read when such a binding is compiled. The declarations therefore also list their names: a test
-//! compares the lists with the real headers (`loco-cli/tests/support/layout.rs`). Used by the bindings of
+//! compares the lists with the real headers (`loco/conformance/src/layout.rs`). Used by the bindings of
 //! `loco-verbs` and `loco-ofi`.
 
 /// The part of the C structure that a declaration agrees with.

@@ -5,8 +5,8 @@
 //! handles), `futex` (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`backoff`]
 //! (pauses of a waiting thread), `fiber` (many waits on one thread), [`membership`] (the members of the job, set-up data,
 //! waiting).
-//! Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`
-//! and `loco-ofi` do.
+//! Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`,
+//! `loco-tcp` and `loco-ofi` do.
 
 #![deny(unsafe_code)]
 

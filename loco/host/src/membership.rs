@@ -39,6 +39,15 @@ impl Membership {
         }
     }
 
+    /// Returns this view with waits that spin for at most `spins` rounds.
+    #[must_use]
+    pub fn spinning_at_most(self, spins: u32) -> Membership {
+        Membership {
+            patience: self.patience.at_most(spins),
+            ..self
+        }
+    }
+
     /// Returns true if there are more nodes than this host has cores.
     pub fn is_crowded(&self) -> bool {
         self.patience.is_crowded()
@@ -48,7 +57,7 @@ impl Membership {
     /// is a collective call. `fabric` names the fabric; `version` changes when the type of card or its
     /// meaning does.
     ///
-    /// All fabrics exchange their cards in the same rounds. So nodes that bring up different fabrics hear of it at once,
+    /// All fabrics exchange their cards in the same rounds. Nodes that bring up different fabrics therefore get the error at once
     /// and do not wait for one another.
     ///
     /// # Errors
@@ -92,8 +101,9 @@ impl Membership {
         cards.get(index).ok_or(FabricError::UnknownPeer(node))
     }
 
-    /// Lets `revoker` shut lost nodes out, from the moment on at which every node of the job can shut every other out:
-    /// a collective call, after which a node may write to others. `label` names the fabric's call.
+    /// Registers `revoker`, which shuts lost nodes out of this node's memory. This is a collective call: it returns when
+    /// every node of the job has registered its revoker. Only then may a node write to others. `label` names the call
+    /// of the fabric.
     ///
     /// # Errors
     /// Returns [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
@@ -171,6 +181,28 @@ impl Membership {
         )
     }
 
+    /// Waits until `wait.deadline`, or for `within` if that is given, as [`wait`](Membership::wait) does, but sleeps by `bell`
+    /// as soon as it has spun: for fabrics on which whoever sleeps by the doorbell takes in what arrives meanwhile. `rings`
+    /// says that the doorbell rings after every awaited change. Elsewhere the sleeps are short at first.
+    ///
+    /// # Errors
+    /// Returns the errors of [`wait`](Membership::wait).
+    #[inline]
+    pub fn wait_asleep<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Option<Duration>,
+        bell: &dyn Doorbell,
+        rings: bool,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let wait = Wait {
+            deadline: wait.deadline.filter(|_| within.is_none()),
+            ..wait
+        };
+        self.wait_or(wait, within, Bell::Serves { bell, rings }, ready)
+    }
+
     /// Waits until `wait.deadline`, or for `within` if that is given.
     #[inline]
     fn wait_or<T>(
@@ -202,7 +234,7 @@ impl Membership {
                 }
             }
             // The deadline of a wait with a duration is fixed at the first look at the clock. Until then `end` is
-            // `None`, so that a fiber is resumed by polling and gets to that look.
+            // `None`: a fiber without an end is resumed by polling, and so reaches that look.
             let end = match (start_and_end, wait.deadline, within) {
                 (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
                 (None, None, None) => Some(Time::NEVER),
@@ -219,7 +251,30 @@ impl Membership {
                     }
                     Next::LookAtTheClockToo
                 }
-                _ => pause(&mut backoff, end.filter(|_| matches!(bell, Bell::Rings(_)))),
+                Bell::Serves { bell, rings } if backoff.has_spun() && !in_fiber() => {
+                    if end.is_none()
+                        && let Some(error) =
+                            self.over(&wait, within, Next::LookAtTheClockToo, &mut start_and_end)
+                    {
+                        return ready().ok_or(error);
+                    }
+                    let armed = bell.arm();
+                    if let Some(value) = ready() {
+                        succeeded(&backoff);
+                        return Ok(value);
+                    }
+                    if let Some(armed) = armed.filter(|_| self.mesh.departures() == departures_seen) {
+                        let limit = match rings {
+                            true => SLEEP_BY_BELL_MAX,
+                            false => backoff.next_sleep(),
+                        };
+                        let end = start_and_end.map(|(_, end)| end).or(end);
+                        let left = end.map_or(limit, |end| end.since(self.platform.now()));
+                        bell.sleep(armed, left.min(limit));
+                    }
+                    Next::LookAtTheClockToo
+                }
+                _ => pause(&mut backoff, end.filter(|_| bell.rings())),
             };
             if next != Next::Look
                 && let Some(error) = self.over(&wait, within, next, &mut start_and_end)
@@ -318,6 +373,16 @@ enum Bell<'a> {
     Silent,
     /// The doorbell rings after every awaited change. If it is given, a thread may sleep until it rings.
     Rings(Option<&'a dyn Doorbell>),
+    /// Whoever sleeps by the doorbell takes in what arrives, so a thread sleeps as soon as it has spun. `rings` says that it
+    /// rings after every awaited change.
+    Serves { bell: &'a dyn Doorbell, rings: bool },
+}
+
+impl Bell<'_> {
+    /// Returns true if the doorbell rings after every awaited change.
+    fn rings(self) -> bool {
+        matches!(self, Bell::Rings(_) | Bell::Serves { rings: true, .. })
+    }
 }
 
 /// The checks to make after a pause.

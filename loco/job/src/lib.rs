@@ -22,7 +22,7 @@ pub use env::Environment;
 pub use hosts::{Address, Hosts, PORT_BASE};
 pub use job::{Job, JobBuilder, Meeting};
 pub use kernel::process_namespace;
-pub use mesh::{Departures, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Revoke, Revoked};
+pub use mesh::{Departures, Link, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Revoke, Revoked};
 pub use missed::{Missed, note_missed};
 pub use secret::{Secret, random};
 pub use timeouts::Timeouts;

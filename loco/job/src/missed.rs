@@ -1,5 +1,6 @@
-//! Tells the launcher whom this node missed. When one node fails, the others notice and fail too, and the kernel may report
-//! their ends first. What they noticed is in the order of causes: a node that ends because of another has noted that before.
+//! Notes for the launcher which node this node missed. When one node fails, the others notice and fail too, and the kernel
+//! may report their ends first. The notes are in the order of causes: a node that ends because of another one has noted
+//! that before it ends.
 //!
 //! Used by the mesh, for losses, and by whoever waits for other nodes.
 

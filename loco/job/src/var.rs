@@ -34,7 +34,7 @@ pub const HEARTBEAT_MS: &str = "LOCO_HEARTBEAT_MS";
 pub const SILENCE_MS: &str = "LOCO_SILENCE_MS";
 /// [`Timeouts::silence_same_host`](crate::Timeouts::silence_same_host) in milliseconds.
 pub const SILENCE_SAME_HOST_MS: &str = "LOCO_SILENCE_SAME_HOST_MS";
-/// Fabric that the program should use (`shm`, `verbs`, `ofi`, `ofi:PROVIDER`, `auto`); `loco run --fabric` sets it.
+/// Fabric that the program should use (`shm`, `verbs`, `tcp`, `ofi`, `ofi:PROVIDER`, `auto`); `loco run --fabric` sets it.
 pub const FABRIC: &str = "LOCO_FABRIC";
 /// Path of a file in which nodes note whom they missed, so that the launcher can name the node that failed first. Set by
 /// `loco run` for the nodes of its own host.

@@ -311,9 +311,9 @@ fn an_acceptor_without_descriptors_does_not_spin() {
     // A socket that is made before descriptors run out, and connected afterwards.
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let server = thread::spawn(move || rendezvous.serve("loco", &secret(), &[NodeId(0)], soon()));
-    // It accepts: the greeting of the server comes back.
-    let mut greeted = TcpStream::connect(to).unwrap();
-    greeted.read_exact(&mut [0; 4]).unwrap();
+    // It accepts: the hello of the server comes back.
+    let mut accepted = TcpStream::connect(to).unwrap();
+    accepted.read_exact(&mut [0; 4]).unwrap();
     let before = getrlimit(Resource::Nofile);
     let none = Rlimit {
         // All below it are in use. With less, the system would not let a thread wait for two descriptors.

@@ -89,9 +89,9 @@ fn relay(
     let mut pass = || -> io::Result<()> {
         let mut from = &from;
         // Magic, version and job.
-        let mut greeting = [0; 22];
-        from.read_exact(&mut greeting)?;
-        to.write_all(&greeting)?;
+        let mut hello = [0; 22];
+        from.read_exact(&mut hello)?;
+        to.write_all(&hello)?;
         let mut held: Option<Vec<u8>> = None;
         loop {
             let mut length = [0; 2];

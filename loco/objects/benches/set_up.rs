@@ -1,5 +1,5 @@
 //! Measures how long it takes to make and drop channels, and what memory they take, on nodes that are threads of this
-//! process, over shared memory. `docs/performance.md` has the figures.
+//! process, over shared memory. `docs/evidence/performance.md` has the figures.
 //!
 //! ```text
 //! cargo bench -p loco-rdma --bench set_up -- barriers NODES COUNT

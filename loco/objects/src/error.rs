@@ -199,7 +199,8 @@ pub enum ErrorKind {
     /// The call does not fit the object, the node or the parameters. It is a mistake in the program.
     Usage,
     /// The other nodes count this node as lost and go on without it. Whatever it does has no effect on them any more: end the
-    /// process.
+    /// process. Every call that needs other nodes returns this from then on, so the lists of errors at the calls do not
+    /// repeat it.
     DeclaredLost,
     /// Registered memory, thread indices or another resource ran out.
     Exhausted,

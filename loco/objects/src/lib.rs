@@ -1,10 +1,10 @@
 //! LOCO: composable objects over network memory.
 //!
 //! A *channel* is an object with an endpoint on each participating node, made with the same name everywhere.
-//! A channel puts memory of its nodes to a common use by one-sided operations, and may consist of other channels.
-//! The promises of channels are stated in terms of the memory model of LOCO'26 (RDMA^WAIT, the stamp order of
-//! its Fig. 10). Channels rely only on the fabric contract of [`fabric`]. The same code therefore runs over
-//! shared memory, over RDMA verbs and under a model checker.
+//! A channel uses memory of its nodes by one-sided operations, and may consist of other channels. The promises of channels
+//! are stated in terms of the memory model of LOCO'26 (RDMA^WAIT). Channels rely only on the fabric contract of [`fabric`],
+//! which orders the operations of a queue pair only where that is asked for. The same code therefore runs over shared
+//! memory, over RDMA verbs, over libfabric and under a model checker.
 //!
 //! | I want | so I use |
 //! |---|---|
@@ -66,6 +66,10 @@ pub mod fabric {
     pub use loco_ofi as ofi;
     #[cfg(feature = "shm")]
     pub use loco_shm::{Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};
+    #[cfg(feature = "tcp")]
+    pub use loco_tcp::{
+        ORDER as TCP_ORDER, TcpCell, TcpConfig, TcpFabric, TcpMemory, TcpQueuePair, TcpRemote,
+    };
     #[cfg(feature = "verbs")]
     pub use loco_verbs as verbs;
 }

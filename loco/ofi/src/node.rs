@@ -53,7 +53,7 @@ pub(crate) struct Card {
 }
 
 impl Node {
-    /// Returns the data that `node` told at set-up.
+    /// Returns the data that `node` sent at set-up.
     pub(crate) fn card(&self, node: NodeId) -> Result<&Card> {
         self.shared.job.card(&self.cards, node)
     }

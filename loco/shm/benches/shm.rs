@@ -1,6 +1,6 @@
 //! Measures the synchronous shared-memory fabric: the cost of each operation, of copies against `memcpy`, and
 //! the one-way latency of an 8-byte put against a plain store and load. Each measurement is between two
-//! threads. (Two processes have the same memory and instructions; `tests/processes.rs` has this ping-pong
+//! threads. (Two processes have the same memory and instructions; `tests/shm_processes.rs` has this ping-pong
 //! between processes.)
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -17,7 +17,8 @@
 //! odd, or changed by somebody who rang since: either way the word is no longer `seen` when the other thread goes on,
 //! so the sleeper does not fall asleep, or is woken. If the fence comes after the load, it comes after the store too,
 //! and the sleeper's last look finds the store. Ringing therefore costs a load, of a line that changes only when a
-//! thread falls asleep, and no fence: the sleeper executes the barrier for both sides, as survivors do at the [gate](crate::gate).
+//! thread falls asleep, and no fence: the sleeper executes the barrier for both sides, as the survivors of a loss do at
+//! the [gate](crate::gate).
 //!
 //! Among the threads that find the word odd, one wakes the sleepers. If its process is killed between the exchange and
 //! the wake, nobody wakes them, so sleepers have a limit, and a loss rings too. Where a kernel has no such barrier a

@@ -1,7 +1,7 @@
 //! The set-up of the fabric: what the nodes tell one another, and their agreement that each can map the memory of each.
 //!
 //! Whether a process may map the memory of another depends on both: users, user namespaces, what a security module
-//! says. So each node tries, and tells the others what came of it. All nodes go on, or none.
+//! says. So each node tries, and sends the others the result. Either all nodes go on or none does.
 //!
 //! Used by `fabric`.
 

@@ -55,7 +55,8 @@ pub enum Nic {
         queue_depth: usize,
     },
     #[cfg(feature = "deferred-nic")]
-    /// As [`Nic::Deferred`], but in every order that a discipline allows: that of a tier, or one to test tests with.
+    /// As [`Nic::Deferred`], but in every order that a discipline allows. It may be weaker than every tier, to check that
+    /// a test notices that.
     Disciplined {
         /// As in [`Nic::Deferred`].
         seed: u64,

@@ -45,8 +45,8 @@ const STAGES: [Stage; STAGES_LEN] = [
 pub enum Bus {
     /// That of the operations, as the table says.
     Table,
-    /// That in which the card sent puts and got results back. The card reads memory only when everything is there that went
-    /// before, be it of an earlier operation or of a later one.
+    /// The order in which the card sent puts and got results back. The card reads memory only when everything that it
+    /// sent or got back before has reached memory, whichever operation it belongs to.
     Fifo,
     /// Any.
     Unordered,

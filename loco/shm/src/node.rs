@@ -38,7 +38,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Returns the data that `node` told at set-up.
+    /// Returns the data that `node` sent at set-up.
     pub(crate) fn card(&self, node: NodeId) -> Result<&Card> {
         self.job.card(&self.cards, node)
     }

@@ -35,6 +35,7 @@ pub(super) struct Device {
     pub(super) pd: *mut Pd,
     pub(super) cq: *mut Cq,
     pub(super) poll_cq: PollCq,
+    pub(super) post_send: PostSend,
     /// The source of events of `cq`, and how to ask for one. Dropped after `cq`, which `drop` destroys.
     events: Option<(CompletionChannel, ReqNotifyCq)>,
     pub(super) limits: Limits,
@@ -128,6 +129,9 @@ impl Device {
         // SAFETY: an open context has its operations filled in.
         let poll_cq = unsafe { (*context).ops.poll_cq }
             .ok_or_else(|| FabricError::Unsupported(format!("{choice} cannot poll completions")))?;
+        // SAFETY: as above.
+        let post_send = unsafe { (*context).ops.post_send }
+            .ok_or_else(|| FabricError::Unsupported(format!("{choice} cannot post")))?;
         let mut limits = limits(&attr, config);
         let fences_stall = config.provider.fences_stall(&choice);
         limits.inline_bytes_max = inline_limit(api, pd.0, cq.0, config.inline_bytes_max);
@@ -137,6 +141,7 @@ impl Device {
             pd: pd.release(),
             cq: cq.release(),
             poll_cq,
+            post_send,
             events,
             limits,
             fences_stall,

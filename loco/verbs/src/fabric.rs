@@ -74,7 +74,9 @@ impl VerbsFabric {
         let heap = Heap::new(mesh.node(), Arc::clone(&device), &config);
         // The two words are the one that peers read, and the one that our own flushes overwrite.
         let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
-        let poller = Arc::new(Mutex::new(Poller::new()));
+        let poller = Poller::new();
+        let waiting = poller.waiting();
+        let poller = Arc::new(Mutex::new(poller));
         let outage = Arc::new(Outage::default());
         let bell = CompletionBell::new(&device, &poller);
         let service = Service::start(
@@ -96,6 +98,7 @@ impl VerbsFabric {
         };
         let mut node = Arc::new(Node {
             poller,
+            waiting,
             service,
             outage,
             bell,
@@ -224,9 +227,9 @@ fn open(config: &VerbsConfig) -> Result<Device> {
 /// Some devices refuse it, or answer with an error.
 fn try_loop_back(node: &Arc<Node>, card: &Card) -> Result<bool> {
     for zero_length in [true, false] {
-        let queue = node.connect(node.job.mesh.node(), card)?;
         let flush = node.flush_for(card, zero_length);
-        let mut qp = VerbsQueuePair::new(Arc::clone(node), queue, flush)?;
+        let queue = node.connect(node.job.mesh.node(), card, flush)?;
+        let mut qp = VerbsQueuePair::new(Arc::clone(node), queue, flush);
         match flush_once(node, &mut qp) {
             Ok(()) => return Ok(zero_length),
             Err(error) if zero_length => {
@@ -330,8 +333,8 @@ impl Fabric for VerbsFabric {
             card,
             card.zero_length_reads && node.card(node.job.mesh.node())?.zero_length_reads,
         );
-        let queue = node.connect(peer, card)?;
-        VerbsQueuePair::new(Arc::clone(node), queue, flush)
+        let queue = node.connect(peer, card, flush)?;
+        Ok(VerbsQueuePair::new(Arc::clone(node), queue, flush))
     }
 
     #[inline]

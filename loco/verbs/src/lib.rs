@@ -14,6 +14,7 @@
 //! - `device`: an opened device;
 //! - `heap` and `memory`: registered memory;
 //! - `connect`: the active side of connections;
+//! - `request` and `line`: operations that are held back until what they wait for has come;
 //! - `send_queue`: windows and completions;
 //! - `bell`: sleeping until a completion comes;
 //! - `service`: the passive side of connections;
@@ -49,6 +50,8 @@ mod ffi;
 mod heap;
 #[allow(unsafe_code)]
 mod interfaces;
+#[allow(unsafe_code)]
+mod line;
 mod mailbox;
 #[allow(unsafe_code)]
 mod memory;
@@ -58,6 +61,7 @@ mod outage;
 mod provider;
 #[allow(unsafe_code)]
 mod queue_pair;
+mod request;
 #[allow(unsafe_code)]
 mod send_queue;
 #[allow(unsafe_code)]

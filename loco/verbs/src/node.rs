@@ -1,10 +1,11 @@
 //! The state that the handles of a node share, and the data that nodes exchange at set-up.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use loco_fabric::{Caps, Doorbell, NodeId, Order, Peers, Result};
+use loco_fabric::{Caps, Cost, Doorbell, NodeId, Order, Peers, Result};
 use loco_host::membership::Membership;
 use loco_job::{Revoke, Revoked};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,9 @@ use super::bell::CompletionBell;
 use super::config::VerbsConfig;
 use super::connect::{Dial, Hello, VERSION};
 use super::device::Device;
+use super::ffi::types::Sge;
 use super::heap::Heap;
+use super::line::{Exit, Line, Rules};
 use super::memory::VerbsMemory;
 use super::outage::Outage;
 use super::send_queue::{Poller, SendQueue, Task};
@@ -22,6 +25,8 @@ use super::service::Service;
 /// The state that the handles of a node share. Fields are dropped in order: queue pairs before the device.
 pub(super) struct Node {
     pub(super) poller: Arc<Mutex<Poller>>,
+    /// The number of operations that are held back in their queue pairs.
+    pub(super) waiting: Arc<AtomicUsize>,
     pub(super) service: Service,
     pub(super) outage: Arc<Outage>,
     /// The doorbell, if the device reports completion events.
@@ -61,6 +66,18 @@ pub(super) struct Flush {
     pub(super) zero_length: bool,
 }
 
+impl Flush {
+    /// Returns the word of ours that results go to.
+    pub(super) fn result(self) -> Sge {
+        let (addr, lkey) = self.local;
+        Sge {
+            addr,
+            length: 8,
+            lkey,
+        }
+    }
+}
+
 /// Takes lost nodes' access away, on behalf of the mesh. The reference is weak because the node holds the
 /// mesh.
 pub(super) struct Revoker {
@@ -96,7 +113,7 @@ impl Node {
         self.poller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the data that `node` told at set-up.
+    /// Returns the data that `node` sent at set-up.
     pub(super) fn card(&self, node: NodeId) -> Result<&Card> {
         let cards = self.cards.get().map_or(&[][..], Vec::as_slice);
         self.job.card(cards, node)
@@ -112,7 +129,7 @@ impl Node {
     }
 
     /// Makes a connected queue pair towards the node of `card`, and registers it with the poller.
-    pub(super) fn connect(&self, peer: NodeId, card: &Card) -> Result<Arc<SendQueue>> {
+    pub(super) fn connect(&self, peer: NodeId, card: &Card, flush: Flush) -> Result<Arc<SendQueue>> {
         self.poller().reserve(&self.device)?;
         let dial = Dial {
             device: &self.device,
@@ -131,13 +148,62 @@ impl Node {
         let mut poller = self.poller();
         match connected {
             Ok(connection) => {
-                let queue = Arc::new(SendQueue::new(connection, peer));
+                let line = match self.caps.order.strong {
+                    Cost::Free => None,
+                    _ => {
+                        let rules = Rules {
+                            tier: self.caps.order.tier,
+                            fences_stall: self.device.fences_stall,
+                        };
+                        let exit = Exit {
+                            qp: connection.qp,
+                            post_send: self.device.post_send,
+                            flush,
+                            peer,
+                        };
+                        Some(Line::new(rules, exit, Arc::clone(&self.waiting)))
+                    }
+                };
+                let queue = Arc::new(SendQueue::new(connection, peer, line));
                 poller.add(&queue);
                 Ok(queue)
             }
             Err(error) => {
                 poller.unreserve(&self.device);
                 Err(error)
+            }
+        }
+    }
+
+    /// Makes sure that operations which were just held back go on, whether or not a thread polls: the service thread hears
+    /// of the completions that they wait for.
+    pub(super) fn look_after_held(&self) {
+        let advanced = self
+            .poller()
+            .advance(&self.device, &self.job.mesh, self.service.mailbox());
+        match advanced {
+            Ok(true) => self.ring(),
+            Ok(false) => {}
+            // Whoever polls next meets the error, too.
+            Err(error) => tracing::debug!("{}: {error}", self.job.mesh.node()),
+        }
+        if self.device.events_fd().is_none() {
+            self.service.mailbox().give(Task::Advance);
+        }
+    }
+
+    /// Takes completions if operations wait for them.
+    #[inline]
+    fn help(&self) {
+        // Relaxed: a hint that is read again and again.
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        if let Ok(mut poller) = self.poller.try_lock() {
+            let taken = poller.poll_ahead(&self.device, &self.job.mesh, self.service.mailbox());
+            drop(poller);
+            if taken.is_ok_and(|taken| taken > 0) {
+                self.ring();
             }
         }
     }
@@ -153,8 +219,10 @@ impl Node {
         let waits_for_peers = !matches!(peers, Peers::None);
         move || match ready() {
             Some(value) => Some(Ok(value)),
-            None if waits_for_peers => self.outage.error().map(Err),
-            None => None,
+            None => {
+                self.help();
+                waits_for_peers.then(|| self.outage.error().map(Err)).flatten()
+            }
         }
     }
 

@@ -10,11 +10,13 @@
 //! | `ooo-rw`, `ooo-all` | wait for the completion of the earlier puts and atomics: what is acknowledged is placed before anything that arrives later. Atomics of `ooo-rw` need no wait, since the card holds them back itself |
 //! | `pcie-relaxed` | wait for the completion of everything earlier, and then for that of a fetch-and-add of zero |
 //!
+//! They wait in their queue pair (`line`), and the posting call does not.
+//!
 //! The remedies are those of `docs/ordering-models.md`. That of `pcie-relaxed` rests on `ibv_reg_mr(3)`, which says that relaxed
 //! writes do not bypass atomics. Others dispute it for devices in PCI-atomic mode, and the models do not count on it. The
 //! fabric itself registers no memory of relaxed ordering; the tier is for devices that treat all memory so.
 //!
-//! Relies on `config` and `sysfs`. Used by `fabric` and `queue_pair`.
+//! Relies on `config` and `sysfs`. Used by `fabric`, and by `line`, which keeps these rules.
 
 use loco_fabric::{Atomicity, Cost, FabricError, Known, Order, Result, Tier};
 

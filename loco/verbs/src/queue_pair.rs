@@ -1,17 +1,20 @@
-//! Posts operations. Posting allocates nothing, and shares only the window with other threads (`send_queue`).
+//! Posts operations. Posting shares only the window with other threads (`send_queue`), and where the device orders, it allocates
+//! nothing. Where order is bought, an operation that asks for it may be held back (`line`).
 
+use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 
 use super::chain::{CHAIN_MAX, Chain};
 use super::ffi::types::*;
+use super::line::{Asked, refused};
 use super::memory::{VerbsMemory, VerbsRemote};
 use super::node::{Flush, Node};
+use super::request::Request;
 use super::send_queue::SendQueue;
 use super::status::Op;
 use loco_fabric::{
-    Atomicity, Completion, CompletionStatus, Control, Cost, FabricError, Local, NodeId, Posted, QueuePair,
-    Result, Target, Tier, Work,
+    Atomicity, Control, FabricError, Local, NodeId, Posted, QueuePair, Result, Target, Tier, Work,
 };
 
 /// A thread's reliable connection to a peer.
@@ -19,7 +22,6 @@ pub struct VerbsQueuePair {
     node: Arc<Node>,
     queue: Arc<SendQueue>,
     qp: *mut Qp,
-    post_send: PostSend,
     peer: NodeId,
     /// The number of work requests handed out, including those still in `chain`.
     posted: u64,
@@ -31,10 +33,8 @@ pub struct VerbsQueuePair {
     unsignaled: u64,
     /// The number of work requests without a completion that one with a completion may follow.
     unsignaled_max: u64,
-    /// Whether the device does not order by itself what strong operations and flushes ask for.
+    /// Whether the device does not order by itself what strong operations and flushes ask for: the queue has a line.
     buys: bool,
-    /// On a device of tier `pcie-relaxed`, the number of work requests whose writes are known to be placed.
-    placed: u64,
     chain: Chain,
     flush: Flush,
     /// The number of departures known when the peer was last seen alive.
@@ -45,30 +45,13 @@ pub struct VerbsQueuePair {
 // which verbs allow any thread to use; those within the chain are made anew by `Chain::link` before they are used.
 unsafe impl Send for VerbsQueuePair {}
 
-/// The parts in which work requests differ.
-struct RequestParts {
-    op: Op,
-    opcode: u32,
-    /// The piece of local memory; `None` for a read of length zero.
-    local: Option<Sge>,
-    remote_addr: u64,
-    rkey: u32,
-    operands: Option<(u64, u64)>,
-    flags: u32,
-}
-
 impl VerbsQueuePair {
-    pub(super) fn new(node: Arc<Node>, queue: Arc<SendQueue>, flush: Flush) -> Result<VerbsQueuePair> {
-        let qp = queue.connection.qp;
-        // SAFETY: the queue pair is live; an open context has its operations filled in.
-        let post_send = unsafe { (*(*qp).context).ops.post_send }
-            .ok_or_else(|| FabricError::Unsupported("the device cannot post".to_owned()))?;
+    pub(super) fn new(node: Arc<Node>, queue: Arc<SendQueue>, flush: Flush) -> VerbsQueuePair {
         let depth = queue.depth();
         let capacity = depth as u64 - 1;
-        let buys = node.caps.order.strong != Cost::Free;
-        Ok(VerbsQueuePair {
-            qp,
-            post_send,
+        let buys = queue.line().is_some();
+        VerbsQueuePair {
+            qp: queue.connection.qp,
             peer: queue.peer,
             posted: 0,
             completed: 0,
@@ -78,13 +61,12 @@ impl VerbsQueuePair {
             // wait for each write, so where order is bought, each has a completion.
             unsignaled_max: if buys { 0 } else { capacity / 4 },
             buys,
-            placed: 0,
             chain: Chain::new(CHAIN_MAX.min(depth), node.caps.inline_bytes_max),
             flush,
             departures_seen: 0,
             queue,
             node,
-        })
+        }
     }
 
     /// Fails unless the queue pair works and has a free slot.
@@ -120,19 +102,21 @@ impl VerbsQueuePair {
     /// Adds a request to the chain, and rings the doorbell unless more requests follow. `data` is the source
     /// of an inline put and is valid during the call only.
     #[inline]
-    fn post(&mut self, request: RequestParts, work: Work, data: Option<&[u8]>) -> Result<Posted> {
-        let work = if work.fenced && self.node.device.fences_stall {
-            self.drain()?;
-            Work {
-                fenced: false,
-                ..work
+    fn post(&mut self, request: Request, work: Work, data: Option<&[u8]>) -> Result<Posted> {
+        let work = match self.buys {
+            true => match self.line_up(&request, work, data)? {
+                Some(work) => work,
+                None => return Ok(Posted::Pending),
+            },
+            false if work.fenced && self.node.device.fences_stall => {
+                self.drain()?;
+                Work {
+                    fenced: false,
+                    ..work
+                }
             }
-        } else {
-            work
+            false => work,
         };
-        if work.strong && self.buys {
-            self.buy(request.op)?;
-        }
         let sequence = self.posted;
         let wr_id = self.queue.fill(sequence, work.id, request.op, work.signaled);
         let signaled = work.signaled || self.unsignaled >= self.unsignaled_max;
@@ -141,20 +125,9 @@ impl VerbsQueuePair {
         let last = !work.more || self.chain.len + 1 == self.chain.wrs.len();
         let at = self.chain.len;
         let wr = &mut self.chain.wrs[at];
-        wr.wr_id = wr_id;
-        wr.opcode = request.opcode;
-        wr.send_flags = request.flags
-            | if signaled { IBV_SEND_SIGNALED } else { 0 }
-            | if work.fenced { IBV_SEND_FENCE } else { 0 };
-        wr.remote_addr = request.remote_addr;
-        match request.operands {
-            None => wr.set_rdma_rkey(request.rkey),
-            Some((first, second)) => {
-                (wr.compare_add, wr.swap) = (first, second);
-                wr.rkey = Padded(request.rkey);
-            }
-        }
-        wr.num_sge = i32::from(request.local.is_some());
+        let flags =
+            if signaled { IBV_SEND_SIGNALED } else { 0 } | if work.fenced { IBV_SEND_FENCE } else { 0 };
+        request.write(wr, wr_id, flags);
         if let Some(sge) = request.local {
             self.chain.sges[at] = sge;
         }
@@ -175,6 +148,36 @@ impl VerbsQueuePair {
         Ok(Posted::Pending)
     }
 
+    /// Gives the next operation its place in the line, where order is bought. Returns how to post it, or `None` if it waits.
+    fn line_up(&mut self, request: &Request, work: Work, data: Option<&[u8]>) -> Result<Option<Work>> {
+        let asked = Asked {
+            strong: work.strong,
+            fenced: work.fenced,
+        };
+        if work.strong || work.fenced {
+            // What it waits for must be on its way.
+            self.ring()?;
+        }
+        let sequence = self.posted;
+        let wr_id = self.queue.fill(sequence, work.id, request.op, work.signaled);
+        let Some(mut line) = self.queue.line() else {
+            return Ok(Some(work));
+        };
+        let fenced = line.tells_fence(asked);
+        if line.add(asked, request, wr_id, data) {
+            return Ok(Some(Work { fenced, ..work }));
+        }
+        self.posted = sequence + 1;
+        self.queue.publish(self.posted);
+        let handed_on = line.hand_on();
+        drop(line);
+        match handed_on {
+            Ok(()) => self.node.look_after_held(),
+            Err(error) => self.refuse(self.posted..self.posted, false, &error),
+        }
+        Ok(None)
+    }
+
     /// Posts the chain.
     fn ring(&mut self) -> Result<()> {
         self.ring_for(u64::MAX)
@@ -191,20 +194,22 @@ impl VerbsQueuePair {
         self.queue.publish(self.posted);
         let first = self.chain.link();
         let mut bad = ptr::null_mut();
+        let line = self.queue.line(); // Under its lock nobody else posts.
         // SAFETY: the queue pair is live; the chain was just linked through live boxes; local pieces are
         // registered memory (kept by the caller until completion, as the contract says) or inline data valid now;
         // there is room, since no more requests are under way than the window has slots.
-        let status = unsafe { (self.post_send)(self.qp, first, &raw mut bad) };
+        let status = unsafe { (self.node.device.post_send)(self.qp, first, &raw mut bad) };
+        drop(line);
         self.chain.len = 0;
         if status == 0 {
             return Ok(());
         }
-        Err(self.refused(status, bad, len, current))
+        Err(self.chain_refused(status, bad, len, current))
     }
 
-    /// Breaks the queue pair off because the device did not take the chain from `bad` on.
+    /// Breaks the queue pair off because the device did not take the chain from `bad` on. Returns the error.
     #[cold]
-    fn refused(&mut self, status: i32, bad: *mut SendWr, len: usize, current: u64) -> FabricError {
+    fn chain_refused(&mut self, status: i32, bad: *mut SendWr, len: usize, current: u64) -> FabricError {
         let taken = self
             .chain
             .wrs
@@ -212,30 +217,21 @@ impl VerbsQueuePair {
             .take(len)
             .position(|wr| ptr::eq(wr, bad))
             .unwrap_or(0);
-        let first_refused = self.posted - (len - taken) as u64;
-        let error = FabricError::Os {
-            what: format!("posting to the queue pair towards {}", self.peer),
-            source: std::io::Error::from_raw_os_error(status.abs()).into(),
-        };
+        let error = refused(self.peer, status);
+        let first = self.posted - (len - taken) as u64;
+        self.refuse(first..self.posted, current + 1 == self.posted, &error);
+        error
+    }
+
+    /// Breaks the queue pair off because the device refused the operations `refused`, or one that was held back. The caller of the
+    /// last of them gets the error if it is `returned`. The others are reported as failed.
+    #[cold]
+    fn refuse(&mut self, refused: Range<u64>, returned: bool, error: &FabricError) {
+        self.queue.fail(error, &self.node.device);
         let mut poller = self.node.poller();
-        for sequence in first_refused..self.posted {
-            if let Some(id) = self.queue.reported(sequence)
-                && sequence != current
-            {
-                poller.orphan(Completion {
-                    id,
-                    peer: self.peer,
-                    status: CompletionStatus::Failed(Box::new(error.clone())),
-                });
-            }
-        }
-        self.posted = first_refused;
-        self.queue.publish(self.posted);
+        self.posted = poller.refuse(&self.queue, refused, returned, error, &self.node.job.mesh);
         drop(poller);
         self.node.ring();
-        self.queue.break_off(&self.node.device);
-        self.queue.broke(&error);
-        error
     }
 
     /// Replaces a fence on a device without reliable fences: waits until everything posted has completed.
@@ -270,52 +266,6 @@ impl VerbsQueuePair {
         self.queue.check(&node.job.mesh)
     }
 
-    /// Makes sure that a strong operation or a flush, which is posted next, takes effect after the earlier writes are placed
-    /// (see `order`).
-    #[cold]
-    #[inline(never)]
-    fn buy(&mut self, next: Op) -> Result<()> {
-        match self.node.caps.order.tier {
-            Tier::OooRw if matches!(next, Op::FetchAdd | Op::CompareSwap) => Ok(()),
-            Tier::PcieRelaxed if self.placed == self.posted => Ok(()),
-            Tier::PcieRelaxed => {
-                self.wait_until(self.posted)?;
-                let _ = self.post_barrier(Work::unsignaled())?;
-                self.wait_until(self.posted)?;
-                self.placed = self.posted;
-                Ok(())
-            }
-            _ => match self.queue.last_write(self.posted) {
-                Some(sequence) => self.wait_until(sequence + 1),
-                None => Ok(()),
-            },
-        }
-    }
-
-    /// Posts a fetch-and-add of zero, which relaxed writes do not bypass.
-    fn post_barrier(&mut self, work: Work) -> Result<Posted> {
-        let (remote_addr, rkey) = self.flush.remote;
-        let request = RequestParts {
-            op: Op::Flush,
-            opcode: IBV_WR_ATOMIC_FETCH_AND_ADD,
-            local: Some(self.flush_sge()),
-            remote_addr,
-            rkey,
-            operands: Some((0, 0)),
-            flags: 0,
-        };
-        self.post(request, work, None)
-    }
-
-    fn flush_sge(&self) -> Sge {
-        let (addr, lkey) = self.flush.local;
-        Sge {
-            addr,
-            length: 8,
-            lkey,
-        }
-    }
-
     /// Reads as a flush does on a device that orders it, to try the device.
     pub(super) fn read_nothing(&mut self, work: Work) -> Result<Posted> {
         self.admit()?;
@@ -331,17 +281,7 @@ impl VerbsQueuePair {
 
     /// Posts a read that moves no data the caller sees.
     fn post_read(&mut self, work: Work) -> Result<Posted> {
-        let (remote_addr, rkey) = self.flush.remote;
-        let request = RequestParts {
-            op: Op::Flush,
-            opcode: IBV_WR_RDMA_READ,
-            local: (!self.flush.zero_length).then(|| self.flush_sge()),
-            remote_addr,
-            rkey,
-            operands: None,
-            flags: 0,
-        };
-        self.post(request, work, None)
+        self.post(Request::read(self.flush), work, None)
     }
 
     fn atomic(
@@ -367,7 +307,7 @@ impl VerbsQueuePair {
                 region_len: 8,
             });
         }
-        let request = RequestParts {
+        let request = Request {
             op,
             opcode,
             local: Some(result.memory.sge_word(result.offset)?),
@@ -402,7 +342,7 @@ impl QueuePair for VerbsQueuePair {
         work: Work,
     ) -> Result<Posted> {
         self.check_remote(&dst)?;
-        let request = RequestParts {
+        let request = Request {
             op: Op::Put,
             opcode: IBV_WR_RDMA_WRITE,
             local: src.memory.sge(src.offset, src.len)?,
@@ -425,7 +365,7 @@ impl QueuePair for VerbsQueuePair {
                 data.len()
             )));
         }
-        let request = RequestParts {
+        let request = Request {
             op: Op::Put,
             opcode: IBV_WR_RDMA_WRITE,
             local: (!data.is_empty()).then_some(Sge {
@@ -457,7 +397,7 @@ impl QueuePair for VerbsQueuePair {
             dst.memory.sge(dst.offset, 0)?;
             return self.flush(work);
         }
-        let request = RequestParts {
+        let request = Request {
             op: Op::Get,
             opcode: IBV_WR_RDMA_READ,
             local: dst.memory.sge(dst.offset, dst.len)?,
@@ -512,15 +452,11 @@ impl QueuePair for VerbsQueuePair {
         if !self.buys {
             return self.post_read(work);
         }
-        let work = Work {
-            strong: false,
-            ..work
+        let request = match self.node.caps.order.tier {
+            Tier::PcieRelaxed => Request::barrier(self.flush),
+            _ => Request::read(self.flush),
         };
-        self.buy(Op::Flush)?;
-        match self.node.caps.order.tier {
-            Tier::PcieRelaxed => self.post_barrier(work),
-            _ => self.post_read(work),
-        }
+        self.post(request, work.strong(), None)
     }
 }
 

@@ -7,16 +7,21 @@
 //! completion queue has room for every slot of every window (after an error each of them completes). Neither
 //! can therefore overflow. The owner signals now and then for itself, so that slots become free.
 //!
+//! On a device whose order is bought, each work request asks for a completion, and operations end in any order. There the
+//! queue pair has a [line](super::line), which says when an operation is reported and which ones go to the device next.
+//!
 //! All completions are processed under one lock ([`Poller`]), which keeps them in order.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::connect::Connection;
 use super::device::Device;
 use super::ffi::ok;
 use super::ffi::types::*;
+use super::line::Line;
 use super::mailbox::Mailbox;
 use super::status::{Op, failure};
 use loco_fabric::{Completion, CompletionStatus, Control, FabricError, NodeId, Result, WorkRequestId};
@@ -36,6 +41,8 @@ pub(super) struct SendQueue {
     pub(super) connection: Connection,
     pub(super) peer: NodeId,
     slots: Box<[Slot]>,
+    /// The operations that are not reported, where order is bought.
+    line: Option<Mutex<Line>>,
     /// The number of work requests posted. Written by the owner.
     posted: AtomicU64,
     /// The number of work requests completed. Written under the poller's lock.
@@ -58,13 +65,14 @@ struct Slot {
 }
 
 impl SendQueue {
-    pub(super) fn new(connection: Connection, peer: NodeId) -> SendQueue {
+    pub(super) fn new(connection: Connection, peer: NodeId, line: Option<Line>) -> SendQueue {
         let depth = connection.depth as usize;
         debug_assert!(depth.is_power_of_two());
         SendQueue {
             connection,
             peer,
             slots: (0..depth).map(|_| Slot::default()).collect(),
+            line: line.map(Mutex::new),
             posted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             broken: AtomicBool::new(false),
@@ -96,13 +104,28 @@ impl SendQueue {
         reported.then(|| WorkRequestId(slot.id.load(Ordering::Relaxed)))
     }
 
-    /// Returns the number of the last put or read-modify-write that has not completed, of those below `posted`. Called by the
-    /// owner.
-    pub(super) fn last_write(&self, posted: u64) -> Option<u64> {
-        (self.completed()..posted).rev().find(|&sequence| {
-            let what = self.slot(sequence).what.load(Ordering::Relaxed) & !REPORTED;
-            matches!(Op::ALL[what as usize], Op::Put | Op::FetchAdd | Op::CompareSwap)
-        })
+    /// Locks the line, if the queue pair has one.
+    #[inline]
+    pub(super) fn line(&self) -> Option<MutexGuard<'_, Line>> {
+        let line = self.line.as_ref()?;
+        Some(line.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reports the operations of the line that have ended, in their order.
+    fn settle(&self, line: &mut Line, out: &mut Vec<Completion>) {
+        while let Some((sequence, error)) = line.take_ended() {
+            out.extend(self.reported(sequence).map(|id| Completion {
+                id,
+                peer: self.peer,
+                status: error.map_or(CompletionStatus::Success, CompletionStatus::Failed),
+            }));
+        }
+        self.completed.store(line.reported(), Ordering::Release);
+    }
+
+    /// Fails what the queue pair holds back, once it is broken.
+    fn fail_held(&self, line: &mut Line, mesh: &Mesh) {
+        line.fail_held(|op| self.error_of(IBV_WC_WR_FLUSH_ERR, 0, op, mesh));
     }
 
     #[inline]
@@ -164,8 +187,14 @@ impl SendQueue {
         }
     }
 
+    /// Breaks the queue pair off because of `error`.
+    pub(super) fn fail(&self, error: &FabricError, device: &Device) {
+        let _ = self.failure.set(error.clone()); // The first one counts.
+        self.break_off(device);
+    }
+
     /// Records the error that broke the queue pair.
-    pub(super) fn broke(&self, error: &FabricError) {
+    fn broke(&self, error: &FabricError) {
         let _ = self.failure.set(error.clone()); // The first one counts.
         self.broken.store(true, Ordering::Relaxed);
     }
@@ -176,12 +205,12 @@ impl SendQueue {
             && self.completed.load(Ordering::Relaxed) == self.posted.load(Ordering::Relaxed)
     }
 
-    fn error_of(&self, wc: &Wc, op: Op, mesh: &Mesh) -> FabricError {
+    fn error_of(&self, status: u32, vendor: u32, op: Op, mesh: &Mesh) -> FabricError {
         if let Err(gone) = mesh.check_alive(self.peer) {
             self.broke(&gone);
             return gone;
         }
-        let error = failure(op, self.peer, wc.status, wc.vendor_err, self.failure.get());
+        let error = failure(op, self.peer, status, vendor, self.failure.get());
         self.broke(&error);
         error
     }
@@ -193,6 +222,8 @@ pub(super) enum Task {
     Destroy(Arc<SendQueue>),
     /// Take a lost peer's access away for good, and drop the sender to say that it is done.
     Revoke(NodeId, Sender<()>),
+    /// Look after operations that are held back, on a device without completion events.
+    Advance,
     /// End the thread.
     Stop,
 }
@@ -207,7 +238,11 @@ pub(super) struct Poller {
     /// Completions still to be reported: those of operations that failed without reaching the device, and
     /// those that `poll_ahead` took.
     orphans: Vec<Completion>,
+    /// The number of operations that are held back in their queue pairs.
+    waiting: Arc<AtomicUsize>,
     departures_seen: u64,
+    /// The number of completions that the device has reported.
+    taken: u64,
     wcs: Box<[Wc; BATCH]>,
 }
 
@@ -217,11 +252,13 @@ unsafe impl Send for Poller {}
 impl Poller {
     pub(super) fn new() -> Poller {
         Poller {
+            waiting: Arc::default(),
             queues: Vec::new(),
             free: Vec::new(),
             entries: 0,
             orphans: Vec::new(),
             departures_seen: 0,
+            taken: 0,
             wcs: Box::new([zeroed(); BATCH]),
         }
     }
@@ -257,11 +294,6 @@ impl Poller {
         self.collect(queue, device, service);
     }
 
-    /// Records the failure of an operation that the device did not take, to be reported.
-    pub(super) fn orphan(&mut self, completion: Completion) {
-        self.orphans.push(completion);
-    }
-
     /// Takes completions from the device, to be reported by the next [`poll`](Poller::poll), and returns their number.
     pub(super) fn poll_ahead(
         &mut self,
@@ -273,6 +305,64 @@ impl Poller {
         let polled = self.poll(device, mesh, service, &mut ahead);
         self.orphans = ahead;
         polled
+    }
+
+    /// Lets operations that are held back go on as far as completions have come, and asks for an event of the next one if that
+    /// is not the end. Returns true if it took completions, to be reported by the next [`poll`](Poller::poll).
+    pub(super) fn advance(&mut self, device: &Device, mesh: &Mesh, service: &Mailbox<Task>) -> Result<bool> {
+        let mut taken = false;
+        while self.waiting.load(Ordering::Relaxed) > 0 {
+            // A completion that comes before the request raises no event, so it is taken afterwards. Without events the
+            // service thread looks by itself.
+            let _ = device.request_event();
+            let before = self.taken;
+            taken |= self.poll_ahead(device, mesh, service)? > 0;
+            if self.taken - before < BATCH as u64 {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Returns the number of operations that are held back, as it changes. It orders nothing.
+    pub(super) fn waiting(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.waiting)
+    }
+
+    /// Ends the operations of a queue pair that was broken off because the device refused one. `refused` are those of the chain that the device did
+    /// not take. The last of them is not reported if its caller gets the error (`returned`). Returns the number of the next
+    /// operation.
+    pub(super) fn refuse(
+        &mut self,
+        queue: &SendQueue,
+        refused: Range<u64>,
+        returned: bool,
+        error: &FabricError,
+        mesh: &Mesh,
+    ) -> u64 {
+        let reported = refused.start..refused.end - u64::from(returned);
+        let Some(mut line) = queue.line() else {
+            for sequence in reported {
+                self.orphans.extend(queue.reported(sequence).map(|id| Completion {
+                    id,
+                    peer: queue.peer,
+                    status: CompletionStatus::Failed(Box::new(error.clone())),
+                }));
+            }
+            queue.publish(refused.start);
+            return refused.start;
+        };
+        if returned {
+            line.take_back();
+        }
+        let next = reported.end;
+        queue.publish(next);
+        for sequence in reported {
+            line.failed(sequence, error.clone());
+        }
+        queue.fail_held(&mut line, mesh);
+        queue.settle(&mut line, &mut self.orphans);
+        next
     }
 
     /// Takes a batch of completions from the device.
@@ -301,6 +391,7 @@ impl Poller {
                 source: format!("ibv_poll_cq returned {n}: the device or its driver failed").into(),
             });
         };
+        self.taken += n as u64;
         for at in 0..n.min(BATCH) {
             let wc = self.wcs[at];
             self.complete(&wc, device, mesh, service, out);
@@ -323,6 +414,10 @@ impl Poller {
             tracing::error!("completion of an unknown work request {:#x}", wc.wr_id);
             return;
         };
+        if queue.line.is_some() {
+            let queue = Arc::clone(queue);
+            return self.complete_in_line(wc, &queue, device, mesh, service, out);
+        }
         // Acquire: sees what `fill` wrote to the slot.
         let posted = queue.posted.load(Ordering::Acquire);
         let completed = queue.completed.load(Ordering::Relaxed); // Written under our lock.
@@ -338,7 +433,7 @@ impl Poller {
             CompletionStatus::Success
         } else {
             let op = Op::ALL[(what & !REPORTED) as usize];
-            CompletionStatus::Failed(Box::new(queue.error_of(wc, op, mesh)))
+            CompletionStatus::Failed(Box::new(queue.error_of(wc.status, wc.vendor_err, op, mesh)))
         };
         queue.completed.store(completed + ended, Ordering::Release);
         if what & REPORTED != 0 {
@@ -352,6 +447,40 @@ impl Poller {
             let queue = Arc::clone(queue);
             self.collect(&queue, device, service);
         }
+    }
+
+    /// Ends an operation of a queue pair that has a line, and hands on what waited for it.
+    fn complete_in_line(
+        &mut self,
+        wc: &Wc,
+        queue: &Arc<SendQueue>,
+        device: &Device,
+        mesh: &Mesh,
+        service: &Mailbox<Task>,
+        out: &mut Vec<Completion>,
+    ) {
+        let Some(mut line) = queue.line() else { return };
+        let Some((sequence, op)) = line.under_way(wc.wr_id, SEQUENCE_MASK) else {
+            tracing::error!("completion of work request {:#x} out of turn", wc.wr_id);
+            return;
+        };
+        if wc.status == IBV_WC_SUCCESS {
+            line.ended(sequence);
+        } else {
+            line.failed(sequence, queue.error_of(wc.status, wc.vendor_err, op, mesh));
+        }
+        // Relaxed: what is posted on a broken queue pair is flushed.
+        if !queue.broken.load(Ordering::Relaxed)
+            && let Err(error) = line.hand_on()
+        {
+            queue.fail(&error, device);
+        }
+        if queue.broken.load(Ordering::Relaxed) {
+            queue.fail_held(&mut line, mesh);
+        }
+        queue.settle(&mut line, out);
+        drop(line);
+        self.collect(queue, device, service);
     }
 
     fn collect(&mut self, queue: &SendQueue, device: &Device, service: &Mailbox<Task>) {
@@ -378,8 +507,7 @@ impl Poller {
     /// Fails the operations under way because the link is down and they will not be answered.
     pub(super) fn link_lost(&self, error: &FabricError, device: &Device) {
         for queue in self.queues.iter().flatten() {
-            let _ = queue.failure.set(error.clone()); // The first one counts.
-            queue.break_off(device);
+            queue.fail(error, device);
         }
     }
 

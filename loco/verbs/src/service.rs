@@ -3,10 +3,12 @@
 //!
 //! Nothing is ever posted on the passive end of a connection: it only gives the peer access to this node's
 //! memory. The end is destroyed when the active side disconnects, or when the peer is lost. The thread also
-//! watches the port, and rings the node's doorbell when the device reports a completion event.
+//! watches the port. When the device reports a completion event, the thread rings the node's doorbell, and looks after the
+//! operations that are held back (`line`): their owner may not look at the fabric for long.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,9 +31,12 @@ const LINK_GLANCE: Duration = Duration::from_secs(1);
 /// The time between two checks for lost peers.
 const SERVICE_GLANCE: Duration = Duration::from_millis(200);
 
+/// The time between two looks after operations that are held back, on a device without completion events.
+const HELD_GLANCE: Duration = Duration::from_millis(1);
+
 /// The thread that accepts connections, and that destroys queue pairs away from the polling path.
 pub(super) struct Service {
-    mailbox: Mailbox<Task>,
+    mailbox: Arc<Mailbox<Task>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -48,7 +53,10 @@ impl Service {
         bell: Option<Arc<CompletionBell>>,
     ) -> Result<Service> {
         let (mailbox, inbox) = Mailbox::new()?;
+        let mailbox = Arc::new(mailbox);
+        let waiting = poller.lock().unwrap_or_else(PoisonError::into_inner).waiting();
         let acceptor = Acceptor {
+            mailbox: Arc::clone(&mailbox),
             passive: HashMap::new(),
             revoked: HashSet::new(),
             departures_seen: 0,
@@ -58,6 +66,7 @@ impl Service {
                 down_since: None,
                 outage,
             },
+            waiting,
             poller,
             bell,
             device,
@@ -93,12 +102,14 @@ impl Drop for Service {
 
 /// The service thread's state: the passive ends of peers' connections.
 struct Acceptor {
+    mailbox: Arc<Mailbox<Task>>,
     passive: HashMap<*mut CmId, (NodeId, Id)>,
     /// The peers that are thought lost.
     revoked: HashSet<NodeId>,
     departures_seen: u64,
     link: LinkWatch,
     poller: Arc<Mutex<Poller>>,
+    waiting: Arc<AtomicUsize>,
     bell: Option<Arc<CompletionBell>>,
     device: Arc<Device>,
     mesh: Mesh,
@@ -122,7 +133,11 @@ impl Acceptor {
         let mut fds = vec![inbox.fd(), device.listener_events.fd()];
         fds.extend(device.events_fd());
         loop {
-            let ready = readable(&fds, SERVICE_GLANCE);
+            let patience = match self.advance() && device.events_fd().is_none() {
+                true => HELD_GLANCE,
+                false => SERVICE_GLANCE,
+            };
+            let ready = readable(&fds, patience);
             if device.clear_events() {
                 self.ring();
             }
@@ -133,6 +148,7 @@ impl Acceptor {
                         self.revoke(peer);
                         drop(done);
                     }
+                    Task::Advance => {} // See above.
                     Task::Stop => return,
                 }
             }
@@ -153,6 +169,24 @@ impl Acceptor {
             self.drop_lost();
             self.watch_link();
         }
+    }
+
+    /// Lets operations that are held back go on. Returns true if some still are.
+    fn advance(&self) -> bool {
+        // Relaxed: whoever holds an operation back brings an event about, or gives a task, after it is counted.
+        let holds = || self.waiting.load(Ordering::Relaxed) > 0;
+        if !holds() {
+            return false;
+        }
+        let mut poller = self.poller.lock().unwrap_or_else(PoisonError::into_inner);
+        let advanced = poller.advance(&self.device, &self.mesh, &self.mailbox);
+        drop(poller);
+        match advanced {
+            Ok(true) => self.ring(),
+            Ok(false) => {}
+            Err(error) => tracing::error!("{}: {error}", self.mesh.node()),
+        }
+        holds()
     }
 
     /// Wakes the threads that sleep.

@@ -17,6 +17,20 @@ pub(super) enum Op {
 impl Op {
     pub(super) const ALL: [Op; 5] = [Op::Put, Op::Get, Op::FetchAdd, Op::CompareSwap, Op::Flush];
 
+    pub(super) fn is_atomic(self) -> bool {
+        matches!(self, Op::FetchAdd | Op::CompareSwap)
+    }
+
+    /// Returns true if the operation changes the peer's memory.
+    pub(super) fn writes(self) -> bool {
+        self == Op::Put || self.is_atomic()
+    }
+
+    /// Returns true if the caller gets a result.
+    pub(super) fn has_result(self) -> bool {
+        self == Op::Get || self.is_atomic()
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Op::Put => "put",

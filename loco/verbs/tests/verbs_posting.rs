@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use loco_fabric::{Cost, Fabric, Known, Local, Memory, MemoryKind, QueuePair, Target, Work, WorkRequestId};
+use loco_fabric::{Cost, Fabric, Local, Memory, MemoryKind, QueuePair, Target, Work, WorkRequestId};
 use loco_job::Mesh;
 use loco_verbs::soft::{SoftDevice, SoftLimits};
 use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
@@ -118,23 +118,14 @@ fn linked_requests_share_a_doorbell() {
     assert_eq!(bytes, [1; 64]);
 }
 
-/// Brings a node up on a device of which the fabric knows the order, or nothing.
-fn one_node(tier_is_known: bool) -> (SoftDevice, VerbsFabric) {
-    let device = SoftDevice::new(SoftLimits {
-        tier_is_known,
-        ..SoftLimits::default()
-    });
+#[test]
+fn strong_operations_cost_nothing_on_a_device_that_orders() {
+    let device = SoftDevice::new(SoftLimits::default());
     let config = VerbsConfig::default()
         .provider(Provider::Soft(device.clone()))
         .arena_bytes(1 << 20)
         .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
-    (device, fabric)
-}
-
-#[test]
-fn strong_operations_cost_nothing_on_a_device_that_orders() {
-    let (device, fabric) = one_node(true);
     assert_eq!(fabric.caps().order.strong, Cost::Free);
     let memory = fabric.allocate(64, MemoryKind::Host).unwrap();
     let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();
@@ -152,65 +143,4 @@ fn strong_operations_cost_nothing_on_a_device_that_orders() {
     }
     assert_eq!((device.polls(), device.doorbells()), (polls, doorbells + 3));
     device.hold_completions(false);
-}
-
-#[test]
-fn a_strong_operation_is_posted_when_the_earlier_puts_have_completed_where_nothing_is_known_of_the_device() {
-    let (device, fabric) = one_node(false);
-    assert_eq!(fabric.caps().order.known, Known::Assumed);
-    let memory = fabric.allocate(64, MemoryKind::Host).unwrap();
-    let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();
-    let mut qp = fabric.queue_pair(fabric.node()).unwrap();
-    let target = || Target {
-        remote: &remote,
-        offset: 0,
-    };
-    device.hold_completions(true);
-    let doorbells = device.doorbells();
-    let _ = qp.put_inline(&[1; 8], target(), Work::unsignaled()).unwrap();
-    std::thread::scope(|scope| {
-        let polls = device.polls();
-        let poster = scope.spawn(move || {
-            let _ = qp
-                .put_inline(&[2; 8], target(), Work::unsignaled().strong())
-                .unwrap();
-            qp
-        });
-        while device.polls() < polls + 10 {
-            std::thread::yield_now();
-        }
-        assert_eq!(device.doorbells(), doorbells + 1, "it waits for the first put");
-        device.release_completions();
-        let mut qp = poster.join().unwrap();
-        assert_eq!(device.doorbells(), doorbells + 2);
-        // The second put has completed: there is nothing to wait for.
-        device.release_completions();
-        fabric.poll(&mut Vec::new()).unwrap();
-        let polls = device.polls();
-        let _ = qp
-            .put_inline(&[3; 8], target(), Work::unsignaled().strong())
-            .unwrap();
-        assert_eq!(device.polls(), polls);
-        device.hold_completions(false);
-    });
-    let mut bytes = [0; 8];
-    memory.read(0, &mut bytes).unwrap();
-    assert_eq!(bytes, [3; 8]);
-}
-
-#[test]
-fn a_strong_operation_ends_with_the_put_that_failed_before_it() {
-    let (device, fabric) = one_node(false);
-    let memory = fabric.allocate(64, MemoryKind::Host).unwrap();
-    let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();
-    let mut qp = fabric.queue_pair(fabric.node()).unwrap();
-    let target = || Target {
-        remote: &remote,
-        offset: 0,
-    };
-    device.set_link(false);
-    let _ = qp.put_inline(&[1; 8], target(), Work::unsignaled()).unwrap();
-    let failed = qp.put_inline(&[2; 8], target(), Work::unsignaled().strong());
-    let error = failed.unwrap_err().to_string();
-    assert!(error.contains("put") && error.contains("retry"), "{error}");
 }

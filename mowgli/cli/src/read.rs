@@ -15,7 +15,7 @@ pub(crate) const RESULT_BYTES_MAX: u64 = 256 << 20;
 /// Reads a file up to `max` bytes and one more, by which a parser with this limit sees that the file is longer.
 ///
 /// # Errors
-/// The system's, with the path.
+/// Returns the system's error, with the path.
 pub(crate) fn start(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
     let file = File::open(path).map_err(|source| error(path, source))?;
     first(file, path, max)
@@ -24,7 +24,7 @@ pub(crate) fn start(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
 /// Reads standard input as [`start`] reads a file.
 ///
 /// # Errors
-/// The system's.
+/// Returns the system's error.
 pub(crate) fn standard_input(max: u64) -> Result<Vec<u8>, Error> {
     first(io::stdin(), Path::new("standard input"), max)
 }
@@ -39,7 +39,8 @@ fn first(from: impl Read, path: &Path, max: u64) -> Result<Vec<u8>, Error> {
 /// Reads a whole file as text, if it has at most `max` bytes. `what` says what such a file is.
 ///
 /// # Errors
-/// The system's, a text that is not UTF-8, and a file that is longer, with the limit and what to do.
+/// Fails with the system's error, for a text that is not UTF-8, and for a file that is longer; the error then names the limit
+/// and the remedy.
 pub(crate) fn text(path: &Path, max: u64, what: &str) -> Result<String, Error> {
     let bytes = start(path, max)?;
     if bytes.len() as u64 > max {

@@ -272,7 +272,7 @@ impl UnknownName {
     ///
     /// # Errors
     ///
-    /// Names what was asked for and every name there is.
+    /// Returns the name that was asked for and every name there is.
     pub fn find<T: Copy>(
         kind: &'static str,
         all: &[T],

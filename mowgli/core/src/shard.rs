@@ -46,7 +46,7 @@ impl Shard {
     /// Reads `I/N`, or `slurm`, for which `variable` looks up Slurm's variables.
     ///
     /// # Errors
-    /// Describes the mistake in the text or the variables.
+    /// Returns a description of the mistake in the text or the variables.
     pub fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, String> {
         match text {
             "slurm" => Shard::from_slurm(variable),

@@ -303,8 +303,7 @@ impl<'a, W: System> Worker<'a, W> {
         Ok(Entered::Frame)
     }
 
-    /// Chooses those of `moves` that must be explored, and pushes them onto `choices`. Afterwards `moves.len()` is their
-    /// number.
+    /// Pushes those of `moves` that must be explored onto `choices`. Afterwards `moves.len()` is the number of moves pushed.
     fn choose(&mut self, node: &mut Node<W::State>) {
         let Some(bounds) = self.shared.options.bounds else {
             self.system.reduce(&mut node.state, &mut self.moves);

@@ -45,7 +45,7 @@ pub struct Heading<'a> {
 /// Makes a document of an execution. `film` is data as `loco_sim::Film` has it.
 ///
 /// # Errors
-/// If the film cannot be written as JSON.
+/// Fails if the film cannot be written as JSON.
 pub fn of_execution(heading: Heading<'_>, film: &impl Serialize) -> serde_json::Result<String> {
     document(heading, film, include_str!("../page/execution.js"))
 }
@@ -53,7 +53,7 @@ pub fn of_execution(heading: Heading<'_>, film: &impl Serialize) -> serde_json::
 /// Makes a document of a history. `history` is data as `loco_history::Report::html` makes it.
 ///
 /// # Errors
-/// If the history cannot be written as JSON.
+/// Fails if the history cannot be written as JSON.
 pub fn of_history(heading: Heading<'_>, history: &impl Serialize) -> serde_json::Result<String> {
     document(heading, history, include_str!("../page/history.js"))
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// Starts the system's opener with an address or a file, and does not wait for it.
 ///
 /// # Errors
-/// If the opener cannot be started. The error names it.
+/// Fails if the opener cannot be started. The error names it.
 pub fn open(page: impl AsRef<OsStr>) -> io::Result<()> {
     let opener = match cfg!(target_os = "macos") {
         true => "open",

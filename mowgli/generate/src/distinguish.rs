@@ -38,7 +38,7 @@ pub struct Found {
 /// Finds the tests of a unit that separate two models.
 ///
 /// # Errors
-/// The limit that stopped a search.
+/// Returns the limit that stopped a search.
 pub fn separators(
     first: &dyn Theory,
     second: &dyn Theory,

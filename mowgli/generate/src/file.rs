@@ -34,7 +34,7 @@ impl FromFile {
     /// Parses a model file. `name` is its path, or the name by which reports call it.
     ///
     /// # Errors
-    /// Everything that is wrong with the file.
+    /// Returns everything that is wrong with the file.
     pub fn parse(
         name: &str,
         text: &str,

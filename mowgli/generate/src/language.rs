@@ -5,12 +5,12 @@
 
 use mowgli::model::{Model, Tier};
 
-/// What a language has of regions of relaxed ordering.
+/// The treatment of regions of relaxed ordering in a language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regions {
     /// Programs with them have no meaning.
     Unknown,
-    /// Programs with them mean what they mean without, so that they can be compared with models that have them.
+    /// Programs with them have the meaning that they have without, so that models with and without regions can be compared.
     Ignored,
     /// Locations may be in them.
     Known,

@@ -77,7 +77,7 @@ impl<'a> Variants<'a> {
     /// Returns whether every instruction is needed for the condition to be forbidden: no variant counts.
     ///
     /// # Errors
-    /// The limit that stopped a search.
+    /// Returns the limit that stopped a search.
     pub fn none_forbids(&self, condition: &Condition) -> Result<bool, Limit> {
         for variant in &self.variants {
             let answer = self.answer(variant)?;

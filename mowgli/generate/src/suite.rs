@@ -38,7 +38,7 @@ pub struct Generator<'a> {
     pivot: bool,
 }
 
-/// Says that a model has no rule of this name.
+/// The error for a rule that a model does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{model} has no rule '{rule}'{}", nearest.as_ref().map(|n| format!(" (did you mean {n}?)")).unwrap_or_default())]
 pub struct NoSuchRule {
@@ -54,7 +54,7 @@ impl<'a> Generator<'a> {
     /// Prepares the tests of a model whose programs are in `language`; with a `pivot`, those that this rule forbids.
     ///
     /// # Errors
-    /// The model has no rule of that name.
+    /// Fails if the model has no rule of that name.
     pub fn new(
         theory: &'a dyn Theory,
         language: Language,
@@ -84,7 +84,7 @@ impl<'a> Generator<'a> {
     /// Makes the tests of a unit of the language.
     ///
     /// # Errors
-    /// The limit that stopped a search.
+    /// Returns the limit that stopped a search.
     pub fn tests(&self, unit: &Unit, budget: &Budget<'_>) -> Result<Found, Limit> {
         let mut found = Found::default();
         let mut failed = None;

@@ -37,7 +37,7 @@ pub trait Theory: Sync {
     /// Finds every outcome of a program that the model allows.
     ///
     /// # Errors
-    /// The limit that stopped the search.
+    /// Returns the limit that stopped the search.
     fn outcomes(&self, program: &Program, budget: &Budget<'_>) -> Result<BTreeSet<Outcome>, Limit>;
 
     /// Returns the rules of the model: what can be taken from it, so that it allows more.
@@ -58,7 +58,7 @@ pub trait Rule: Sync {
     /// Finds every outcome that the model without the rule allows.
     ///
     /// # Errors
-    /// The limit that stopped the search.
+    /// Returns the limit that stopped the search.
     fn outcomes_without(&self, program: &Program, budget: &Budget<'_>) -> Result<BTreeSet<Outcome>, Limit>;
 }
 
@@ -145,7 +145,7 @@ impl Rule for Removal<'_> {
 /// every write may be the last one.
 ///
 /// # Errors
-/// The limit that stopped the search.
+/// Returns the limit that stopped the search.
 pub fn candidates(program: &Program, budget: &Budget<'_>) -> Result<BTreeSet<Outcome>, Limit> {
     let free = Spec {
         ib: Parts::of(&[]),

@@ -37,7 +37,7 @@ impl Server {
     /// Begins to listen. Needs a runtime of `tokio`.
     ///
     /// # Errors
-    /// The system's, for instance if the port is taken.
+    /// Returns the system's error, for instance if the port is taken.
     pub async fn listen(options: Options) -> io::Result<Server> {
         let listener = TcpListener::bind(options.address).await?;
         let guard = Guard::new(listener.local_addr()?);

@@ -11,11 +11,12 @@ const LINES_MAX: usize = 600;
 
 /// The packages whose modules may ask for unsafe code: fabrics map memory and call libraries, the model fabric switches stacks, C calls
 /// the C interface.
-const UNSAFE: [&str; 6] = [
+const UNSAFE: [&str; 7] = [
     "loco/c",
     "loco/host",
     "loco/ofi",
     "loco/shm",
+    "loco/tcp",
     "loco/verbs",
     "checkers/sim",
 ];
@@ -176,6 +177,43 @@ fn litmus_tests_have_their_expected_output() {
         }
     }
     assert_none("every litmus test has its `.litmus.expected` beside it", &alone);
+}
+
+#[test]
+fn sources_that_are_named_exist() {
+    let tree: Vec<_> = files(&root())
+        .expect("the repository can be read")
+        .iter()
+        .map(|path| format!("/{}", shown(path)))
+        .collect();
+    // Text between single backticks that is a path with a folder: it may be given from any folder of the tree.
+    let is_source = |name: &str| {
+        name.ends_with(".rs")
+            && name.contains('/')
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+    };
+    let mut missing = Vec::new();
+    for path in files(&root()).expect("the repository can be read") {
+        let in_code = has_extension(&path, "rs");
+        if !in_code && !has_extension(&path, "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("sources and documents are UTF-8");
+        for (number, line) in text.lines().enumerate() {
+            if in_code && !line.trim_start().starts_with("//") {
+                continue;
+            }
+            for name in line.split('`').skip(1).step_by(2) {
+                let end = format!("/{}", name.trim_start_matches("../"));
+                if is_source(name) && !tree.iter().any(|file| file.ends_with(&end)) {
+                    missing.push(format!("{}:{}: {name}", shown(&path), number + 1));
+                }
+            }
+        }
+    }
+    assert_none("comments and documents name sources that exist", &missing);
 }
 
 #[test]

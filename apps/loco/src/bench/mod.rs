@@ -48,7 +48,7 @@ pub struct Args {
     /// Number of node processes.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = loco_app::number::<u16>(2..))]
     nodes: u16,
-    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
+    /// Fabric that the nodes use: shm, verbs (RDMA), tcp, ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     #[command(flatten)]

@@ -55,6 +55,7 @@ pub fn node(args: &NodeArgs) -> Result<u8, CliError> {
     match meet::fabric()? {
         AnyFabric::Shm(fabric) => measure(fabric, args),
         AnyFabric::Verbs(fabric) => measure(fabric, args),
+        AnyFabric::Tcp(fabric) => measure(fabric, args),
         AnyFabric::Ofi(fabric) => measure(fabric, args),
     }?;
     Ok(0)

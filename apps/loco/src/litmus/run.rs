@@ -88,7 +88,7 @@ pub struct Args {
     /// Number of node processes, where this command starts them.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = loco_app::number::<u16>(1..=16))]
     nodes: u16,
-    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), auto (the best that every node
+    /// Fabric that the nodes use: shm, verbs (RDMA), tcp, ofi or ofi:PROVIDER (libfabric), auto (the best that every node
     /// has), or model (random walks on the model's machine, by one process).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value = "auto")]
     fabric: Ground,
@@ -158,7 +158,7 @@ const ALWAYS: [&str; 10] = [
 static MODES: [Mode; 3] = [
     Mode::new("--fabric model", &[]),
     Mode::new(
-        "--fabric ofi",
+        "--fabric tcp or ofi",
         &["--batch", "--stress", "--deadline", "--nodes", "--name"],
     ),
     Mode::new(
@@ -181,7 +181,7 @@ impl Args {
     fn refuse_what_has_no_effect(&self, given: &[String]) -> Result<(), CliError> {
         let mode = match self.fabric {
             Ground::Model => &MODES[0],
-            Ground::Fabric(FabricChoice::Ofi(_)) => &MODES[1],
+            Ground::Fabric(FabricChoice::Ofi(_) | FabricChoice::Tcp) => &MODES[1],
             Ground::Fabric(_) => &MODES[2],
         };
         refuse_others(given, mode, &MODES, &ALWAYS)

@@ -1,9 +1,10 @@
-//! The rows over TCP's loopback: loco over libfabric's provider `tcp`, beside libfabric itself, UCX, OpenMPI and Redis.
+//! The rows over TCP's loopback: loco over `tcp`, beside itself over libfabric's provider, plain sockets, libfabric, UCX, OpenMPI
+//! and Redis.
 
 use super::Unit::{Nanoseconds, Rate};
-use super::{MEDIAN, Peer, RATE, Row, Side, Unit, mpi, peer, row, ucx_latency};
+use super::{MEDIAN, ONE_WAY, Peer, RATE, Row, Side, Unit, mpi, mpi_program, peer, row, ucx_latency};
 
-/// The goals beside the operation of libfabric that loco's is made of: the most times as long, and the least share of its rate.
+/// The goals beside the operation of libfabric that does the same: the most times as long, and the least share of its rate.
 const COST: (f64, f64) = (1.1, 0.9);
 
 /// OpenMPI by TCP alone.
@@ -41,14 +42,33 @@ fn over_tcp<const N: usize, const P: usize>(
         Rate => RATE,
     };
     let mut made = row(name, unit, arguments, (arguments[0], field), []);
-    made.bench.fabric = "ofi:tcp";
+    made.bench.fabric = "tcp";
     made.peers = peers.concat();
+    let mut libfabric = made.bench.clone();
+    libfabric.fabric = "ofi:tcp";
+    made.peers
+        .push(peer("loco over ofi:tcp", Side::Loco(libfabric), 1.0));
     made
+}
+
+/// Returns `sockets.c` as the peers of a row.
+fn sockets<const N: usize>(goal: f64, arguments: [&'static str; N]) -> Vec<Peer> {
+    let arguments = arguments.into();
+    vec![peer("plain sockets, polled", Side::Sockets { arguments }, goal)]
 }
 
 /// Returns a test of `ucx_perftest` over TCP as the peers of a row.
 fn ucx(name: &'static str, test: &'static str, size: &'static str) -> Vec<Peer> {
     vec![peer(name, ucx_latency("tcp,self", test, size), None)]
+}
+
+/// Returns a program under `mpirun` by TCP alone.
+fn ranks(program: &'static str) -> Side {
+    let mut side = mpi_program(program, false);
+    if let Side::Mpi { layers, .. } = &mut side {
+        *layers = LAYERS;
+    }
+    side
 }
 
 /// Returns the one-sided operations of OpenMPI as the peers of a row.
@@ -57,8 +77,29 @@ fn openmpi(name: &'static str, mode: &'static str) -> Vec<Peer> {
 }
 
 fn ping_pong(name: &'static str, size: &'static str) -> Row {
-    let peers = ucx("ucp_am_lat over tcp", "ucp_am_lat", size);
-    over_tcp(name, Nanoseconds, ["ping-pong", "--size", size], [peers])
+    let mut made = over_tcp(
+        name,
+        Nanoseconds,
+        ["ping-pong", "--size", size],
+        [
+            sockets(1.6, ["ping-pong", size]),
+            vec![peer("MPI_Send over tcp", mpi(LAYERS, ["pong-time", size]), 1.3)],
+            ucx("ucp_am_lat over tcp", "ucp_am_lat", size),
+        ],
+    );
+    for bench in made.benches() {
+        bench.field = ONE_WAY;
+    }
+    made
+}
+
+/// Makes a row for messages from one node to the other.
+fn broadcast(name: &'static str, result: &'static str, peers: Vec<Peer>) -> Row {
+    let mut made = over_tcp(name, Rate, ["broadcast", "--size", "64"], [peers]);
+    for bench in made.benches() {
+        bench.result = result;
+    }
+    made
 }
 
 /// Makes a row for the store with a tenth of the usual keys, as each is inserted by messages between the nodes.
@@ -118,6 +159,22 @@ pub(super) fn all() -> Vec<Row> {
             Rate,
             ["atomic"],
             [libfabric(COST.1, ["add-rate"; 2])],
+        ),
+        over_tcp(
+            "barrier over tcp",
+            Nanoseconds,
+            ["barrier"],
+            [vec![peer("MPI_Barrier over tcp", ranks("barrier"), 1.3)]],
+        ),
+        broadcast(
+            "broadcast 64 B over tcp, one by one",
+            "broadcast-single",
+            vec![peer("MPI_Bcast over tcp", mpi(LAYERS, ["bcast", "64"]), 1.0)],
+        ),
+        broadcast(
+            "broadcast 64 B over tcp, batched",
+            "broadcast",
+            sockets(0.5, ["send", "64", "16"]),
         ),
         ping_pong("ring over tcp 64 B", "64"),
         ping_pong("ring over tcp 4 KiB", "4096"),

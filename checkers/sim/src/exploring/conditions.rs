@@ -29,7 +29,7 @@ const MOVES_MAX: usize = 400;
 /// Takes a move that is enabled, and checks the condition of a thread that is parked by it.
 ///
 /// # Errors
-/// Those of [`Walker::take`]; [`SimError::NotDeterministic`] if a condition keeps more than its progress.
+/// Returns the errors of [`Walker::take`], and [`SimError::NotDeterministic`] if a condition keeps more than its progress.
 pub(crate) fn take(walker: &mut Walker<'_>, at: &mut Position, what: Move) -> Result<bool, SimError> {
     let taken = walker.take(at, what)?;
     // Points met on the way wait for their turn.

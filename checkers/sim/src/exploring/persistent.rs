@@ -8,20 +8,22 @@
 //!   locks as learned in [`crate::state::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.
 //!
-//! On a network that keeps the order of a queue pair, a part's next move comes before its later ones. On the other tiers a part
-//! may make a move that its queue pair has yet to enable before the moves that it can make now. These later moves of a part
-//! are an agent of their own, which never can move: whoever minds them needs those who could enable them.
+//! On a network that keeps the order of a queue pair, a part's next move comes before its later ones. On the other tiers a
+//! part may make a move that is not enabled yet before the moves that are enabled now. The moves of a part that are not
+//! enabled yet are therefore an agent of their own, which can never move. A closed set with that agent contains every agent
+//! that could enable one of these moves.
 //!
 //! A closed set is explored alone only if one of its moves is not a fault, and therefore happens in every complete
 //! execution. A fault never has to happen.
 //!
-//! Faults share one budget, so a fault outside a closed set can disable one inside it. No execution is lost by that. For
-//! example, let the budget be one timeout, which a thread outside the set uses up before a thread inside it can time
-//! out. The first move of the set in this execution is then another one. It is explored from here, because it commutes
-//! with the timeout outside.
+//! Faults share one budget, so a fault outside a closed set can disable a fault inside it. No execution is lost by that. For
+//! example, let the budget be one timeout, and let a thread outside the set use it up before a thread inside the set can
+//! time out. In this execution the first move of the set is not a timeout. That move is explored from this state, because
+//! it commutes with the timeout outside the set.
 //!
-//! Apart from that, no sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
-//! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
+//! Apart from that, no sequence of moves of agents outside a closed set can interfere with the moves of the agents inside.
+//! It is therefore enough to explore the moves of the agents inside (Godefroid's persistent sets; stubborn sets with agents
+//! for processes).
 
 use std::ops::RangeBounds;
 

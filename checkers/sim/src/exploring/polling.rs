@@ -2,7 +2,7 @@
 //!
 //! No time passes in the model, so a thread that polls must park until something has changed: by a wait, or by
 //! [`Fabric::pause`](loco_fabric::Fabric::pause). A thread that reads in a loop of its own makes executions without end. When a
-//! limit ends an exploration, the last requests of each thread tell whether it was at that.
+//! limit ends an exploration, the last requests of each thread tell whether it did so.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

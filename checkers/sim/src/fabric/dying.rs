@@ -1,12 +1,12 @@
-//! Stops an OS thread that takes remains of executions apart where a panic would end the process: one in a destructor that
-//! runs while its thread unwinds.
+//! Stops the OS thread of the reaper where a panic would end the process: a panic in a destructor that runs while its
+//! thread unwinds.
 //!
 //! Rust's runtime calls `abort` after such a panic, which raises `SIGABRT` in the OS thread. The handler that is installed here
 //! stops that OS thread for good. In every other OS thread it does what the signal does without a handler. (The panic
 //! hook, which runs earlier, is no place to stop: the hook would be in use for ever, and whoever replaces it, as Rust's test
 //! harness does at its end, would wait for ever.)
 //!
-//! Used by [`super::coroutine`], whose panic hook asks here first, and by [`super::burial`], which starts such OS threads.
+//! Used by [`super::coroutine`], whose panic hook asks here first, and by [`super::reaper`], which starts such OS threads.
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -28,7 +28,7 @@ unsafe impl<T> Send for Handed<T> {}
 pub(super) type Freed = Option<Handed<Vec<DefaultStack>>>;
 
 thread_local! {
-    /// Sends the message that this OS thread stops. `None` in OS threads that do not take remains apart.
+    /// Sends the message that this OS thread stops. `None` in OS threads other than the reaper's.
     static STOPS: RefCell<Option<Sender<Freed>>> = const { RefCell::new(None) };
     /// Set while another panic would end the process.
     static UNWINDS: Cell<bool> = const { Cell::new(false) };
@@ -51,7 +51,7 @@ pub(super) fn unwinding(f: impl FnOnce()) {
     UNWINDS.set(before);
 }
 
-/// Sees every panic before it unwinds. If the panic is going to end the process from an OS thread that takes remains apart,
+/// Sees every panic before it unwinds. If the panic is going to end the process from the reaper's OS thread,
 /// prepares for the signal that comes with that.
 pub(super) fn panics() {
     static HANDLER: Once = Once::new();
@@ -81,7 +81,7 @@ fn handle_abort() {
     }
 }
 
-/// Handles `SIGABRT`: does not return in an OS thread that takes remains apart.
+/// Handles `SIGABRT`: does not return in the reaper's OS thread.
 extern "C" fn aborts(signal: libc::c_int) {
     if let Some(tell) = STOPS.take() {
         let _ = tell.send(None);

@@ -1,12 +1,11 @@
 //! The model fabric: the fabric contract on the operational machine.
 //!
 //! Memory is the machine's memory in words of eight bytes. CPU accesses and posted operations are the
-//! machine's actions. A transfer of several words is one operation for each word, in ascending order; the
-//! last one carries the completion. On a fabric with the capabilities of shared memory, operations are CPU accesses
-//! ([`FabricKind`]). A narrower CPU store reads the word and writes it back, so two threads
-//! that store to different bytes of one word at the same time are not modelled.
+//! machine's actions. A transfer of several words is one operation for each word. They are posted in
+//! ascending order, the machine places them in any order, and the last one carries the completion. On a fabric with the
+//! capabilities of shared memory, operations are CPU accesses ([`FabricKind`]). A narrower CPU store reads the word and writes it
+//! back, so two threads that store to different bytes of one word at the same time are not modelled.
 
-pub(crate) mod burial;
 pub(crate) mod coroutine;
 mod direct;
 mod dying;
@@ -14,6 +13,7 @@ mod kind;
 mod memory;
 pub(crate) mod platform;
 mod queue_pair;
+pub(crate) mod reaper;
 pub(crate) mod request;
 
 use std::sync::Arc;

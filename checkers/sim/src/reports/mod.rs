@@ -109,8 +109,8 @@ pub enum FailureKind {
     Endless {
         /// The number of steps after which it was given up.
         steps: usize,
-        /// The thread that makes the same requests again and again, by number and name, where in the program it does,
-        /// and the remedy. `None` if no thread was found at that.
+        /// A description of the thread that makes the same requests again and again: its number and name, the place in the
+        /// program, and the remedy. `None` if no such thread was found.
         polls: Option<String>,
     },
     /// The execution has the end that was looked for ([`reaches`](crate::reaches)). This is not a failure.

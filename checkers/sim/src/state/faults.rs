@@ -92,7 +92,7 @@ impl fmt::Display for Faults {
     }
 }
 
-/// A fault, or the news of one.
+/// A fault, or the moment at which a node learns of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
     /// The wait that the thread is in ends by its deadline.
@@ -152,9 +152,9 @@ enum Standing {
     Stopped,
     /// The node has stopped and is cut off.
     Gone,
-    /// The node lives on and has not been told that others think it lost.
+    /// The node lives on and does not know that others think it lost.
     Suspected,
-    /// The node lives on and is cut off. Its next call will tell it.
+    /// The node lives on and is cut off. It learns so from its next call.
     Excluded,
 }
 

@@ -285,7 +285,7 @@ impl SeenAccesses {
             && self.history_of_others(agent.parts().0, returns).next().is_some();
     }
 
-    /// Counts a use by a thread. The first use is news even if no other thread has made one: queue pairs complete
+    /// Counts a use by a thread. The first use is new knowledge even if no other thread has made one: queue pairs complete
     /// operations without a request, and a thread may already wait for a message that it has not received.
     pub(crate) fn touch_shared(&mut self, shared: Shared, thread: u16, phase: u32) {
         let ((sort, word), until) = (shared.place(), self.until(phase));

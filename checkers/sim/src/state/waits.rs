@@ -47,7 +47,7 @@ pub(crate) struct Waiting {
     pub(super) looked: Option<(u64, NodeSet)>,
     /// The time at which the wait gives up, by its node's clock.
     pub(super) deadline: Option<u64>,
-    /// Set when the deadline has passed and the thread is to be told.
+    /// Set when the deadline has passed. The thread then gets a reply that says so.
     pub(super) expired: bool,
     /// The nodes whose loss ends the wait.
     pub(super) peers: NodeSet,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use mowgli::machine::Machine;
 
-use crate::fabric::burial;
 use crate::fabric::coroutine::{self, Body, Task};
+use crate::fabric::reaper;
 use crate::fabric::request::{ModelThreadKind, Reply, Request};
 use crate::state::behaviour::{Diverged, Past};
 use crate::state::sharing::SeenAccesses;
@@ -274,7 +274,7 @@ impl Drop for Run {
         }
         remains.extend(tasks.into_iter().flatten());
         let handed_over = coroutine::forget_handed_over();
-        burial::bury(remains, (handed_over, self.world.take()));
+        reaper::reap(remains, (handed_over, self.world.take()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Accepting connections: a process that connects is heard, and refused unless it is one that is waited for.
+//! Accepting connections: a process that connects goes through the handshake, and is refused unless this node waits for it.
 //!
 //! Used by a node for its peers and by the rendezvous.
 

@@ -1,6 +1,6 @@
 //! The agreement of the nodes that one of them is lost, see [`Membership`](loco_fabric::Membership). A node
-//! that suspects a peer says so to all; each node revokes the suspect and says so; its loss is reported when
-//! all survivors have.
+//! that suspects a peer announces this to all. Each node revokes the suspect's access and announces that. The loss is
+//! reported when all survivors have revoked.
 //!
 //! The suspects, and who has revoked each, are kept in `state`; the messages are sent here.
 

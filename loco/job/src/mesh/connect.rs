@@ -37,8 +37,8 @@ impl Mesh {
     /// Connects to all other nodes of `job` and returns once every node is connected to every other.
     ///
     /// A node that ends meanwhile is lost at once: its connections are watched as soon as they are made, and so is the
-    /// rendezvous, if there is one. With a hosts file nobody knows of a node that ends before it has reached any other. A node
-    /// whose time is over leaves, and tells the others which node it has waited for in vain: that one is lost for them.
+    /// rendezvous, if there is one. With a hosts file, nobody notices the end of a node that has not connected to any other.
+    /// A node that reaches its deadline leaves, and tells the others which node was missing: they count that node as lost.
     ///
     /// # Errors
     /// Returns [`FabricError::Timeout`] naming the nodes that are missing and why; [`FabricError::Refused`] when a
@@ -246,7 +246,7 @@ impl Connecting {
     }
 
     /// Takes the nodes that have not come in time for lost, and returns the first. The job cannot begin without them, so this
-    /// node leaves: the others, which wait too, are told the reason, and do not take this node for the one that is missing.
+    /// node leaves: the others, which wait too, get the reason, and do not take this node for the one that is missing.
     fn give_up_missing(&self) -> Option<NodeId> {
         let missing = self.missing();
         for &node in &missing {

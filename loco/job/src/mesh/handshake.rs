@@ -1,10 +1,10 @@
 //! The handshake: two processes make sure that they belong to the same job before anything else is said.
 //!
-//! Both sides send a greeting: magic, protocol version, and a digest of the job's id. Then they go through the handshake of
-//! [`noise`](super::noise) under the job's secret, with the greeting as its prologue. Over the encrypted connection that comes
-//! of it, the connecting side claims who it is and whom it wants, and the accepting side agrees or says why not.
+//! Both sides send a hello: magic, protocol version, and a digest of the job's id. Then they go through the handshake of
+//! [`noise`](super::noise) under the job's secret, with the hello as its prologue. Over the resulting encrypted
+//! connection, the connecting side claims who it is and whom it wants, and the accepting side agrees or says why not.
 //!
-//! A process that does not know the secret is not let in and does not hear a claim. A recorded handshake is of no use
+//! A process that does not know the secret is refused, and receives no claim. A recorded handshake is of no use
 //! later, and a secret that gets out later does not open recorded connections. What a neighbour on the network can still do is in
 //! `docs/launching.md`.
 //!
@@ -155,7 +155,7 @@ pub(super) fn connect(
     claim: &Claim,
     deadline: Time,
 ) -> Result<Session, HandshakeError> {
-    let prologue = greet(&stream, credentials, deadline)?;
+    let prologue = exchange_hellos(&stream, credentials, deadline)?;
     let mut handshake = Handshake::connecting(&credentials.secret, &prologue)?;
     write_message(&stream, &handshake.say()?, deadline)?;
     let answer = read_message(&stream, deadline)?;
@@ -178,7 +178,7 @@ pub(super) fn accept(
     deadline: Time,
     judge: impl FnOnce(&Claim) -> Result<(), Refusal>,
 ) -> Result<(Claim, Session), HandshakeError> {
-    let prologue = greet(&stream, credentials, deadline)?;
+    let prologue = exchange_hellos(&stream, credentials, deadline)?;
     let mut handshake = Handshake::accepting(&credentials.secret, &prologue)?;
     let message = read_message(&stream, deadline)?;
     if handshake.hear(&message).is_err() {
@@ -198,12 +198,16 @@ pub(super) fn accept(
     Ok((claim, session))
 }
 
-/// Exchanges greetings and returns the greeting, which is the same on both sides.
-fn greet(stream: &TcpStream, credentials: &Credentials, deadline: Time) -> Result<Vec<u8>, HandshakeError> {
+/// Exchanges hellos and returns the hello, which is the same on both sides.
+fn exchange_hellos(
+    stream: &TcpStream,
+    credentials: &Credentials,
+    deadline: Time,
+) -> Result<Vec<u8>, HandshakeError> {
     let job = digest(b"loco control job", credentials.job.as_bytes())?;
     let job = &job[..JOB_BYTES];
-    let greeting = [&MAGIC[..], &PROTOCOL_VERSION.to_le_bytes(), job].concat();
-    write_all(stream, &greeting, deadline)?;
+    let hello = [&MAGIC[..], &PROTOCOL_VERSION.to_le_bytes(), job].concat();
+    write_all(stream, &hello, deadline)?;
     let mut magic = [0; MAGIC.len()];
     read_exact(stream, &mut magic, deadline)?;
     if magic != MAGIC {
@@ -220,7 +224,7 @@ fn greet(stream: &TcpStream, credentials: &Credentials, deadline: Time) -> Resul
     if theirs != *job {
         return Err(HandshakeError::OtherJob);
     }
-    Ok(greeting)
+    Ok(hello)
 }
 
 /// The node that a claim speaks of.

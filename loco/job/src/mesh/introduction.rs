@@ -22,7 +22,7 @@ pub(super) struct Introduction {
     silence: Duration,
     silence_same_host: Duration,
     process: u32,
-    /// Equal for nodes that know one another's processes by the same ids. Empty if it cannot be told.
+    /// Equal for nodes that know one another's processes by the same ids. Empty if the system does not tell.
     host: String,
 }
 

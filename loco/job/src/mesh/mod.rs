@@ -1,19 +1,20 @@
 //! The control plane as programs use it: [`Mesh`], every node connected to every other.
 //!
-//! One concrete type with two insides: queues between nodes of one process (tests), and TCP between processes.
+//! It is one type with two implementations: queues between nodes of one process (tests), and TCP between processes.
 //! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
 //! objects as their [`Control`].
 //!
 //! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `noise`
 //! (encryption) and `session` (an encrypted connection), `frame`, `wire` and `attach` (parcels over connections), `agreement` (who is
-//! lost), `handshake`, `sockets`, `accept`, `rendezvous` and `registration` (its two sides), `introduction` (what nodes tell
+//! lost), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous` and `registration` (its two sides), `introduction` (what nodes tell
 //! one another first), and `connect`, which brings a mesh up.
 //!
-//! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. Of a
-//! neighbour on the network a node notices every byte changed, repeated or left out, as the loss of the peer. What
-//! such a neighbour can still do is listed in `docs/launching.md`: above all, cut connections, and do to the data path what
-//! the fabric lets him.
+//! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. If an
+//! attacker on the network changes, repeats or leaves out a byte, the node notices, and counts the peer as lost.
+//! `docs/launching.md` lists what such an attacker can still do: above all, cut connections, and access the data path as
+//! far as the fabric permits.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, thread};
 
@@ -29,6 +30,7 @@ mod connection;
 mod frame;
 mod handshake;
 mod introduction;
+mod link;
 mod noise;
 mod parcel;
 mod registration;
@@ -44,6 +46,7 @@ mod tests;
 mod watch;
 mod wire;
 
+pub use link::Link;
 pub use parcel::PAYLOAD_BYTES_MAX;
 pub use rendezvous::{Departures, Rendezvous};
 pub use state::{Revoke, Revoked};
@@ -66,13 +69,13 @@ pub struct Mesh(Arc<End>);
 
 struct End {
     state: Arc<State>,
-    link: Link,
+    link: Way,
     /// The process of the node. A process that was forked from it has this end, too, and has no part in the job.
     process: u32,
 }
 
 /// The way of bytes to the peers.
-enum Link {
+enum Way {
     /// The states of all nodes, in the order of `State::nodes`.
     InProcess(Box<[Arc<State>]>),
     /// Connections, and the thread that serves them, to be joined.
@@ -97,7 +100,7 @@ impl Mesh {
         let end = |state: &Arc<State>| {
             Mesh(Arc::new(End {
                 state: Arc::clone(state),
-                link: Link::InProcess(states.clone()),
+                link: Way::InProcess(states.clone()),
                 process: std::process::id(),
             }))
         };
@@ -111,7 +114,7 @@ impl Mesh {
         let wire = Arc::new(wire);
         let served = Arc::clone(&wire);
         let thread = spawn("loco-mesh", move || served.run(watch))?;
-        let link = Link::Tcp(Arc::clone(&wire), Mutex::new(Some(thread)));
+        let link = Way::Tcp(Arc::clone(&wire), Mutex::new(Some(thread)));
         let end = End {
             state,
             link,
@@ -186,6 +189,17 @@ impl Mesh {
         self.0.state.declare_out();
     }
 
+    /// Returns the addresses of this node's and of the peer's end of their control connection. `None` between nodes of one
+    /// process, and where the connection is gone.
+    pub fn addresses(&self, peer: NodeId) -> Option<(IpAddr, IpAddr)> {
+        let Way::Tcp(wire, _) = &self.0.link else {
+            return None;
+        };
+        let stream = &wire.connections[self.0.state.index(peer).ok()?].get()?.stream;
+        let ip = |address: std::io::Result<std::net::SocketAddr>| Some(address.ok()?.ip().to_canonical());
+        Some((ip(stream.local_addr())?, ip(stream.peer_addr())?))
+    }
+
     /// Cuts this node off as if its process had been killed: it says no goodbye, its peers see it lost, and
     /// it sees all of them lost. This is for tests of what a loss does.
     pub fn fail(&self) {
@@ -257,16 +271,16 @@ impl End {
             return self.state.deliver_when_room(index, parcel, deadline);
         }
         match &self.link {
-            Link::InProcess(states) => {
+            Way::InProcess(states) => {
                 let from = self.state.own_index();
                 states[index].deliver_when_room(from, parcel, deadline)
             }
-            Link::Tcp(wire, _) => wire.send(index, &Frame::Parcel(parcel), deadline),
+            Way::Tcp(wire, _) => wire.send(index, &Frame::Parcel(parcel), deadline),
         }
     }
 
     fn parcels_taken(&self) {
-        if let Link::Tcp(wire, _) = &self.link {
+        if let Way::Tcp(wire, _) = &self.link {
             wire.parcels_taken();
         }
     }
@@ -277,7 +291,7 @@ impl End {
             return;
         }
         match &self.link {
-            Link::InProcess(states) => {
+            Way::InProcess(states) => {
                 let peers = || states.iter().filter(|peer| peer.node() != self.state.node());
                 let own = self.state.own_index();
                 if how == PeerState::Left {
@@ -288,7 +302,7 @@ impl End {
                     agree_in_process(states, own);
                 }
             }
-            Link::Tcp(wire, _) => wire.leave(how),
+            Way::Tcp(wire, _) => wire.leave(how),
         }
         if how == PeerState::Lost {
             self.state.lose_all_peers();
@@ -307,7 +321,7 @@ impl Drop for End {
         } else {
             PeerState::Left
         });
-        if let Link::Tcp(_, thread) = &self.link {
+        if let Way::Tcp(_, thread) = &self.link {
             // Ends once the goodbyes are read, or soon; a panic in it has been reported by the loss of all peers.
             let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
             let _ = thread.map(thread::JoinHandle::join);

@@ -37,12 +37,11 @@ pub(super) struct Watched {
     over: Arc<AtomicBool>,
 }
 
-/// The first thing that a node hears from the rendezvous after the addresses.
+/// The first notice that a node gets from the rendezvous after the addresses.
 pub(super) enum Heard {
     /// This node ended before all were connected.
     Departed(NodeId),
-    /// The connection ended before there was any news. The node whose process serves the rendezvous has ended with it, if
-    /// one did.
+    /// The connection ended before any notice came. If a node's process served the rendezvous, that node has ended with it.
     Nothing(Option<NodeId>),
 }
 
@@ -123,7 +122,7 @@ impl Registration {
         }
     }
 
-    /// Listens for notices from now on, and calls `announce` with what it heard.
+    /// Listens for notices from now on, and calls `announce` with the first one.
     pub(super) fn watch(
         self,
         own: NodeId,

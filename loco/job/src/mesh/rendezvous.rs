@@ -1,9 +1,8 @@
-//! The rendezvous, where nodes meet that do not know one another's addresses. Each tells its address to one
-//! place, which tells all of them to everybody once everybody is there. It is served by the launcher or by
-//! the lowest node.
+//! The rendezvous, by which nodes find one another that do not know one another's addresses. Each node sends its address to
+//! the server, which sends all addresses to every node once all have registered. The launcher or the lowest node serves it.
 //!
-//! Each node keeps its connection with the rendezvous until it is connected to all others, and then says so. A connection
-//! that closes before is a node that has ended, and all others are told at once: a node that waits for a connection of
+//! Each node keeps its connection with the rendezvous until it is connected to all others, and then says so. If a connection
+//! closes before that, its node has ended, and the server notifies all others at once: a node that waits for a connection of
 //! the one that ended could not see that itself.
 //!
 //! The side of the nodes is [`registration`](super::registration).
@@ -98,7 +97,7 @@ pub(super) enum Notice {
     Late,
 }
 
-/// The word of a node that has been told the addresses. After the first two it says nothing more.
+/// A message of a node that has got the addresses. After either of the first two it sends nothing more.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Word {
     /// It is connected to all others.
@@ -177,7 +176,7 @@ impl Rendezvous {
     }
 
     /// Serves until all of `nodes` are connected to one another, or `deadline` has passed. Where a node
-    /// [has ended](Departures) before that, or closed its connection, it serves until all others have been told so.
+    /// [has ended](Departures) before that, or closed its connection, it serves until all others have been notified.
     ///
     /// # Errors
     /// Returns [`FabricError::PeerLost`] for the first node that ended; [`FabricError::Timeout`] naming the nodes that did
@@ -252,7 +251,7 @@ struct Server<'a> {
     ended: BTreeSet<NodeId>,
     /// The first of these.
     departed: Option<NodeId>,
-    /// All were there at once, and have been told the addresses.
+    /// True once all have registered and have been sent the addresses.
     met: bool,
     watch: Watch,
 }

@@ -204,8 +204,8 @@ fn nodes_that_leave_together_do_not_lose_each_other() {
     }
 }
 
-/// Returns what a process sends first that wants to shake hands.
-fn greeting(version: u16, credentials: &Credentials) -> Vec<u8> {
+/// Returns the hello, which a process sends first in a handshake.
+fn hello(version: u16, credentials: &Credentials) -> Vec<u8> {
     let job = noise::digest(b"loco control job", credentials.job.as_bytes()).unwrap();
     [b"LOCO", &version.to_le_bytes()[..], &job[..16]].concat()
 }
@@ -220,14 +220,14 @@ fn strangers_do_not_keep_a_job_from_coming_up() {
         stream
     };
     // All are still there when the job is up: one says nothing, one stops in the middle of its message.
-    let greeting_now = greeting(PROTOCOL_VERSION, &credentials());
+    let hello_now = hello(PROTOCOL_VERSION, &credentials());
     let strangers = [
         knock(b""),
         knock(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
-        knock(&greeting(PROTOCOL_VERSION + 1, &credentials())),
-        knock(&[&greeting_now[..], &[255, 255]].concat()),
-        knock(&[&greeting_now[..], &[48, 0, 1, 2, 3]].concat()),
-        knock(&[&greeting_now[..], &[0, 0]].concat()),
+        knock(&hello(PROTOCOL_VERSION + 1, &credentials())),
+        knock(&[&hello_now[..], &[255, 255]].concat()),
+        knock(&[&hello_now[..], &[48, 0, 1, 2, 3]].concat()),
+        knock(&[&hello_now[..], &[0, 0]].concat()),
     ];
     let nodes = [NodeId(0), NodeId(1)];
     thread::scope(|scope| {
@@ -251,7 +251,7 @@ fn another_version_is_named() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut stream, _) = listener.accept().unwrap();
-            stream.write_all(&greeting(9, &credentials())).unwrap();
+            stream.write_all(&hello(9, &credentials())).unwrap();
             // Until the other side has read it.
             let _ = io::copy(&mut stream, &mut io::sink());
         });
@@ -280,10 +280,10 @@ fn claim() -> Claim {
 
 #[test]
 fn each_side_of_a_handshake_ends_by_its_deadline_when_the_other_stops_in_the_middle() {
-    let greeting = greeting(PROTOCOL_VERSION, &credentials());
-    for len in [0, 3, 10, greeting.len(), greeting.len() + 1, greeting.len() + 20] {
+    let hello = hello(PROTOCOL_VERSION, &credentials());
+    for len in [0, 3, 10, hello.len(), hello.len() + 1, hello.len() + 20] {
         // A message of 48 bytes that does not come to its end.
-        let said = &[&greeting[..], &[48, 0], &[1; 30]].concat()[..len];
+        let said = &[&hello[..], &[48, 0], &[1; 30]].concat()[..len];
         for accepts in [true, false] {
             let (one, mut other) = streams();
             other.write_all(said).unwrap();
@@ -331,15 +331,15 @@ fn a_stranger_with_another_secret_is_told_so_and_not_heard() {
 #[test]
 fn who_accepts_without_knowing_the_secret_is_found_out() {
     let (connecting, accepting) = streams();
-    let greeting = greeting(PROTOCOL_VERSION, &credentials());
+    let hello = hello(PROTOCOL_VERSION, &credentials());
     thread::scope(|scope| {
         scope.spawn(|| {
             // Goes on with what it cannot read as if it had.
             let mut stream = &accepting;
-            stream.write_all(&greeting).unwrap();
-            stream.read_exact(&mut vec![0; greeting.len()]).unwrap();
+            stream.write_all(&hello).unwrap();
+            stream.read_exact(&mut vec![0; hello.len()]).unwrap();
             let mut impostor =
-                Handshake::connecting(&Secret::new(*b"a guess at it").unwrap(), &greeting).unwrap();
+                Handshake::connecting(&Secret::new(*b"a guess at it").unwrap(), &hello).unwrap();
             let answer = impostor.say().unwrap();
             stream.write_all(&(answer.len() as u16).to_le_bytes()).unwrap();
             stream.write_all(&answer).unwrap();

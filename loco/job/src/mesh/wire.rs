@@ -59,7 +59,7 @@ pub(super) struct Wire {
     pub(super) connections: Box<[OnceLock<Connection>]>,
     /// The processes of peers on this host, by index, where they are known.
     pub(super) processes: Box<[OnceLock<OwnedFd>]>,
-    /// The last words of this node, which a connection that comes late is told, too. Locked before any connection.
+    /// The last messages of this node, which are also sent on a connection that comes late. Locked before any connection.
     pub(super) last_words: Mutex<LastWords>,
     /// What the I/O thread has not taken over yet.
     pub(super) new: Mutex<Vec<New>>,
@@ -186,7 +186,7 @@ impl Wire {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Runs the I/O thread: serves until this node leaves and its peers have heard of it.
+    /// Runs the I/O thread: serves until this node has left and its peers have read its goodbye, or for a limited time.
     pub(super) fn run(self: &Arc<Self>, mut watch: Watch) {
         let _guard = LoseAllOnPanic(&self.state);
         let start = Std.now();

@@ -29,13 +29,12 @@ struct Held<L, F: Fabric<Platform = Std>> {
 }
 
 impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Held<L, F> {
-    /// Begins the release, which nothing stops. If `heard` is false, an error is logged, since nobody else reports
-    /// it.
-    fn release(self, heard: bool) -> Call<()> {
+    /// Begins the release, which nothing stops. If `awaited` is false, an error is logged, since nobody gets the outcome.
+    fn release(self, awaited: bool) -> Call<()> {
         let Held { lock, thread, scope } = self;
         let unlock = move |thread: &Thread<F>| {
             let released = lock.unlock(thread, scope);
-            if let (Err(error), false) = (&released, heard) {
+            if let (Err(error), false) = (&released, awaited) {
                 tracing::warn!(lock = lock.name(), %error, "releasing");
             }
             released

@@ -131,8 +131,8 @@ impl<F: Fabric> Barrier<F> {
     ///
     /// # After a timeout
     /// The thread may have arrived already, and counts as arrived once. Its next call, of any of the three methods that
-    /// wait, continues the same round. It lets nobody pass before all have
-    /// arrived. If the thread gives up for good instead, the barrier is of no more use to anybody.
+    /// wait, continues the same round. It lets nobody pass before all have arrived. If the thread gives up for good
+    /// instead, no later call of anybody can succeed.
     ///
     /// If the barrier is for one thread of this node, any thread may continue the round. It completes only its own
     /// operations; the thread that gave up must call [`fence::thread`](crate::fence::thread) first.
@@ -168,8 +168,9 @@ impl<F: Fabric> Barrier<F> {
             .map_err(|error| late_since(timing, thread, error))
     }
 
-    /// Arrives and waits for everybody, without completing outstanding operations. Others see this thread's
-    /// earlier puts only as far as the order of the puts makes them visible (the semantics of `MPI_Barrier`).
+    /// Arrives and waits for everybody, without completing outstanding operations (the semantics of `MPI_Barrier`). If the
+    /// barrier is for one thread of each node, a node that passes sees what this thread put into that node before. It need
+    /// not see this thread's puts into other nodes, nor puts of other threads.
     ///
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a node that has not arrived, or

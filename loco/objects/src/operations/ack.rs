@@ -216,8 +216,8 @@ impl<F: Fabric> IntoFuture for AckKey<F> {
 }
 
 /// Resolves when every operation of an [`AckKey`] has ended, with the result that [`AckKey::wait`] would return, on
-/// any executor. It has no deadline: operations towards a lost peer fail, and a program that wants to give up earlier
-/// drops it. The operations go on then.
+/// any executor. It has no deadline. Operations towards a lost peer fail, which ends it. A program that wants to give up
+/// earlier drops it; the operations then go on.
 ///
 /// The future is woken only when the operation that it waits for has ended, by the thread that polls the completion.
 /// It is polled once for each operation of the key at most, and usually once for all. Where waiters poll for

@@ -234,9 +234,9 @@ impl<F: Fabric> Drop for MemRef<'_, F> {
     }
 }
 
-/// A buffer in use by an operation. [`wait`](Pending::wait) returns it. If it is dropped before that, the
-/// buffer is kept aside until the operation has ended. Its memory is then of use again once the thread fences, takes or
-/// abandons another buffer, or is dropped.
+/// A buffer in use by an operation. [`wait`](Pending::wait) returns it. If this is dropped before that, the buffer is
+/// kept aside until the operation has ended. After that the memory returns to the pool when the thread next executes a
+/// fence, takes or abandons another buffer, or is dropped.
 #[must_use = "the operation is under way: wait to get the buffer back"]
 pub struct Pending<'t, F: Fabric = AnyFabric> {
     key: AckKey<F>,

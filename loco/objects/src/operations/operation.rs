@@ -30,7 +30,7 @@ pub enum Operation<'a, F: Fabric = AnyFabric> {
     FetchAdd(Target<'a, F::Remote>, u64, Local<'a, F::Memory>),
     /// Stores `.2` in the peer's word if it holds `.1`. The old value is stored in the local one.
     CompareSwap(Target<'a, F::Remote>, u64, u64, Local<'a, F::Memory>),
-    /// Places every earlier put of this thread to the peer, once complete.
+    /// Places every earlier put and atomic of this thread to the peer. They are placed when the flush is complete.
     Flush(NodeId),
 }
 
@@ -76,12 +76,13 @@ impl<F: Fabric> Operation<'_, F> {
 /// The options with which an operation is posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Starts the operation only when earlier gets and atomics to that peer have completed (remote fence).
+    /// Starts the operation only when the results of this thread's earlier gets and atomics to that peer have come back to
+    /// this node (remote fence). They may not be in local memory yet.
     pub fenced: bool,
-    /// Lets the operation take effect only after this thread's earlier puts and atomics to that peer are placed (strong
-    /// order).
+    /// Lets the operation take effect at the peer only after this thread's earlier puts and atomics to that peer are placed
+    /// there (strong order).
     pub strong: bool,
-    /// Says that more operations to the same peer follow at once.
+    /// Says that more operations to the same peer follow at once, so that the NIC need not be told of this one alone.
     pub more: bool,
 }
 

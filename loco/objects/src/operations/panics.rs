@@ -10,10 +10,10 @@ use loco_fabric::Platform;
 
 use crate::Error;
 
-/// What a panic carries.
+/// The payload of a panic.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
-/// Runs `closure`. Returns what its panic carries, if it panics.
+/// Runs `closure`. Returns the payload of its panic, if it panics.
 pub(crate) fn catch<T>(platform: &impl Platform, closure: impl FnOnce() -> T) -> Result<T, Payload> {
     // The state that the closure can leave half done is the program's own.
     catch_unwind(AssertUnwindSafe(closure)).map_err(|payload| match platform.unwinds() {
@@ -22,7 +22,7 @@ pub(crate) fn catch<T>(platform: &impl Platform, closure: impl FnOnce() -> T) ->
     })
 }
 
-/// Calls a waker, whose panic has no owner that could be told: it is logged.
+/// Calls a waker. Its panic is logged, because no caller could handle it.
 pub(crate) fn wake(platform: &impl Platform, waker: Waker) {
     if let Err(payload) = catch(platform, || waker.wake()) {
         tracing::error!("the waker of a task panicked: {}", message(&*payload));

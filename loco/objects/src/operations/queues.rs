@@ -277,9 +277,9 @@ impl<F: Fabric> Pair<F> {
         match kind {
             OperationKind::Put => self.puts = true,
             OperationKind::Read | OperationKind::Flush | OperationKind::Atomic => {
-                // Its end implies that every earlier operation of the pair has ended, since they end in order. So a fence
-                // waits for it alone, or for nothing if it has ended already. That the earlier ones are placed, too, is
-                // another matter.
+                // Operations of one pair end in order, so the end of this one implies that every earlier one has ended. A
+                // fence therefore waits for this one alone, or for nothing if it has ended already. Its end does not
+                // imply that earlier puts are placed: `puts` records whether one may not be.
                 let unplaced = self.puts && !in_order && kind != OperationKind::Flush;
                 self.puts = unplaced || (kind == OperationKind::Atomic && !atomics_placed(fabric));
                 self.read = (seq != 0).then_some(seq);

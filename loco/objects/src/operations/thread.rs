@@ -187,8 +187,8 @@ impl<F: Fabric> Thread<F> {
         self.put_inline_with(data, dst, Flags::default())
     }
 
-    /// Writes `data` as [`put_inline`](Thread::put_inline) does, with requests: [`Flags::STRONG`] places it after this thread's
-    /// earlier puts to that node, so that whoever sees it sees them.
+    /// Writes `data` as [`put_inline`](Thread::put_inline) does, with `flags`. [`Flags::STRONG`] places the data after this
+    /// thread's earlier puts to that node, so that whoever sees the data sees those puts.
     ///
     /// # Errors
     /// Returns the errors of [`put_inline`](Thread::put_inline).

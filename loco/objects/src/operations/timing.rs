@@ -50,8 +50,8 @@ pub(crate) fn late_since<F: Fabric>(timing: Option<Timing>, thread: &Thread<F>, 
 }
 
 impl<F: Fabric> Thread<F> {
-    /// Runs `steps`, whose waits by this thread all end when `limit` has passed from now, and returns their result. The
-    /// deadline is then the one from before. `Duration::MAX` lets them take any time.
+    /// Runs `steps` and returns their result. Every wait of this thread in `steps` ends when `limit` has passed from now.
+    /// Afterwards the thread has its former deadline again. `Duration::MAX` lets the steps take any time.
     ///
     /// ```
     /// # use std::time::Duration;

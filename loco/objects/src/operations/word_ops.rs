@@ -69,7 +69,7 @@ impl<F: Fabric> Thread<F> {
     /// either way.
     ///
     /// # Errors
-    /// Returns the errors of [`fetch_add_word`](Thread::fetch_add_word), and those of the wait.
+    /// Returns the errors of [`fetch_add_word`](Thread::fetch_add_word).
     ///
     /// # After a timeout
     /// The operation may be under way. It may take effect at any later time, once, if the word holds `expected` then.

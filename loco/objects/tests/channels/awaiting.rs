@@ -132,12 +132,12 @@ fn a_future_that_was_dropped_is_not_woken_and_the_waker_of_the_last_poll_counts(
 type Handles = (Thread<Fabric>, SharedRegion<Fabric>, Manager<Fabric>);
 
 /// Has the last handles on a node, and drops them when it is called.
-struct Undertaker {
+struct DropsOnWake {
     handles: std::sync::Mutex<Option<Handles>>,
     done: std::sync::mpsc::Sender<bool>,
 }
 
-impl Wake for Undertaker {
+impl Wake for DropsOnWake {
     fn wake(self: Arc<Self>) {
         let handles = self.handles.lock().expect("no panic").take();
         let by_polling_thread = std::thread::current()
@@ -171,11 +171,11 @@ fn a_waker_may_drop_the_last_handle_on_the_node() {
             counts.completions_held.store(true, SeqCst);
             let mut future = put(&thread, &region)?.into_future();
             let (done, dropped) = std::sync::mpsc::channel();
-            let undertaker = Arc::new(Undertaker {
+            let waker_state = Arc::new(DropsOnWake {
                 handles: std::sync::Mutex::new(None),
                 done,
             });
-            let waker = Waker::from(undertaker.clone());
+            let waker = Waker::from(waker_state.clone());
             assert!(
                 Pin::new(&mut future)
                     .poll(&mut Context::from_waker(&waker))
@@ -184,7 +184,7 @@ fn a_waker_may_drop_the_last_handle_on_the_node() {
             // A put that nobody waits for is under way when the node goes down.
             thread.put_inline_untracked(&[2; 8], region.target(NodeId(1), 0)?)?;
             drop(mesh);
-            *undertaker.handles.lock().unwrap() = Some((thread, region, manager));
+            *waker_state.handles.lock().unwrap() = Some((thread, region, manager));
             counts.completions_held.store(false, SeqCst);
             let by_polling_thread = dropped.recv_timeout(PATIENCE).expect("the node went down");
             assert!(by_polling_thread, "{polling:?}: the test is about that thread");

@@ -39,7 +39,7 @@ fn an_empty_fence_of_a_node_that_was_declared_lost_says_so() {
         let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
         assert_eq!(
             outcomes.is_empty(),
-            matches!(cluster, Cluster::Verbs | Cluster::Ofi),
+            matches!(cluster, Cluster::Verbs | Cluster::Tcp | Cluster::Ofi),
             "{cluster:?}"
         );
         for fence in outcomes {

@@ -8,7 +8,7 @@ use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
 use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{
     AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, Nic, NodeId, PeerState,
-    ShmConfig,
+    ShmConfig, TcpConfig,
 };
 use loco::{Config, Manager, Polling, Result};
 
@@ -24,6 +24,8 @@ pub enum Cluster {
     DeferredPolled(u64),
     /// The verbs fabric over a device played in software; whoever waits polls.
     Verbs,
+    /// The TCP fabric; whoever waits polls.
+    Tcp,
     /// The libfabric fabric over TCP; whoever waits polls.
     Ofi,
 }
@@ -47,6 +49,7 @@ impl IntoIterator for All {
             Cluster::Deferred(1),
             Cluster::DeferredPolled(2),
             Cluster::Verbs,
+            Cluster::Tcp,
             Cluster::Ofi,
         ];
         let on_device = on_device();
@@ -170,6 +173,7 @@ impl Cluster {
                 (FabricChoice::Shm, ShmConfig::with_nic(Nic::deferred(seed)))
             }
             Cluster::Verbs => (FabricChoice::Verbs, ShmConfig::default()),
+            Cluster::Tcp => (FabricChoice::Tcp, ShmConfig::default()),
             Cluster::Ofi => (FabricChoice::Ofi(None), ShmConfig::default()),
         };
         let provider = if on_device() {
@@ -184,6 +188,11 @@ impl Cluster {
                 VerbsConfig::default()
                     .provider(provider)
                     .arena_bytes(4 << 20)
+                    .huge_pages(HugePages::Never),
+            )
+            .tcp(
+                TcpConfig::default()
+                    .memory_limit_bytes(64 << 20)
                     .huge_pages(HugePages::Never),
             )
             .ofi(tcp())

@@ -32,7 +32,7 @@ pub(crate) trait Source: Sync {
     ///
     /// # Errors
     ///
-    /// The limit that stopped a search, [`Limit::Cancelled`] if `cancel` was set meanwhile.
+    /// Returns the limit that stopped a search, [`Limit::Cancelled`] if `cancel` was set meanwhile.
     fn unit(&self, unit: usize, cancel: &AtomicBool) -> Result<Vec<Made>, Limit>;
 }
 

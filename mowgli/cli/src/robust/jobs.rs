@@ -66,7 +66,7 @@ pub(super) fn models(args: &Args) -> Result<Vec<Asked>, Error> {
 /// Pairs every test with the models asked for, or with those of Robust'25, or with rdma-wait.
 ///
 /// # Errors
-/// Says why, if no model that was named has a meaning for any test.
+/// Returns the reason, if no model that was named has a meaning for any test.
 pub(super) fn jobs<'t>(tests: &'t [Test], models: &[Asked], args: &Args) -> Result<Vec<Job<'t>>, Error> {
     let mut jobs = Vec::new();
     let mut reason = None;

@@ -73,7 +73,7 @@ impl ModelFile {
     /// Parses and checks a model. `name` is the path or name by which diagnostics and reports call it.
     ///
     /// # Errors
-    /// Everything that is wrong with the file and those that it includes, in the order of the texts.
+    /// Returns everything that is wrong with the file and those that it includes, in the order of the texts.
     pub fn parse(name: &str, text: &str, includes: &dyn Includes) -> Result<ModelFile, Vec<Diagnostic>> {
         ModelFile::read(name, text, includes, None)
     }
@@ -82,7 +82,7 @@ impl ModelFile {
     /// empty. Names are those of [`Self::axioms`] and [`Self::terms`]. Used to see what a rule is for.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// Returns the errors of [`Self::parse`].
     pub fn parse_without(
         name: &str,
         text: &str,

@@ -60,7 +60,7 @@ pub fn outcomes_exhaustive(program: &Program, spec: &Spec, budget: &Budget<'_>) 
 /// Finds a consistent execution that ends in `outcome`; `None` if there is none.
 ///
 /// # Errors
-/// The limit at which the search stopped without an answer.
+/// Returns the limit at which the search stopped without an answer.
 pub fn witness(
     program: &Program,
     model: Model,
@@ -94,7 +94,7 @@ pub fn witness(
 /// `ob` contains `mo` and only the CPU forwards, which are those of [`crate::robust::MODELS`].
 ///
 /// # Errors
-/// The limit at which the search stopped without an answer.
+/// Returns the limit at which the search stopped without an answer.
 pub fn weak_execution(
     program: &Program,
     spec: &Spec,
@@ -106,7 +106,7 @@ pub fn weak_execution(
 /// Finds a consistent execution with a cycle of `po ∪ rf ∪ rb ∪ mo` that stays in one thread (Robust'25 Thm. 2, first case).
 ///
 /// # Errors
-/// The limit at which the search stopped without an answer.
+/// Returns the limit at which the search stopped without an answer.
 pub fn weak_execution_in_one_thread(
     program: &Program,
     spec: &Spec,

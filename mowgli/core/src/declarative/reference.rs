@@ -39,7 +39,7 @@ pub fn outcomes(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
 /// the relations satisfy RDMA-TSO'24 Defs. 4.2 and 4.3.
 ///
 /// # Errors
-/// The limit at which the enumeration stopped.
+/// Returns the limit at which the enumeration stopped.
 pub fn each_execution(
     program: &Program,
     spec: &Spec,
@@ -70,7 +70,7 @@ pub fn each_execution(
 /// is dropped if they do not determine the values. This works for programs that are too large for [`each_execution`].
 ///
 /// # Errors
-/// The limit at which the unfolding stopped.
+/// Returns the limit at which the unfolding stopped.
 pub fn sample_executions(
     program: &Program,
     spec: &Spec,

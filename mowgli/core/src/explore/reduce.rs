@@ -15,7 +15,7 @@
 //! acknowledgement that becomes a notification. One of these alone is persistent. So is a queue pair's move
 //! whose word no other operation may ever touch. Otherwise, a set is started from each agent in turn. It is
 //! closed under "may ever interact with what this one does next" and "must move before this one can", and the
-//! smallest set is taken. `tests/machine.rs` compares the result with the search without reduction.
+//! smallest set is taken. `tests/it/machine.rs` compares the result with the search without reduction.
 
 use explorer::Closure;
 

@@ -77,7 +77,7 @@ impl<'p> Stepper<'p> {
     /// Starts a program on the model's machine.
     ///
     /// # Errors
-    /// Refuses programs that the engine does not accept, as [`super::outcomes`] does.
+    /// Fails for programs that the engine does not accept, as [`super::outcomes`] does.
     pub fn new(program: &'p Program, model: Model, atomicity: RmwAtomicity) -> Result<Stepper<'p>, Limit> {
         accepts(program, model)?;
         let codes = code::compile(program).map_err(Limit::TooLarge)?;
@@ -130,7 +130,7 @@ impl<'p> Stepper<'p> {
     /// Takes the enabled step of this number.
     ///
     /// # Errors
-    /// [`NoSuchStep`] if fewer steps are enabled.
+    /// Returns [`NoSuchStep`] if fewer steps are enabled.
     pub fn take(&mut self, number: usize) -> Result<(), NoSuchStep> {
         let moves = self.moves();
         let Some(&mv) = moves.get(number) else {

@@ -12,7 +12,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn call<T>(&mut self, inner: impl FnOnce(&mut Parser) -> Step<T>) -> Step<T> {
         let word = self.peek().describe();
         self.at += 1;
@@ -26,7 +26,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When there are too many.
+    /// Fails when there are too many.
     pub fn enter(&mut self) -> Step<()> {
         self.depth += 1;
         if self.depth > NESTING_MAX {
@@ -45,7 +45,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When something else stands here.
+    /// Fails when something else stands here.
     pub fn new_name(&mut self, what: &str) -> Step<Name> {
         let name = self.name(what)?;
         if KEYWORDS.contains(&name.text.as_str()) {
@@ -59,7 +59,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When something else stands here.
+    /// Fails when something else stands here.
     pub fn name(&mut self, what: &str) -> Step<Name> {
         match self.peek().clone() {
             Token::Name(text) => {
@@ -75,7 +75,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When something else stands here.
+    /// Fails when something else stands here.
     pub fn number(&mut self) -> Step<Number> {
         match self.peek() {
             Token::Number(_) => self.signed(),
@@ -87,7 +87,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When something else stands here, or the number does not fit in 64 bits.
+    /// Fails when something else stands here, or the number does not fit in 64 bits.
     pub fn signed(&mut self) -> Step<Number> {
         let start = self.span().start;
         let sign = if self.eat("-") { "-" } else { "" };
@@ -144,7 +144,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When something else stands here.
+    /// Fails when something else stands here.
     pub fn expect(&mut self, symbol: &str, help: &str) -> Step<()> {
         self.expect_or(symbol, || help.to_owned())
     }
@@ -153,7 +153,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// Another token.
+    /// Fails if another token stands here.
     pub fn expect_or(&mut self, symbol: &str, help: impl FnOnce() -> String) -> Step<()> {
         if self.eat(symbol) {
             return Ok(());

@@ -11,7 +11,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn expr(&mut self) -> Step<Expr> {
         self.binary(0)
     }

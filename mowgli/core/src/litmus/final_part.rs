@@ -12,7 +12,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn observed_list(&mut self) -> Step<Vec<Observed>> {
         let mut out = Vec::new();
         if !self.eat_word("locations") {
@@ -34,7 +34,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn queries<V>(&mut self, value: fn(&mut Parser) -> Step<V>) -> Step<Vec<Query<V>>> {
         self.queries_until(value, |p| *p.peek() == Token::End)
     }
@@ -43,7 +43,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub(super) fn queries_until<V>(
         &mut self,
         value: fn(&mut Parser) -> Step<V>,
@@ -137,7 +137,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn filter(&mut self) -> Step<Option<Formula>> {
         match self.eat_word("filter") {
             true => self.or(&mut 0, Parser::signed_value).map(Some),

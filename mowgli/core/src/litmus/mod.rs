@@ -78,7 +78,7 @@ impl Litmus {
     /// Returns the test with `exists (formula)` as its only condition.
     ///
     /// # Errors
-    /// Everything that is wrong with the formula. Spans are those of a text that the caller does not have.
+    /// Returns everything that is wrong with the formula. Spans are those of a text that the caller does not have.
     pub fn asking(&self, formula: &str) -> Result<Litmus, ParseError> {
         let bare = Litmus {
             queries: Vec::new(),
@@ -121,7 +121,7 @@ pub struct Parsed {
 ///
 /// # Errors
 ///
-/// Every mistake found, with its place and the remedy. A text beyond a bound of [`limits`] is refused with the bound's name.
+/// Returns every mistake found, with its place and the remedy. A text beyond a bound of [`limits`] is refused with the bound's name.
 pub fn parse(source: &str) -> Result<Parsed, ParseError> {
     let file = parser::parse(source).map_err(ParseError::of)?;
     let (litmus, diagnostics) = resolve::resolve(&file).map_err(ParseError::of)?;

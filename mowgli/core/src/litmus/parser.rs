@@ -49,7 +49,7 @@ pub(super) fn parse(source: &str) -> Result<File, Vec<Diagnostic>> {
 ///
 /// # Errors
 ///
-/// Every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
+/// Returns every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
 pub fn parse_with<T>(
     source: &str,
     file: impl FnOnce(&mut Parser, String) -> Step<T>,
@@ -106,7 +106,7 @@ pub struct FinalPart {
 ///
 /// # Errors
 ///
-/// The first mistake.
+/// Returns the first mistake.
 pub fn parse_final_part(source: &str, start: usize) -> Step<FinalPart> {
     let mut parser = Parser {
         tokens: lexer::tokens(source, start)?,
@@ -175,7 +175,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn init(&mut self) -> Step<Vec<Init>> {
         self.init_with(false)
     }
@@ -234,7 +234,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn columns(&mut self) -> Step<Vec<Column>> {
         let mut columns = Vec::new();
         loop {
@@ -265,7 +265,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// A mistake outside the cells, or one too many inside them.
+    /// Returns a mistake outside the cells, or one too many inside them.
     pub fn row<S>(&mut self, columns: usize, stmt: fn(&mut Parser) -> Step<S>) -> Step<Row<S>> {
         let start = self.span().start;
         let mut cells = Vec::new();
@@ -341,7 +341,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn block<S>(&mut self, stmt: fn(&mut Parser) -> Step<S>) -> Step<Vec<S>> {
         self.expect("{", "a block stands in braces: `{ a := x; b := y }`")?;
         self.enter()?;
@@ -433,7 +433,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When there are too many.
+    /// Fails when there are too many.
     pub fn count_instruction(&mut self) -> Step<()> {
         self.instructions += 1;
         if self.instructions > INSTRUCTIONS_MAX {

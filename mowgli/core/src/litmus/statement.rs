@@ -60,7 +60,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub(super) fn statements(&mut self) -> Step<Vec<ast::Statement>> {
         let mut statements = Vec::new();
         while *self.peek() != Token::End {

@@ -182,7 +182,7 @@ impl Machine {
     /// Carries out an action of a thread, if it is enabled.
     ///
     /// # Errors
-    /// [`IssueError::Blocked`] if other steps must come first, other variants if the action can never work.
+    /// Returns [`IssueError::Blocked`] if other steps must come first, other variants if the action can never work.
     /// The state is then unchanged.
     pub fn issue(&mut self, thread: u16, action: Action) -> Result<Issued, IssueError> {
         self.check(thread, &action)?;
@@ -346,7 +346,7 @@ impl Machine {
     /// Takes a step. Only steps that [`Machine::steps`] lists in this state are meaningful.
     ///
     /// # Errors
-    /// [`NotEnabled`] if the step's entry does not exist or is not in the right stage. Premises about *other* buffers are not checked
+    /// Returns [`NotEnabled`] if the step's entry does not exist or is not in the right stage. Premises about *other* buffers are not checked
     /// again.
     pub fn apply(&mut self, step: Step) -> Result<(), NotEnabled> {
         self.take(step).ok_or(NotEnabled(step))

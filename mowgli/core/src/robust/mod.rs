@@ -249,7 +249,7 @@ fn undecided(limit: Limit) -> Conditions {
 /// are found once for each combination of [`Footprint`]s.
 ///
 /// # Errors
-/// The limit at which the enumeration stopped.
+/// Returns the limit at which the enumeration stopped.
 pub fn each_violation(
     program: &Program,
     question: &Question,

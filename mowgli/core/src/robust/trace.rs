@@ -44,7 +44,7 @@ impl Traces {
     /// Unfolds every thread and computes guaranteed-before by `definition`.
     ///
     /// # Errors
-    /// The limit that the unfolding exceeded.
+    /// Returns the limit that the unfolding exceeded.
     pub fn new(program: &Program, definition: &Definition, budget: &Budget<'_>) -> Result<Traces, Limit> {
         let local = definition.with_strong_cpu();
         let mut beyond = None;

@@ -96,7 +96,7 @@ pub enum Refused {
 ///
 /// # Errors
 ///
-/// Says why the program has no translation.
+/// Returns why the program has no translation.
 pub fn translate(litmus: &Litmus, options: &Options) -> Result<Litmus, Refused> {
     let source = &litmus.program;
     check(source, options)?;

@@ -2,7 +2,7 @@
 //!
 //! `sketch` enumerates programs up to symmetry, `pivot` keeps those in which the rule breaks a cycle, and
 //! [`mod@crate::outcome`] finds the outputs. The work is divided into units that do not depend on one another, so that the command
-//! can spread it over threads and machines. [`table6`] has the figures of the paper. `docs/generation.md` says how the paper is
+//! can spread it over threads and machines. [`table6`] has the figures of the paper. `docs/evidence/generation.md` says how the paper is
 //! read.
 
 mod file;

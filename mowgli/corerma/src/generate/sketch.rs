@@ -2,7 +2,7 @@
 //!
 //! All accesses are atomic. A single process has the locations X and Y. Several processes have one location each, and
 //! address one another only. A location has as many local reads as writes, initial writes apart, as in all tests that
-//! coreRMA'16 prints (`docs/generation.md`). Sketches that differ only in the numbering of processes and locations
+//! coreRMA'16 prints (`docs/evidence/generation.md`). Sketches that differ only in the numbering of processes and locations
 //! count as one, and [`Sketch::is_canonical`] picks the representative.
 
 use smallvec::SmallVec;

@@ -40,7 +40,7 @@ pub struct Coverage {
 /// `progress` is called after each unit with the number of units done and of all units, and returns false to stop.
 ///
 /// # Errors
-/// The limit that stopped a search.
+/// Returns the limit that stopped a search.
 pub fn coverage(
     spec: &Spec,
     language: &Language,

@@ -176,7 +176,7 @@ impl Change {
     /// nobody looks at without a source, so that every read is decided then.
     ///
     /// # Errors
-    /// The limit that stopped the search.
+    /// Returns the limit that stopped the search.
     pub fn outcomes(
         &self,
         changed: &Spec,

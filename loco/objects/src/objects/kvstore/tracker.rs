@@ -19,7 +19,7 @@ use super::value::Encode;
 /// The number by which a node says that its monitor has failed for good: it will apply nothing any more.
 pub(super) const FAILED: u64 = u64::MAX;
 /// The time for which a monitor looks for the reason when a key is reported in two places. It is longer than the time
-/// to hear of a loss.
+/// until a loss is known.
 const LOSS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 /// The bytes of a message besides the key.
 pub(super) const MESSAGE_BYTES: usize = 3 * WORD_BYTES;
@@ -59,7 +59,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     ///
     /// # Errors
     /// Returns `Timeout` while some node does not read, and the errors of [`RingWriter::submit`]. A lost node
-    /// is told nothing.
+    /// gets no message.
     pub(super) fn announce(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
         self.check_monitor()?;
         // This is exclusive use, not a lock, because submitting may wait for a node that does not read.

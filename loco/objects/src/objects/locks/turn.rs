@@ -22,7 +22,7 @@ pub(crate) struct LocalTurn<F: Fabric> {
     state: AtomicU32Of<F>,
     /// The waiters. Two changes of `state` are made only under this lock: to `AWAITED`, and from `AWAITED` to `FREE`.
     line: MutexOf<F, Line>,
-    /// The waiter that was called last. It is told by this word, so that waiting takes no lock.
+    /// The waiter that was called last. Waiters watch this word, so that waiting takes no lock.
     called: AtomicU64Of<F>,
     /// The hand-overs between threads since the node got the lock. Only the thread whose turn it is touches
     /// it.

@@ -20,7 +20,7 @@ pub struct RingReader<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
     next: Next<F>,
     acknowledgement: Acknowledgement<F>,
-    /// The position that the writer was told.
+    /// The position that was acknowledged to the writer last.
     acknowledged: u64,
 }
 

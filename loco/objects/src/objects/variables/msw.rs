@@ -165,7 +165,8 @@ impl<F: Fabric> Msw<F> {
         }
     }
 
-    /// Copies this node's location `from` to location `to`, of the same size, on `node`.
+    /// Copies this node's location `from` to location `to`, of the same size, on `node`. The copy arrives after the
+    /// thread's earlier puts to that node. The key is done when the NIC has read `from`.
     ///
     /// # Errors
     /// Returns [`Config`](crate::Error::Config) if there is no such location, [`TooLarge`](crate::Error::TooLarge) if
@@ -181,7 +182,8 @@ impl<F: Fabric> Msw<F> {
     }
 
     /// Copies location `from` on `node` into this node's location `to`, of the same size. The value is there
-    /// when the key is done. It is torn if it was being written.
+    /// when the key is done. It is read after the thread's earlier puts to `node` are placed, and is torn if it was
+    /// being written.
     ///
     /// # Errors
     /// Returns the errors of [`put`](Msw::put).

@@ -33,8 +33,9 @@ use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 ///
 /// # Strength
 ///
-/// Weak on purpose: puts and gets are those of the network, which keeps some of them in order and no others.
-/// `loco check region --robust` shows a history that no strong memory has.
+/// Weak on purpose: puts and gets are those of the network. Only those that ask for it ([`Flags`](crate::raw::Flags)) are
+/// ordered, and only with others of the same thread to the same node. `loco check region --robust` shows a history that no
+/// strong memory has.
 pub struct SharedRegion<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,

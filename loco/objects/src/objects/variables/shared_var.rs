@@ -14,7 +14,8 @@ const WORD_BYTES: usize = 8;
 /// (Bcast_sv). Wait_sv is [`AckKey::wait`]. The global fence GF_sv is
 /// [`fence::towards`](crate::fence::towards).
 ///
-/// Any node may write and broadcast. Concurrent broadcasts overwrite one another in no particular order.
+/// Any node may write and broadcast. Concurrent broadcasts of different threads overwrite one another in no particular
+/// order.
 ///
 /// ```
 /// use loco::{Barrier, Manager, SharedVar, fence, testing};
@@ -85,9 +86,10 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     }
 
     /// Overwrites the copies of `nodes` with this node's copy as the NIC finds it. That may be a later value
-    /// than now, and a different one for each node (LOCO'26 Fig. 9c). The key is done when the NIC has read
-    /// it for all nodes. If `nodes` has this node, the NIC writes the copy over itself: leave it out unless
-    /// that is wanted.
+    /// than now, and a different one for each node (LOCO'26 Fig. 9c). Broadcasts of one thread to one node arrive in
+    /// order, also those of different variables, and after the thread's earlier puts to that node. The key is done when
+    /// the NIC has read the copy for all nodes. If `nodes` has this node, the NIC writes the copy over itself: leave it
+    /// out unless that is wanted.
     ///
     /// # Errors
     /// Returns [`NotConnected`](crate::Error::NotConnected), [`PeerLost`](crate::ErrorKind::PeerLost) if one of the

@@ -19,7 +19,7 @@ impl Levels {
     /// Returns the set of one decision.
     ///
     /// # Errors
-    /// The search is too deep.
+    /// Fails if the search is too deep.
     pub(super) fn of(level: usize) -> Result<Levels, Limit> {
         if level >= LEVELS_MAX {
             let text = format!("an explanation needs more than {LEVELS_MAX} decisions");

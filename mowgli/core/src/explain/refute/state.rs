@@ -206,7 +206,7 @@ impl State {
     /// Notes an alternative as decided. Returns the links that it adds.
     ///
     /// # Errors
-    /// The decisions that it contradicts.
+    /// Returns the decisions that it contradicts.
     pub(super) fn take(
         &mut self,
         p: &Problem<'_>,

@@ -124,7 +124,7 @@ pub enum Unmended {
 /// polynomial time for threads without branches that need few gets. Tree-fenced programs are fenced, so nothing cheaper would do for Corollary 1.
 ///
 /// # Errors
-/// Says why the program cannot be mended.
+/// Returns why the program cannot be mended.
 pub fn mend(
     program: &Program,
     question: &Question,
@@ -139,7 +139,7 @@ pub fn mend(
 /// returns that if the search ends at a limit.
 ///
 /// # Errors
-/// Says why the program cannot be mended.
+/// Returns why the program cannot be mended.
 pub fn mend_exactly(
     program: &Program,
     question: &Question,

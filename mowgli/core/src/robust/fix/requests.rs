@@ -25,7 +25,7 @@ pub struct Requested {
 /// network.
 ///
 /// # Errors
-/// Says why the program cannot be mended: [`Unmended::Tier`] if it is not robust although every operation asks.
+/// Returns why the program cannot be mended: [`Unmended::Tier`] if it is not robust although every operation asks.
 pub fn mend_on_tier(
     program: &Program,
     question: &Question,

@@ -41,7 +41,7 @@ pub fn is_x86(source: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Every mistake found in the rows, or else the first one.
+/// Returns every mistake found in the rows, or else the first one.
 pub fn parse(source: &str) -> Result<Litmus, ParseError> {
     let one = |d: Diagnostic| ParseError { diagnostics: vec![d] };
     if source.len() > SOURCE_BYTES_MAX {

@@ -36,7 +36,7 @@ impl Widths {
     /// the size that a register beside the constant states.
     ///
     /// # Errors
-    /// Refuses a constant that is not the same number in both sizes where both matter, and one that does not fit.
+    /// Fails for a constant that is not the same number in both sizes where both matter, and one that does not fit.
     pub(super) fn constant(self, value: Value, by: Option<Width>, span: &Span) -> Result<Value, Diagnostic> {
         let plain = 0..=Value::from(i32::MAX);
         let long = Value::from(i32::MIN)..=Value::from(u32::MAX);

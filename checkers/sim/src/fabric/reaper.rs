@@ -1,11 +1,11 @@
-//! Takes apart what is left of an execution that is followed no further.
+//! The reaper: destroys the threads and the data of an execution that is followed no further.
 //!
-//! Its threads are suspended in the middle of calls. They are unwound, so that what they own is freed. A destructor that calls
-//! the fabric then gets no answer, and may take that for a bug and panic. A panic in a destructor that runs while its thread
-//! unwinds ends the process, whatever is around it. So the remains are taken apart on an OS thread of their own. When a
-//! destructor panics there, that OS thread stops for good before the process ends ([`super::dying`]). Rust's runtime has then
-//! written the line "thread caused non-unwinding panic. aborting." From then on, the worker gives stacks back without running
-//! destructors: what its executions own is lost, and the exploration goes on.
+//! The threads of the execution are suspended in the middle of calls. The reaper unwinds them, so that what they own is
+//! freed. A destructor that calls the fabric then gets no answer, and may panic because of it. A panic in a destructor that
+//! runs while its thread unwinds ends the process, and no `catch_unwind` prevents that. The reaper therefore works on an OS
+//! thread of its own. When a destructor panics there, that OS thread stops for good before the process ends
+//! ([`super::dying`]). Rust's runtime has then written the line "thread caused non-unwinding panic. aborting." From then on, the worker frees stacks without running
+//! destructors: what its executions own is leaked, and the exploration goes on.
 //!
 //! Relies on [`super::coroutine`] and [`super::dying`]. Used by [`crate::world::run`] when a run ends.
 
@@ -18,21 +18,21 @@ use super::dying::{self, Freed, Handed};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The OS thread that takes remains apart, as its worker sees it.
-struct Undertaker {
+/// The OS thread that destroys executions, as its worker sees it.
+struct Reaper {
     jobs: Sender<Job>,
     /// The stacks that a job has freed, or `None` when a destructor has panicked and the OS thread has stopped.
     done: Receiver<Freed>,
 }
 
 thread_local! {
-    static UNDERTAKER: RefCell<Option<Undertaker>> = const { RefCell::new(None) };
-    /// Set once a destructor has panicked: destructors of this worker's executions are run no more.
+    static REAPER: RefCell<Option<Reaper>> = const { RefCell::new(None) };
+    /// Set once a destructor has panicked: from then on, destructors of this worker's executions are not run.
     static FORGETS: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Undertaker {
-    fn hire() -> std::io::Result<Undertaker> {
+impl Reaper {
+    fn start() -> std::io::Result<Reaper> {
         let (jobs, todo) = channel::<Job>();
         let (tell, done) = channel();
         std::thread::Builder::new()
@@ -48,12 +48,12 @@ impl Undertaker {
                     }
                 }
             })?;
-        Ok(Undertaker { jobs, done })
+        Ok(Reaper { jobs, done })
     }
 }
 
-/// Takes apart the threads of a run, in this order, and then what they leave.
-pub(crate) fn bury(tasks: Vec<Task>, rest: impl Sized + 'static) {
+/// Destroys the threads of a run, in this order, and then `rest`, the data that they shared.
+pub(crate) fn reap(tasks: Vec<Task>, rest: impl Sized + 'static) {
     if FORGETS.get() {
         tasks.into_iter().for_each(Task::forget);
         std::mem::forget(rest);
@@ -67,27 +67,27 @@ pub(crate) fn bury(tasks: Vec<Task>, rest: impl Sized + 'static) {
         tasks.into_iter().for_each(drop);
         dismantle(|| drop(rest));
     });
-    UNDERTAKER.with_borrow_mut(|undertaker| {
-        if undertaker.is_none() {
-            // Without another OS thread, the remains are taken apart here.
-            *undertaker = Undertaker::hire().ok();
+    REAPER.with_borrow_mut(|reaper| {
+        if reaper.is_none() {
+            // If no OS thread can be started, this one destroys the execution.
+            *reaper = Reaper::start().ok();
         }
-        let Some(hired) = undertaker else {
+        let Some(started) = reaper else {
             job();
             return;
         };
-        // An undertaker that cannot be told has ended, which it does only with its worker.
-        let freed = hired
+        // The channel is closed only if the OS thread has ended, which it does only with its worker.
+        let freed = started
             .jobs
             .send(job)
             .ok()
-            .and_then(|()| hired.done.recv().ok())
+            .and_then(|()| started.done.recv().ok())
             .flatten();
         match freed {
             Some(Handed(stacks)) => add_stacks(stacks),
             None => {
                 FORGETS.set(true);
-                *undertaker = None;
+                *reaper = None;
             }
         }
     });

@@ -1,0 +1,132 @@
+//! Tests the TCP fabric between nodes of one process: the conformance suite over plain and over encrypted connections.
+
+#![allow(clippy::unwrap_used)]
+
+use loco_conformance::{Poster, World, allocate, local, share, target, word};
+use loco_fabric::{Fabric, FabricError, Memory, QueuePair};
+use loco_host::HugePages;
+use loco_job::Mesh;
+use loco_tcp::{TcpConfig, TcpFabric};
+
+fn config() -> TcpConfig {
+    TcpConfig::default()
+        .memory_limit_bytes(16 << 20)
+        .huge_pages(HugePages::Never)
+        .queue_depth(16)
+}
+
+fn bring_up(n: usize, config: impl Fn(usize) -> TcpConfig + Sync) -> Vec<Result<TcpFabric, FabricError>> {
+    let meshes = Mesh::in_process(n).unwrap();
+    std::thread::scope(|scope| {
+        let config = &config;
+        let ups: Vec<_> = meshes
+            .into_iter()
+            .enumerate()
+            .map(|(index, mesh)| scope.spawn(move || TcpFabric::new(mesh, config(index))))
+            .collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    })
+}
+
+macro_rules! worlds {
+    ($($(#[$meta:meta])* $world:ident = $module:ident: $config:expr;)*) => {$(
+        $(#[$meta])*
+        struct $world;
+
+        impl World for $world {
+            type Fabric = TcpFabric;
+            fn nodes(n: usize) -> Vec<TcpFabric> {
+                bring_up(n, |_| $config).into_iter().map(Result::unwrap).collect()
+            }
+            fn kill(node: &TcpFabric) {
+                node.mesh().fail();
+            }
+        }
+
+        mod $module {
+            use super::$world;
+            loco_conformance::suite!($world);
+        }
+    )*};
+}
+
+worlds! {
+    /// Plain connections.
+    Plain = plain: config();
+    /// Encrypted connections.
+    Encrypted = encrypted: config().encrypt(true);
+}
+
+/// Nodes that disagree on encryption say so, all of them.
+#[test]
+fn nodes_that_disagree_on_encryption_are_refused() {
+    for up in bring_up(3, |index| config().encrypt(index == 1)) {
+        let error = up.unwrap_err().to_string();
+        assert!(
+            error.contains("node 1 encrypts") && error.contains("LOCO_TCP_ENCRYPT"),
+            "{error}"
+        );
+    }
+}
+
+/// Transfers that are longer than all buffers, both ways at once, and more operations than fit in between: nobody waits for
+/// somebody who waits for him.
+#[test]
+fn long_transfers_cross() {
+    const LEN: usize = 6 << 20;
+    for encrypt in [false, true] {
+        let config = config().memory_limit_bytes(64 << 20).encrypt(encrypt);
+        let nodes: Vec<TcpFabric> = bring_up(2, |_| config.clone())
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        let memories: Vec<_> = nodes.iter().map(|node| allocate(node, 4 * LEN)).collect();
+        let cross = |own: usize| {
+            let (node, peer) = (&nodes[own], &nodes[1 - own]);
+            let here = &memories[own];
+            let remote = node
+                .import(peer.node(), &peer.export(&memories[1 - own]))
+                .unwrap();
+            let bytes: Vec<u8> = (0..LEN).map(|at| (at * 7 + own) as u8).collect();
+            // The first and the second quarter are this node's, the third is the peer's, the fourth is for what is read.
+            here.write(3, &bytes[3..]).unwrap();
+            let mut poster = Poster::new(node, peer.node());
+            for _ in 0..2 {
+                poster
+                    .complete(|qp, work| qp.put(local(here, 3, LEN - 3), target(&remote, 2 * LEN + 3), work));
+                poster.complete(|qp, work| {
+                    qp.get(
+                        local(here, 3 * LEN + 3, LEN - 3),
+                        target(&remote, 2 * LEN + 3),
+                        work.strong(),
+                    )
+                });
+                let mut seen = vec![0; LEN - 3];
+                here.read(3 * LEN + 3, &mut seen).unwrap();
+                assert!(seen == bytes[3..], "encrypted: {encrypt}");
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| cross(0));
+            cross(1);
+        });
+    }
+}
+
+/// A node whose threads do not wait serves its peers all the same.
+#[test]
+fn a_node_that_never_waits_serves() {
+    let nodes: Vec<TcpFabric> = bring_up(2, |_| config())
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let [a, b] = &nodes[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    let mut poster = Poster::new(a, b.node());
+    for round in 0..200 {
+        poster.complete(|qp, work| qp.fetch_add(target(&remote, 0), 1, local(&here, 0, 8), work));
+        assert_eq!(word(&here, 0), round);
+    }
+    assert_eq!(word(&there, 0), 200);
+}
