@@ -79,6 +79,9 @@ step "a sample of the mutations of the objects"
 cargo run --quiet --package loco-mutants -- --share 100 --time 180 --name fence-dropped --name former-poster-not-awaited \
     --name acknowledge-before-copy --name never-freed --name torn-is-whole --name full-before-value
 
+step "the ladders get to the code that runs only where operations are done at once"
+cargo run --quiet --package loco-mutants -- --planted --share 100 --time 180
+
 # The workspace's tests ran on what pages the host has, usually small ones; here are the others.
 pages=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 if [ -w "$pages" ]; then

@@ -1,13 +1,14 @@
-//! Climbs the ladders of objects on one tier of networks and prints a line for each rung, as a table of what holds where.
+//! Climbs the ladders of objects on one tier of networks, or on one fabric of the model, and prints a line for each rung, as a table
+//! of what holds where.
 //!
-//! `tiers TIER SECONDS [OBJECT...]`, with so many seconds for each object, of all objects if none is named. Exit status: 0 nothing
+//! `tiers TIER SECONDS [OBJECT...]`, or the name of a fabric such as `shm` in place of the tier, with so many seconds for each object, of all objects if none is named. Exit status: 0 nothing
 //! found, 1 a failing execution, which is printed, 2 bad usage or a world that cannot be explored.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use loco_check::{Ladder, Object};
-use loco_sim::{Completeness, Tier};
+use loco_sim::{Completeness, Config, FabricKind, Tier};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -23,10 +24,16 @@ fn main() -> ExitCode {
 
 /// Climbs. Returns true if something failed.
 fn run(args: &[String]) -> Result<bool, String> {
-    let [tier, seconds, objects @ ..] = args else {
-        return Err("usage: tiers TIER SECONDS [OBJECT...]".to_owned());
+    let [network, seconds, objects @ ..] = args else {
+        return Err("usage: tiers TIER|FABRIC SECONDS [OBJECT...]".to_owned());
     };
-    let tier = tier.parse::<Tier>().map_err(|error| error.to_string())?;
+    let (fabric, tier) = match network.parse::<FabricKind>() {
+        Ok(fabric) => (fabric, Config::default().tier),
+        Err(_) => (
+            FabricKind::Model,
+            network.parse::<Tier>().map_err(|error| error.to_string())?,
+        ),
+    };
     let seconds = seconds.parse().map_err(|error| format!("{seconds}: {error}"))?;
     let named = objects.iter().map(|name| name.parse::<Object>());
     let mut objects = named
@@ -38,6 +45,7 @@ fn run(args: &[String]) -> Result<bool, String> {
     let mut any = false;
     for object in objects {
         let ladder = Ladder {
+            fabrics: vec![fabric],
             tier,
             ..Ladder::new(object, Duration::from_secs(seconds))
         };
@@ -48,7 +56,7 @@ fn run(args: &[String]) -> Result<bool, String> {
             .filter(|r| r.completeness == Completeness::Complete);
         let complete = complete.count();
         println!(
-            "{object} on {tier}: {complete} of {} complete, {:.1} s",
+            "{object} on {network}: {complete} of {} complete, {:.1} s",
             report.rungs.len(),
             report.seconds
         );

@@ -1,7 +1,8 @@
 //! Climbs the ladder of an object within a time limit.
 //!
-//! Every rung is first run under a few random schedules, which find shallow mistakes in the largest worlds at once.
-//! Then the rungs are explored exhaustively, cheapest first. Each rung gets an even share of the time that is left,
+//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. It
+//! is first run under a few random schedules, which find shallow mistakes in the largest worlds at once.
+//! Then the rungs are explored exhaustively, cheapest first: those on a synchronous fabric before the others. Each rung gets an even share of the time that is left,
 //! so the time that cheap rungs leave goes to the large ones. The time that remains is spent in turns on the rungs
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
 //! depth.
@@ -11,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use loco_sim::{
-    Bounds, Completeness, Config, Failure, Faults, Progress, SimError, Stats, Strategy, Tier, explore,
+    Bounds, Completeness, Config, FabricKind, Failure, Faults, Progress, SimError, Stats, Strategy, Tier,
+    explore,
 };
 use serde::Serialize;
 
@@ -19,6 +21,10 @@ use crate::Object;
 use crate::methods::unreached;
 use crate::rung::Rung;
 use crate::worlds::rungs;
+
+/// The fabrics on which each rung runs unless others are asked for: every call of the shipped code that depends on the
+/// capabilities of a fabric goes one way on the first and the other way on the second.
+pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 
 /// The number of random schedules of each rung before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
@@ -38,7 +44,9 @@ const DEPTH_MAX: u32 = 10;
 pub struct Ladder {
     /// The object.
     pub object: Object,
-    /// The order of the network.
+    /// The fabrics on which each rung runs.
+    pub fabrics: Vec<FabricKind>,
+    /// The order of the network, of those that have one.
     pub tier: Tier,
     /// The names of the rungs to take; all if empty.
     pub only: Vec<String>,
@@ -61,6 +69,8 @@ pub struct Ladder {
 pub struct RungReport {
     /// Name of the rung.
     pub rung: &'static str,
+    /// The fabric.
+    pub fabric: FabricKind,
     /// The faults that each execution could have.
     pub faults: Faults,
     /// The strongest exhaustive result: complete, complete up to bounds, or the reason that it is incomplete.
@@ -81,9 +91,11 @@ pub struct RungReport {
 pub struct LadderReport {
     /// The object.
     pub object: Object,
-    /// The order of the network.
+    /// The fabrics on which each rung ran.
+    pub fabrics: Vec<FabricKind>,
+    /// The order of the network, of those that have one.
     pub tier: Tier,
-    /// The rungs, in order. Rungs after a failure were not taken.
+    /// The rungs, in order, by fabric. Rungs after a failure were not taken.
     pub rungs: Vec<RungReport>,
     /// The public methods of the object that no execution called.
     pub unreached: Vec<&'static str>,
@@ -108,10 +120,11 @@ impl LadderReport {
 }
 
 impl Ladder {
-    /// Returns a ladder of every rung for `time`, with the default seed and as many workers as there are processors.
+    /// Returns a ladder of every rung, on the default fabrics, for `time`, with the default seed and as many workers as there are processors.
     pub fn new(object: Object, time: Duration) -> Ladder {
         Ladder {
             object,
+            fabrics: FABRICS.to_vec(),
             tier: Config::default().tier,
             only: Vec::new(),
             time,
@@ -130,15 +143,27 @@ impl Ladder {
     pub fn climb(&self) -> Result<LadderReport, SimError> {
         let taken = |rung: &Rung| self.only.is_empty() || self.only.iter().any(|name| name == rung.name());
         let rungs: Vec<Rung> = rungs(self.object).into_iter().filter(taken).collect();
+        let mut runs: Vec<(&Rung, FabricKind)> = Vec::new();
+        for &fabric in &self.fabrics {
+            let own = rungs.iter().filter(|rung| !is_repeated(rung, fabric, &rungs));
+            runs.extend(own.map(|rung| (rung, fabric)));
+        }
+        runs.sort_by_key(|(_, fabric)| !fabric.is_synchronous());
         let mut climb = Climb {
             ladder: self,
             begun: Instant::now(),
-            reports: rungs.iter().map(RungReport::new).collect(),
-            rungs,
+            reports: runs
+                .iter()
+                .map(|&(rung, fabric)| RungReport::new(rung, fabric))
+                .collect(),
+            runs,
         };
         climb.run()?;
+        let place = |report: &RungReport| self.fabrics.iter().position(|&fabric| fabric == report.fabric);
+        climb.reports.sort_by_key(place);
         Ok(LadderReport {
             object: self.object,
+            fabrics: self.fabrics.clone(),
             tier: self.tier,
             rungs: climb.reports,
             unreached: unreached(self.object),
@@ -155,10 +180,18 @@ impl Ladder {
     }
 }
 
+/// Returns whether the rung is the same world on this fabric as another one: that without `-glob`, where read-modify-writes are
+/// atomic against the processor anyway.
+fn is_repeated(rung: &Rung, fabric: FabricKind, rungs: &[Rung]) -> bool {
+    let plain = rung.name().strip_suffix("-glob");
+    fabric.is_glob() && plain.is_some_and(|plain| rungs.iter().any(|other| other.name() == plain))
+}
+
 impl RungReport {
-    fn new(rung: &Rung) -> RungReport {
+    fn new(rung: &Rung, fabric: FabricKind) -> RungReport {
         RungReport {
             rung: rung.name(),
+            fabric,
             faults: rung.faults(),
             completeness: Completeness::Incomplete("not explored exhaustively".into()),
             random: 0,
@@ -172,27 +205,28 @@ impl RungReport {
 struct Climb<'a> {
     ladder: &'a Ladder,
     begun: Instant,
-    rungs: Vec<Rung>,
+    /// The rungs, each on a fabric, in the order in which they are taken.
+    runs: Vec<(&'a Rung, FabricKind)>,
     reports: Vec<RungReport>,
 }
 
 impl Climb<'_> {
     fn run(&mut self) -> Result<(), SimError> {
-        for index in 0..self.rungs.len() {
-            let time = self.share(SMOKE_SHARE, self.rungs.len() - index);
+        for index in 0..self.runs.len() {
+            let time = self.share(SMOKE_SHARE, self.runs.len() - index);
             if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
                 return Ok(());
             }
         }
-        for index in 0..self.rungs.len() {
-            let time = self.share(EXHAUSTIVE_SHARE, self.rungs.len() - index);
+        for index in 0..self.runs.len() {
+            let time = self.share(EXHAUSTIVE_SHARE, self.runs.len() - index);
             if !self.exhaustive(index, time)? {
                 return Ok(());
             }
         }
         let mut turn = 0;
         loop {
-            let left: Vec<usize> = (0..self.rungs.len())
+            let left: Vec<usize> = (0..self.runs.len())
                 .filter(|&index| self.reports[index].completeness != Completeness::Complete)
                 .collect();
             if left.is_empty() {
@@ -279,7 +313,7 @@ impl Climb<'_> {
         strategy: Strategy,
         time: Duration,
     ) -> Result<Option<Completeness>, SimError> {
-        let rung = &self.rungs[index];
+        let (rung, fabric) = self.runs[index];
         if let Some(begins) = self.ladder.begins {
             let what = match strategy {
                 Strategy::Exhaustive => Some("every schedule".to_owned()),
@@ -287,11 +321,16 @@ impl Climb<'_> {
                 _ => (self.reports[index].random == 0).then(|| "random schedules".to_owned()),
             };
             if let Some(what) = what {
-                begins(self.ladder.object, rung.name(), &what);
+                let world = match fabric {
+                    FabricKind::Model => rung.name().to_owned(),
+                    _ => format!("{} on {fabric}", rung.name()),
+                };
+                begins(self.ladder.object, &world, &what);
             }
         }
         let mut config = Config {
             strategy,
+            fabric,
             tier: self.ladder.tier,
             workers: self.ladder.workers,
             time_max: Some(time),

@@ -22,7 +22,7 @@ pub mod sized;
 mod stage;
 mod worlds;
 
-pub use ladder::{Ladder, LadderReport, RungReport};
+pub use ladder::{FABRICS, Ladder, LadderReport, RungReport};
 pub use methods::unreached;
 pub use object::Object;
 pub use robust::{RobustCheck, RobustReport};

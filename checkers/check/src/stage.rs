@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use loco::fabric::{NodeId, Peers};
 use loco::raw::Flags;
-use loco::{Error, Manager, Result, SharedRegion, SharedVar, Thread};
+use loco::{Error, Manager, Polling, Result, SharedRegion, SharedVar, Thread};
 use loco_sim::spec::{Operation, Violation, operations};
 use loco_sim::{End, ModelFabric, Node, World, faults};
 
@@ -167,7 +167,12 @@ impl<'w, T: Send + Sync + 'static> Stage<'w, T> {
             .map(|_| {
                 let (make, prepare) = (make.clone(), prepare.clone());
                 world.node(move |fabric| {
-                    let manager = must(Manager::new(fabric));
+                    let polling = match fabric.kind().has_polling_thread() {
+                        true => Polling::Thread,
+                        false => Polling::CallerDriven,
+                    };
+                    let config = loco::Config::default().polling(polling);
+                    let manager = must(Manager::with_config(fabric, config));
                     let objects = must(make(&manager));
                     must(manager.wait_for_ready());
                     let threads: Vec<_> = (0..threads).map(|_| must(manager.thread())).collect();

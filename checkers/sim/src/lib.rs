@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use loco_fabric::Order;
 use mowgli::machine;
 use mowgli::model::{Model, RmwAtomicity};
 
@@ -40,7 +41,9 @@ pub use fabric::platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,
 };
-pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
+pub use fabric::{
+    FabricKind, ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote, UnknownFabric,
+};
 pub use graphs::ExecutionGraph;
 pub use graphs::film::{Film, FilmCall, FilmNote, FilmThread, FilmWord, Frame, ThreadFrame};
 pub use reports::schedule::{NotASchedule, Schedule};
@@ -59,8 +62,10 @@ pub struct Config {
     pub memory: Memory,
     /// Makes remote read-modify-writes atomic against the CPU as well ([`RmwAtomicity::Glob`]).
     pub glob: bool,
+    /// The fabric: the weakest, unless set otherwise.
+    pub fabric: FabricKind,
     /// The order of the network: that of the fabric contract, [`Tier::Unordered`], unless set otherwise. On
-    /// [`Tier::PcieRelaxed`] all regions are of relaxed ordering.
+    /// [`Tier::PcieRelaxed`] all regions are of relaxed ordering. A synchronous fabric has no network.
     pub tier: Tier,
     /// The faults that may happen in an execution besides its schedule, in every strategy.
     pub faults: Faults,
@@ -91,6 +96,7 @@ loco_fabric::setters!(Config {
     strategy: Strategy,
     memory: Memory,
     glob: bool,
+    fabric: FabricKind,
     tier: Tier,
     faults: Faults,
     workers: usize,
@@ -146,6 +152,7 @@ impl Default for Config {
             strategy: Strategy::Exhaustive,
             memory: Memory::Model,
             glob: false,
+            fabric: FabricKind::Model,
             tier: Tier::Unordered,
             faults: Faults::default(),
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -170,10 +177,25 @@ impl Config {
         Model::RdmaTso.on(self.tier).unwrap_or(Model::RdmaTso)
     }
 
-    /// Returns these settings on the tier that the schedule was found on.
+    /// Returns these settings on the network that the schedule was found on.
     fn of(&self, schedule: &Schedule) -> Config {
         Config {
+            fabric: schedule.fabric().unwrap_or(self.fabric),
             tier: schedule.tier().unwrap_or(self.tier),
+            ..self.clone()
+        }
+        .as_the_fabric_has_it()
+    }
+
+    /// Returns these settings with what the fabric says of them: its atomicity, and the order of a fabric without a network, on
+    /// which nothing is reordered.
+    fn as_the_fabric_has_it(&self) -> Config {
+        Config {
+            glob: self.glob || self.fabric.is_glob(),
+            tier: match self.fabric.is_synchronous() {
+                true => Order::IMMEDIATE.tier.name().parse().unwrap_or(self.tier),
+                false => self.tier,
+            },
             ..self.clone()
         }
     }
@@ -240,6 +262,7 @@ impl SimError {
 /// the report.
 pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
     let begun = Instant::now();
+    let config = &config.as_the_fabric_has_it();
     let mut report = match config.strategy {
         Strategy::Exhaustive => search::exhaustive(config, &builder, None)?,
         Strategy::Bounded(bounds) => search::exhaustive(config, &builder, Some(bounds))?,
@@ -259,7 +282,7 @@ pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<R
     Ok(report)
 }
 
-/// Repeats the execution that `schedule` leads to, on the tier that the schedule was found on, and reports on it as [`explore`]
+/// Repeats the execution that `schedule` leads to, on the network that the schedule was found on, and reports on it as [`explore`]
 /// does.
 ///
 /// # Errors

@@ -54,6 +54,9 @@ struct Args {
     /// Try those that are argued harmless, too; they do not count.
     #[arg(long)]
     harmless: bool,
+    /// Try the panics that are planted where operations are done at once, in place of the mutations: each must be found.
+    #[arg(long, conflicts_with = "harmless")]
+    planted: bool,
     /// List the mutations and try none.
     #[arg(long)]
     list: bool,
@@ -140,6 +143,7 @@ fn chosen(args: &Args, all: &[Mutation]) -> Vec<usize> {
     let is_chosen = |m: &Mutation| {
         (args.objects.is_empty() || args.objects.contains(&m.object))
             && (args.name.is_empty() || args.name.contains(&m.name))
+            && args.planted == m.planted
             && (args.harmless || args.list || m.harmless.is_none())
     };
     let mut chosen: Vec<usize> = (0..all.len()).filter(|&number| is_chosen(&all[number])).collect();

@@ -1,4 +1,5 @@
-//! The list of mutations, as files in TOML. Each object has a file, and each change a `[[mutation]]`.
+//! The list of mutations, as files in TOML. Each object has a file, and each change a `[[mutation]]`. Files of code that several
+//! objects use name the object with each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 14] = [
+const LISTS: [(&str, &str); 16] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -24,7 +25,12 @@ const LISTS: [(&str, &str); 14] = [
     ("tas-lock", include_str!("../mutations/tas-lock.toml")),
     ("queue", include_str!("../mutations/queue.toml")),
     ("kv", include_str!("../mutations/kv.toml")),
+    ("", include_str!("../mutations/at-once.toml")),
+    (PLANTED, include_str!("../mutations/planted.toml")),
 ];
+
+/// The list whose changes are no mistakes.
+const PLANTED: &str = "planted";
 
 /// One change of the shipped code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +55,9 @@ pub struct Mutation {
     /// The reason why the change breaks no promise, if it breaks none. Such a mutation is not counted.
     #[serde(default)]
     pub harmless: Option<String>,
+    /// Set if the change is a panic that shows whether the ladder gets there, and no mistake. It is not counted.
+    #[serde(skip_deserializing, default)]
+    pub planted: bool,
 }
 
 #[derive(Deserialize)]
@@ -83,7 +92,11 @@ pub fn all() -> Result<Vec<Mutation>, Misfit> {
             why: error.to_string(),
         })?;
         all.extend(list.mutation.into_iter().map(|mutation| Mutation {
-            object: object.to_owned(),
+            object: match mutation.object.is_empty() {
+                true => object.to_owned(),
+                false => mutation.object.clone(),
+            },
+            planted: object == PLANTED,
             ..mutation
         }));
     }
@@ -193,6 +206,7 @@ mod tests {
             wrong: "narrowed".into(),
             after_failure: false,
             harmless: None,
+            planted: false,
         }
     }
 

@@ -119,6 +119,7 @@ mod tests {
             wrong: "waits for none".into(),
             after_failure: false,
             harmless: None,
+            planted: false,
         };
         let mut first = Results::open(&path).expect("a new file");
         for outcome in [Outcome::Hangs { seconds: 1.0 }, Outcome::DoesNotBuild] {

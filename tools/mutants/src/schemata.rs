@@ -238,6 +238,7 @@ impl Counter {
             wrong: String::new(),
             after_failure: false,
             harmless: None,
+            planted: false,
         }
     }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loco_app::{OutputError, counted, print};
 use loco_check::{Ladder, LadderReport, Object, Rung, RungReport, rungs};
-use loco_sim::{Completeness, Config, Failure, Schedule, Tier, World, execution_graph, film, replay};
+use loco_sim::{
+    Completeness, Config, FabricKind, Failure, Schedule, Tier, World, execution_graph, film, replay,
+};
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
@@ -45,6 +47,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
     let mut found = false;
     for object in args.share(objects) {
         let ladder = Ladder {
+            fabrics: args.fabrics(),
             tier: args.tier(),
             only: args.rung.clone(),
             seed: args.seed,
@@ -114,7 +117,8 @@ fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, Cli
 }
 
 fn config(args: &Args, rung: &Rung) -> Config {
-    let mut config = Config::default().tier(args.tier());
+    let fabric = args.fabrics().first().copied().unwrap_or_default();
+    let mut config = Config::default().fabric(fabric).tier(args.tier());
     rung.configure(&mut config);
     config
 }
@@ -132,12 +136,14 @@ fn draw(args: &Args, rung: &Rung, schedule: &Schedule, failure: Option<&Failure>
 #[derive(Serialize)]
 struct Line<'a> {
     object: Object,
+    fabrics: &'a [FabricKind],
     tier: Tier,
     passed: bool,
     complete: bool,
     rungs: &'a [RungReport],
     unreached: &'a [&'static str],
     failed_rung: Option<&'static str>,
+    failed_fabric: Option<FabricKind>,
     failure: Option<String>,
     schedule: Option<String>,
     seconds: f64,
@@ -149,12 +155,14 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
     if args.json {
         let line = Line {
             object: report.object,
+            fabrics: &report.fabrics,
             tier: report.tier,
             passed: failure.is_none(),
             complete: report.is_complete(),
             rungs: &report.rungs,
             unreached: &report.unreached,
             failed_rung: failed.map(|rung| rung.rung),
+            failed_fabric: failed.map(|rung| rung.fabric),
             failure: failure.map(ToString::to_string),
             schedule: failure.map(|failure| failure.schedule.to_string()),
             seconds: report.seconds,
@@ -162,14 +170,17 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
         // The line has only strings, numbers and booleans, which always serialize.
         return print(serde_json::to_string(&line).unwrap_or_default());
     }
-    print(format_args!(
-        "{}: {}, on tier {}",
-        report.object,
-        counted(report.rungs.len(), "rung"),
-        report.tier
-    ))?;
-    for rung in &report.rungs {
-        print(format_args!("  {}", line_of(rung)))?;
+    for &fabric in &report.fabrics {
+        let of_fabric = report.rungs.iter().filter(|rung| rung.fabric == fabric);
+        print(format_args!(
+            "{}: {}, on {}",
+            report.object,
+            counted(of_fabric.clone().count(), "rung"),
+            fabric.on(report.tier)
+        ))?;
+        for rung in of_fabric {
+            print(format_args!("  {}", line_of(rung)))?;
+        }
     }
     match (failed, failure) {
         (Some(rung), Some(failure)) => show_failure(report, rung, failure)?,
@@ -185,7 +196,11 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
 }
 
 fn show_failure(report: &LadderReport, rung: &RungReport, failure: &Failure) -> Result<(), OutputError> {
-    print(format_args!("FAILED on rung {}\n{failure}", rung.rung))?;
+    print(format_args!(
+        "FAILED on rung {}, {}\n{failure}",
+        rung.rung,
+        rung.fabric.on(report.tier)
+    ))?;
     print(format_args!(
         "again: loco check {} --rung {} --replay '{}'",
         report.object, rung.rung, failure.schedule

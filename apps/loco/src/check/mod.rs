@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use loco_app::{OutputError, SECONDS_MAX, counted, print};
 use loco_sim::{
-    Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, Tier, execution_graph, explore,
-    film, replay,
+    Bounds, Completeness, Config, FabricKind, Faults, Report, Schedule, Stats, Strategy, Tier,
+    execution_graph, explore, film, replay,
 };
 use mowgli::shard::Shard;
 use serde::Serialize;
@@ -24,8 +24,8 @@ mod progress;
 mod robust;
 mod soak;
 
-use loco_check::Object;
 use loco_check::sized::{self, Size};
+use loco_check::{FABRICS, Object};
 use pictures::Subject;
 
 /// The options that ask for worlds of a chosen size, in place of the ladder.
@@ -51,10 +51,11 @@ const SIZED: [&str; 11] = [
 ///
 /// By default the object climbs its ladder for a minute (--time): worlds of two
 /// nodes, of several threads each, of three nodes, with large records, with waits
-/// that are late, with nodes that are lost. A line for each rung says how much of
-/// its world was explored, and never more: everything (complete), everything
-/// within bounds (complete up to ...), or so many random schedules. The end says
-/// which public methods of the object no execution called.
+/// that are late, with nodes that are lost. Each runs on the weakest network and on
+/// shared memory, where the objects take other ways (--fabric). A line for each rung
+/// says how much of its world was explored, and never more: everything (complete),
+/// everything within bounds (complete up to ...), or so many random schedules. The
+/// end says which public methods of the object no execution called.
 ///
 /// With --nodes, --threads, --ops, --strategy, --glob, --expiries, --crashes or
 /// --suspicions, one world of that size is explored instead.
@@ -78,6 +79,8 @@ const SIZED: [&str; 11] = [
 ///   loco check ticket-lock --rung crash --time 10
 ///
 ///   loco check barrier --nodes 2 --ops 2
+///
+///   loco check kv --fabric verbs --tier ibta
 ///
 ///   loco check ring-buffer --ops 5 --strategy bounded --delays 3
 ///
@@ -186,7 +189,12 @@ pub struct Args {
     /// for clients of RDMA^WAIT itself
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
-    /// Print one line of JSON for each object.
+    /// The fabric whose capabilities the world's fabric has: model, the weakest; shm, on which every operation is done at once;
+    /// verbs, verbs-no-inline or ofi. May be given several times. Both model and shm unless given or --tier or --glob is, and
+    /// model for clients and with --robust
+    #[arg(long, value_name = "NAME")]
+    fabric: Vec<FabricKind>,
+    /// Print one line of JSON for each object and, with --nodes and the like, for each fabric.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -237,19 +245,24 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
     if !args.is_sized() {
         return ladder::run(args, &cancel);
     }
-    let config = args.config(&cancel);
     let mut found = false;
     for object in args.share(args.objects()?) {
         let size = args.size();
         if !args.json {
             say_what(object, size)?;
         }
-        let report = check(&config, object, size, args.replay.as_ref())?;
-        show(args, object, size, config.strategy, &report)?;
-        found |= report.failure.is_some();
-        args.draw(object, size, &config, &report)?;
-        if progress::is_set(&cancel) {
-            return Ok(if found { 1 } else { INTERRUPTED });
+        for fabric in args.fabrics() {
+            let config = args.config(&cancel).fabric(fabric);
+            let report = check(&config, object, size, args.replay.as_ref())?;
+            show(args, object, size, config.strategy, &report)?;
+            found |= report.failure.is_some();
+            args.draw(object, size, &config, &report)?;
+            if progress::is_set(&cancel) {
+                return Ok(if found { 1 } else { INTERRUPTED });
+            }
+            if report.failure.is_some() {
+                break;
+            }
         }
     }
     Ok(u8::from(found))
@@ -288,6 +301,10 @@ impl Args {
             return usage(
                 "--threads: this object has one thread a node; the barrier and those made of atomics have more",
             );
+        }
+        let asks_of_network = self.tier.is_some() || self.glob;
+        if asks_of_network && self.fabric.iter().any(|fabric| fabric.is_synchronous()) {
+            return usage("--tier and --glob say how a network and its cards are: shared memory has none");
         }
         let bounds = self.preemptions.is_some() || self.delays.is_some();
         match (self.strategy == Some(How::Bounded), bounds) {
@@ -329,6 +346,21 @@ impl Args {
             Some(object) => Err(CliError::Usage(format!(
                 "`{object}` has a ladder only: leave out --nodes, --ops, --strategy and the like"
             ))),
+        }
+    }
+
+    /// Returns the fabrics on which worlds run: one for a schedule.
+    fn fabrics(&self) -> Vec<FabricKind> {
+        let of_schedule = self.replay.as_ref().map(|schedule| {
+            let asked = self.fabric.first().copied();
+            schedule.fabric().or(asked).unwrap_or_default()
+        });
+        match of_schedule {
+            Some(fabric) => vec![fabric],
+            None if !self.fabric.is_empty() => self.fabric.clone(),
+            // These ask about a network and its cards.
+            None if self.tier.is_some() || self.glob => vec![FabricKind::Model],
+            None => FABRICS.to_vec(),
         }
     }
 
@@ -411,6 +443,7 @@ struct Line<'a> {
     object: Object,
     size: Size,
     strategy: &'static str,
+    fabric: FabricKind,
     tier: Tier,
     passed: bool,
     completeness: &'a Completeness,
@@ -451,6 +484,7 @@ fn print_json(
             Strategy::Random { .. } => "random",
             Strategy::Pct { .. } => "pct",
         },
+        fabric: report.fabric,
         tier: report.tier,
         passed: report.failure.is_none(),
         completeness: &report.completeness,

@@ -10,7 +10,7 @@ macro_rules! world {
         Mode::new(
             $name,
             &[
-                "--nodes", "--threads", "--ops", "--glob", "--tier", "--expiries", "--crashes", "--suspicions", "--json", "--svg",
+                "--nodes", "--threads", "--ops", "--glob", "--fabric", "--tier", "--expiries", "--crashes", "--suspicions", "--json", "--svg",
                 "--dot", $($more),*
             ],
         )
@@ -20,7 +20,8 @@ macro_rules! world {
 const LADDER: Mode = Mode::new(
     "the ladder",
     &[
-        "--tier", "--rung", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html", "--open",
+        "--fabric", "--tier", "--rung", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html",
+        "--open",
     ],
 );
 const RUNGS: Mode = Mode::new("--rungs", &["--rungs"]);
@@ -68,7 +69,7 @@ const REPLAY: Mode = world!("--replay", "--replay", "--html", "--open");
 const REPLAY_OF_RUNG: Mode = Mode::new(
     "--replay of a rung's schedule",
     &[
-        "--tier", "--rung", "--replay", "--svg", "--dot", "--html", "--open",
+        "--fabric", "--tier", "--rung", "--replay", "--svg", "--dot", "--html", "--open",
     ],
 );
 const ROBUST: Mode = Mode::new(

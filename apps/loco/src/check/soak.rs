@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use loco_app::{OutputError, SECONDS_MAX, counted, print};
 use loco_check::Object;
 use loco_check::sized::Size;
-use loco_sim::{Bounds, Completeness, Config, Strategy};
+use loco_sim::{Bounds, Completeness, Config, FabricKind, Strategy};
 use serde::Serialize;
 
 use super::{Args, check, progress, show};
@@ -57,6 +57,7 @@ struct Summary {
 /// One exploration of a soak.
 struct Turn {
     object: Object,
+    fabric: FabricKind,
     size: Size,
     strategy: Strategy,
 }
@@ -93,6 +94,7 @@ pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> 
         }
         let config = Config {
             strategy: turn.strategy,
+            fabric: turn.fabric,
             time_max: Some(TURN.min(left)),
             ..args.config(cancel)
         };
@@ -128,8 +130,8 @@ fn seed(args: &Args, number: u64) -> u64 {
     args.seed.wrapping_add(number.wrapping_mul(SEEDS_APART))
 }
 
-/// Returns the `number`-th exploration. The objects take turns, and each round has another kind of schedules
-/// and another size.
+/// Returns the `number`-th exploration. The objects take turns, and each round has another kind of schedules,
+/// another fabric and another size.
 fn turn(args: &Args, objects: &[Object], number: u64) -> Turn {
     let object = objects[(number % objects.len() as u64) as usize];
     let round = number / objects.len() as u64;
@@ -159,8 +161,10 @@ fn turn(args: &Args, objects: &[Object], number: u64) -> Turn {
     let size = args.size();
     let (nodes_max, ops_max) = (size.nodes.max(3), size.ops.max(3));
     let nodes_kinds = u64::from(nodes_max - 1);
+    let fabrics = args.fabrics();
     Turn {
         object,
+        fabric: fabrics[(round % fabrics.len() as u64) as usize],
         size: Size {
             // The largest worlds come first: small worlds can be explored completely without a soak.
             nodes: nodes_max - (sizes % nodes_kinds) as u16,

@@ -343,11 +343,17 @@ impl Needs<'_, '_, '_> {
 
     fn of_request(&mut self, state: &mut State, thread: u16) {
         let common = self.walker.common;
-        let Some(request) = state.request(common, thread) else {
-            return;
-        };
+        if let Some(request) = state.request(common, thread) {
+            self.of(state, thread, request);
+        }
+    }
+
+    fn of(&mut self, state: &mut State, thread: u16, request: &Request) {
+        let common = self.walker.common;
         let cpu = Agent::cpu(thread);
         match *request {
+            // Nodes cannot be lost any more, or nothing is left out.
+            Request::Direct { word, access, .. } => self.of(state, thread, &access.to(word)),
             Request::Load { word } => {
                 let addr = state.addr(common, word);
                 self.add_conflicts(state, addr, cpu, false);

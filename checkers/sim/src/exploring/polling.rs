@@ -6,7 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::fabric::request::{NicOp, Reply, Request, Rmw, VirtualWord};
+use crate::fabric::request::{Access, NicOp, Reply, Request, Rmw, VirtualWord};
 use crate::state::Common;
 use crate::state::behaviour::Past;
 
@@ -90,6 +90,12 @@ fn steps(granted: &[Granted<'_>]) -> Vec<Step> {
                 ("load".to_owned(), Kind::Inner)
             }
             Request::Load { word } => (format!("load {}: {reply:?}", name(*word)), Kind::Looks),
+            Request::Direct {
+                word,
+                access: Access::Load,
+                ..
+            } => (format!("load {}: {reply:?}", name(*word)), Kind::Looks),
+            Request::Direct { .. } => ("access".to_owned(), Kind::Acts),
             Request::Store { word, value } if slots.contains(word) => {
                 (format!("store slot {value}"), Kind::Inner)
             }

@@ -68,6 +68,7 @@ pub(crate) fn explore(
         }
     };
     Ok(Report {
+        fabric: config.fabric,
         tier: config.tier,
         faults: config.faults,
         completeness,
@@ -116,6 +117,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
         }
     };
     Ok(Report {
+        fabric: config.fabric,
         tier: config.tier,
         faults: config.faults,
         completeness,

@@ -76,6 +76,7 @@ fn passes(
             total.pasts = common.behaviour.len() as u64;
             total.seconds = begun.elapsed().as_secs_f64();
             return Ok(Report {
+                fabric: config.fabric,
                 tier: config.tier,
                 faults: config.faults,
                 completeness,

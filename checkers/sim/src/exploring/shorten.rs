@@ -82,7 +82,7 @@ fn search(
     let Some((mut short, taken)) = trials.run(&best, Some(&mut tracer), false)? else {
         return Ok(failure);
     };
-    short.schedule = Schedule::new(config.tier, taken);
+    short.schedule = Schedule::new(config.fabric, config.tier, taken);
     short.outstanding = tracer.outstanding();
     short.trace = tracer.steps;
     Ok(short)

@@ -201,7 +201,7 @@ pub(crate) fn mover(what: Move) -> Mover {
 pub(crate) fn failure_of_thread(walker: &Walker<'_>, at: &Position) -> Option<Failure> {
     let (thread, message) = walker.failed(&at.state)?;
     let kind = FailureKind::Assertion { thread, message };
-    Some(Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind))
+    Some(Failure::new(walker.common, &at.state, walker.schedule(at), kind))
 }
 
 /// Returns the failure of an execution that is too long, if that is one. `names` says whether to look for the thread that goes
@@ -212,7 +212,7 @@ pub(crate) fn failure_of_length(walker: &mut Walker<'_>, at: &Position, names: b
         let steps = config.steps_max;
         let polls = names.then(|| walker.polls(at)).flatten();
         let kind = FailureKind::Endless { steps, polls };
-        Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind)
+        Failure::new(walker.common, &at.state, walker.schedule(at), kind)
     })
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Fa
     Ok(Some(Failure::new(
         walker.common,
         &at.state,
-        at.schedule.to_vec(),
+        walker.schedule(at),
         kind,
     )))
 }

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::exploring::polling::{self, Answered};
 use crate::exploring::trail::Trail;
 use crate::fabric::coroutine;
-use crate::fabric::request::{Deadline, Note, Reply, Request};
+use crate::fabric::request::{Access, Deadline, Note, Reply, Request};
 use crate::reports::schedule::Schedule;
 use crate::state::behaviour::Past;
 use crate::state::sharing::{Agent, SeenAccesses};
@@ -114,9 +114,9 @@ impl<'a> Walker<'a> {
     /// Brings a run to this position, so that the next request of every thread is known.
     pub(crate) fn consult(&mut self, at: &Position) -> Result<(), SimError> {
         let path = self.replies(&at.path);
-        let (tier, schedule) = (self.config.tier, at.schedule.clone());
+        let (fabric, tier, schedule) = (self.config.fabric, self.config.tier, at.schedule.clone());
         coroutine::follows(Some(Box::new(move || {
-            Schedule::new(tier, schedule.to_vec()).to_string()
+            Schedule::new(fabric, tier, schedule.to_vec()).to_string()
         })));
         let on_path = match &mut self.run {
             Some(run) => run.follow(self.common, &path),
@@ -130,6 +130,11 @@ impl<'a> Walker<'a> {
             Some(run) => run.learn(self.common, &at.state),
             None => Ok(()),
         }
+    }
+
+    /// Returns the schedule that led here.
+    pub(crate) fn schedule(&self, at: &Position) -> Schedule {
+        Schedule::new(self.config.fabric, self.config.tier, at.schedule.to_vec())
     }
 
     /// Returns the replies of a path.
@@ -291,7 +296,7 @@ impl<'a> Walker<'a> {
         self.scratch.clear();
         state.machine.steps(&mut self.scratch);
         moves.extend(self.scratch.iter().map(|&s| Move::Machine(s)));
-        state.faults(moves.is_empty(), moves);
+        state.faults(self.common, moves.is_empty(), moves);
     }
 
     /// Finds a move that need not be interleaved with others. If there is none, `moves` holds every enabled
@@ -322,7 +327,7 @@ impl<'a> Walker<'a> {
             return Some(Move::Machine(step));
         }
         moves.extend(self.scratch.iter().map(|&step| Move::Machine(step)));
-        state.faults(moves.is_empty(), moves);
+        state.faults(self.common, moves.is_empty(), moves);
         None
     }
 
@@ -424,6 +429,10 @@ impl<'a> Walker<'a> {
             Request::Post { owner, peer, .. } => {
                 owner == thread && !state.losses.may_refuse(state.info(thread).node, peer)
             }
+            Request::Direct { peer, word, access } => {
+                !state.losses.may_refuse(state.info(thread).node, peer)
+                    && self.thread_commutes(state, thread, &access.to(word))
+            }
             Request::Load { word } => {
                 let addr = state.addr(self.common, word);
                 !self.conflicts(state, addr, Agent::cpu(thread), false)
@@ -511,6 +520,10 @@ fn is_quiet(request: &Request) -> bool {
         request,
         Request::Load { .. }
             | Request::Store { .. }
+            | Request::Direct {
+                access: Access::Load | Access::Store(_),
+                ..
+            }
             | Request::Fence
             | Request::Post { .. }
             | Request::WaitBegin { .. }

@@ -58,6 +58,60 @@ impl ModelMemory {
         let first = self.word(offset).0;
         Ok((0..(len / WORD) as u64).map(move |i| VirtualWord(first + i)))
     }
+
+    /// Cuts `len` bytes from `offset` at the bounds of words.
+    pub(super) fn pieces(
+        &self,
+        offset: usize,
+        len: usize,
+    ) -> Result<impl DoubleEndedIterator<Item = Piece> + use<>> {
+        self.check(offset, len)?;
+        let (first, begin) = (self.first.0, self.offset + offset);
+        let end = begin + len;
+        let words = match len {
+            0 => 0..0,
+            _ => begin / WORD..end.div_ceil(WORD),
+        };
+        Ok(words.map(move |word| {
+            let from = begin.max(word * WORD);
+            Piece {
+                word: VirtualWord(first + word as u64),
+                begin: from - word * WORD,
+                len: end.min((word + 1) * WORD) - from,
+                at: from - begin,
+            }
+        }))
+    }
+}
+
+/// A part of a range of bytes that lies in one word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) word: VirtualWord,
+    /// Its first byte within the word, and its length.
+    begin: usize,
+    len: usize,
+    /// Its first byte within the range.
+    at: usize,
+}
+
+impl Piece {
+    /// Returns whether it is the whole word.
+    pub(super) fn is_whole(self) -> bool {
+        self.len == WORD
+    }
+
+    /// Returns the word with the bytes of the range in place of its own. `old` does not matter if the piece is the whole word.
+    pub(super) fn merged(self, old: u64, data: &[u8]) -> u64 {
+        let mut bytes = old.to_le_bytes();
+        bytes[self.begin..][..self.len].copy_from_slice(&data[self.at..][..self.len]);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Copies the bytes of the word to their place in the range.
+    pub(super) fn copy_out(self, word: u64, out: &mut [u8]) {
+        out[self.at..][..self.len].copy_from_slice(&word.to_le_bytes()[self.begin..][..self.len]);
+    }
 }
 
 impl Memory for ModelMemory {
@@ -92,36 +146,23 @@ impl Memory for ModelMemory {
     }
 
     fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
-        self.check(offset, out.len())?;
-        let mut done = 0;
-        while done < out.len() {
-            let at = self.offset + offset + done;
-            let part = (WORD - at % WORD).min(out.len() - done);
-            let word = VirtualWord(self.first.0 + (at / WORD) as u64);
-            let bytes = value(ask(Request::Load { word })).to_le_bytes();
-            out[done..done + part].copy_from_slice(&bytes[at % WORD..][..part]);
-            done += part;
+        for piece in self.pieces(offset, out.len())? {
+            piece.copy_out(value(ask(Request::Load { word: piece.word })), out);
         }
         Ok(())
     }
 
     fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        self.check(offset, data.len())?;
-        let mut done = 0;
-        while done < data.len() {
-            let at = self.offset + offset + done;
-            let part = (WORD - at % WORD).min(data.len() - done);
-            let word = VirtualWord(self.first.0 + (at / WORD) as u64);
-            let mut bytes = [0; WORD];
-            if part < WORD {
-                bytes = value(ask(Request::Load { word })).to_le_bytes();
-            }
-            bytes[at % WORD..][..part].copy_from_slice(&data[done..done + part]);
+        for piece in self.pieces(offset, data.len())? {
+            let word = piece.word;
+            let old = match piece.is_whole() {
+                true => 0,
+                false => value(ask(Request::Load { word })),
+            };
             ask(Request::Store {
                 word,
-                value: u64::from_le_bytes(bytes),
+                value: piece.merged(old, data),
             });
-            done += part;
         }
         Ok(())
     }

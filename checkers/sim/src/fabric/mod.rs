@@ -2,11 +2,14 @@
 //!
 //! Memory is the machine's memory in words of eight bytes. CPU accesses and posted operations are the
 //! machine's actions. A transfer of several words is one operation for each word. They are posted in
-//! ascending order, the machine places them in any order, and the last one carries the completion. A narrower CPU store reads the word and writes it back, so two threads
-//! that store to different bytes of one word at the same time are not modelled.
+//! ascending order, the machine places them in any order, and the last one carries the completion. On a fabric with the
+//! capabilities of shared memory, operations are CPU accesses ([`FabricKind`]). A narrower CPU store reads the word and writes it
+//! back, so two threads that store to different bytes of one word at the same time are not modelled.
 
 pub(crate) mod coroutine;
+mod direct;
 mod dying;
+mod kind;
 mod memory;
 pub(crate) mod platform;
 mod queue_pair;
@@ -17,17 +20,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, MemoryKind, NodeId, Order,
-    PeerState, Peers, RegionKey, Result, Seen, Time, Wait, WorkRequestId,
+    Caps, Completion, CompletionStatus, Control, Fabric, FabricError, MemoryKind, NodeId, PeerState, Peers,
+    RegionKey, Result, Seen, Time, Wait, WorkRequestId,
 };
 
 use mowgli::model::Tier;
 
 use crate::fabric::coroutine::{ask, current};
+use crate::fabric::direct::Direct;
 use crate::fabric::memory::word_of;
 use crate::fabric::platform::{ModelPlatform, allocate, outside, value};
+use crate::fabric::queue_pair::Way;
 use crate::fabric::request::{Deadline, NodeSet, Reply, Request, VirtualWord};
 
+pub use kind::{FabricKind, UnknownFabric};
 pub use memory::{ModelCell, ModelMemory, ModelRemote};
 pub use queue_pair::ModelQueuePair;
 
@@ -37,6 +43,8 @@ const WORD: usize = 8;
 /// The settings of an exploration that change how a fabric behaves.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
+    /// The fabric.
+    pub(crate) kind: FabricKind,
     /// Remote read-modify-writes are atomic against the CPU, too.
     pub(crate) glob: bool,
     /// The order of the network.
@@ -50,6 +58,7 @@ pub(crate) struct Options {
 /// A node's model fabric. Made by [`World::node`](crate::World::node).
 #[derive(Clone, Debug)]
 pub struct ModelFabric {
+    kind: FabricKind,
     caps: Arc<Caps>,
     platform: ModelPlatform,
     control: ModelControl,
@@ -58,24 +67,8 @@ pub struct ModelFabric {
 impl ModelFabric {
     pub(crate) fn new(node: u16, nodes: u16, options: Options) -> ModelFabric {
         ModelFabric {
-            caps: Arc::new(Caps {
-                name: "model".into(),
-                inline_bytes_max: 64,
-                atomicity: if options.glob {
-                    Atomicity::Glob
-                } else {
-                    Atomicity::Hca
-                },
-                // Tiers have the same names there and here.
-                order: options
-                    .tier
-                    .name()
-                    .parse()
-                    .map_or(Order::IN_ORDER, Order::of_card),
-                puts_placed_on_post: false,
-                synchronous: false,
-                device_memory_bytes: 0,
-            }),
+            kind: options.kind,
+            caps: Arc::new(options.kind.caps(options.tier, options.glob)),
             platform: ModelPlatform { timed: options.timed },
             control: ModelControl {
                 node: NodeId(node),
@@ -83,6 +76,19 @@ impl ModelFabric {
                 lossy: options.lossy,
             },
         }
+    }
+
+    /// Returns which fabric this is.
+    pub fn kind(&self) -> FabricKind {
+        self.kind
+    }
+}
+
+/// Returns the error of a call of `node` that fails since `who`, the node itself or another, is lost.
+fn lost(node: NodeId, who: u16) -> FabricError {
+    match NodeId(who) == node {
+        true => FabricError::DeclaredLost,
+        false => FabricError::PeerLost(NodeId(who)),
     }
 }
 
@@ -146,12 +152,20 @@ impl Fabric for ModelFabric {
         }
         let (owner, _) = current().ok_or_else(|| outside("a queue pair"))?;
         self.reach(peer)?;
-        // Two words that nobody else knows: both ends of a flush.
+        let node = self.node();
         Ok(ModelQueuePair {
             owner,
-            node: self.node(),
+            node,
             peer,
-            scratch: allocate(2),
+            inline_bytes_max: self.caps.inline_bytes_max,
+            way: match self.caps.synchronous {
+                true => Way::Direct(Direct {
+                    node,
+                    peer,
+                    lossy: self.control.lossy,
+                }),
+                false => Way::Posted(allocate(2)),
+            },
         })
     }
 
@@ -245,7 +259,7 @@ impl ModelFabric {
                     });
                 }
                 // Ask once more, as the contract requires.
-                Reply::Lost(node) => return ready().ok_or_else(|| self.lost(node)),
+                Reply::Lost(node) => return ready().ok_or_else(|| lost(self.node(), node)),
                 _ => {}
             }
         }
@@ -263,21 +277,13 @@ impl ModelFabric {
         others.map(|node| node.0).collect()
     }
 
-    /// Returns the error of a call that fails since `node` is lost.
-    fn lost(&self, node: u16) -> FabricError {
-        match NodeId(node) == self.node() {
-            true => FabricError::DeclaredLost,
-            false => FabricError::PeerLost(NodeId(node)),
-        }
-    }
-
     /// Fails if this node or the peer is lost.
     fn reach(&self, peer: NodeId) -> Result<()> {
         if !self.control.lossy {
             return Ok(());
         }
         match ask(Request::Reach { peer: peer.0 }) {
-            Reply::Lost(node) => Err(self.lost(node)),
+            Reply::Lost(node) => Err(lost(self.node(), node)),
             _ => Ok(()),
         }
     }
@@ -319,8 +325,7 @@ impl Control for ModelControl {
             payload: payload.into(),
         });
         match sent {
-            Reply::Lost(node) if NodeId(node) == self.node => Err(FabricError::DeclaredLost),
-            Reply::Lost(node) => Err(FabricError::PeerLost(NodeId(node))),
+            Reply::Lost(node) => Err(lost(self.node, node)),
             _ => Ok(()),
         }
     }

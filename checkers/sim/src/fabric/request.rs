@@ -22,6 +22,11 @@ impl VirtualWord {
     pub(crate) fn base(thread: u16) -> u64 {
         u64::from(thread) << 40
     }
+
+    /// Returns the thread that allocated the word.
+    pub(crate) fn owner(self) -> u16 {
+        (self.0 >> 40) as u16
+    }
 }
 
 /// A lock, named like a word.
@@ -61,6 +66,25 @@ impl Rmw {
             Rmw::Or(bits) => Some(old | bits),
             Rmw::And(bits) => Some(old & bits),
             Rmw::CompareExchange { current, new } => (old == current).then_some(new),
+        }
+    }
+}
+
+/// An access to a word by a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
+    Load,
+    Store(u64),
+    Rmw(Rmw),
+}
+
+impl Access {
+    /// Returns the request for this access to the word.
+    pub(crate) fn to(self, word: VirtualWord) -> Request {
+        match self {
+            Access::Load => Request::Load { word },
+            Access::Store(value) => Request::Store { word, value },
+            Access::Rmw(rmw) => Request::Rmw { word, rmw },
         }
     }
 }
@@ -176,6 +200,13 @@ pub(crate) enum Request {
         rmw: Rmw,
     },
     Fence,
+    /// Accesses a word of the peer as the other requests do, unless this node or the peer is lost. Asked for on a synchronous
+    /// fabric where nodes may be lost.
+    Direct {
+        peer: u16,
+        word: VirtualWord,
+        access: Access,
+    },
     /// Posts an operation to the queue pair of thread `owner`.
     Post {
         owner: u16,

@@ -213,6 +213,12 @@ impl Recorder {
     }
 
     fn see_request(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {
+        if let Request::Direct { peer, word, access } = *request {
+            if state.post_refusal(thread, peer).is_none() {
+                self.see_request(common, state, thread, &access.to(word));
+            }
+            return;
+        }
         self.clock += 1;
         let instance = self.instances.entry(thread).or_default();
         *instance += 1;

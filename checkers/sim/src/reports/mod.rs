@@ -11,10 +11,11 @@ use mowgli::model::Tier;
 use serde::Serialize;
 
 use crate::Faults;
+use crate::fabric::FabricKind;
 use crate::fabric::request::ModelThreadKind;
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::TraceStep;
-use crate::state::{Common, Move, State, Status};
+use crate::state::{Common, State, Status};
 use crate::world::history::{ThreadHistory, histories};
 
 /// Steps of a trace that a report prints.
@@ -64,7 +65,9 @@ pub struct Stats {
 pub struct Report {
     /// The part that was seen of the executions that have at most the faults of [`Report::faults`].
     pub completeness: Completeness,
-    /// The order of the network.
+    /// The fabric.
+    pub fabric: FabricKind,
+    /// The order of its network. A synchronous fabric has none, and orders as this tier does at least.
     pub tier: Tier,
     /// The faults that each execution could have.
     pub faults: Faults,
@@ -81,7 +84,7 @@ impl Report {
             true => format!(" for at most {}", self.faults),
             false => String::new(),
         };
-        format!("{}{faults}, on tier {}", self.completeness, self.tier)
+        format!("{}{faults}, on {}", self.completeness, self.fabric.on(self.tier))
     }
 }
 
@@ -134,7 +137,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(common: &Common, state: &State, schedule: Vec<Move>, kind: FailureKind) -> Failure {
+    pub(crate) fn new(common: &Common, state: &State, schedule: Schedule, kind: FailureKind) -> Failure {
         let waiting = (0..state.threads.len() as u16)
             .filter(|&t| {
                 let status = state.threads[usize::from(t)].status;
@@ -167,7 +170,7 @@ impl Failure {
             kind,
             waiting,
             histories: histories(common, state),
-            schedule: Schedule::new(state.machine.config().tier, schedule),
+            schedule,
             trace: Vec::new(),
             outstanding: Vec::new(),
         }

@@ -1,7 +1,8 @@
 //! Schedules as text: the move taken at each point, so that an execution can be repeated.
 //!
-//! A schedule is a list of moves. Its text begins with the tier of its network, such as `@ooo-rw`, unless that is left to the
-//! reader, and has one letter or group for each move:
+//! A schedule is a list of moves. Its text begins with the network on which it was found, unless that is left to the reader: the
+//! tier on the weakest fabric, such as `@ooo-rw`; another fabric and the tier, such as `@verbs:ibta`; or a fabric without a
+//! network, such as `@shm`. Then it has one letter or group for each move:
 //!
 //! - `t3`: thread 3 goes on;
 //! - `d3`: the oldest entry leaves the store buffer of thread 3;
@@ -21,12 +22,14 @@ use mowgli::machine::{QpId, Rule, Step};
 use mowgli::model::Tier;
 use serde::{Serialize, Serializer};
 
+use crate::fabric::FabricKind;
 use crate::state::Move;
 use crate::state::faults::Fault;
 
 /// A list of moves that leads to an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
+    fabric: Option<FabricKind>,
     tier: Option<Tier>,
     moves: Vec<Move>,
 }
@@ -47,11 +50,17 @@ const RULES: [(char, Rule); 11] = [
 ];
 
 impl Schedule {
-    pub(crate) fn new(tier: Tier, moves: Vec<Move>) -> Schedule {
+    pub(crate) fn new(fabric: FabricKind, tier: Tier, moves: Vec<Move>) -> Schedule {
         Schedule {
-            tier: Some(tier),
+            fabric: Some(fabric),
+            tier: Some(tier).filter(|_| !fabric.is_synchronous()),
             moves,
         }
+    }
+
+    /// Returns the fabric on which the schedule was found, if it says so.
+    pub fn fabric(&self) -> Option<FabricKind> {
+        self.fabric
     }
 
     /// Returns the tier of the network on which the schedule was found, if it says so.
@@ -77,8 +86,12 @@ impl Schedule {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
-        if let Some(tier) = self.tier {
-            write!(f, "@{tier}")?;
+        let fabric = self.fabric.filter(|&fabric| fabric != FabricKind::Model);
+        if fabric.is_some() || self.tier.is_some() {
+            f.write_str("@")?;
+            let fabric = fabric.map(FabricKind::name);
+            let words: Vec<_> = fabric.into_iter().chain(self.tier.map(Tier::name)).collect();
+            f.write_str(&words.join(":"))?;
             first = false;
         }
         let mut rest = self.moves.as_slice();
@@ -128,8 +141,10 @@ impl fmt::Display for Word {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a move of a schedule: expected t<thread>, d<thread>, n<thread>.<peer><rule><entry>, x<thread>, \
-         X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>, and before the moves @<tier>: {tiers}",
-    tiers = Tier::ALL.map(Tier::name).join(", ")
+         X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>, and before the moves @<tier>, @<fabric> or \
+         @<fabric>:<tier>. The tiers are {tiers}; the fabrics {fabrics}",
+    tiers = Tier::ALL.map(Tier::name).join(", "),
+    fabrics = FabricKind::ALL.map(FabricKind::name).join(", ")
 )]
 pub struct NotASchedule(pub String);
 
@@ -138,13 +153,14 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Schedule, NotASchedule> {
         let mut moves = Vec::new();
-        let mut tier = None;
+        let (mut fabric, mut tier) = (None, None);
         for word in text.split_whitespace() {
             if let Some(name) = word
                 .strip_prefix('@')
-                .filter(|_| tier.is_none() && moves.is_empty())
+                .filter(|_| fabric.is_none() && moves.is_empty())
             {
-                tier = Some(name.parse().map_err(|_| NotASchedule(word.to_owned()))?);
+                let (kind, order) = parse_network(name).ok_or_else(|| NotASchedule(word.to_owned()))?;
+                (fabric, tier) = (Some(kind), order);
                 continue;
             }
             let bad = || NotASchedule(word.to_owned());
@@ -158,8 +174,21 @@ impl FromStr for Schedule {
             }
             moves.extend(std::iter::repeat_n(what, times));
         }
-        Ok(Schedule { tier, moves })
+        Ok(Schedule { fabric, tier, moves })
     }
+}
+
+/// Reads the fabric, and the tier of its network if it is there.
+fn parse_network(name: &str) -> Option<(FabricKind, Option<Tier>)> {
+    if let Ok(tier) = name.parse() {
+        return Some((FabricKind::Model, Some(tier)));
+    }
+    let (fabric, tier) = match name.split_once(':') {
+        Some((fabric, tier)) => (fabric, Some(tier.parse().ok()?)),
+        None => (name, None),
+    };
+    let fabric: FabricKind = fabric.parse().ok()?;
+    (tier.is_none() || !fabric.is_synchronous()).then_some((fabric, tier))
 }
 
 fn parse_move(text: &str) -> Option<Move> {

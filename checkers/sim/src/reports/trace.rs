@@ -176,6 +176,13 @@ impl Tracer {
                 self.push(format!("{who}: {rmw:?} on {name}"), None);
             }
             Request::Fence => self.push(format!("{who}: mfence"), None),
+            Request::Direct { peer, word, access } => match state.post_refusal(thread, peer) {
+                Some(lost) => {
+                    let (name, why) = (named(state, word).1, format!("node {lost} is lost"));
+                    self.push(format!("{who}: is refused access to {name}: {why}"), None);
+                }
+                None => self.see_request(common, state, thread, &access.to(word)),
+            },
             Request::Post {
                 owner,
                 peer,

@@ -11,8 +11,8 @@ use mowgli::machine::QpId;
 use serde::Serialize;
 use smallvec::SmallVec;
 
-use super::{Move, State, Status};
-use crate::fabric::request::{ModelThreadKind, NodeSet};
+use super::{Common, Move, State, Status};
+use crate::fabric::request::{ModelThreadKind, NodeSet, VirtualWord};
 
 /// The faults that may happen in an execution, and how often. By default no deadline passes and no node is
 /// lost.
@@ -355,7 +355,7 @@ impl State {
 
     /// Appends the faults that can happen now. `idle` says that no thread and no part of the machine can
     /// move.
-    pub(crate) fn faults(&self, idle: bool, out: &mut Vec<Move>) {
+    pub(crate) fn faults(&self, common: &Common, idle: bool, out: &mut Vec<Move>) {
         let losses = &self.losses;
         if !losses.is_on() {
             return;
@@ -387,7 +387,7 @@ impl State {
             }
             // These moves let time pass without being counted, so counted expiries would add nothing.
             if out.len() > begin {
-                self.losable(out);
+                self.losable(common, out);
                 return;
             }
         }
@@ -398,7 +398,7 @@ impl State {
                 }
             }
         }
-        self.losable(out);
+        self.losable(common, out);
     }
 
     /// Returns whether the thread's node may still stop, before or after the thread's next move.
@@ -425,7 +425,7 @@ impl State {
     }
 
     /// Appends the nodes that can be lost, as long as something is still to be done.
-    fn losable(&self, out: &mut Vec<Move>) {
+    fn losable(&self, common: &Common, out: &mut Vec<Move>) {
         let losses = &self.losses;
         let exhausted = losses.crashes == 0 && losses.suspicions == 0;
         if exhausted || self.busy().next().is_none() {
@@ -436,7 +436,8 @@ impl State {
             if losses.crashes > 0 {
                 out.push(Move::Fault(Fault::Crash(node)));
             }
-            if losses.suspicions > 0 && (losses.allowed.unenforced || !self.holds_unit(node)) {
+            let busy = || self.holds_unit(node) || self.stores_afar(common, node);
+            if losses.suspicions > 0 && (losses.allowed.unenforced || !busy()) {
                 out.push(Move::Fault(Fault::Suspect(node)));
             }
         }
@@ -452,6 +453,17 @@ impl State {
     fn holds_unit(&self, node: u16) -> bool {
         self.queue_pairs_of(node)
             .any(|(thread, peer)| peer != node && self.machine.holds_unit(QpId { thread, peer }))
+    }
+
+    /// Returns whether a store of the node to another node's memory is still in a store buffer, as on a synchronous fabric. The
+    /// gate of `loco-shm` waits for it: it keeps a node from being shut out in the middle of an operation.
+    fn stores_afar(&self, common: &Common, node: u16) -> bool {
+        let threads = (0..self.threads.len() as u16).filter(|&t| self.info(t).node == node);
+        let mut words = threads.flat_map(|t| self.machine.buffered(t));
+        words.any(|word| {
+            let owner = common.words.name(word.0).map(|name| VirtualWord(name).owner());
+            owner.is_some_and(|owner| self.info(owner).node != node)
+        })
     }
 
     /// Carries a fault out. Returns false if it cannot happen now.

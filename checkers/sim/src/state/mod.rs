@@ -269,6 +269,7 @@ impl State {
             Request::Fence | Request::Rmw { .. } | Request::TryLock { .. } | Request::Unlock { .. } => {
                 self.drained(thread)
             }
+            Request::Direct { word, access, .. } => self.is_enabled(common, thread, &access.to(*word)),
             Request::Post { owner, .. } => *owner == thread || self.drained(thread),
             Request::Lock { lock, mode } => {
                 let index = self.lock_index(common, lock.0);
@@ -338,6 +339,9 @@ impl State {
                 Reply::Value(old)
             }
             Request::Fence => Reply::Unit,
+            Request::Direct { peer, word, access } => {
+                return self.grant_direct(common, seen, thread, peer, &access.to(word));
+            }
             Request::Post {
                 owner,
                 peer,

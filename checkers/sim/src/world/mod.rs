@@ -63,6 +63,7 @@ impl World {
         World {
             name: None,
             options: Options {
+                kind: config.fabric,
                 glob: config.glob,
                 tier: config.tier,
                 timed: config.faults.timed(),

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use loco_fabric::{
-    Fabric, Local, Memory, MemoryKind, NodeId, Peers, RegionKey, Target, Wait, WordCell, Work, WorkRequestId,
+    Fabric, Local, Memory, MemoryKind, NodeId, Peers, Posted, RegionKey, Target, Wait, WordCell, Work,
+    WorkRequestId,
 };
 use loco_litmus::interpreter::{self, Cell, Operation, Request, Stand, Stop};
-use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, ModelQueuePair, Tier, World, explore, note};
+use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, ModelQueuePair, World, explore, note};
 use mowgli::outcome::Outcome;
 use mowgli::program::{Loc, Node, Program, Value, WorkId};
 
@@ -34,17 +35,11 @@ fn words_on(program: &Program, node: usize) -> usize {
         .max(1)
 }
 
-/// Returns every outcome of the program on the model fabric of this tier.
-pub fn outcomes(program: &Program, tier: Tier, workers: usize, reduction: bool) -> BTreeSet<Outcome> {
+/// Returns every outcome of the program on a fabric of the model.
+pub fn outcomes(program: &Program, config: &Config) -> BTreeSet<Outcome> {
     let program = Arc::new(program.clone());
     let found = Arc::new(Mutex::new(BTreeSet::new()));
-    let config = Config {
-        tier,
-        workers,
-        reduction,
-        ..Config::default()
-    };
-    let report = explore(&config, |world| build(&program, &found, world)).unwrap();
+    let report = explore(config, |world| build(&program, &found, world)).unwrap();
     if let Some(failure) = report.failure {
         panic!("{failure}\nof {program:#?}");
     }
@@ -147,6 +142,14 @@ impl<'a> ModelStand<'a> {
         }
     }
 
+    /// Counts an operation of the thread that has completed.
+    fn completes(&mut self, peer: u8, work: WorkId) {
+        *self.unpolled.entry(peer).or_default() += 1;
+        if let Some(count) = self.outstanding.get_mut(&work) {
+            *count -= 1;
+        }
+    }
+
     /// Waits until `ready`, taking completions as they come. Discards completions of other threads of the
     /// node.
     fn until(
@@ -169,10 +172,7 @@ impl<'a> ModelStand<'a> {
             for completion in completions.drain(..) {
                 let (thread, work) = (completion.id.0 >> 32, completion.id.0 as u32 as u16);
                 if thread as usize == self.thread {
-                    *self.unpolled.entry(completion.peer.0 as u8).or_default() += 1;
-                    if let Some(count) = self.outstanding.get_mut(&WorkId(work)) {
-                        *count -= 1;
-                    }
+                    self.completes(completion.peer.0 as u8, WorkId(work));
                 }
             }
             ready(self)
@@ -238,10 +238,11 @@ impl Stand for ModelStand<'_> {
             offset: 0,
             len: 8,
         });
-        request
-            .operation
-            .post(queue_pair, target, local, constant, how)
-            .map(drop)
+        let posted = request.operation.post(queue_pair, target, local, constant, how)?;
+        if posted == Posted::Done {
+            self.completes(peer, request.work.unwrap_or(WorkId(u16::MAX)));
+        }
+        Ok(())
     }
 
     fn fence(&mut self, node: Node) -> loco_fabric::Result<()> {

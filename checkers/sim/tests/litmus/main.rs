@@ -1,5 +1,6 @@
 //! Compares the fabric and the reduction with Mowgli. Litmus programs that run as object code on the model
-//! fabric have exactly the outcomes that the operational machine gives them, on every tier of networks.
+//! fabric have exactly the outcomes that the operational machine gives them, on every tier of networks. On the fabric with the
+//! capabilities of shared memory they have those of the loads and stores that their operations consist of, on x86-TSO.
 //!
 //! The contract cannot express all programs. It takes completions by node, not by thread and peer, so
 //! programs in which two threads of one node poll are left out. So are polls that can never succeed: on a
@@ -8,10 +9,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod interpreter;
+mod shared_memory;
 
 use std::collections::BTreeSet;
 
-use loco_sim::Tier;
+use loco_sim::{Config, Tier};
 use mowgli::catalogue;
 use mowgli::generate::tiers::Waiting;
 use mowgli::generate::{self, Shape};
@@ -83,7 +85,15 @@ fn explored_agrees(name: &str, program: &Program, tier: Tier, workers: usize, re
     let name = &format!("{name} on {tier}");
     let expected = mowgli::explore::outcomes(program, model, RmwAtomicity::Hca, &Budget::default());
     assert!(expected.is_complete(), "{name}");
-    let found = interpreter::outcomes(program, tier, workers, reduction);
+    let found = interpreter::outcomes(
+        program,
+        &Config {
+            tier,
+            workers,
+            reduction,
+            ..Config::default()
+        },
+    );
     let waits = program.threads.iter().any(|t| {
         instructions(&t.code)
             .iter()

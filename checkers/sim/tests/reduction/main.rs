@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod direct;
 mod losses;
 mod messages;
 mod node;

@@ -4,6 +4,9 @@
 //! A remote read-modify-write is atomic against the CPU of the home node only where the fabric says so
 //! ([`Atomicity::Glob`]). There the home node uses CPU instructions. Elsewhere it uses its NIC like everybody
 //! else. So does a plain write, which a read-modify-write could otherwise undo.
+//!
+//! A node that was declared lost is refused either way: by the fabric, or here after a step on its own memory, which the others
+//! no longer see.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -100,7 +103,10 @@ impl<F: Fabric> Words<F> {
     #[inline]
     pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         match thread.network().atomics_placed() {
-            true => self.peek(thread, index),
+            true => {
+                let value = self.peek(thread, index)?;
+                thread.still_in().map(|()| value)
+            }
             false => self.fetch_add(thread, index, 0),
         }
     }
@@ -137,7 +143,8 @@ impl<F: Fabric> Words<F> {
     #[inline]
     pub(crate) fn fetch_add(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
         if let Some(cells) = &self.direct {
-            return Ok(cells[index].fetch_add(add));
+            let old = cells[index].fetch_add(add);
+            return thread.still_in().map(|()| old);
         }
         thread.fetch_add_word(self.target(index)?, add)
     }
@@ -146,7 +153,8 @@ impl<F: Fabric> Words<F> {
     #[inline]
     pub(crate) fn fetch_add_strong(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
         if let Some(cells) = &self.direct {
-            return Ok(cells[index].fetch_add(add));
+            let old = cells[index].fetch_add(add);
+            return thread.still_in().map(|()| old);
         }
         thread.fetch_add_word_strong(self.target(index)?, add)
     }
@@ -161,7 +169,7 @@ impl<F: Fabric> Words<F> {
         new: u64,
     ) -> Result<u64> {
         if let Some(old) = self.exchange_here(index, expected, new) {
-            return Ok(old);
+            return thread.still_in().map(|()| old);
         }
         thread.compare_swap_word(self.target(index)?, expected, new)
     }
@@ -177,7 +185,7 @@ impl<F: Fabric> Words<F> {
         new: u64,
     ) -> Result<u64> {
         if let Some(old) = self.exchange_here(index, expected, new) {
-            return Ok(old);
+            return thread.still_in().map(|()| old);
         }
         thread.compare_swap_word_strong(self.target(index)?, expected, new)
     }
@@ -210,7 +218,7 @@ impl<F: Fabric> Words<F> {
         if let Some(cells) = &self.direct {
             // Release: TSO keeps the store before the later exchanges.
             cells[index].store(value);
-            return Ok(());
+            return thread.still_in();
         }
         let put = Operation::PutInline(&value.to_ne_bytes(), self.target(index)?);
         thread.post_untracked(&put, Flags::default())

@@ -146,11 +146,16 @@ impl Machine {
 
     /// Returns whether the thread's store buffer holds a store to the word.
     pub fn buffers(&self, thread: u16, word: Addr) -> bool {
-        let buffer = self.threads.get(usize::from(thread)).map(|t| &t.store_buffer);
-        buffer.is_some_and(|buffer| {
-            buffer
-                .iter()
-                .any(|delayed| matches!(delayed, Delayed::Store { loc, .. } if *loc == word))
+        self.buffered(thread).any(|at| at == word)
+    }
+
+    /// Returns the words to which the thread's store buffer holds stores, oldest first.
+    pub fn buffered(&self, thread: u16) -> impl Iterator<Item = Addr> + '_ {
+        let thread = self.threads.get(usize::from(thread));
+        let entries = thread.into_iter().flat_map(|thread| thread.store_buffer.iter());
+        entries.filter_map(|delayed| match delayed {
+            Delayed::Store { loc, .. } => Some(*loc),
+            _ => None,
         })
     }
 }
