@@ -81,10 +81,7 @@ impl Results {
             return Err(Error::Input(format!("{}: {why}", path.display())));
         }
         let text = std::fs::read(path).map_err(Error::file(path))?;
-        let whole = text
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |end| end + 1);
+        let whole = memchr::memrchr(b'\n', &text).map_or(0, |end| end + 1);
         if whole < text.len() {
             file.set_len(whole as u64).map_err(Error::file(path))?;
         }

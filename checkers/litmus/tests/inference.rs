@@ -13,8 +13,8 @@ use loco_litmus::infer::family::{Rule, model, text};
 use loco_litmus::infer::{Inferred, infer};
 use loco_litmus::oracle::Theory;
 use loco_litmus::{Plan, Record, Strategy, Test, test};
-use loco_shm::Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
-use loco_shm::{Discipline, Nic};
+use loco_test_networks::deferred::Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
+use loco_test_networks::deferred::{Discipline, Nic};
 use mowgli::cat::{self, Embedded, ModelFile};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Budget;
@@ -91,11 +91,10 @@ fn changed(change: impl Fn(&mut Discipline)) -> Discipline {
 
 /// Returns a card that rests up to `rests` between its steps, each decade equally likely.
 fn nic(discipline: Discipline, rests: Duration) -> Nic {
-    Nic::Disciplined {
-        seed: 7,
+    Nic {
         delay_max: rests,
-        queue_depth: 64,
         discipline,
+        ..Nic::deferred(7)
     }
 }
 
@@ -112,7 +111,7 @@ fn records(discipline: Discipline, tests: &[Test], runs: u64, round: u32) -> Vec
         seed: u64::from(round) + 1,
         ..Plan::default()
     };
-    let kept = job(shm(1, nic(discipline, rests(round))), tests, &plan);
+    let kept = job(shm(1, Some(nic(discipline, rests(round)))), tests, &plan);
     assert_eq!(kept.refused, [""; 0]);
     kept.records
 }
@@ -273,7 +272,11 @@ fn a_fabric_without_the_pcie_guarantees_is_as_its_model_says() {
         ..Plan::default()
     };
     for rests in [Duration::ZERO, Duration::from_micros(20)] {
-        let kept = job(shm(1, nic(Discipline::without_pcie(), rests)), &tests, &plan);
+        let kept = job(
+            shm(1, Some(nic(Discipline::without_pcie(), rests))),
+            &tests,
+            &plan,
+        );
         for record in &kept.records {
             assert!(!record.is_violated(), "{}", record.histogram().unwrap());
         }

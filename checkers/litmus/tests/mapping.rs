@@ -1,8 +1,8 @@
 //! The mapping of the contract to libfabric (`loco-ofi`), on providers that are as weak as their attributes allow, before `tcp`.
 //!
 //! Where they are honest, nothing forbidden is seen: the mapping buys what they do not keep. Where a provider says more
-//! than it keeps, or the mapping fails to buy something, the test of each order that is missing shows its forbidden
-//! outcome, and the other tests do not.
+//! than it keeps, or a program does not ask, the test of each order that is missing shows its forbidden outcome, and the
+//! other tests do not.
 //!
 //! `LOCO_LITMUS_RUNS` sets the runs of each test of the catalogue (default 50); with `--nocapture` the figures of
 //! `docs/networks.md` are printed. Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure,
@@ -14,7 +14,8 @@ mod support;
 
 use loco_host::HugePages;
 use loco_litmus::{Plan, Record, Strategy, Test, test};
-use loco_ofi::{Bought, OfiConfig, Order, Orders, Trust, WeakProvider, usable};
+use loco_ofi::{OfiConfig, usable};
+use loco_test_networks::weak::{Order, Orders, WeakProvider};
 use mowgli::litmus;
 use support::{job, ofi};
 
@@ -62,24 +63,32 @@ const DEMANDED: [(&str, &str); 9] = [
 const ROUNDS: u64 = 100;
 
 fn demanded() -> Vec<Test> {
+    tests_of(str::to_owned)
+}
+
+/// The same programs, which ask for no order.
+fn not_demanded() -> Vec<Test> {
+    tests_of(|text| text.replace("strong ", "").replace(" rfence(2) ;\n", ""))
+}
+
+fn tests_of(text_of: impl Fn(&str) -> String) -> Vec<Test> {
     let test = |(name, text): (&str, &str)| {
+        let text = text_of(text);
         let litmus = litmus::parse(&format!("RDMA {name}\n{text}\n")).unwrap().litmus;
         Test::new(litmus, "demanded")
     };
     DEMANDED.map(test).into()
 }
 
-fn config(provider: &WeakProvider, trust: Trust) -> OfiConfig {
-    OfiConfig::default()
-        .provider(Some("tcp".to_owned()))
-        .trust(trust)
+fn config(provider: &WeakProvider) -> OfiConfig {
+    provider
+        .config()
         .memory_limit_bytes(16 << 20)
         .huge_pages(HugePages::Never)
-        .weak(Some(provider.clone()))
 }
 
 fn has_libfabric() -> bool {
-    match usable(&config(&WeakProvider::honest(0, Orders::NONE), Trust::Known)) {
+    match usable(&config(&WeakProvider::honest(0, Orders::NONE))) {
         Ok(_) => true,
         Err(error) => {
             loco_testing::skipped("OFI", error);
@@ -147,7 +156,7 @@ fn the_catalogue_on_a_provider_without_orders_shows_nothing_forbidden() {
             stress,
             ..plan(runs, 1)
         };
-        let records = job(ofi(nodes, &config(&weak, Trust::Known)), &tests, &plan).records;
+        let records = job(ofi(nodes, &config(&weak)), &tests, &plan).records;
         nothing_forbidden(&records, 60);
         let sum = |of: fn(&Record) -> u64| records.iter().map(of).sum::<u64>();
         let (seen, allowed) = (sum(|r| r.allowed().1 as u64), sum(|r| r.allowed().0 as u64));
@@ -176,7 +185,7 @@ fn what_an_honest_provider_does_not_keep_is_bought() {
         };
         let weak = WeakProvider::honest(bits, keeps);
         let weak = named(if bits % 2 == 0 { "weak" } else { "verbs" }, weak);
-        let kept = job(ofi(1, &config(&weak, Trust::Known)), &tests, &plan(50, 1));
+        let kept = job(ofi(1, &config(&weak)), &tests, &plan(50, 1));
         nothing_forbidden(&kept.records, tests.len());
     }
     // This provider keeps all orders among atomics and does not say so. The mapping relies on it because of the provider's name.
@@ -191,18 +200,21 @@ fn what_an_honest_provider_does_not_keep_is_bought() {
         ("tcp;ofi_rxm", whole_in_order),
     ] {
         let weak = named(name, provider);
-        let kept = job(ofi(1, &config(&weak, Trust::Known)), &tests, &plan(50, 1));
+        // On its own memory a node of the last would ask nobody.
+        let kept = job(ofi(2, &config(&weak)), &tests, &plan(50, 1));
         nothing_forbidden(&kept.records, tests.len());
     }
 }
 
-/// A provider that lies, or a mapping with a hole, and the tests that must find it.
+/// A provider that lies, and the tests that must find it.
 struct Fault {
     what: &'static str,
     provider: WeakProvider,
     found_by: &'static [&'static str],
 }
 
+/// The tests of strong operations.
+const STRONG: &[&str] = &["put-put", "put-get", "put-rmw", "rmw-put", "rmw-get", "rmw-rmw"];
 /// The tests that see the loss of an order: those of the operations that it orders.
 const WITHOUT_RAW: &[&str] = &["put-get", "put-rmw", "rmw-get", "rmw-rmw"];
 const WITHOUT_WAR: &[&str] = &["rmw-put", "rmw-rmw"];
@@ -241,8 +253,8 @@ fn faults() -> Vec<Fault> {
     };
     let (all, raw) = (Orders::ALL, Order::NONE);
     let (war, waw, rar) = (raw, raw, raw);
-    let without = |bought| WeakProvider {
-        without: Some(bought),
+    let drops_delivery = WeakProvider {
+        drops_delivery: true,
         ..WeakProvider::honest(6, Orders::NONE)
     };
     vec![
@@ -305,23 +317,14 @@ fn faults() -> Vec<Fault> {
         fault(
             "more is taken for known of a provider called `ofi_rxm`, which does not do what that one does",
             named("tcp;ofi_rxm", WeakProvider::honest(5, of_rxm())),
-            &["put-put", "put-get", "put-rmw", "rmw-put", "rmw-get", "rmw-rmw"],
+            STRONG,
         ),
         fault(
             "FI_DELIVERY_COMPLETE is dropped",
-            without(Bought::Delivery),
+            drops_delivery,
             &["put-put", "put-get", "put-rmw"],
         ),
-        fault(
-            "the wait of fenced operations is dropped",
-            without(Bought::Fences),
-            &["get-fenced", "gets-fenced", "put-get-fenced"],
-        ),
-        fault(
-            "the wait of strong operations is dropped",
-            without(Bought::Strong),
-            &["put-put", "put-get", "put-rmw", "rmw-put", "rmw-get", "rmw-rmw"],
-        ),
+        fault("every order is said", liar(Orders::NONE), STRONG),
     ]
 }
 
@@ -331,24 +334,45 @@ fn is_seen(record: &Record) -> bool {
     record.witnesses(&record.litmus().unwrap())[0].0 > 0
 }
 
+/// Runs a test until it has shown the outcome that it asks for, `rounds` times at most. Returns the number of rounds before.
+fn rounds_until_seen(provider: &WeakProvider, test: &Test, rounds: u64) -> Option<u64> {
+    // A node carries out its operations on its own memory by itself where this provider does so in its calls.
+    let nodes = if provider.name.contains("ofi_rxm") { 2 } else { 1 };
+    let config = config(provider);
+    let sees = |seed: &u64| {
+        // Where a flush overtakes puts, they would be placed in words of a later batch, or of the next test.
+        let plan = Plan {
+            batch: 100,
+            ..plan(100, *seed)
+        };
+        let kept = job(ofi(nodes, &config), std::slice::from_ref(test), &plan);
+        is_seen(&kept.records[0])
+    };
+    (0..rounds).find(sees)
+}
+
 #[test]
-fn each_fault_of_the_mapping_is_found_by_the_tests_of_its_orders() {
+fn what_no_program_asks_for_is_not_bought() {
+    if !has_libfabric() {
+        return;
+    }
+    let weak = WeakProvider::honest(7, Orders::NONE);
+    let unseen: Vec<_> = not_demanded()
+        .into_iter()
+        .filter(|test| rounds_until_seen(&weak, test, ROUNDS).is_none())
+        .map(|test| test.name)
+        .collect();
+    assert!(unseen.is_empty(), "without the request: {}", unseen.join(", "));
+}
+
+#[test]
+fn each_order_that_is_not_kept_is_missed_by_its_tests() {
     if !has_libfabric() {
         return;
     }
     let mut wrong = Vec::new();
     for fault in faults() {
-        let config = config(&fault.provider, Trust::Known);
         for test in demanded() {
-            // Where a flush overtakes puts, they would be placed in words of a later batch, or of the next test.
-            let plan = |seed| Plan {
-                batch: 100,
-                ..plan(100, seed)
-            };
-            let sees = |seed| {
-                let kept = job(ofi(1, &config), std::slice::from_ref(&test), &plan(seed));
-                is_seen(&kept.records[0])
-            };
             let finds = |name: &str| fault.found_by.contains(&name);
             let must_see = finds(&test.name);
             // It looks at what is left at the peer after a flush, which is a get: where gets overtake puts, it says nothing.
@@ -356,7 +380,7 @@ fn each_fault_of_the_mapping_is_found_by_the_tests_of_its_orders() {
                 continue;
             }
             let rounds = if must_see { ROUNDS } else { 1 };
-            let seen = (0..rounds).position(sees);
+            let seen = rounds_until_seen(&fault.provider, &test, rounds);
             if let Some(before) = seen {
                 println!("{}: {} in {} runs", fault.what, test.name, 100 * (before + 1));
             }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use loco_litmus::table::Table;
 use loco_litmus::{Plan, Record, Strategy, Test, test};
-use loco_shm::Nic;
 use support::{deferred, job, shm, soft};
 
 /// The tests of Fig. 18, with the question that is about the weak outcome. Those of ST ask about the outcome of the
@@ -69,9 +68,9 @@ fn fig_18_on_the_fabrics_of_every_machine() {
     let names = FIG_18.map(|(name, _)| name.to_owned());
     let tests = test::load(&names).unwrap();
     let columns = [
-        job(shm(2, Nic::Synchronous), &tests, &plan(Strategy::Auto, "shm")),
+        job(shm(2, None), &tests, &plan(Strategy::Auto, "shm")),
         job(
-            shm(2, deferred(3)),
+            shm(2, Some(deferred(3))),
             &tests,
             &plan(Strategy::Auto, "shm, deferred NIC"),
         ),
@@ -116,8 +115,8 @@ fn strategies_compared_in_the_same_time() {
             for turn in 0..3 {
                 let which = (turn + round) % 3;
                 let nic = match fabric {
-                    "shm" => Nic::Synchronous,
-                    _ => deferred(4 + round as u64),
+                    "shm" => None,
+                    _ => Some(deferred(4 + round as u64)),
                 };
                 let plan = Plan {
                     // The time decides, and not the runs.

@@ -11,7 +11,6 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use loco_litmus::{Listener, Plan, Record, Result, Strategy, Test, test, walk};
-use loco_shm::Nic;
 use support::{Kept, deferred, job, shm, soft};
 
 fn plan(runs: u64, stress: Strategy) -> Plan {
@@ -42,7 +41,7 @@ fn all_as_the_model_says(kept: &Kept, least: usize) {
 fn the_catalogue_on_shared_memory_shows_nothing_forbidden() {
     let tests = test::load(&["catalogue".to_owned()]).unwrap();
     for (nodes, strategy) in [(1, Strategy::None), (2, Strategy::Default), (3, Strategy::Auto)] {
-        let kept = job(shm(nodes, Nic::Synchronous), &tests, &plan(100, strategy));
+        let kept = job(shm(nodes, None), &tests, &plan(100, strategy));
         all_as_the_model_says(&kept, 60);
     }
 }
@@ -50,7 +49,7 @@ fn the_catalogue_on_shared_memory_shows_nothing_forbidden() {
 #[test]
 fn the_catalogue_on_the_deferred_nic_shows_nothing_forbidden() {
     let tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
-    let kept = job(shm(2, deferred(15)), &tests, &plan(50, Strategy::Default));
+    let kept = job(shm(2, Some(deferred(15))), &tests, &plan(50, Strategy::Default));
     all_as_the_model_says(&kept, 50);
 }
 
@@ -60,7 +59,7 @@ fn the_catalogue_with_constants_in_memory_and_inlined_shows_nothing_forbidden() 
     let tests = test::load(&["catalogue".to_owned()]).unwrap();
     for (seed, constant) in [(41, "constant=memory"), (42, "constant=inline")] {
         let fixed = Strategy::Fixed(constant.parse().unwrap());
-        let kept = job(shm(2, deferred(seed)), &tests, &plan(50, fixed));
+        let kept = job(shm(2, Some(deferred(seed))), &tests, &plan(50, fixed));
         all_as_the_model_says(&kept, 60);
         let inlined = |record: &Record| record.states.iter().map(|s| s.inlined).sum::<u64>();
         let any = kept.records.iter().any(|record| inlined(record) > 0);
@@ -75,7 +74,7 @@ fn the_outcome_of_gfp2_is_allowed_where_the_put_is_inlined() {
     let record = |constant: &str, seed: u64| {
         let stress = format!("delay=between:4,{constant}");
         let fixed = Strategy::Fixed(stress.parse().unwrap());
-        let kept = job(shm(2, deferred(seed)), &tests, &plan(400, fixed));
+        let kept = job(shm(2, Some(deferred(seed))), &tests, &plan(400, fixed));
         all_as_the_model_says(&kept, 1);
         kept.records.into_iter().next().unwrap()
     };
@@ -128,7 +127,7 @@ fn a_sample_on_the_device_played_by_software_shows_nothing_forbidden() {
 #[test]
 fn random_programs_show_nothing_forbidden() {
     let tests = test::random(120, 1);
-    for fabrics in [shm(2, Nic::Synchronous), shm(2, deferred(16))] {
+    for fabrics in [shm(2, None), shm(2, Some(deferred(16)))] {
         let kept = job(fabrics, &tests, &plan(50, Strategy::Default));
         all_as_the_model_says(&kept, 100);
     }
@@ -143,7 +142,7 @@ fn the_deferred_nic_shows_weak_outcomes() {
             return;
         }
         let kept = job(
-            shm(2, deferred(17 + round)),
+            shm(2, Some(deferred(17 + round))),
             &tests,
             &plan(600, Strategy::Default),
         );
@@ -165,7 +164,7 @@ fn tests_with_one_outcome_show_it_each_time() {
     let text = "RDMA one\n{ x@1=7; y@2=0; z@1=0; }\n P0@1 ;\n y^2 := x ;\n z := y^2 ;\n poll(2) ;\n poll(2) ;\n a := z ;\n\nexists (0:a=7)\n";
     let tests = [Test::new(mowgli::litmus::parse(text).unwrap().litmus, "one")];
     for nodes in 1..=2 {
-        for nic in [Nic::Synchronous, deferred(18)] {
+        for nic in [None, Some(deferred(18))] {
             let kept = job(shm(nodes, nic), &tests, &plan(100, Strategy::Default));
             let states: Vec<_> = kept.records[0]
                 .states
@@ -186,7 +185,7 @@ fn a_test_that_hangs_is_reported_and_the_others_go_on() {
         patience: Duration::from_millis(200),
         ..plan(20, Strategy::None)
     };
-    let kept = job(shm(2, Nic::Synchronous), &tests, &plan);
+    let kept = job(shm(2, None), &tests, &plan);
     assert_eq!(kept.records[0].hung.as_deref(), Some("P0"));
     assert!(kept.records[0].histogram().unwrap().contains("Hung: P0"));
     assert_eq!((kept.records[1].runs, &kept.records[1].hung), (20, &None));
@@ -195,7 +194,7 @@ fn a_test_that_hangs_is_reported_and_the_others_go_on() {
 #[test]
 fn a_lost_peer_ends_the_job_with_the_name_of_the_test() {
     let tests = test::load(&["SB3".to_owned()]).unwrap();
-    let error = support::job_with_a_loss(shm(2, Nic::Synchronous), &tests, &plan(u64::MAX, Strategy::None));
+    let error = support::job_with_a_loss(shm(2, None), &tests, &plan(u64::MAX, Strategy::None));
     let text = error.to_string();
     assert!(
         text.contains("test SB3") && text.contains("node 1 is lost"),
@@ -232,7 +231,7 @@ impl Listener for Stopping {
 fn a_stopped_job_hands_on_what_it_has_seen() {
     let tests = test::load(&["SB1".to_owned(), "SB3".to_owned(), "MP1".to_owned()]).unwrap();
     let mut seen = Stopping::default();
-    let fabrics = shm(2, Nic::Synchronous);
+    let fabrics = shm(2, None);
     support::job_for(fabrics, &tests, &plan(300, Strategy::None), &mut seen);
     let made = |records: &[Record]| {
         let made = records.iter().map(|r| (r.test.clone(), r.runs));
@@ -254,7 +253,7 @@ fn automatic_stress_gives_up_tests_that_can_show_nothing_new() {
         time: Some(Duration::from_millis(50)),
         ..plan(u64::MAX, Strategy::Auto)
     };
-    let kept = job(shm(2, deferred(19)), &tests, &plan);
+    let kept = job(shm(2, Some(deferred(19))), &tests, &plan);
     all_as_the_model_says(&kept, 3);
     for record in &kept.records {
         let (allowed, seen) = record.allowed();
@@ -268,7 +267,7 @@ fn words_can_be_out_of_every_cache() {
     let tests = test::load(&["rdma-tso24".to_owned()]).unwrap();
     for stress in ["cache=flushed,pin=near", "cache=flushed,place=page,pin=far"] {
         let fixed = Strategy::Fixed(stress.parse().unwrap());
-        let kept = job(shm(1, Nic::Synchronous), &tests, &plan(50, fixed));
+        let kept = job(shm(1, None), &tests, &plan(50, fixed));
         all_as_the_model_says(&kept, 40);
     }
 }
@@ -291,6 +290,6 @@ fn random_walks_show_what_the_model_allows_and_nothing_else() {
 
 #[test]
 fn nodes_with_different_tests_do_not_begin() {
-    let error = support::job_with_other_tests(shm(2, Nic::Synchronous), &plan(1, Strategy::None));
+    let error = support::job_with_other_tests(shm(2, None), &plan(1, Strategy::None));
     assert!(error.to_string().contains("other tests than node 0"), "{error}");
 }

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use loco_fabric::Tier;
 use loco_litmus::oracle::{Oracle, on, usual};
 use loco_litmus::{Plan, Record, Strategy, Test, test};
-use loco_shm::{Discipline, Nic};
-use loco_verbs::soft::SoftLimits;
+use loco_test_networks::deferred::{Discipline, Nic};
+use loco_test_networks::soft::SoftLimits;
 use mowgli::model::Tier as ModelTier;
 use support::{deferred, job, shm, soft_of};
 
@@ -119,7 +119,7 @@ fn shown_by(card: impl Fn(u64) -> Nic, tests: &[Test], tier: Tier) -> Vec<String
             break;
         }
         let kept = job(
-            shm(1 + (round % 2) as usize, card(round)),
+            shm(1 + (round % 2) as usize, Some(card(round))),
             &these,
             &plan(runs(), round + 1),
         );
@@ -161,7 +161,7 @@ fn the_deferred_card_of_a_tier_shows_nothing_forbidden_by_other_tests() {
     let mut tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
     tests.extend(test::random(60, 7));
     for (seed, tier) in (1..).zip(Tier::ALL) {
-        let kept = job(shm(2, deferred(seed).tier(tier)), &tests, &plan(50, seed));
+        let kept = job(shm(2, Some(deferred(seed).tier(tier))), &tests, &plan(50, seed));
         for record in &kept.records {
             assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
             assert_eq!(record.hung, None, "{}", record.test);
@@ -184,11 +184,10 @@ fn a_card_that_ignores_requests_for_strong_order_is_found() {
     for tier in [Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed, Tier::Unordered] {
         let mut discipline = Discipline::of(tier);
         discipline.strong = false;
-        let card = |seed| Nic::Disciplined {
-            seed,
+        let card = |seed| Nic {
             delay_max: std::time::Duration::ZERO,
-            queue_depth: 64,
             discipline: discipline.clone(),
+            ..Nic::deferred(seed)
         };
         let tests = strong_tests(tier);
         assert!(tests.len() >= 3, "{tier}");
@@ -206,7 +205,7 @@ fn a_card_that_ignores_requests_for_strong_order_is_found() {
             if these.is_empty() {
                 break;
             }
-            let kept = job(shm(1, card(round)), &these, &plan(runs(), round + 1));
+            let kept = job(shm(1, Some(card(round))), &these, &plan(runs(), round + 1));
             let found = |name: &String| kept.records.iter().any(|r| r.test == *name && r.is_violated());
             unseen.retain(|name| !found(name));
         }

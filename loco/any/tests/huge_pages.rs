@@ -13,8 +13,8 @@ use loco_fabric::{Fabric, Local, Memory, MemoryKind, QueuePair, Target, Work};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_shm::{ShmConfig, ShmFabric};
-use loco_verbs::soft::{SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
@@ -192,7 +192,7 @@ fn arenas_lie_on_huge_pages_where_the_host_grants_them() {
     let (nodes, lines) = {
         let verbs = |mesh| {
             let config = VerbsConfig::default()
-                .provider(Provider::Soft(device.clone()))
+                .provider(device.provider())
                 .arena_bytes(ARENA_BYTES)
                 .huge_pages(HugePages::TwoMiB);
             logged(|| VerbsFabric::new(mesh, config).unwrap())

@@ -41,7 +41,7 @@ macro_rules! c_structs {
             $(#[$meta])*
             #[repr(C)]
             #[derive(Clone, Copy)]
-            pub(crate) struct $name {
+            pub struct $name {
                 $(pub $field: $ty,)*
             }
         )*
@@ -63,7 +63,7 @@ macro_rules! c_structs {
 #[macro_export]
 macro_rules! c_constants {
     ($($(#[$meta:meta])* $name:ident : $ty:ty = $value:expr,)*) => {
-        $($(#[$meta])* pub(crate) const $name: $ty = $value;)*
+        $($(#[$meta])* pub const $name: $ty = $value;)*
 
         /// Returns the C name and value of each constant.
         #[cfg(test)]

@@ -65,7 +65,7 @@ pub mod fabric {
     #[cfg(feature = "ofi")]
     pub use loco_ofi as ofi;
     #[cfg(feature = "shm")]
-    pub use loco_shm::{Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};
+    pub use loco_shm::{ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};
     #[cfg(feature = "tcp")]
     pub use loco_tcp::{
         ORDER as TCP_ORDER, TcpCell, TcpConfig, TcpFabric, TcpMemory, TcpQueuePair, TcpRemote,

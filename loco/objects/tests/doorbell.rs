@@ -11,16 +11,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use common::{Cluster, PATIENCE, wait_until};
-use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
-use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
-use loco::fabric::verbs::{Provider, VerbsConfig};
+use common::net::{AsyncThread, Driver, RingSink, RingStream};
+use common::net::{Barrier, KvStore, Manager, RingBuffer, SharedRegion, TasLock, Thread, TicketLock};
+use common::{Cluster, Net, PATIENCE, wait_until};
+use loco::asynchronous::Async;
+use loco::fabric::verbs::VerbsConfig;
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, NodeId};
 use loco::fence::Scope;
-use loco::{
-    Barrier, Config, KvConfig, KvStore, Manager, Parent as _, Polling, Result, RingBuffer, RingConfig,
-    SharedRegion, TasLock, Thread, TicketLock, fence, testing,
-};
+use loco::{Config, KvConfig, Parent as _, Polling, Result, RingConfig, fence, testing};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
 
 const HOME: NodeId = NodeId(0);
 /// Longer than any test.
@@ -341,7 +340,7 @@ fn the_loss_of_a_node_ends_the_sleep() {
 fn a_thousand_waiting_tasks_take_no_rounds_while_nothing_happens() {
     const TASKS: usize = 1000;
     testing::run(2, |fabric| {
-        let manager = Manager::new(fabric)?;
+        let manager = Manager::new(Net::new(fabric, None)?)?;
         let config = RingConfig::new(64).readers([NodeId(1); TASKS]);
         let ring = RingBuffer::with_config(&manager, "ring", HOME, &config)?;
         let meet = Barrier::new(&manager, "meet")?;
@@ -382,14 +381,14 @@ fn over_soft_device(
     let over = AtomicUsize::new(0);
     let config = AnyConfig::default().choice(FabricChoice::Verbs).verbs(
         VerbsConfig::default()
-            .provider(Provider::Soft(device.clone()))
+            .provider(device.provider())
             .arena_bytes(1 << 20)
             .huge_pages(HugePages::Never),
     );
     let settings = Config::default().polling(polling).deadline(PATIENCE);
     testing::run_on(
         2,
-        |mesh| AnyFabric::new(mesh, config.clone()),
+        |mesh| Net::new(AnyFabric::new(mesh, config.clone())?, None),
         |fabric| {
             let manager = Manager::with_config(fabric, settings.clone())?;
             let region = Arc::new(SharedRegion::new(&manager, "region", 8)?);

@@ -7,8 +7,9 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use loco::fabric::{Nic, NodeId, ShmConfig};
+use loco::fabric::{NodeId, ShmConfig, ShmFabric};
 use loco::{Barrier, Config, Manager, Polling, SharedRegion, testing};
+use loco_test_networks::deferred::{Deferred, Nic};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of this process or of this thread so far.
@@ -34,7 +35,11 @@ fn pollers_do_their_work_and_are_idle_otherwise() {
     for polling in [Polling::Thread, Polling::CallerDriven] {
         let (arrived, arrival) = mpsc::channel();
         let arrival = Mutex::new(arrival);
-        testing::run_with(2, &ShmConfig::with_nic(Nic::deferred(7)), |fabric| {
+        let bring_up = |mesh| {
+            let inner = ShmFabric::new(mesh, ShmConfig::default())?;
+            Deferred::new(inner, Some(&Nic::deferred(7)))
+        };
+        testing::run_on(2, bring_up, |fabric| {
             let config = Config::default().polling(polling);
             let manager = Manager::with_config(fabric, config)?;
             let region = SharedRegion::new(&manager, "region", 8)?;

@@ -10,9 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use common::Cluster;
+use common::net::{Barrier, Manager, RingBuffer, RingReader, TasLock, Thread, TicketLock};
+use loco::Result;
 use loco::fabric::NodeId;
 use loco::fence::Scope;
-use loco::{Barrier, Manager, Result, RingBuffer, RingReader, TasLock, Thread, TicketLock};
 use rustix::time::{ClockId, clock_gettime};
 
 const HOME: NodeId = NodeId(0);

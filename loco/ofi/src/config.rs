@@ -5,6 +5,7 @@ use std::time::Duration;
 use loco_fabric::{FabricError, Result};
 use loco_host::HugePages;
 
+use crate::ffi::Api;
 use crate::order::Trust;
 
 /// The configuration of one node's libfabric fabric.
@@ -36,10 +37,34 @@ pub struct OfiConfig {
     pub inline_bytes_max: usize,
     /// The time that the nodes wait for one another at set-up (default 30 s).
     pub set_up_timeout: Duration,
-    /// A provider as weak as its attributes allow, to be put before the real one (default none). It is a test aid.
-    #[cfg(feature = "weak-provider")]
-    pub weak: Option<crate::WeakProvider>,
+    /// The library (default: the host's).
+    #[doc(hidden)]
+    pub library: Library,
 }
+
+/// The library by which a node reaches its network.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Library {
+    /// The host's libfabric.
+    #[default]
+    System,
+    /// One that the program brings along, with functions that have the meaning of libfabric's manuals. Tests give one whose
+    /// providers are as weak as they may be.
+    Given(&'static Api),
+}
+
+impl PartialEq for Library {
+    fn eq(&self, other: &Library) -> bool {
+        match (self, other) {
+            (Library::System, Library::System) => true,
+            (Library::Given(one), Library::Given(other)) => std::ptr::eq(*one, *other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Library {}
 
 loco_fabric::setters!(OfiConfig {
     provider: Option<String>,
@@ -54,10 +79,14 @@ loco_fabric::setters!(OfiConfig {
     set_up_timeout: Duration,
 });
 
-#[cfg(feature = "weak-provider")]
-loco_fabric::setters!(OfiConfig {
-    weak: Option<crate::WeakProvider>,
-});
+impl OfiConfig {
+    /// Sets the library.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn library(self, library: Library) -> OfiConfig {
+        OfiConfig { library, ..self }
+    }
+}
 
 impl Default for OfiConfig {
     fn default() -> OfiConfig {
@@ -72,8 +101,7 @@ impl Default for OfiConfig {
             queue_depth: 256,
             inline_bytes_max: 512,
             set_up_timeout: Duration::from_secs(30),
-            #[cfg(feature = "weak-provider")]
-            weak: None,
+            library: Library::System,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! revocation of a lost peer's access relies on that. If the provider carries out others' operations in such calls, a
 //! node's operations on its own memory are done at once under the lock.
 //!
-//! Relies on `port`, `weak`, `piece`, `queue`, `order`. Used by `node`, `queue_pair` and `progress`.
+//! Relies on `port`, `piece`, `queue`, `order`. Used by `node`, `queue_pair` and `progress`.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,6 @@ use crate::order::{Class, Mapping, Words};
 use crate::piece::{NOBODY, Part, Pieces, cut};
 use crate::port::{Event, PARTS_MAX, Port, Posting, Range, Registration, Verb};
 use crate::queue::{Op, Queue};
-use crate::weak::Weak;
 
 /// The number of pieces of a queue pair under way from which on operations wait for others to share a piece with. The first
 /// ones do not wait, because the thread may look at nothing for a while after it has posted them.
@@ -42,8 +41,6 @@ pub(crate) struct Engine {
     /// The registrations of this node's memory, one a node. `None` once its access was taken away.
     pub(crate) registrations: Vec<Option<Registration>>,
     pub(crate) port: Port,
-    /// The weak provider before the port, in tests.
-    weak: Option<Weak>,
     pieces: Pieces,
     pub(crate) heap: Heap,
     pub(crate) mapping: Mapping,
@@ -68,23 +65,15 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Returns an engine without peers and registrations.
-    pub(crate) fn new(
-        port: Port,
-        weak: Option<Weak>,
-        heap: Heap,
-        mapping: Mapping,
-        own: usize,
-        piece_bytes: usize,
-    ) -> Engine {
+    pub(crate) fn new(port: Port, heap: Heap, mapping: Mapping, own: usize, piece_bytes: usize) -> Engine {
         let under_way_max = port.offer.tx().size.clamp(16, 512);
-        let parts_max = match &weak {
-            None if mapping.gathers() => port.offer.tx().rma_iov_limit.clamp(1, PARTS_MAX),
-            _ => 1,
+        let parts_max = match mapping.gathers() {
+            true => port.offer.tx().rma_iov_limit.clamp(1, PARTS_MAX),
+            false => 1,
         };
         Engine {
             registrations: Vec::new(),
             port,
-            weak,
             pieces: Pieces::new(under_way_max, piece_bytes),
             heap,
             mapping,
@@ -165,7 +154,7 @@ impl Engine {
 
     /// Returns true if operations of this node on its own memory are [carried out](Engine::carry_out) here.
     pub(crate) fn carries_out(&self, peer_index: usize) -> bool {
-        peer_index == self.own && self.weak.is_none() && self.mapping.own_by_calls()
+        peer_index == self.own && self.mapping.own_by_calls()
     }
 
     /// Carries out an operation on this node's own memory.
@@ -305,12 +294,8 @@ impl Engine {
                 Class::Read | Class::Rmw => false,
             },
         };
-        let posted = match &mut self.weak {
-            // SAFETY: the buffer is registered memory that belongs to the piece, and the piece to the provider from now on.
-            None => unsafe { self.port.post(&posting) },
-            // SAFETY: as above.
-            Some(weak) => unsafe { weak.post(&self.port, &self.heap, &posting) },
-        };
+        // SAFETY: the buffer is registered memory that belongs to the piece, and the piece to the provider from now on.
+        let posted = unsafe { self.port.post(&posting) };
         match posted {
             Ok(true) => {
                 for part in &self.pieces.get(piece_index).parts {
@@ -333,11 +318,7 @@ impl Engine {
         self.gathering = gathering;
         let mut events = std::mem::take(&mut self.events);
         loop {
-            let read = match &mut self.weak {
-                None => self.port.read(&mut events),
-                Some(weak) => weak.read(&self.port, &mut events),
-            };
-            let more = match read {
+            let more = match self.port.read(&mut events) {
                 Ok(more) => more,
                 Err(error) => {
                     self.broken.get_or_insert(error);
@@ -369,14 +350,9 @@ impl Engine {
         !self.waiting.is_empty()
     }
 
-    /// Returns true if there is something to do although the provider reports nothing.
-    pub(crate) fn holds_back(&self) -> bool {
-        self.weak.as_ref().is_some_and(Weak::holds_back)
-    }
-
     /// Returns true if operations have been posted that have not ended.
     pub(crate) fn is_busy(&self) -> bool {
-        self.queues.iter().flatten().any(|queue| queue.len() > 0) || self.holds_back()
+        self.queues.iter().flatten().any(|queue| queue.len() > 0)
     }
 
     /// Returns the number of pieces that the provider has.

@@ -26,7 +26,6 @@ use crate::progress::Progress;
 use crate::provider::{OfiProvider, PIECE_BYTES_MAX, choose};
 use crate::queue_pair::OfiQueuePair;
 use crate::shared::Shared;
-use crate::weak::Weak;
 
 /// The libfabric fabric of one node.
 #[derive(Clone)]
@@ -67,8 +66,7 @@ impl OfiFabric {
         let own = job.mesh.node().position_in(job.mesh.nodes())?;
         let has_rmws = port.has_read_modify_writes();
 
-        let weak = Weak::new(&config, job.mesh.node());
-        let mut engine = Engine::new(port, weak, heap, mapping, own, piece_bytes);
+        let mut engine = Engine::new(port, heap, mapping, own, piece_bytes);
         let token: [u8; 8] = random()?;
         let first_key = first_key(&engine.port, u64::from_ne_bytes(token));
         for index in 0..nodes {

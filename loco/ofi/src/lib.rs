@@ -12,7 +12,6 @@
 //! - `provider`: the providers of this host;
 //! - `heap` and `memory`: registered memory;
 //! - `port`: an open endpoint;
-//! - `promises` and `weak`: a provider as weak as its attributes allow, before the real one (feature `weak-provider` only);
 //! - `piece` and `queue`: operations under way;
 //! - `engine`: all of it under one lock;
 //! - `shared` and `waker`: the state that the threads of a node share, and the means to wake one;
@@ -28,7 +27,8 @@ mod config;
 mod engine;
 mod fabric;
 #[allow(unsafe_code)]
-mod ffi;
+#[doc(hidden)]
+pub mod ffi;
 #[allow(unsafe_code)]
 mod heap;
 #[allow(unsafe_code)]
@@ -40,24 +40,20 @@ mod piece;
 #[allow(unsafe_code)]
 mod port;
 mod progress;
-#[cfg(feature = "weak-provider")]
-mod promises;
 #[allow(unsafe_code)]
 mod provider;
 mod queue;
 mod queue_pair;
 mod shared;
 mod waker;
-#[allow(unsafe_code)]
-mod weak;
 
+#[doc(hidden)]
+pub use config::Library;
 pub use config::OfiConfig;
 pub use fabric::OfiFabric;
 pub use memory::{OfiCell, OfiMemory, OfiRemote};
-#[cfg(feature = "weak-provider")]
-pub use order::Bought;
+#[doc(hidden)]
+pub use order::{Attributes, Class};
 pub use order::{Mapping, Trust, Words};
-#[cfg(feature = "weak-provider")]
-pub use promises::{Order, Orders, WeakProvider};
 pub use provider::{OfiProvider, library_version, providers, usable, usable_rdma};
 pub use queue_pair::OfiQueuePair;

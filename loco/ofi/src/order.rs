@@ -42,8 +42,8 @@
 //! the target's process, which are made under one lock, the node's own operations towards itself are carried out under
 //! that lock there, without the provider.
 //!
-//! **Tested.** The feature `weak-provider` has a provider that uses all the freedom of its attributes (`promises`,
-//! `weak`). The litmus tests find each hole of the mapping on it (`checkers/litmus/tests/mapping.rs`).
+//! **Tested.** Litmus tests run on a provider that uses all the freedom of its attributes, and find what it keeps less than it says
+//! (`checkers/litmus/tests/mapping.rs`).
 //!
 //! Relies on `ffi::types` for the constants. Used by `provider` to choose, and by `engine` to hold back.
 
@@ -54,8 +54,9 @@ use loco_fabric::{Cost, Known, Order, Tier};
 use crate::ffi::types::*;
 
 /// The effect of an operation at the peer.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// It writes: a put.
     Write = 0,
     /// It reads: a get, or a flush.
@@ -65,7 +66,8 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    pub(crate) const ALL: [Class; 3] = [Class::Write, Class::Read, Class::Rmw];
+    /// The classes.
+    pub const ALL: [Class; 3] = [Class::Write, Class::Read, Class::Rmw];
 }
 
 /// The way in which words travel.
@@ -88,15 +90,19 @@ pub enum Trust {
 }
 
 /// The attributes of a provider that decide about the mapping.
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Attributes {
+pub struct Attributes {
     /// The provider, with the layers above it: `tcp;ofi_rxm`.
-    pub(crate) provider: String,
+    pub provider: String,
     /// The orders of headers that both sides keep.
-    pub(crate) msg_order: u64,
-    pub(crate) raw_bytes_max: usize,
-    pub(crate) war_bytes_max: usize,
-    pub(crate) waw_bytes_max: usize,
+    pub msg_order: u64,
+    /// The most bytes of an operation in read-after-write order; likewise the others.
+    pub raw_bytes_max: usize,
+    /// See `raw_bytes_max`.
+    pub war_bytes_max: usize,
+    /// See `raw_bytes_max`.
+    pub waw_bytes_max: usize,
 }
 
 /// The mapping of the contract to a provider.
@@ -106,31 +112,14 @@ pub struct Mapping {
     pub words: Words,
     /// `[earlier][later]`: whether the provider gives the order that the contract demands, if it demands one.
     given: [[bool; 3]; 3],
-    /// Whether writes that something waits for are posted with `FI_DELIVERY_COMPLETE`, as they must be.
-    delivers: bool,
-    /// Whether fenced operations wait, as they must.
-    fences: bool,
-    /// Whether strong operations wait where the provider does not give the order, as they must.
-    strong: bool,
     /// Whether read-modify-writes are carried out by calls of the target's process.
     by_calls: bool,
 }
 
-/// A purchase that a test can leave out of a [`Mapping`], to see that it is missed.
-#[cfg(feature = "weak-provider")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bought {
-    /// `FI_DELIVERY_COMPLETE` of the writes that later operations wait for.
-    Delivery,
-    /// The wait of a fenced operation.
-    Fences,
-    /// The wait of a strong operation.
-    Strong,
-}
-
 impl Mapping {
     /// Returns the mapping to a provider with these attributes, for pieces of at most `piece_bytes`.
-    pub(crate) fn of(attributes: &Attributes, trust: Trust, piece_bytes: usize) -> Mapping {
+    #[doc(hidden)]
+    pub fn of(attributes: &Attributes, trust: Trust, piece_bytes: usize) -> Mapping {
         let words = words(&attributes.provider);
         let known = trust == Trust::Known && handles_in_order(&attributes.provider);
         let promises = |bits: u64| attributes.msg_order & bits != 0;
@@ -170,42 +159,15 @@ impl Mapping {
         Mapping {
             words,
             given: Class::ALL.map(|earlier| Class::ALL.map(|later| given(earlier, later))),
-            delivers: true,
-            fences: true,
-            strong: true,
             by_calls: known,
         }
     }
 
-    /// Leaves a purchase out.
-    #[cfg(feature = "weak-provider")]
-    pub(crate) fn without(self, bought: Bought) -> Mapping {
-        match bought {
-            Bought::Delivery => Mapping {
-                delivers: false,
-                ..self
-            },
-            Bought::Fences => Mapping {
-                fences: false,
-                ..self
-            },
-            Bought::Strong => Mapping {
-                strong: false,
-                ..self
-            },
-        }
-    }
-
     /// Returns true if a strong operation of class `later` must be held back while a piece of `earlier` is under way.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn holds(&self, earlier: Class, later: Class) -> bool {
+    pub fn holds(&self, earlier: Class, later: Class) -> bool {
         !self.given[earlier as usize][later as usize]
-    }
-
-    /// Returns true if an operation that asks for strong order, or not, waits where [`holds`](Mapping::holds) says so.
-    #[inline]
-    pub(crate) fn waits(&self, strong: bool) -> bool {
-        strong && self.strong
     }
 
     /// Returns true if some strong operations of this class must be held back.
@@ -232,7 +194,7 @@ impl Mapping {
     /// Returns true if a fenced operation must be held back until the results of `earlier` operations have landed.
     #[inline]
     pub(crate) fn fences(&self, earlier: Class) -> bool {
-        self.fences && earlier != Class::Write
+        earlier != Class::Write
     }
 
     /// Returns true if a node may carry out its operations on its own memory by itself, between calls to the provider: its
@@ -257,7 +219,7 @@ impl Mapping {
 
     /// Returns true if writes must be posted so that their completions say that the data are placed.
     pub(crate) fn writes_need_delivery(&self) -> bool {
-        self.delivers && Class::ALL.iter().any(|&later| self.holds(Class::Write, later))
+        Class::ALL.iter().any(|&later| self.holds(Class::Write, later))
     }
 }
 

@@ -74,7 +74,6 @@ pub(crate) struct Range {
 }
 
 /// A piece to be posted.
-#[derive(Clone)]
 pub(crate) struct Posting {
     pub(crate) verb: Verb,
     pub(crate) words: Words,

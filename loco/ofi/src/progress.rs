@@ -24,12 +24,10 @@ use crate::waker::Waker;
 
 /// The longest sleep where the provider has a descriptor. It bounds the harm if a provider forgets to make it readable.
 const SLEEP: Duration = Duration::from_millis(50);
-/// The sleep while there is something to do that the provider does not know of.
-const SHORT: Duration = Duration::from_micros(200);
 /// The first and the longest sleep while operations wait for room or for a connection, either of which makes the
 /// descriptor readable when it comes. The sleeps grow because many nodes that meet on few cores would take the cores
 /// from one another if they tried again and again.
-const RETRY: (Duration, Duration) = (SHORT, Duration::from_millis(10));
+const RETRY: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(10));
 /// The naps if the provider has no descriptor: while this node's operations are under way, and otherwise.
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(500)];
 
@@ -86,7 +84,6 @@ fn run(shared: &Shared) {
             engine.progress(&shared.job);
             let fd = engine.port.may_wait();
             let limit = match fd {
-                _ if engine.holds_back() => SHORT,
                 Some(_) if engine.is_waiting() => retry,
                 Some(_) => SLEEP,
                 // The provider has more to do already.

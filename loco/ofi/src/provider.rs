@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use loco_fabric::{FabricError, Result};
 
-use crate::config::OfiConfig;
+use crate::config::{Library, OfiConfig};
 use crate::ffi::types::*;
 use crate::ffi::{Api, system};
 use crate::order::{Attributes, Mapping};
@@ -51,7 +51,10 @@ pub struct OfiProvider {
 ///
 /// # Errors
 /// Returns [`FabricError::Config`] with the remedy where the library is missing.
-pub(crate) fn api() -> Result<&'static Api> {
+fn api(library: Library) -> Result<&'static Api> {
+    if let Library::Given(api) = library {
+        return Ok(api);
+    }
     system().map_err(|error| {
         FabricError::Config(format!(
             "libfabric cannot be used: {error}; install it (Debian, Ubuntu: `apt install libfabric1`; Fedora, RHEL: \
@@ -65,7 +68,7 @@ pub(crate) fn api() -> Result<&'static Api> {
 /// # Errors
 /// Returns [`FabricError::Config`] where the library is missing.
 pub fn library_version() -> Result<String> {
-    let api = api()?;
+    let api = api(Library::System)?;
     // SAFETY: no preconditions.
     let version = unsafe { (api.version)() };
     Ok(format!("{}.{}", version >> 16, version & 0xffff))
@@ -134,7 +137,7 @@ fn faulty(provider: &str) -> Option<&'static str> {
 /// Returns all offers, those over a loopback address of IPv4 or any address of IPv6 last. Unless a provider is named,
 /// those of RDMA devices come first, and emulations and test aids are left out (see `any_provider` of [`OfiConfig`]).
 fn offers(config: &OfiConfig) -> Result<Vec<Offer>> {
-    let api = api()?;
+    let api = api(config.library)?;
     let list = ask(api, config, 0).map_err(|error| {
         let what = config.provider.as_deref().unwrap_or("any provider");
         let at = config
@@ -308,10 +311,6 @@ impl Offer {
     }
 
     pub(crate) fn mapping(&self, config: &OfiConfig) -> Mapping {
-        #[cfg(feature = "weak-provider")]
-        if let Some(weak) = &config.weak {
-            return weak.mapping(config.trust, PIECE_BYTES_MAX);
-        }
         let ep = self.ep();
         let attributes = Attributes {
             provider: self.name(),

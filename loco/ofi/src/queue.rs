@@ -156,7 +156,7 @@ impl Queue {
             return Some(sequence); // It has begun.
         }
         let (later, fenced, strong) = (op.class(), op.fenced, op.strong);
-        let held = mapping.waits(strong)
+        let held = strong
             && Class::ALL
                 .into_iter()
                 .any(|earlier| under_way[earlier as usize] > 0 && mapping.holds(earlier, later));

@@ -7,7 +7,6 @@ use loco_fabric::{
 };
 use smallvec::SmallVec;
 
-use crate::engine::Engine;
 use crate::memory::{OfiMemory, OfiRemote};
 use crate::node::Node;
 use crate::port::Verb;
@@ -72,10 +71,9 @@ impl OfiQueuePair {
             engine.carry_out(&op)?;
             return Ok(Posted::Done);
         }
-        let needs_retries = |engine: &Engine| engine.is_waiting() || engine.holds_back();
-        let before = needs_retries(&engine);
+        let before = engine.is_waiting();
         engine.post(self.index, op, self.node.config.queue_depth)?;
-        let wake = !before && needs_retries(&engine);
+        let wake = !before && engine.is_waiting();
         drop(engine);
         if wake {
             shared.waker.wake();

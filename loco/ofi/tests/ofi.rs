@@ -10,12 +10,16 @@
 use loco_conformance::World;
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_ofi::{OfiConfig, OfiFabric, Orders, Trust, WeakProvider, usable};
+use loco_ofi::{OfiConfig, OfiFabric, Trust, usable};
+use loco_test_networks::weak::{Orders, WeakProvider};
 
 fn config(provider: &str, trust: Trust) -> OfiConfig {
-    OfiConfig::default()
-        .provider(Some(provider.to_owned()))
-        .trust(trust)
+    let config = OfiConfig::default().provider(Some(provider.to_owned()));
+    small(config.trust(trust))
+}
+
+fn small(config: OfiConfig) -> OfiConfig {
+    config
         .memory_limit_bytes(16 << 20)
         .huge_pages(HugePages::Never)
         .queue_depth(16)
@@ -23,7 +27,7 @@ fn config(provider: &str, trust: Trust) -> OfiConfig {
 
 /// Returns `tcp` behind a provider that keeps no order, and says so.
 fn unordered() -> OfiConfig {
-    config("tcp", Trust::Known).weak(Some(WeakProvider::honest(1, Orders::NONE)))
+    small(WeakProvider::honest(1, Orders::NONE).config())
 }
 
 fn bring_up(n: usize, config: &OfiConfig) -> Vec<OfiFabric> {

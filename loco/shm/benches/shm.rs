@@ -14,7 +14,7 @@ use loco_fabric::{
     Fabric, Local, Memory, MemoryKind, Peers, Posted, QueuePair, Target, Wait, WordCell, Work,
 };
 use loco_job::Mesh;
-use loco_shm::{Nic, ShmConfig, ShmFabric, ShmMemory, ShmRemote};
+use loco_shm::{ShmConfig, ShmFabric, ShmMemory, ShmRemote};
 
 /// A word on cache lines of its own. Processors fetch lines in pairs.
 #[repr(align(128))]
@@ -198,7 +198,7 @@ fn put_ping_pong(rounds: u64, inline: bool) -> std::time::Duration {
 
 /// Measures a ping-pong whose sides wait by [`Fabric::wait`], as objects do.
 fn waiting_ping_pong(rounds: u64) -> std::time::Duration {
-    let Pair { a, b } = pair(&ShmConfig::with_nic(Nic::Synchronous));
+    let Pair { a, b } = pair(&ShmConfig::default());
     let (at_a, of_a) = share(&a, &b, 64);
     let (at_b, of_b) = share(&b, &a, 64);
     let play = move |own: &ShmFabric, other: &ShmFabric, at: &ShmMemory, to: &ShmRemote, starts: bool| {

@@ -24,7 +24,7 @@
 //! the wake, nobody wakes them, so sleepers have a limit, and a loss rings too. Where a kernel has no such barrier a
 //! node has no doorbell.
 //!
-//! Relies on `loco_host`'s futex. Used by queue pairs, the deferred NIC, and the asynchronous calls of this node.
+//! Relies on `loco_host`'s futex. Used by queue pairs, and by the asynchronous calls of this node.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;

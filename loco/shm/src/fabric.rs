@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Control, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId,
+    Atomicity, Caps, Completion, Control, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Order,
     RegionKey, Result, Std, Wait,
 };
 use loco_host::arenas::Arenas;
@@ -18,16 +18,11 @@ use crate::bring_up;
 use crate::config::ShmConfig;
 use crate::gate::{Gate, Peer};
 use crate::memory::{ShmMemory, ShmRemote};
-use crate::nic::DeferredNic;
 use crate::node::{Node, Revoker, stale};
 use crate::queue_pair::ShmQueuePair;
 
-/// The longest inline put of the synchronous NIC, which copies straight to the peer. The fabric itself would need no
-/// limit.
-const INLINE_BYTES_SYNCHRONOUS: usize = 4 << 20;
-/// The longest inline put of the deferred NIC. It is that of a modest card, so that longer puts take the
-/// other path.
-const INLINE_BYTES_DEFERRED: usize = 64;
+/// The longest inline put. The fabric itself, which copies straight to the peer, would need no limit.
+const INLINE_BYTES: usize = 4 << 20;
 
 /// The shared-memory fabric of one node.
 #[derive(Clone, Debug)]
@@ -71,22 +66,16 @@ impl ShmFabric {
         }
         gate.show_revocation();
         let bell = rings.then(|| gate.gate().bell()).transpose()?.map(Arc::new);
-        let bells = peers.iter().flatten().map(|peer| peer.gate().bell());
-        let bells = bells.chain([gate.gate().bell()]).collect::<Result<_>>()?;
-        let nic = DeferredNic::start(&gate, bells, &config.nic)?;
         let card = job.card(&cards, job.mesh.node())?.clone();
         let node = Arc::new(Node {
             caps: Caps {
                 name: "shm".to_owned(),
-                inline_bytes_max: match nic {
-                    None => INLINE_BYTES_SYNCHRONOUS,
-                    Some(_) => INLINE_BYTES_DEFERRED,
-                },
+                inline_bytes_max: INLINE_BYTES,
                 // Remote atomics are atomics of this CPU.
                 atomicity: Atomicity::Glob,
-                order: config.nic.order(),
-                puts_placed_on_post: nic.is_none(),
-                synchronous: nic.is_none(),
+                order: Order::IMMEDIATE,
+                puts_placed_on_post: true,
+                synchronous: true,
                 device_memory_bytes: 0,
             },
             arenas: Arenas::new(config.arena_bytes, config.memory_limit_bytes, "ShmConfig"),
@@ -95,7 +84,6 @@ impl ShmFabric {
             job,
             card,
             cards,
-            nic,
             gate,
             peers,
             bell,
@@ -192,8 +180,8 @@ impl Fabric for ShmFabric {
     }
 
     #[inline]
-    fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
-        Ok(self.0.nic.as_ref().map_or(0, |nic| nic.poll(completions)))
+    fn poll(&self, _completions: &mut Vec<Completion>) -> Result<usize> {
+        Ok(0) // Operations complete within the calls that post them.
     }
 
     #[inline]

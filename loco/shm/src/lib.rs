@@ -8,10 +8,7 @@
 //! returns, and placed after a CPU fence
 //! ([`Caps::puts_placed_on_post`](loco_fabric::Caps::puts_placed_on_post)).
 //!
-//! With `Nic::Deferred`, a thread plays the network card and uses the freedom that a network of a tier leaves to it.
-//!
-//! From the bottom: `arena` (a mapping), `memory` (handles), `bell` (wakes sleepers), `gate` (shuts lost nodes out), `operation`,
-//! `discipline` and `nic` (deferred execution and its orders, with the feature `deferred-nic` only), `bring_up`
+//! From the bottom: `arena` (a mapping), `memory` (handles), `bell` (wakes sleepers), `gate` (shuts lost nodes out), `bring_up`
 //! (what nodes tell one another at set-up), `node` (the state that the handles of a node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
 
 #![deny(unsafe_code)]
@@ -21,20 +18,14 @@ mod arena;
 mod bell;
 mod bring_up;
 mod config;
-#[cfg(feature = "deferred-nic")]
-mod discipline;
 mod fabric;
 mod gate;
 #[allow(unsafe_code)]
 mod memory;
-mod nic;
 mod node;
-mod operation;
 mod queue_pair;
 
-pub use config::{Nic, ShmConfig};
-#[cfg(feature = "deferred-nic")]
-pub use discipline::{Bus, Discipline, Stage};
+pub use config::ShmConfig;
 pub use fabric::ShmFabric;
 pub use memory::{ShmCell, ShmMemory, ShmRemote};
 pub use queue_pair::ShmQueuePair;

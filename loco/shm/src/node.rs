@@ -13,7 +13,6 @@ use crate::arena::{Arena, ArenaId};
 use crate::bell::Bell;
 use crate::bring_up::Card;
 use crate::gate::{OwnGate, Peer, shut_out};
-use crate::nic::DeferredNic;
 
 /// The state that the handles of a node share.
 #[derive(Debug)]
@@ -28,7 +27,6 @@ pub(crate) struct Node {
     pub(crate) huge_pages: HugePages,
     /// The imported arenas of peers. Each stays mapped until this node ends.
     pub(crate) imported: Mutex<HashMap<ArenaId, Arc<Arena>>>,
-    pub(crate) nic: Option<DeferredNic>,
     /// The gate between this node and its peers' memory.
     pub(crate) gate: Arc<OwnGate>,
     /// The peers' gates, in the order of the mesh's nodes; `None` for this node.

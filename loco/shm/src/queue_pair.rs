@@ -1,4 +1,4 @@
-//! A queue pair. It checks an operation, and then either executes it at once or hands it to the deferred NIC.
+//! A queue pair. It checks an operation and executes it at once.
 
 use std::sync::Arc;
 
@@ -10,9 +10,7 @@ use loco_host::word;
 use crate::bell::Bell;
 use crate::gate::Slot;
 use crate::memory::{ShmMemory, ShmRemote};
-use crate::nic::QueueId;
 use crate::node::Node;
-use crate::operation::{OperationKind, PostedOperation};
 
 /// A queue pair of the shared-memory fabric.
 #[derive(Debug)]
@@ -26,15 +24,12 @@ pub struct ShmQueuePair {
     slot: Slot,
     /// The peer's doorbell. It is rung after every access that changes the peer's memory.
     bell: Bell,
-    /// The queue of the deferred NIC, if there is one.
-    queue: Option<QueueId>,
 }
 
 impl ShmQueuePair {
     pub(super) fn new(node: Arc<Node>, peer: NodeId) -> Result<ShmQueuePair> {
         let slot = node.gate.slot()?;
         let bell = node.bell_of(peer)?;
-        let queue = node.nic.as_ref().map(|nic| nic.open(peer));
         Ok(ShmQueuePair {
             node,
             peer,
@@ -42,7 +37,6 @@ impl ShmQueuePair {
             peer_gone: false,
             slot,
             bell,
-            queue,
         })
     }
 
@@ -95,26 +89,13 @@ impl ShmQueuePair {
         ))
     }
 
-    /// Hands the operation to the NIC. The request is built here, out of the way of the synchronous path.
-    #[cold]
-    #[inline(never)]
-    fn post(&self, queue: QueueId, request: impl FnOnce() -> PostedOperation) -> Result<Posted> {
-        self.slot.check()?;
-        let nic = self.node.nic.as_ref();
-        // A queue exists only where there is a NIC (see `new`).
-        let nic = nic.ok_or_else(|| FabricError::Unsupported("a queue without its NIC".into()))?;
-        nic.post(queue, request())?;
-        Ok(Posted::Pending)
-    }
-
-    /// Executes or posts a read-modify-write.
+    /// Executes a read-modify-write, which `execute` makes of the word and returns the old value of.
     #[inline]
     fn atomic(
         &mut self,
         target: Target<'_, ShmRemote>,
         result: Local<'_, ShmMemory>,
-        work: Work,
-        kind: OperationKind,
+        execute: impl FnOnce(&ShmRemote, usize) -> Result<u64>,
     ) -> Result<Posted> {
         target.remote.span().check_word(target.offset)?;
         result.memory.span().check_word(result.offset)?;
@@ -122,16 +103,11 @@ impl ShmQueuePair {
             return Err(not_a_word(result.len));
         }
         self.check(target.remote)?;
-        if let Some(queue) = self.queue {
-            return self.post(queue, || {
-                PostedOperation::new(kind, work).remote(target, 8).local(result)
-            });
-        }
         let section = self.slot.enter()?;
         // The operation is a full fence by itself, so it comes after all earlier operations. (LOCO'26 Fig. 10
         // has no read-modify-writes. Ours come after the queue pair's earlier puts and before its later
         // operations.)
-        let old = kind.apply(target.remote, target.offset)?;
+        let old = execute(target.remote, target.offset)?;
         drop(section);
         self.bell.ring_if_awaited();
         result.memory.span().store_word(result.offset, old)?;
@@ -146,19 +122,6 @@ fn not_a_word(len: usize) -> FabricError {
     ))
 }
 
-#[cold]
-fn not_at_once() -> FabricError {
-    FabricError::Unsupported("reads at once: the deferred NIC reads later".into())
-}
-
-impl Drop for ShmQueuePair {
-    fn drop(&mut self) {
-        if let (Some(nic), Some(queue)) = (&self.node.nic, self.queue) {
-            nic.close(queue);
-        }
-    }
-}
-
 impl QueuePair for ShmQueuePair {
     type Memory = ShmMemory;
     type Remote = ShmRemote;
@@ -168,18 +131,10 @@ impl QueuePair for ShmQueuePair {
     }
 
     #[inline]
-    fn put(&mut self, src: Local<'_, ShmMemory>, dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+    fn put(&mut self, src: Local<'_, ShmMemory>, dst: Target<'_, ShmRemote>, _work: Work) -> Result<Posted> {
         src.memory.span().check(src.offset, src.len)?;
         dst.remote.span().check(dst.offset, src.len)?;
         self.check(dst.remote)?;
-        if let Some(queue) = self.queue {
-            let len = src.len;
-            return self.post(queue, || {
-                PostedOperation::new(OperationKind::Put, work)
-                    .remote(dst, len)
-                    .local(src)
-            });
-        }
         // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
         let section = self.slot.enter()?;
         word::full_fence();
@@ -196,19 +151,12 @@ impl QueuePair for ShmQueuePair {
     // instructions. Otherwise it is a call that passes everything through memory, which takes as long as the
     // message.
     #[inline(always)]
-    fn put_inline(&mut self, data: &[u8], dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+    fn put_inline(&mut self, data: &[u8], dst: Target<'_, ShmRemote>, _work: Work) -> Result<Posted> {
         if data.len() > self.node.caps.inline_bytes_max {
             return Err(self.too_long(data.len()));
         }
         dst.remote.span().check(dst.offset, data.len())?;
         self.check(dst.remote)?;
-        if let Some(queue) = self.queue {
-            return self.post(queue, || {
-                PostedOperation::new(OperationKind::Put, work)
-                    .remote(dst, data.len())
-                    .inline(data)
-            });
-        }
         let section = self.slot.enter()?;
         dst.remote.span().write(dst.offset, data)?;
         drop(section);
@@ -221,21 +169,8 @@ impl QueuePair for ShmQueuePair {
         &mut self,
         pieces: &[(usize, &[u8])],
         remote: &ShmRemote,
-        strong_last: bool,
+        _strong_last: bool,
     ) -> Result<()> {
-        if self.queue.is_some() {
-            let last = pieces.len().wrapping_sub(1);
-            let pieces = pieces.iter().enumerate();
-            let mut pieces = pieces.filter(|(_, (_, data))| !data.is_empty());
-            return pieces.try_for_each(|(index, &(offset, data))| {
-                let work = Work {
-                    strong: strong_last && index == last,
-                    ..Work::unsignaled()
-                };
-                let _: Posted = self.put_inline(data, Target { remote, offset }, work)?;
-                Ok(())
-            });
-        }
         // The stores keep the order of the pieces, whether it was asked for or not (TSO).
         self.check(remote)?;
         let max = self.node.caps.inline_bytes_max;
@@ -256,18 +191,10 @@ impl QueuePair for ShmQueuePair {
     }
 
     #[inline(always)] // as `put_inline`
-    fn get(&mut self, dst: Local<'_, ShmMemory>, src: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+    fn get(&mut self, dst: Local<'_, ShmMemory>, src: Target<'_, ShmRemote>, _work: Work) -> Result<Posted> {
         dst.memory.span().check(dst.offset, dst.len)?;
         src.remote.span().check(src.offset, dst.len)?;
         self.check(src.remote)?;
-        if let Some(queue) = self.queue {
-            let len = dst.len;
-            return self.post(queue, || {
-                PostedOperation::new(OperationKind::Get, work)
-                    .remote(src, len)
-                    .local(dst)
-            });
-        }
         // This thread's stores and the queue pair's puts come before the NIC's remote read (Fig. 10, B8 and
         // G8).
         self.slot.check()?;
@@ -285,9 +212,11 @@ impl QueuePair for ShmQueuePair {
         target: Target<'_, ShmRemote>,
         add: u64,
         result: Local<'_, ShmMemory>,
-        work: Work,
+        _work: Work,
     ) -> Result<Posted> {
-        self.atomic(target, result, work, OperationKind::FetchAdd { add })
+        self.atomic(target, result, |remote, offset| {
+            remote.span().fetch_add(offset, add)
+        })
     }
 
     #[inline]
@@ -297,17 +226,16 @@ impl QueuePair for ShmQueuePair {
         expected: u64,
         new: u64,
         result: Local<'_, ShmMemory>,
-        work: Work,
+        _work: Work,
     ) -> Result<Posted> {
-        self.atomic(target, result, work, OperationKind::CompareSwap { expected, new })
+        self.atomic(target, result, |remote, offset| {
+            remote.span().compare_swap(offset, expected, new)
+        })
     }
 
     #[inline]
-    fn flush(&mut self, work: Work) -> Result<Posted> {
+    fn flush(&mut self, _work: Work) -> Result<Posted> {
         self.check_alive()?;
-        if let Some(queue) = self.queue {
-            return self.post(queue, || PostedOperation::new(OperationKind::Flush, work));
-        }
         self.slot.check()?;
         // Puts are stores of this thread, so they are placed when its store buffer is empty.
         word::full_fence();
@@ -316,9 +244,6 @@ impl QueuePair for ShmQueuePair {
 
     #[inline(always)] // as `put_inline`
     fn word_at_once(&mut self, target: Target<'_, ShmRemote>, op: WordOp) -> Result<Option<u64>> {
-        if self.queue.is_some() {
-            return Ok(None);
-        }
         self.check(target.remote)?;
         let span = target.remote.span();
         let section = self.slot.enter()?;
@@ -340,9 +265,6 @@ impl QueuePair for ShmQueuePair {
 
     #[inline(always)] // as `put_inline`
     fn read_at_once(&mut self, src: Target<'_, ShmRemote>, out: &mut [u8]) -> Result<()> {
-        if self.queue.is_some() {
-            return Err(not_at_once());
-        }
         self.check(src.remote)?;
         self.slot.check()?;
         src.remote.span().read(src.offset, out)

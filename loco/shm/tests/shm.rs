@@ -12,13 +12,14 @@ use loco_fabric::{
     WorkRequestId,
 };
 use loco_job::Mesh;
-use loco_shm::{Nic, ShmConfig, ShmFabric};
+use loco_shm::{ShmConfig, ShmFabric};
+use loco_test_networks::deferred::{Deferred, Nic};
 
 /// Nodes that execute operations as they post them.
 struct Synchronous;
 
 /// Nodes whose NIC executes operations late.
-struct Deferred;
+struct Late;
 
 /// Nodes whose NIC keeps no order that it is not asked for.
 struct Unordered;
@@ -26,7 +27,8 @@ struct Unordered;
 /// Nodes whose NIC places in any order what it sent in order.
 struct Relaxed;
 
-fn bring_up(n: usize, config: &ShmConfig) -> Vec<ShmFabric> {
+fn bring_up(n: usize) -> Vec<ShmFabric> {
+    let config = small();
     let meshes = Mesh::in_process(n).unwrap();
     std::thread::scope(|scope| {
         let ups: Vec<_> = meshes
@@ -37,11 +39,18 @@ fn bring_up(n: usize, config: &ShmConfig) -> Vec<ShmFabric> {
     })
 }
 
-fn small(nic: Nic) -> ShmConfig {
+/// Returns nodes with this NIC.
+fn with_nic(n: usize, nic: &Nic) -> Vec<Deferred<ShmFabric>> {
+    let nodes = bring_up(n).into_iter();
+    nodes
+        .map(|fabric| Deferred::new(fabric, Some(nic)).unwrap())
+        .collect()
+}
+
+fn small() -> ShmConfig {
     ShmConfig::default()
         .arena_bytes(1 << 20)
         .memory_limit_bytes(16 << 20)
-        .nic(nic)
 }
 
 /// Returns a seed for the next job. Seeds differ between jobs, and are the same on every run.
@@ -53,39 +62,39 @@ fn next_seed() -> u64 {
 impl World for Synchronous {
     type Fabric = ShmFabric;
     fn nodes(n: usize) -> Vec<ShmFabric> {
-        bring_up(n, &small(Nic::Synchronous))
+        bring_up(n)
     }
     fn kill(node: &ShmFabric) {
         node.mesh().fail();
     }
 }
 
-impl World for Deferred {
-    type Fabric = ShmFabric;
-    fn nodes(n: usize) -> Vec<ShmFabric> {
-        bring_up(n, &small(Nic::deferred(next_seed())))
+impl World for Late {
+    type Fabric = Deferred<ShmFabric>;
+    fn nodes(n: usize) -> Vec<Deferred<ShmFabric>> {
+        with_nic(n, &Nic::deferred(next_seed()))
     }
-    fn kill(node: &ShmFabric) {
+    fn kill(node: &Deferred<ShmFabric>) {
         node.mesh().fail();
     }
 }
 
 impl World for Unordered {
-    type Fabric = ShmFabric;
-    fn nodes(n: usize) -> Vec<ShmFabric> {
-        bring_up(n, &small(Nic::deferred(next_seed()).tier(Tier::Unordered)))
+    type Fabric = Deferred<ShmFabric>;
+    fn nodes(n: usize) -> Vec<Deferred<ShmFabric>> {
+        with_nic(n, &Nic::deferred(next_seed()).tier(Tier::Unordered))
     }
-    fn kill(node: &ShmFabric) {
+    fn kill(node: &Deferred<ShmFabric>) {
         node.mesh().fail();
     }
 }
 
 impl World for Relaxed {
-    type Fabric = ShmFabric;
-    fn nodes(n: usize) -> Vec<ShmFabric> {
-        bring_up(n, &small(Nic::deferred(next_seed()).tier(Tier::PcieRelaxed)))
+    type Fabric = Deferred<ShmFabric>;
+    fn nodes(n: usize) -> Vec<Deferred<ShmFabric>> {
+        with_nic(n, &Nic::deferred(next_seed()).tier(Tier::PcieRelaxed))
     }
-    fn kill(node: &ShmFabric) {
+    fn kill(node: &Deferred<ShmFabric>) {
         node.mesh().fail();
     }
 }
@@ -96,8 +105,8 @@ mod synchronous {
 }
 
 mod deferred {
-    use super::Deferred;
-    loco_conformance::suite!(Deferred);
+    use super::Late;
+    loco_conformance::suite!(Late);
 }
 
 mod unordered {
@@ -110,21 +119,21 @@ mod relaxed {
     loco_conformance::suite!(Relaxed);
 }
 
-/// Returns a configuration whose NIC takes its time.
-fn slow(seed: u64) -> ShmConfig {
+/// Returns a NIC that takes its time.
+fn slow(seed: u64) -> Nic {
     delaying(seed, Duration::from_millis(20))
 }
 
-/// Returns a configuration whose NIC takes up to `delay_max` for each step.
-fn delaying(seed: u64, delay_max: Duration) -> ShmConfig {
-    small(Nic::Deferred {
-        seed,
+/// Returns a NIC that takes up to `delay_max` for each step.
+fn delaying(seed: u64, delay_max: Duration) -> Nic {
+    Nic {
         delay_max,
         queue_depth: 8,
-    })
+        ..Nic::deferred(seed)
+    }
 }
 
-fn poll_one(fabric: &ShmFabric) -> CompletionStatus {
+fn poll_one(fabric: &Deferred<ShmFabric>) -> CompletionStatus {
     let mut completions = Vec::new();
     wait_for(fabric, || {
         (fabric.poll(&mut completions).unwrap() > 0).then_some(())
@@ -136,7 +145,7 @@ fn poll_one(fabric: &ShmFabric) -> CompletionStatus {
 #[test]
 fn the_deferred_nic_completes_puts_before_they_are_placed() {
     let seen = (0..50).any(|seed| {
-        let [a, b] = &bring_up(2, &slow(seed))[..] else {
+        let [a, b] = &with_nic(2, &slow(seed))[..] else {
             unreachable!()
         };
         let (there, remote) = share(b, a, 64);
@@ -155,7 +164,7 @@ fn the_deferred_nic_completes_puts_before_they_are_placed() {
 #[test]
 fn the_deferred_nic_reads_the_source_late() {
     let seen = (0..50).any(|seed| {
-        let [a, b] = &bring_up(2, &slow(seed))[..] else {
+        let [a, b] = &with_nic(2, &slow(seed))[..] else {
             unreachable!()
         };
         let (there, remote) = share(b, a, 64);
@@ -175,7 +184,7 @@ fn the_deferred_nic_reads_the_source_late() {
 fn the_deferred_nic_does_not_order_queue_pairs() {
     // There is a put on each of two queue pairs; the second is posted after the first has completed.
     let seen = (0..100).any(|seed| {
-        let [a, b] = &bring_up(2, &slow(seed))[..] else {
+        let [a, b] = &with_nic(2, &slow(seed))[..] else {
             unreachable!()
         };
         let (there, remote) = share(b, a, 64);
@@ -194,7 +203,7 @@ fn the_deferred_nic_does_not_order_queue_pairs() {
 #[test]
 fn the_deferred_nic_lets_a_put_overtake_a_get() {
     let seen = (0..100).any(|seed| {
-        let [a, b] = &bring_up(2, &slow(seed))[..] else {
+        let [a, b] = &with_nic(2, &slow(seed))[..] else {
             unreachable!()
         };
         let (there, remote) = share(b, a, 64);
@@ -216,7 +225,7 @@ fn the_deferred_nic_lets_a_put_overtake_a_get() {
 
 #[test]
 fn long_puts_tear_under_the_deferred_nic() {
-    let [a, b] = &bring_up(2, &slow(1))[..] else {
+    let [a, b] = &with_nic(2, &slow(1))[..] else {
         unreachable!()
     };
     let (there, remote) = share(b, a, 512);
@@ -239,7 +248,7 @@ fn long_puts_tear_under_the_deferred_nic() {
 #[test]
 fn operations_of_a_dead_peer_fail_under_the_deferred_nic() {
     // No operation is over before the peer is lost.
-    let [a, b] = &bring_up(2, &delaying(3, Duration::from_secs(1 << 20)))[..] else {
+    let [a, b] = &with_nic(2, &delaying(3, Duration::from_secs(1 << 20)))[..] else {
         unreachable!()
     };
     let (_there, remote) = share(b, a, 64);
@@ -270,7 +279,7 @@ fn operations_of_a_dead_peer_fail_under_the_deferred_nic() {
 /// Posted operations happen even if the queue pair and the local memory are gone.
 #[test]
 fn a_dropped_queue_pair_still_delivers() {
-    let [a, b] = &bring_up(2, &slow(4))[..] else {
+    let [a, b] = &with_nic(2, &slow(4))[..] else {
         unreachable!()
     };
     let (there, remote) = share(b, a, 64);
@@ -286,7 +295,7 @@ fn a_dropped_queue_pair_still_delivers() {
 /// A fabric that is dropped places its posted operations, and its thread ends.
 #[test]
 fn the_deferred_nic_finishes_before_it_stops() {
-    let mut nodes = bring_up(2, &slow(5));
+    let mut nodes = with_nic(2, &slow(5));
     let (b, a) = (nodes.pop().unwrap(), nodes.pop().unwrap());
     let (there, remote) = share(&b, &a, 64);
     let mut qp = a.queue_pair(b.node()).unwrap();
@@ -318,9 +327,7 @@ fn a_key_of_another_run_is_refused() {
 
 #[test]
 fn memory_is_limited_and_comes_back() {
-    let [a] = &bring_up(1, &small(Nic::Synchronous))[..] else {
-        unreachable!()
-    };
+    let [a] = &bring_up(1)[..] else { unreachable!() };
     // This is more than an arena and less than the limit, so it gets an arena of its own.
     let long = a.allocate(10 << 20, MemoryKind::Host).unwrap();
     long.write((10 << 20) - 1, &[1]).unwrap();
@@ -353,11 +360,15 @@ fn configurations_that_cannot_work_are_refused() {
         assert!(matches!(refused, Err(FabricError::Config(_))), "{refused:?}");
     };
     refused(ShmConfig::default().arena_bytes(0));
-    refused(ShmConfig::with_nic(Nic::Deferred {
-        seed: 0,
-        delay_max: Duration::ZERO,
+    let full = Nic {
         queue_depth: 0,
-    }));
+        ..Nic::deferred(0)
+    };
+    let refused = Deferred::new(bring_up(1).remove(0), Some(&full));
+    assert!(matches!(refused, Err(FabricError::Config(_))), "{refused:?}");
+    let late = with_nic(1, &Nic::deferred(0)).remove(0);
+    let refused = Deferred::new(late, Some(&Nic::deferred(0)));
+    assert!(matches!(refused, Err(FabricError::Config(_))), "{refused:?}");
 }
 
 #[test]

@@ -118,8 +118,8 @@ impl Meeting {
                     match arrivals.recv_timeout(LOOK) {
                         Ok((node, link)) => {
                             let index = node.position_in(mesh.nodes())?;
-                            if index > own && streams[index].is_none() {
-                                streams[index] = Some(Stream::new(link, encrypt));
+                            // A node that comes again has not heard that it was let in.
+                            if index > own && streams[index].replace(Stream::new(link, encrypt)).is_none() {
                                 missing -= 1;
                             }
                         }
@@ -215,7 +215,11 @@ fn meet(at: SocketAddr, own: NodeId, peer: NodeId, secret: &Secret, deadline: Ti
     stream.set_nodelay(true)?;
     let mut link = Link::connect(stream, secret, &purpose(peer), deadline)?;
     link.write(&own.0, deadline)?;
-    Ok(link)
+    // The other side may have given this connection up meanwhile.
+    match link.read(deadline)? {
+        true => Ok(link),
+        false => Err(io::ErrorKind::ConnectionRefused.into()),
+    }
 }
 
 /// Returns what both sides of a connection to `node` authenticate.
@@ -243,6 +247,7 @@ fn accept(
             stream.set_nodelay(true)?;
             let mut link = Link::accept(stream, secret, purpose, deadline)?;
             let node: u16 = link.read(deadline)?;
+            link.write(&true, deadline)?;
             Ok::<_, io::Error>((NodeId(node), link))
         })();
         match heard {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-use loco_fabric::{Armed, Completion, Control, Doorbell, FabricError, NodeId, Result};
+use loco_fabric::{Armed, Completion, Control, Doorbell, FabricError, NodeId, PeerState, Result};
 use loco_host::membership::Membership;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -30,6 +30,8 @@ const CHANGE_OF_GUARD: Duration = Duration::from_micros(200);
 /// The sockets that one look takes from the kernel's list.
 const EVENTS: usize = 64;
 
+/// The most looks at the last words of a peer that has left.
+const LAST_LOOKS: u32 = 1000;
 /// The bit of the service thread's word that says that it is to end.
 const STOPPED: u32 = 1;
 /// Nobody sleeps by the sockets.
@@ -283,7 +285,16 @@ impl Shared {
                 continue;
             };
             let mut reports = Vec::new();
-            self.with_link(index, |link| link.give_up(&error, &mut reports));
+            let left = self.job.mesh.peer_state(peer.node) == PeerState::Left;
+            self.with_link(index, |link| {
+                // What a peer has sent before its goodbye takes effect.
+                for _ in 0..LAST_LOOKS {
+                    if !left || !link.look(&mut reports) {
+                        break;
+                    }
+                }
+                link.give_up(&error, &mut reports);
+            });
             self.add_reports(reports);
         }
         // Another thread that looks at the same time finds the same.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use loco_conformance::{Poster, World, allocate, local, share, target, word};
-use loco_fabric::{Fabric, FabricError, Memory, QueuePair};
+use loco_fabric::{Fabric, FabricError, Memory, Peers, QueuePair, Wait, Work};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_tcp::{TcpConfig, TcpFabric};
@@ -110,6 +110,31 @@ fn long_transfers_cross() {
             scope.spawn(|| cross(0));
             cross(1);
         });
+    }
+}
+
+/// What a node puts before it leaves takes effect, even if the others hear of its goodbye first.
+#[test]
+fn the_last_puts_of_a_node_that_leaves_take_effect() {
+    for _ in 0..20 {
+        let mut nodes: Vec<TcpFabric> = bring_up(2, |_| config())
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        let leaving = nodes.pop().unwrap();
+        let (here, remote) = share(&nodes[0], &leaving, 64);
+        let mut qp = leaving.queue_pair(nodes[0].node()).unwrap();
+        let _pending = qp
+            .put_inline(&[7; 8], target(&remote, 0), Work::unsignaled())
+            .unwrap();
+        drop((qp, remote, leaving));
+        let wait = Wait {
+            what: "the last put",
+            peers: Peers::All,
+            deadline: None,
+        };
+        let seen = nodes[0].wait(wait, || Some(word(&here, 0)).filter(|&word| word != 0));
+        assert_eq!(seen, Ok(u64::from_ne_bytes([7; 8])));
     }
 }
 

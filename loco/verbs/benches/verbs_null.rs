@@ -6,8 +6,8 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use loco_fabric::{Fabric, Local, MemoryKind, QueuePair, Target, Work, WorkRequestId};
 use loco_job::Mesh;
-use loco_verbs::soft::{NullLoop, SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{NullLoop, SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// The number of operations between two polls.
 const WINDOW: u64 = 64;
@@ -18,7 +18,7 @@ fn null(c: &mut Criterion) {
         ..SoftLimits::default()
     });
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
     let memory = fabric.allocate(4096, MemoryKind::Host).unwrap();

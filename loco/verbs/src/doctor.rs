@@ -265,8 +265,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::provider::Provider;
-    use crate::soft::{SoftDevice, SoftLimits};
 
     fn host(root: &Path) -> Host {
         Host {
@@ -324,61 +322,5 @@ mod tests {
             assert_eq!(of(Some(100 << 20)), Verdict::Warning);
         }
         assert_eq!(of(Some(1 << 40)), Verdict::Ok);
-    }
-
-    #[test]
-    fn the_self_test_says_what_the_device_can_do() {
-        let config = VerbsConfig::default().provider(Provider::Soft(SoftDevice::new(SoftLimits {
-            device_memory_bytes: 4096,
-            ..SoftLimits::default()
-        })));
-        let checks = check_host(&config);
-        assert_eq!(verdict(&checks, "self-test"), Verdict::Ok);
-        assert!(
-            checks[0].found.contains("4096 bytes of device memory"),
-            "{checks:?}"
-        );
-    }
-
-    #[test]
-    fn the_self_test_says_what_the_device_orders_and_what_requests_cost() {
-        let order = |limits| {
-            let config = VerbsConfig::default().provider(Provider::Soft(SoftDevice::new(limits)));
-            let checks = check_host(&config);
-            let check = checks.into_iter().find(|check| check.name == "order");
-            check.unwrap_or_else(|| panic!("the order is checked"))
-        };
-        let known = order(SoftLimits::default());
-        assert_eq!(known.verdict, Verdict::Ok);
-        assert!(known.found.contains("ibta") && known.found.contains("strong: free"));
-        assert!(known.found.contains("nothing about two writes"), "{known:?}");
-        let unknown = order(SoftLimits {
-            tier_is_known: false,
-            ..SoftLimits::default()
-        });
-        assert_eq!(unknown.verdict, Verdict::Warning);
-        assert!(unknown.found.contains("ooo-all (assumed"), "{unknown:?}");
-        assert!(
-            unknown.found.contains("strong: a wait for completion"),
-            "{unknown:?}"
-        );
-        assert!(
-            unknown
-                .remedy
-                .is_some_and(|remedy| remedy.contains("LOCO_VERBS_ORDER"))
-        );
-    }
-
-    /// A device on which the orders of the contract cannot be obtained is refused when the fabric comes up.
-    #[test]
-    fn a_relaxed_device_without_atomics_is_refused_with_a_remedy() {
-        let config = VerbsConfig::default().provider(Provider::Soft(SoftDevice::new(SoftLimits {
-            tier: loco_fabric::Tier::PcieRelaxed,
-            atomic_cap: 0,
-            ..SoftLimits::default()
-        })));
-        let checks = check_host(&config);
-        assert_eq!(verdict(&checks, "self-test"), Verdict::Failed);
-        assert!(checks[0].found.contains("--fabric ofi"), "{checks:?}");
     }
 }

@@ -13,7 +13,7 @@ use loco_fabric::{
 };
 use loco_host::membership::Membership;
 use loco_host::word;
-use loco_job::{Mesh, random};
+use loco_job::{Mesh, Revoke, random};
 
 use super::bell::CompletionBell;
 use super::config::VerbsConfig;
@@ -135,17 +135,21 @@ impl VerbsFabric {
         }
         tracing::info!("{}: {order}", node.job.mesh.node());
         let _ = node.cards.set(cards); // For the first time.
-        let revoker = Revoker {
-            node: Arc::downgrade(&node),
-            bell: node.bell.clone(),
-        };
-        node.job.enforce_losses("verbs up", Arc::new(revoker), timeout)?;
-        Ok(VerbsFabric(node))
+        let fabric = VerbsFabric(node);
+        fabric
+            .0
+            .job
+            .enforce_losses("verbs up", fabric.revoker(), timeout)?;
+        Ok(fabric)
     }
 
-    #[cfg(all(test, feature = "soft-device"))]
-    pub(super) fn node_arc(&self) -> &Arc<Node> {
-        &self.0
+    /// Returns what takes a lost node's access away. The mesh has one already; tests use this without a loss.
+    #[doc(hidden)]
+    pub fn revoker(&self) -> Arc<dyn Revoke> {
+        Arc::new(Revoker {
+            node: Arc::downgrade(&self.0),
+            bell: self.0.bell.clone(),
+        })
     }
 
     /// Returns the mesh that the fabric was built from.

@@ -24,9 +24,8 @@
 //! - `queue_pair`: posting;
 //! - `fabric`: the fabric itself.
 //!
-//! `provider` is the seam between the host's libraries and `soft`. That module plays a device in software,
-//! for tests without a device and for injected faults (feature `soft-device`). `doctor` says what a host
-//! lacks.
+//! `provider` says whether the functions are those of the host's libraries or of a library that the program brings
+//! along, as tests without a device do (`loco-test-networks`). `doctor` says what a host lacks.
 
 #![deny(unsafe_code)]
 
@@ -45,7 +44,8 @@ mod device;
 mod doctor;
 mod fabric;
 #[allow(unsafe_code)]
-mod ffi;
+#[doc(hidden)]
+pub mod ffi;
 #[allow(unsafe_code)]
 mod heap;
 #[allow(unsafe_code)]
@@ -66,9 +66,6 @@ mod request;
 mod send_queue;
 #[allow(unsafe_code)]
 mod service;
-#[cfg(feature = "soft-device")]
-#[allow(unsafe_code)]
-pub mod soft;
 mod status;
 mod sysfs;
 
@@ -77,6 +74,8 @@ pub use doctor::{Check, Verdict, check_host};
 pub use fabric::{VerbsFabric, choose, devices, usable};
 pub use memory::{VerbsCell, VerbsMemory, VerbsRemote};
 pub use order::order;
+#[doc(hidden)]
+pub use provider::Given;
 pub use provider::Provider;
 pub use queue_pair::VerbsQueuePair;
 pub use sysfs::{Choice, Gid, RdmaDevice, RdmaPort};

@@ -7,19 +7,32 @@ use std::time::Duration;
 use loco_fabric::{FabricError, Result, Tier};
 
 use crate::ffi::{self, Api};
-#[cfg(feature = "soft-device")]
-use crate::soft::{self, SoftDevice};
 use crate::sysfs::{self, Choice, Wanted};
 
 /// A source of RDMA.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum Provider {
     /// The host's libibverbs and librdmacm.
     #[default]
     System,
-    #[cfg(feature = "soft-device")]
-    /// A device that this process plays in software, for tests: no library, no kernel, injected faults.
-    Soft(SoftDevice),
+    /// A library that the program brings along. Tests give one that plays a device.
+    #[doc(hidden)]
+    Given(Given),
+}
+
+/// A library that the program brings along, and the one device that it has.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The functions. They have the meaning that the manuals of libibverbs and librdmacm give them.
+    pub api: &'static Api,
+    /// The device, as the connection manager finds it by its address.
+    pub device: Choice,
+    /// The tier of the device, if it is known.
+    pub tier: Option<Tier>,
+    /// Whether fenced operations of the device may never start.
+    pub fences_stall: bool,
 }
 
 impl Provider {
@@ -29,8 +42,7 @@ impl Provider {
     /// Returns [`FabricError::Config`] when a library is missing, with the packages that contain it.
     pub(crate) fn api(&self) -> Result<&'static Api> {
         match self {
-            #[cfg(feature = "soft-device")]
-            Provider::Soft(_) => Ok(soft::api()),
+            Provider::Given(given) => Ok(given.api),
             Provider::System => ffi::system().map_err(|error| {
                 FabricError::Config(format!(
                     "RDMA libraries: {error}; install libibverbs1, librdmacm1 and ibverbs-providers (Debian, Ubuntu) \
@@ -44,8 +56,7 @@ impl Provider {
     pub(crate) fn choices(&self, wanted: &Wanted<'_>) -> Result<Vec<Choice>> {
         match self {
             Provider::System => sysfs::choose(&sysfs::devices(Path::new(sysfs::ROOT)), wanted),
-            #[cfg(feature = "soft-device")]
-            Provider::Soft(device) => Ok(vec![device.choice()]),
+            Provider::Given(given) => Ok(vec![given.device.clone()]),
         }
     }
 
@@ -53,8 +64,7 @@ impl Provider {
     pub(crate) fn link_limit(&self, limit: Duration) -> Option<Duration> {
         match self {
             Provider::System => Some(limit),
-            #[cfg(feature = "soft-device")]
-            Provider::Soft(_) => None,
+            Provider::Given(_) => None,
         }
     }
 
@@ -62,8 +72,7 @@ impl Provider {
     pub(crate) fn fences_stall(&self, choice: &Choice) -> bool {
         match self {
             Provider::System => sysfs::is_soft_roce(Path::new(sysfs::ROOT), &choice.device),
-            #[cfg(feature = "soft-device")]
-            Provider::Soft(device) => device.fences_stall(),
+            Provider::Given(given) => given.fences_stall,
         }
     }
 
@@ -71,8 +80,7 @@ impl Provider {
     pub(crate) fn tier(&self, choice: &Choice) -> Option<Tier> {
         match self {
             Provider::System => sysfs::tier_of_software(Path::new(sysfs::ROOT), &choice.device),
-            #[cfg(feature = "soft-device")]
-            Provider::Soft(device) => device.tier(),
+            Provider::Given(given) => given.tier,
         }
     }
 

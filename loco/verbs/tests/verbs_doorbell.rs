@@ -10,15 +10,15 @@ use loco_conformance::{share, target};
 use loco_fabric::{Fabric, QueuePair, Work, WorkRequestId};
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_verbs::soft::{SoftCounts, SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{SoftCounts, SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// Long enough to tell a wake-up that is lost from one that is late.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 fn pair(device: &SoftDevice) -> Vec<VerbsFabric> {
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .huge_pages(HugePages::Never);
     let meshes = Mesh::in_process(2).unwrap();

@@ -14,12 +14,12 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_verbs::soft::{SoftCounts, SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{SoftCounts, SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 fn config(device: &SoftDevice) -> VerbsConfig {
     VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .memory_limit_bytes(4 << 20)
         .huge_pages(HugePages::Never)

@@ -11,8 +11,8 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_verbs::soft::{SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// A hang, however loaded the host is.
 const HANG: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ fn unknown(n: usize, limits: SoftLimits) -> (SoftDevice, Vec<VerbsFabric>) {
 
 fn up(n: usize, device: &SoftDevice, order: Option<Tier>) -> Vec<VerbsFabric> {
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .huge_pages(HugePages::Never)
         .order(order)

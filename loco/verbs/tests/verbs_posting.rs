@@ -8,8 +8,8 @@ use std::cell::Cell;
 
 use loco_fabric::{Cost, Fabric, Local, Memory, MemoryKind, QueuePair, Target, Work, WorkRequestId};
 use loco_job::Mesh;
-use loco_verbs::soft::{SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 #[test]
 fn posting_and_polling_allocate_nothing() {
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(SoftDevice::new(SoftLimits::default())))
+        .provider(SoftDevice::new(SoftLimits::default()).provider())
         .arena_bytes(1 << 20)
         .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
@@ -88,7 +88,7 @@ fn posting_and_polling_allocate_nothing() {
 fn linked_requests_share_a_doorbell() {
     let device = SoftDevice::new(SoftLimits::default());
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
@@ -122,7 +122,7 @@ fn linked_requests_share_a_doorbell() {
 fn strong_operations_cost_nothing_on_a_device_that_orders() {
     let device = SoftDevice::new(SoftLimits::default());
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .queue_depth(64);
     let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();

@@ -7,8 +7,8 @@ use loco_conformance::World;
 use loco_fabric::{Fabric, Tier};
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_verbs::soft::{SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 struct Soft;
 /// A device without reads of length zero, so that flushes read a word, and without reliable fences.
@@ -16,7 +16,7 @@ struct NoZeroLengthReads;
 
 fn config(device: &SoftDevice) -> VerbsConfig {
     VerbsConfig::default()
-        .provider(Provider::Soft(device.clone()))
+        .provider(device.provider())
         .arena_bytes(1 << 20)
         .memory_limit_bytes(16 << 20)
         .huge_pages(HugePages::Never)

@@ -22,6 +22,9 @@ pub const HALLS: [(&str, &[&str]); 5] = [
 /// The packages that consist of tests, so that all their dependencies are those of tests.
 pub const TESTS: [&str; 1] = ["loco/conformance"];
 
+/// The package of networks made for tests. It is built from the fabrics whose tests use it.
+pub const NETWORKS: &str = "loco/networks";
+
 /// The packages of other halls that tests use against the arrows, as `(hall, package of another hall)`.
 pub const USED_BY_TESTS: [(&str, &str); 5] = [
     ("loco", "checkers/history"),

@@ -1,7 +1,7 @@
 //! Checks that packages can be published: they say what they are, bring the files that they need, and depend on nothing that stays
 //! here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -206,5 +206,33 @@ fn sources_embed_files_of_their_package_only() {
     assert_none(
         "a file that is not in the package cannot be embedded where it is used",
         &broken,
+    );
+}
+
+/// Returns the crates that packages are built from, each with its features.
+fn built_from(packages: &[&str]) -> BTreeSet<String> {
+    let shown = [
+        "-e",
+        "normal,build",
+        "--prefix",
+        "none",
+        "--no-dedupe",
+        "-f",
+        "{p} {f}",
+    ];
+    let output = cargo(&[&["tree"], &shown[..], packages].concat());
+    let text = String::from_utf8(output.stdout).expect("names are UTF-8");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_command_is_built_from_what_everything_is_built_from() {
+    let all = built_from(&["--workspace"]);
+    let alone = built_from(&["--package", "loco-rdma-cli"]);
+    assert!(alone.len() > 50, "{alone:?}");
+    let again: Vec<_> = alone.difference(&all).cloned().collect();
+    assert_none(
+        "`cargo run -p loco-rdma-cli` builds these again after `cargo build`, with the features that are shown",
+        &again,
     );
 }

@@ -98,14 +98,6 @@ pub struct Args {
     /// Pages of the memory on shm and verbs: small, huge (2 MiB where the host has them), or giant (1 GiB).
     #[arg(long, value_name = "PAGES")]
     pages: Option<Pages>,
-    /// Executes operations of shm late, and in every order that a network of the tier allows (a test aid).
-    #[cfg(feature = "deferred-nic")]
-    #[arg(long)]
-    deferred: bool,
-    /// Tier of the network that --deferred plays: ibta, ooo-rw, ooo-all, pcie-relaxed or unordered.
-    #[cfg(feature = "deferred-nic")]
-    #[arg(long, value_name = "TIER", default_value = "ibta", requires = "deferred")]
-    tier: loco::fabric::Tier,
     /// Append results to a file, and leave out tests whose results are there.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -170,8 +162,6 @@ static MODES: [Mode; 3] = [
             "--nodes",
             "--name",
             "--pages",
-            "--deferred",
-            "--tier",
         ],
     ),
 ];
@@ -243,7 +233,6 @@ fn node(args: &Args) -> Result<u8, CliError> {
     };
     let job = Job::from_env()?;
     let leads = job.nodes().first() == Some(&job.node());
-    #[allow(unused_mut)] // The deferred NIC changes it.
     let mut config = AnyConfig::from_env()?;
     config.choice = choice;
     if let Some(pages) = args.pages {
@@ -255,24 +244,7 @@ fn node(args: &Args) -> Result<u8, CliError> {
         config.shm.huge_pages = pages;
         config.verbs.huge_pages = pages;
     }
-    #[allow(unused_mut)]
-    let mut fabric = String::new();
-    #[cfg(feature = "deferred-nic")]
-    if args.deferred {
-        config.shm.nic = loco_shm::Nic::Deferred {
-            seed: args.seed,
-            delay_max: Duration::ZERO,
-            queue_depth: 64,
-        }
-        .tier(args.tier);
-        fabric = match args.tier {
-            loco::fabric::Tier::Ibta => "shm, deferred NIC".to_owned(),
-            tier => format!("shm, deferred NIC of tier {tier}"),
-        };
-    }
-    if let Some(name) = &args.name {
-        fabric.clone_from(name);
-    }
+    let fabric = args.name.clone().unwrap_or_default();
     let plan = plan(args, model, fabric);
     let mut report = Report::new(args, &plan, leads, &stop)?;
     if leads {

@@ -7,9 +7,10 @@ use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_litmus::{Error, Listener, Plan, Record, Result, Test, run, test};
 use loco_ofi::{OfiConfig, OfiFabric};
-use loco_shm::{Nic, ShmConfig, ShmFabric};
-use loco_verbs::soft::{SoftDevice, SoftLimits};
-use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+use loco_shm::{ShmConfig, ShmFabric};
+use loco_test_networks::deferred::{Deferred, Nic};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// Keeps what a job hands on.
 #[derive(Default)]
@@ -32,10 +33,9 @@ impl Listener for Kept {
 
 /// Returns a deferred NIC with short delays: weak outcomes come from the choice among steps.
 pub fn deferred(seed: u64) -> Nic {
-    Nic::Deferred {
-        seed,
+    Nic {
         delay_max: std::time::Duration::ZERO,
-        queue_depth: 64,
+        ..Nic::deferred(seed)
     }
 }
 
@@ -51,14 +51,16 @@ fn up<F: Send>(nodes: usize, one: impl Fn(Mesh) -> F + Sync) -> Vec<F> {
     })
 }
 
-/// Returns nodes on shared memory.
-pub fn shm(nodes: usize, nic: Nic) -> Vec<ShmFabric> {
+/// Returns nodes on shared memory, with a deferred NIC or without.
+pub fn shm(nodes: usize, nic: Option<Nic>) -> Vec<Deferred<ShmFabric>> {
     let config = ShmConfig::default()
         .arena_bytes(16 << 20)
         .memory_limit_bytes(64 << 20)
-        .huge_pages(HugePages::Never)
-        .nic(nic);
-    up(nodes, |mesh| ShmFabric::new(mesh, config.clone()).unwrap())
+        .huge_pages(HugePages::Never);
+    up(nodes, |mesh| {
+        let inner = ShmFabric::new(mesh, config.clone()).unwrap();
+        Deferred::new(inner, nic.as_ref()).unwrap()
+    })
 }
 
 /// Returns nodes on a device played by software.
@@ -70,7 +72,7 @@ pub fn soft(nodes: usize) -> Vec<VerbsFabric> {
 pub fn soft_of(nodes: usize, limits: SoftLimits, order: Option<Tier>) -> Vec<VerbsFabric> {
     let device = SoftDevice::new(limits);
     let config = VerbsConfig::default()
-        .provider(Provider::Soft(device))
+        .provider(device.provider())
         .order(order)
         .arena_bytes(16 << 20)
         .memory_limit_bytes(64 << 20)
@@ -108,7 +110,7 @@ pub fn job_for<F: Fabric<Control = Mesh, Platform = Std>>(
 }
 
 /// Runs a job of two nodes, of which the second is cut off in the middle, and returns the leader's error.
-pub fn job_with_a_loss(fabrics: Vec<ShmFabric>, tests: &[Test], plan: &Plan) -> Error {
+pub fn job_with_a_loss(fabrics: Vec<Deferred<ShmFabric>>, tests: &[Test], plan: &Plan) -> Error {
     /// Cuts the second node off when the leader has made some batches.
     struct Cut(Mesh, std::cell::Cell<u32>);
     impl Listener for Cut {
@@ -124,7 +126,7 @@ pub fn job_with_a_loss(fabrics: Vec<ShmFabric>, tests: &[Test], plan: &Plan) -> 
             false
         }
     }
-    let [leader, other] = <[ShmFabric; 2]>::try_from(fabrics).unwrap();
+    let [leader, other] = <[Deferred<ShmFabric>; 2]>::try_from(fabrics).unwrap();
     assert_eq!(other.node(), NodeId(1));
     std::thread::scope(|scope| {
         let mesh = other.mesh().clone();
@@ -134,8 +136,8 @@ pub fn job_with_a_loss(fabrics: Vec<ShmFabric>, tests: &[Test], plan: &Plan) -> 
 }
 
 /// Starts two nodes with different tests and returns the leader's error.
-pub fn job_with_other_tests(fabrics: Vec<ShmFabric>, plan: &Plan) -> Error {
-    let [leader, other] = <[ShmFabric; 2]>::try_from(fabrics).unwrap();
+pub fn job_with_other_tests(fabrics: Vec<Deferred<ShmFabric>>, plan: &Plan) -> Error {
+    let [leader, other] = <[Deferred<ShmFabric>; 2]>::try_from(fabrics).unwrap();
     let load = |name: &str| test::load(&[name.to_owned()]).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || run(other, &load("SB2"), plan, &mut Kept::default()).unwrap_err());

@@ -6,16 +6,17 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::common::ALL;
-use loco::fabric::{AnyFabric, Nic, NodeId, ShmConfig, ShmFabric};
-use loco::fence::Scope;
-use loco::{
-    Barrier, KvConfig, KvStore, Manager, Result, RingBuffer, SharedRegion, SharedVar, TasLock, Thread,
-    TicketLock,
+use crate::common::net::{
+    Barrier, KvStore, Manager, RingBuffer, SharedRegion, SharedVar, TasLock, Thread, TicketLock,
 };
+use crate::common::{ALL, Net, Shared, run_on_shm};
+use loco::fabric::{NodeId, ShmConfig};
+use loco::fence::Scope;
+use loco::{KvConfig, Result};
+use loco_test_networks::deferred::Nic;
 
 /// Runs `call` with a deadline that has passed; it ends by it.
-fn times_out<T>(thread: &Thread<AnyFabric>, call: impl FnOnce() -> Result<T>) {
+fn times_out<T>(thread: &Thread<Net>, call: impl FnOnce() -> Result<T>) {
     thread.set_deadline(Some(thread.now()));
     let outcome = call().map(drop);
     thread.set_deadline(None);
@@ -27,19 +28,19 @@ fn times_out<T>(thread: &Thread<AnyFabric>, call: impl FnOnce() -> Result<T>) {
 struct Flags(Vec<SharedVar<u64>>);
 
 impl Flags {
-    fn new(manager: &Manager<AnyFabric>) -> Result<Flags> {
+    fn new(manager: &Manager<Net>) -> Result<Flags> {
         let flags = manager.nodes().iter();
         let flags = flags.map(|node| SharedVar::new(manager, &format!("flag{}", node.0)));
         flags.collect::<Result<_>>().map(Flags)
     }
 
-    fn raise(&self, thread: &Thread<AnyFabric>, value: u64) -> Result<()> {
+    fn raise(&self, thread: &Thread<Net>, value: u64) -> Result<()> {
         let mine = &self.0[usize::from(thread.node_id().0)];
         mine.write(value);
         mine.broadcast(thread)?.wait(thread)
     }
 
-    fn wait(&self, thread: &Thread<AnyFabric>, node: usize, value: u64) -> Result<()> {
+    fn wait(&self, thread: &Thread<Net>, node: usize, value: u64) -> Result<()> {
         self.0[node].wait_until(thread, |seen| seen >= value).map(drop)
     }
 }
@@ -93,7 +94,7 @@ fn each_thread_goes_on_with_the_round_that_it_gave_up() {
             manager.wait_for_ready()?;
             let (one, mut other) = (manager.thread()?, manager.thread()?);
             let bar = &bar;
-            let both = |one: &Thread<AnyFabric>, other: &mut Thread<AnyFabric>| {
+            let both = |one: &Thread<Net>, other: &mut Thread<Net>| {
                 std::thread::scope(|scope| {
                     let second = scope.spawn(move || bar.wait(other));
                     bar.wait(one).and(second.join().unwrap())
@@ -210,12 +211,12 @@ fn who_waits_for_a_tracker_holds_nobody_up() {
 #[test]
 fn a_fence_that_was_given_up_is_still_to_be_done() {
     // One operation at a time, and slow: there is no room for the fence's flush at first.
-    let slow = ShmConfig::with_nic(Nic::Deferred {
-        seed: 3,
+    let slow = Nic {
         delay_max: Duration::from_micros(200),
         queue_depth: 1,
-    });
-    loco::testing::run_with(2, &slow, |fabric| {
+        ..Nic::deferred(3)
+    };
+    run_on_shm(2, &ShmConfig::default(), Some(&slow), |fabric| {
         let manager = Manager::new(fabric)?;
         let region = SharedRegion::new(&manager, "data", 8)?;
         let bar = Barrier::new(&manager, "bar")?;
@@ -241,15 +242,14 @@ fn a_fence_that_was_given_up_is_still_to_be_done() {
 /// A thread of node 0 gives up its place in the node's line while the holder is in the fence of its release, on a card that
 /// takes its time: the lock leaves the node then, and node 1 gets it.
 fn given_up_during_the_fence<L: Send + Sync>(
-    make: impl Fn(&Manager<ShmFabric>, NodeId) -> Result<L> + Sync,
-    hold: impl Fn(&L, &Thread<ShmFabric>, Option<Duration>, &dyn Fn() -> Result<()>) -> Result<()> + Sync,
+    make: impl Fn(&Manager<Shared>, NodeId) -> Result<L> + Sync,
+    hold: impl Fn(&L, &Thread<Shared>, Option<Duration>, &dyn Fn() -> Result<()>) -> Result<()> + Sync,
 ) {
-    let slow = ShmConfig::with_nic(Nic::Deferred {
-        seed: 7,
+    let slow = Nic {
         delay_max: Duration::from_millis(4),
-        queue_depth: 64,
-    });
-    loco::testing::run_with(2, &slow, |fabric| {
+        ..Nic::deferred(7)
+    };
+    run_on_shm(2, &ShmConfig::default(), Some(&slow), |fabric| {
         let manager = Manager::new(fabric)?;
         let home = NodeId(1);
         let lock = make(&manager, home)?;

@@ -8,14 +8,16 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::alarm::Alarm;
+use crate::common::net::{AsyncThread, Driver, RingSink, RingStream};
+use crate::common::net::{
+    Barrier, KvStore, LockGuard, Manager, RingBuffer, SharedQueue, SharedRegion, SharedVar, TasLock, Thread,
+    TicketLock,
+};
 use crate::common::{ALL, Cluster, PATIENCE, wait_until};
-use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
+use loco::asynchronous::Async;
 use loco::fabric::{NodeId, Time};
 use loco::fence::Scope;
-use loco::{
-    Barrier, Config, Inserted, KvConfig, KvStore, LockGuard, Manager, Parent as _, Participants, Popped,
-    Pushed, Result, RingBuffer, SharedQueue, SharedRegion, SharedVar, TasLock, Thread, TicketLock, fence,
-};
+use loco::{Config, Inserted, KvConfig, Parent as _, Participants, Popped, Pushed, Result, fence};
 
 const HOME: NodeId = NodeId(0);
 

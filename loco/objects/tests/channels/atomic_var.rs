@@ -1,8 +1,9 @@
 //! The atomic variable: its operations, from any node, are linearizable together.
 
+use crate::common::net::{AtomicVar, Barrier, Manager};
 use crate::common::{ALL, Cluster};
 use loco::fabric::NodeId;
-use loco::{AtomicVar, Barrier, Error, Manager, Result};
+use loco::{Error, Result};
 use loco_history::spec::{Atomic, AtomicCall, AtomicRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
@@ -38,7 +39,7 @@ fn histories_are_linearizable() {
 }
 
 fn mixed_calls(
-    manager: &Manager<loco::fabric::AnyFabric>,
+    manager: &Manager<crate::common::Net>,
     x: &AtomicVar<u64>,
     number: u16,
 ) -> Result<History<AtomicCall, AtomicRet>> {

@@ -9,11 +9,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::alarm::Alarm;
+use crate::common::{Shared, run_on_shm};
 use crate::counting::{Counting, Counts};
-use loco::fabric::{Nic, NodeId, Platform as _, ShmConfig, ShmFabric, Std};
-use loco::{AckFuture, AckKey, Barrier, Config, Manager, Polling, Result, SharedRegion, Thread, testing};
+use loco::fabric::{NodeId, Platform as _, ShmConfig, Std};
+use loco::{AckFuture, AckKey, Barrier, Config, Manager, Polling, Result, SharedRegion, Thread};
+use loco_test_networks::deferred::Nic;
 
-type Fabric = Counting<ShmFabric>;
+type Fabric = Counting<Shared>;
 
 /// Only a hang reaches it.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
@@ -30,7 +32,7 @@ fn with_completions_held(
     polling: Polling,
     test: impl Fn(&Counts, &Thread<Fabric>, &SharedRegion<Fabric>) -> Result<()> + Sync,
 ) {
-    testing::run_with(2, &ShmConfig::with_nic(Nic::deferred(3)), |fabric| {
+    run_on_shm(2, &ShmConfig::default(), Some(&Nic::deferred(3)), |fabric| {
         let counts = Arc::new(Counts::default());
         let fabric = Counting {
             inner: fabric,
@@ -151,7 +153,7 @@ impl Wake for DropsOnWake {
 #[test]
 fn a_waker_may_drop_the_last_handle_on_the_node() {
     for polling in POLLINGS {
-        testing::run_with(2, &ShmConfig::with_nic(Nic::deferred(4)), |fabric| {
+        run_on_shm(2, &ShmConfig::default(), Some(&Nic::deferred(4)), |fabric| {
             let counts = Arc::new(Counts::default());
             let mesh = fabric.mesh().clone();
             let fabric = Counting {

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use crate::common::{ALL, Cluster};
-use loco::fabric::{AnyFabric, Fabric, NodeId};
+use crate::common::{ALL, Cluster, Net};
+use loco::fabric::{Fabric, NodeId};
 use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
 use proptest::prelude::*;
 
-type Key = AckKey<AnyFabric>;
+type Key = AckKey<Net>;
 
 /// A region of `len` bytes, a barrier and a thread on each of two nodes; node 0 runs `body`.
 fn on_node_0(
     cluster: Cluster,
     len: usize,
-    body: impl Fn(&Manager<AnyFabric>, &SharedRegion<AnyFabric>, &Thread<AnyFabric>) -> Result<()> + Sync,
-    check: impl Fn(&SharedRegion<AnyFabric>) -> Result<()> + Sync,
+    body: impl Fn(&Manager<Net>, &SharedRegion<Net>, &Thread<Net>) -> Result<()> + Sync,
+    check: impl Fn(&SharedRegion<Net>) -> Result<()> + Sync,
 ) {
     cluster.run(2, |manager| {
         let bar = Barrier::new(&manager, "bar")?;

@@ -4,18 +4,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::common::{PATIENCE, wait_until};
+use crate::common::{PATIENCE, Shared, run_on_shm, wait_until};
 use crate::counting::{Counting, Counts};
 use crate::failing::Faults;
-use loco::fabric::{Nic, NodeId, ShmConfig, ShmFabric};
+use loco::fabric::{NodeId, ShmConfig};
 use loco::fence::{self, Scope};
 use loco::{
     AtomicVar, Barrier, Collective, Config, ErrorKind, Inserted, KvConfig, KvStore, Manager, MemRef, Msw,
     Popped, Result, RingBuffer, RingConfig, RingReader, SharedQueue, SharedRegion, TasLock, Thread,
     TicketLock, WideOwnedVar,
 };
+use loco_test_networks::deferred::Nic;
 
-type Fabric = Counting<ShmFabric>;
+type Fabric = Counting<Shared>;
 /// A value that is longer than the block of a thread's pool.
 type Long = [u64; 200];
 
@@ -28,8 +29,7 @@ fn config() -> Config {
 
 /// Runs `node` on `n` nodes with a network card that takes its time, so that operations need memory.
 fn run<T: Send>(n: usize, node: impl Fn(Manager<Fabric>, &Faults) -> Result<T> + Sync) -> Vec<T> {
-    let shm = ShmConfig::with_nic(Nic::deferred(1));
-    loco::testing::run_with(n, &shm, |inner| {
+    run_on_shm(n, &ShmConfig::default(), Some(&Nic::deferred(1)), |inner| {
         let counts = Arc::new(Counts::default());
         let fabric = Counting {
             inner,
@@ -318,10 +318,10 @@ fn a_push_without_memory_leaves_the_queue_usable() {
 /// A put longer than a block that was abandoned takes its memory only until it has ended.
 #[test]
 fn abandoned_buffers_come_back() {
-    let shm = ShmConfig::with_nic(Nic::deferred(1))
+    let shm = ShmConfig::default()
         .arena_bytes(24 << 20)
         .memory_limit_bytes(24 << 20);
-    loco::testing::run_with(2, &shm, |fabric| {
+    run_on_shm(2, &shm, Some(&Nic::deferred(1)), |fabric| {
         let manager = Manager::new(fabric)?;
         let region = SharedRegion::new(&manager, "r", 1 << 20)?;
         let end = Barrier::new(&manager, "end")?;

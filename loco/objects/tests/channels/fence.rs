@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::common::{Shared, run_on_shm};
 use crate::counting::{Counting, Counts};
-use loco::fabric::{Nic, NodeId, ShmConfig, ShmFabric};
+use loco::fabric::{NodeId, ShmConfig};
 use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
+use loco_test_networks::deferred::Nic;
 
-type Counted = Counting<ShmFabric>;
+type Counted = Counting<Shared>;
 
 /// The things that node 0 works with.
 struct Kit<'a> {
@@ -38,8 +40,7 @@ impl Kit<'_> {
 
 /// Three nodes; node 0 runs `body`.
 fn on_node_0(nic: Option<Nic>, body: impl Fn(Kit<'_>) -> Result<()> + Sync) {
-    let config = nic.map_or_else(ShmConfig::default, ShmConfig::with_nic);
-    loco::testing::run_with(3, &config, |inner| {
+    run_on_shm(3, &ShmConfig::default(), nic.as_ref(), |inner| {
         let counts = Arc::new(Counts::default());
         let manager = Manager::new(Counting {
             inner,

@@ -3,9 +3,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::common::{ALL, Cluster, PATIENCE, is_lost, on_device, spin_until, survivors_meet, until_lost};
-use loco::fabric::{AnyFabric, NodeId};
-use loco::{Barrier, Bytes, Config, Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
+use crate::common::net::{Barrier, KvStore, Manager, Thread};
+use crate::common::{
+    ALL, Cluster, Net, PATIENCE, is_lost, on_device, spin_until, survivors_meet, until_lost,
+};
+use loco::fabric::NodeId;
+use loco::{Bytes, Config, Error, Inserted, KvConfig, Result};
 use loco_history::spec::{KeyValue, KeyValueCall, KeyValueRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
@@ -49,13 +52,7 @@ fn mixed(cluster: Cluster, nodes: usize, threads: u16, calls: u64, keys: u64) ->
     History::merge(histories)
 }
 
-fn mixed_calls(
-    manager: &Manager<AnyFabric>,
-    store: &Store,
-    number: u16,
-    calls: u64,
-    keys: u64,
-) -> Result<Calls> {
+fn mixed_calls(manager: &Manager<Net>, store: &Store, number: u16, calls: u64, keys: u64) -> Result<Calls> {
     let thread = manager.thread()?;
     let id = ThreadId {
         node: manager.node().0,
@@ -230,7 +227,7 @@ fn nonsense_is_refused() {
 }
 
 /// Ends the node as a crash would.
-fn die(manager: &Manager<AnyFabric>, thread: &Thread<AnyFabric>) -> Result<()> {
+fn die(manager: &Manager<Net>, thread: &Thread<Net>) -> Result<()> {
     loco::fence::thread(thread)?;
     manager.fabric().mesh().fail();
     Ok(())

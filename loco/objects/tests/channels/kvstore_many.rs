@@ -1,7 +1,8 @@
 //! The key-value store's calls on many keys, and values whose length is not known before.
 
 use crate::common::ALL;
-use loco::{AtomicArray, Barrier, Bytes, Inserted, KvConfig, KvStore};
+use crate::common::net::{AtomicArray, Barrier, KvStore};
+use loco::{Bytes, Inserted, KvConfig};
 
 type Store = KvStore<u64, u64>;
 

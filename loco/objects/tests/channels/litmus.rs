@@ -27,7 +27,7 @@ fn set_up<F: Fabric, const N: usize>(manager: &Manager<F>, names: [&str; N]) -> 
 fn each_round(
     cluster: Cluster,
     n: usize,
-    node: impl Fn(Manager<loco::fabric::AnyFabric>) -> Result<Vec<u64>> + Sync,
+    node: impl Fn(Manager<crate::common::Net>) -> Result<Vec<u64>> + Sync,
     forbidden: impl Fn(u64, &[u64]) -> bool,
 ) {
     let results = cluster.run(n, node);

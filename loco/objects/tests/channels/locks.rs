@@ -4,45 +4,39 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{ALL, Cluster, until_lost, wait_until};
-use loco::fabric::{AnyFabric, Memory as _, NodeId, WordCell as _};
+use crate::common::net::{Barrier, LockGuard, Manager, SharedRegion, TasLock, Thread, TicketLock};
+use crate::common::{ALL, Cluster, Net, until_lost, wait_until};
+use loco::fabric::{Memory as _, NodeId, WordCell as _};
 use loco::fence::Scope;
-use loco::{
-    Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Parent as _, Result, SharedRegion, TasLock,
-    Thread, TicketLock, Unlock,
-};
+use loco::{Error, LockConfig, OnLoss, Parent as _, Result, Unlock};
 use loco_history::spec::{Lock, LockCall, LockRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
 const HOME: NodeId = NodeId(0);
 
 /// A lock of either kind. It lets each law be stated once.
-trait AnyLock: Unlock<AnyFabric> + Sized + Sync {
-    fn make(manager: &Manager<AnyFabric>, config: LockConfig) -> Result<Self>;
-    fn lock<'a>(&'a self, thread: &'a Thread<AnyFabric>, scope: Scope) -> Result<LockGuard<'a, Self>>;
-    fn try_lock<'a>(
-        &'a self,
-        thread: &'a Thread<AnyFabric>,
-        scope: Scope,
-    ) -> Result<Option<LockGuard<'a, Self>>>;
+trait AnyLock: Unlock<Net> + Sized + Sync {
+    fn make(manager: &Manager<Net>, config: LockConfig) -> Result<Self>;
+    fn lock<'a>(&'a self, thread: &'a Thread<Net>, scope: Scope) -> Result<LockGuard<'a, Self>>;
+    fn try_lock<'a>(&'a self, thread: &'a Thread<Net>, scope: Scope) -> Result<Option<LockGuard<'a, Self>>>;
 }
 
 macro_rules! any_lock {
     ($($lock:ident),*) => {$(
-        impl AnyLock for $lock<AnyFabric> {
-            fn make(manager: &Manager<AnyFabric>, config: LockConfig) -> Result<Self> {
+        impl AnyLock for $lock<Net> {
+            fn make(manager: &Manager<Net>, config: LockConfig) -> Result<Self> {
                 $lock::with_config(manager, "lock", HOME, config)
             }
             fn lock<'a>(
                 &'a self,
-                thread: &'a Thread<AnyFabric>,
+                thread: &'a Thread<Net>,
                 scope: Scope,
             ) -> Result<LockGuard<'a, Self>> {
                 self.lock(thread, scope)
             }
             fn try_lock<'a>(
                 &'a self,
-                thread: &'a Thread<AnyFabric>,
+                thread: &'a Thread<Net>,
                 scope: Scope,
             ) -> Result<Option<LockGuard<'a, Self>>> {
                 self.try_lock(thread, scope)
@@ -52,8 +46,8 @@ macro_rules! any_lock {
 }
 any_lock!(TicketLock, TasLock);
 
-type Ticket = TicketLock<AnyFabric>;
-type Tas = TasLock<AnyFabric>;
+type Ticket = TicketLock<Net>;
+type Tas = TasLock<Net>;
 
 /// Each thread increments a word that lives on the last node, by get and put: an increment is lost if two threads are
 /// inside at once, or if the one before has not been placed.
@@ -91,9 +85,9 @@ fn no_update_is_lost<L: AnyLock>(cluster: Cluster, nodes: usize, threads: usize,
 }
 
 fn increments<L: AnyLock>(
-    manager: &Manager<AnyFabric>,
+    manager: &Manager<Net>,
     lock: &L,
-    word: &SharedRegion<AnyFabric>,
+    word: &SharedRegion<Net>,
     at: NodeId,
     number: usize,
     rounds: u64,
@@ -265,13 +259,13 @@ fn a_waiter_of_a_tas_lock_gives_up_and_comes_back() {
 }
 
 /// The barrier of the survivors; none on other nodes.
-fn end_of(manager: &Manager<AnyFabric>, left: [u16; 2]) -> Result<Option<Barrier<AnyFabric>>> {
+fn end_of(manager: &Manager<Net>, left: [u16; 2]) -> Result<Option<Barrier<Net>>> {
     let who = manager.among(left.map(NodeId));
     let barrier = || Barrier::new(&who, "end");
     left.contains(&manager.node().0).then(barrier).transpose()
 }
 
-fn leave(end: Option<Barrier<AnyFabric>>, thread: &Thread<AnyFabric>) -> Result<()> {
+fn leave(end: Option<Barrier<Net>>, thread: &Thread<Net>) -> Result<()> {
     end.map_or(Ok(()), |end| end.wait_unfenced(thread))
 }
 
@@ -422,7 +416,7 @@ fn combining_runs_every_section_once() {
                             let thread = manager.thread()?;
                             for _ in 0..50 {
                                 let word = word.clone();
-                                let section = move |thread: &Thread<AnyFabric>| -> Result<()> {
+                                let section = move |thread: &Thread<Net>| -> Result<()> {
                                     let buffer = thread.mem_ref(8)?.get(word.target(HOME, 0)?)?.wait()?;
                                     buffer.set_word(0, buffer.word(0)? + 1)?;
                                     // Sections of one acquisition see one another's puts: same thread, fenced.

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{self, ALL, Cluster};
-use loco::fabric::{AnyFabric, Control as _, NodeId, PeerState};
+use crate::common::{self, ALL, Cluster, Net};
+use loco::fabric::{Control as _, NodeId, PeerState};
 use loco::{
     Barrier, Channel, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence,
 };
 
 /// Ends the node as a crash would, once its arrival in the last barrier has reached everybody: until then its
 /// peers may rightly find it lost in that one.
-fn die(manager: &Manager<AnyFabric>, thread: &Thread<AnyFabric>) -> Result<()> {
+fn die(manager: &Manager<Net>, thread: &Thread<Net>) -> Result<()> {
     fence::thread(thread)?;
     manager.fabric().mesh().fail();
     Ok(())
@@ -36,7 +36,7 @@ fn in_set_up() {
 }
 
 /// Waits until node 0 has said by the barrier `told` that it heard of the loss.
-fn wait_until_told(manager: &Manager<AnyFabric>) -> Result<()> {
+fn wait_until_told(manager: &Manager<Net>) -> Result<()> {
     let told = Barrier::new(&manager.among([NodeId(0), NodeId(2)]), "told")?;
     told.channel().wait_for_ready()?;
     told.wait(&manager.thread()?)

@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{ALL, Cluster};
-use loco::fabric::{AnyFabric, NodeId};
-use loco::{Barrier, Error, Manager, Msw, OwnedVar, Result, Thread, WideOwnedVar};
+use crate::common::net::{Barrier, Manager, Msw, OwnedVar, Thread, WideOwnedVar};
+use crate::common::{ALL, Cluster, Net};
+use loco::fabric::NodeId;
+use loco::{Error, Result};
 use proptest::prelude::*;
 
 const OWNER: NodeId = NodeId(0);
@@ -67,7 +68,7 @@ impl Model {
 }
 
 fn follow_wide(cluster: Cluster, calls: &[Call]) {
-    type Node = (Manager<AnyFabric>, Thread<AnyFabric>, WideOwnedVar<[u64; 11]>);
+    type Node = (Manager<Net>, Thread<Net>, WideOwnedVar<[u64; 11]>);
     let nodes: Vec<Node> = cluster.run(3, |manager| {
         let var = WideOwnedVar::new(&manager, "var", OWNER)?;
         manager.wait_for_ready()?;
@@ -102,7 +103,7 @@ fn follow_wide(cluster: Cluster, calls: &[Call]) {
 }
 
 fn follow_word(cluster: Cluster, calls: &[Call]) {
-    type Node = (Manager<AnyFabric>, Thread<AnyFabric>, OwnedVar<u64>);
+    type Node = (Manager<Net>, Thread<Net>, OwnedVar<u64>);
     let nodes: Vec<Node> = cluster.run(3, |manager| {
         let var = OwnedVar::new(&manager, "var", OWNER)?;
         manager.wait_for_ready()?;

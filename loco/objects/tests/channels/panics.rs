@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
+use crate::common::net::{Barrier, Channel, SharedRegion, TasLock};
 use crate::common::{ALL, Cluster, wait_until};
+use loco::ErrorKind;
 use loco::fence::Scope;
-use loco::{Barrier, Channel, ErrorKind, SharedRegion, TasLock};
 
 /// Returns the text of a panic.
 fn text(payload: &(dyn std::any::Any + Send)) -> &str {
@@ -69,7 +70,7 @@ fn a_callback_that_panics_is_an_error_of_its_channel() {
         for on_join in [true, false] {
             cluster.run(2, |manager| {
                 let faulty = manager.node() == manager.nodes()[0];
-                let callback = move |_: &loco::ChannelRef<'_>, _| {
+                let callback = move |_: &loco::ChannelRef<'_, crate::common::Net>, _| {
                     assert!(!faulty, "a callback's own fault");
                     Ok(())
                 };

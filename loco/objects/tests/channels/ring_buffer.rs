@@ -6,16 +6,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{ALL, Cluster, until_lost, wait_until};
-use loco::fabric::{AnyFabric, NodeId};
+use crate::common::{ALL, Cluster, Net, until_lost, wait_until};
+use loco::fabric::NodeId;
 use loco::{Barrier, Error, Manager, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread};
 use proptest::prelude::*;
 
 const WRITER: NodeId = NodeId(0);
 
-type Manager_ = Manager<AnyFabric>;
+type Manager_ = Manager<Net>;
 
-fn ring(manager: &Manager_, config: &RingConfig) -> Result<RingBuffer<AnyFabric>> {
+fn ring(manager: &Manager_, config: &RingConfig) -> Result<RingBuffer<Net>> {
     RingBuffer::with_config(manager, "ring", WRITER, config)
 }
 
@@ -85,9 +85,9 @@ fn cases() -> impl Strategy<Value = (RingConfig, Vec<Call>)> {
 /// A node's part of the ring.
 struct Node {
     _manager: Manager_,
-    thread: Thread<AnyFabric>,
-    writer: Option<RingWriter<AnyFabric>>,
-    readers: Vec<RingReader<AnyFabric>>,
+    thread: Thread<Net>,
+    writer: Option<RingWriter<Net>>,
+    readers: Vec<RingReader<Net>>,
 }
 
 /// Makes the calls, all from this thread, and checks each against the model.

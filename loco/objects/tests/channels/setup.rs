@@ -113,9 +113,7 @@ fn a_peer_without_the_channel_is_named_when_the_deadline_passes() {
 }
 
 /// Each node makes a channel its own way; both must hear of the mismatch, with both sides named.
-fn mismatch<T: Send>(
-    make: impl Fn(&Manager<loco::fabric::AnyFabric>) -> loco::Result<T> + Sync,
-) -> Vec<String> {
+fn mismatch<T: Send>(make: impl Fn(&Manager<crate::common::Net>) -> loco::Result<T> + Sync) -> Vec<String> {
     Cluster::Synchronous.run(2, |manager| {
         let _channel = make(&manager)?;
         match manager.wait_for_ready() {

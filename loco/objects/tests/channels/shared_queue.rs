@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::common::{ALL, Cluster, spin_until, survivors_meet, until_lost};
-use loco::fabric::{AnyFabric, NodeId};
-use loco::{Barrier, Error, Manager, Popped, Pushed, Result, SharedQueue};
+use crate::common::net::{Barrier, Manager, SharedQueue};
+use crate::common::{ALL, Cluster, Net, spin_until, survivors_meet, until_lost};
+use loco::fabric::NodeId;
+use loco::{Error, Popped, Pushed, Result};
 use loco_history::spec::{Queue, QueueCall, QueueRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
@@ -15,12 +16,7 @@ const HOME: NodeId = NodeId(0);
 
 type Calls = History<QueueCall<u64>, QueueRet<u64>>;
 
-fn mixed_calls(
-    manager: &Manager<AnyFabric>,
-    queue: &SharedQueue<u64>,
-    number: u16,
-    calls: u64,
-) -> Result<Calls> {
+fn mixed_calls(manager: &Manager<Net>, queue: &SharedQueue<u64>, number: u16, calls: u64) -> Result<Calls> {
     let thread = manager.thread()?;
     let id = ThreadId {
         node: manager.node().0,

@@ -4,12 +4,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::common::ALL;
-use loco::fabric::{AnyFabric, NodeId};
-use loco::{
-    AtomicArray, Barrier, Bytes, Channel, Config, ErrorKind, KvConfig, KvStore, LockConfig, Manager, Msw,
-    Result, RingBuffer, RingConfig, SharedQueue, SharedRegion, TasLock, TicketLock,
+use crate::common::net::{
+    AtomicArray, Barrier, Channel, KvStore, Manager, Msw, RingBuffer, SharedQueue, SharedRegion, TasLock,
+    TicketLock,
 };
+use crate::common::{ALL, Net};
+use loco::fabric::NodeId;
+use loco::{Bytes, Config, ErrorKind, KvConfig, LockConfig, Result, RingConfig};
 
 /// The sizes that are tried everywhere.
 const SIZES: [usize; 15] = [
@@ -65,7 +66,7 @@ fn every_size_is_taken_or_refused_by_name() {
             });
             for offered in [true, false] {
                 each("a declared region", "region", |size, name| {
-                    let builder = Channel::<AnyFabric>::builder(manager, name);
+                    let builder = Channel::<Net>::builder(manager, name);
                     match offered {
                         true => builder.offers("r", size),
                         false => builder.region("r", size),

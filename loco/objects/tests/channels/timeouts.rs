@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use crate::common::ALL;
-use loco::fabric::{AnyFabric, NodeId};
-use loco::fence::Scope;
-use loco::{
-    Barrier, Collective, Error, Manager, Result, RingBuffer, SharedQueue, TasLock, Thread, TicketLock,
+use crate::common::net::{
+    Barrier, Collective, Manager, RingBuffer, SharedQueue, TasLock, Thread, TicketLock,
 };
+use crate::common::{ALL, Net};
+use loco::fabric::NodeId;
+use loco::fence::Scope;
+use loco::{Error, Result};
 
 /// The time that the calls have.
 const LIMIT: Duration = Duration::from_millis(150);
 
 /// Makes a call that runs into its deadline. Checks the time that its error tells, the nodes, and the words.
-fn late<T>(thread: &Thread<AnyFabric>, nodes: &[u16], words: &str, mut call: impl FnMut() -> Result<T>) {
+fn late<T>(thread: &Thread<Net>, nodes: &[u16], words: &str, mut call: impl FnMut() -> Result<T>) {
     let mut told = String::new();
     // On a host that is busy the call may begin long after its deadline was set, but not every time.
     for _ in 0..20 {
@@ -40,9 +41,7 @@ fn late<T>(thread: &Thread<AnyFabric>, nodes: &[u16], words: &str, mut call: imp
     panic!("the limit is {LIMIT:?}: {told}");
 }
 
-fn on_node_0(
-    body: impl Fn(&Manager<AnyFabric>, &Thread<AnyFabric>, &dyn Fn() -> Result<()>) -> Result<()> + Sync,
-) {
+fn on_node_0(body: impl Fn(&Manager<Net>, &Thread<Net>, &dyn Fn() -> Result<()>) -> Result<()> + Sync) {
     for cluster in ALL {
         cluster.run(3, |manager| {
             let thread = manager.thread()?;

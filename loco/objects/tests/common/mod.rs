@@ -1,16 +1,41 @@
 //! The fabrics that every test of this crate runs over.
 
+pub mod net;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use loco::fabric::ofi::{self, OfiConfig};
-use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
 use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{
-    AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, Nic, NodeId, PeerState,
-    ShmConfig, TcpConfig,
+    AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, NodeId, PeerState, ShmConfig,
+    ShmFabric, TcpConfig,
 };
 use loco::{Config, Manager, Polling, Result};
+use loco_test_networks::deferred::{Deferred, Nic};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+
+/// The fabric of a node: one of those that programs have, with a deferred NIC or without.
+pub type Net = Deferred<AnyFabric>;
+
+/// The fabric of a node on shared memory, with a deferred NIC or without.
+#[allow(dead_code)] // Each test file uses its part.
+pub type Shared = Deferred<ShmFabric>;
+
+/// Runs `node` on each of `n` nodes on shared memory, with such a NIC; their results in order.
+#[allow(dead_code)]
+pub fn run_on_shm<T: Send>(
+    n: usize,
+    config: &ShmConfig,
+    nic: Option<&Nic>,
+    node: impl Fn(Shared) -> Result<T> + Sync,
+) -> Vec<T> {
+    loco::testing::run_on(
+        n,
+        |mesh| Deferred::new(ShmFabric::new(mesh, config.clone())?, nic),
+        node,
+    )
+}
 
 /// A way to bring up a cluster: the network card, and who polls.
 #[allow(dead_code)] // Each test file uses its part.
@@ -119,13 +144,13 @@ pub fn spin_until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Returns true if this node has heard that `peer` is lost.
 #[allow(dead_code)]
-pub fn is_lost(manager: &Manager<AnyFabric>, peer: NodeId) -> bool {
+pub fn is_lost(manager: &Manager<Net>, peer: NodeId) -> bool {
     manager.fabric().control().peer_state(peer) != PeerState::Alive
 }
 
 /// Waits until this node has heard that `peer` is lost.
 #[allow(dead_code)]
-pub fn until_lost(manager: &Manager<AnyFabric>, peer: NodeId) {
+pub fn until_lost(manager: &Manager<Net>, peer: NodeId) {
     wait_until(&format!("{peer} is lost"), || is_lost(manager, peer));
 }
 
@@ -141,7 +166,7 @@ pub fn survivors_meet(arrived: &AtomicUsize, meetings: usize) {
 
 impl Cluster {
     /// Runs `node` on each of `n` nodes; their results in order.
-    pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync) -> Vec<T> {
+    pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<Net>) -> Result<T> + Sync) -> Vec<T> {
         let config = Config::default().deadline(PATIENCE);
         self.run_config(n, &config, node)
     }
@@ -151,39 +176,44 @@ impl Cluster {
         self,
         n: usize,
         config: &Config,
-        node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync,
+        node: impl Fn(Manager<Net>) -> Result<T> + Sync,
     ) -> Vec<T> {
         let config = config.clone().polling(match self {
             Cluster::DeferredPolled(_) => Polling::Thread,
             _ => Polling::CallerDriven,
         });
-        let fabric = self.fabric();
+        let (fabric, nic) = (self.fabric(), self.nic());
         loco::testing::run_on(
             n,
-            |mesh| AnyFabric::new(mesh, fabric.clone()),
+            |mesh| Net::new(AnyFabric::new(mesh, fabric.clone())?, nic.as_ref()),
             |fabric| node(Manager::with_config(fabric, config.clone())?),
         )
     }
 
-    fn fabric(self) -> AnyConfig {
-        let (choice, shm) = match self {
-            _ if on_device() => (FabricChoice::Verbs, ShmConfig::default()),
-            Cluster::Synchronous => (FabricChoice::Shm, ShmConfig::default()),
-            Cluster::Deferred(seed) | Cluster::DeferredPolled(seed) => {
-                (FabricChoice::Shm, ShmConfig::with_nic(Nic::deferred(seed)))
+    fn nic(self) -> Option<Nic> {
+        match self {
+            Cluster::Deferred(seed) | Cluster::DeferredPolled(seed) if !on_device() => {
+                Some(Nic::deferred(seed))
             }
-            Cluster::Verbs => (FabricChoice::Verbs, ShmConfig::default()),
-            Cluster::Tcp => (FabricChoice::Tcp, ShmConfig::default()),
-            Cluster::Ofi => (FabricChoice::Ofi(None), ShmConfig::default()),
+            _ => None,
+        }
+    }
+
+    fn fabric(self) -> AnyConfig {
+        let choice = match self {
+            _ if on_device() => FabricChoice::Verbs,
+            Cluster::Synchronous | Cluster::Deferred(_) | Cluster::DeferredPolled(_) => FabricChoice::Shm,
+            Cluster::Verbs => FabricChoice::Verbs,
+            Cluster::Tcp => FabricChoice::Tcp,
+            Cluster::Ofi => FabricChoice::Ofi(None),
         };
         let provider = if on_device() {
             Provider::System
         } else {
-            Provider::Soft(SoftDevice::new(SoftLimits::default()))
+            SoftDevice::new(SoftLimits::default()).provider()
         };
         AnyConfig::default()
             .choice(choice)
-            .shm(shm)
             .verbs(
                 VerbsConfig::default()
                     .provider(provider)

@@ -14,8 +14,8 @@ type GetInfo =
 type OpenFabric = unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
 
 /// The functions of libfabric that are not inline.
-#[derive(Clone, Copy)]
-pub(crate) struct Api {
+#[derive(Clone, Copy, Debug)]
+pub struct Api {
     pub getinfo: GetInfo,
     pub freeinfo: unsafe extern "C" fn(*mut Info),
     pub dupinfo: unsafe extern "C" fn(*const Info) -> *mut Info,
@@ -46,8 +46,11 @@ impl Api {
     }
 }
 
-/// Returns the table of the host's library. The error says what is missing.
-pub(crate) fn system() -> Result<&'static Api, String> {
+/// Returns the table of the host's library.
+///
+/// # Errors
+/// Returns what is missing.
+pub fn system() -> Result<&'static Api, String> {
     static API: OnceLock<Result<Api, String>> = OnceLock::new();
     API.get_or_init(open).as_ref().map_err(Clone::clone)
 }

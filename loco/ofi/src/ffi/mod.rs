@@ -1,5 +1,8 @@
 //! Bindings to libfabric, opened at run time.
 //!
+//! Programs that bring a library along ([`Library`](crate::Library)) find the module in the crate, and others nothing in its
+//! documentation: the interface is that of the C library.
+//!
 //! [`types`] are the C structures, written by hand and compared with the real headers by [`layout`]'s test. [`Api`] is
 //! the table of the library's few real functions. Everything else is reached through the tables of functions in
 //! libfabric's own objects, as the inline functions of its headers do.
@@ -9,6 +12,6 @@
 mod api;
 #[cfg(test)]
 mod layout;
-pub(crate) mod types;
+pub mod types;
 
-pub(crate) use api::{Api, system};
+pub use api::{Api, system};

@@ -10,7 +10,7 @@ use loco_host::{c_constants, c_structs};
 /// A function that is not called.
 type Unused = Option<unsafe extern "C" fn()>;
 /// A peer's address, as the address vector numbers it (`fi_addr_t`).
-pub(crate) type Addr = u64;
+pub type Addr = u64;
 
 c_structs! {
     /// Attributes of the sending side.

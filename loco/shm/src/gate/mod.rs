@@ -215,12 +215,6 @@ impl OwnGate {
         &self.gate
     }
 
-    /// Returns the mesh of the node.
-    #[cfg(feature = "deferred-nic")]
-    pub(crate) fn mesh(&self) -> &Mesh {
-        &self.mesh
-    }
-
     /// Records that the others have shut this node out. All its operations fail from now on.
     #[cold]
     fn out(&self) -> FabricError {

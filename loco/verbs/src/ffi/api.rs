@@ -10,14 +10,14 @@ use super::types::{
 };
 
 /// `int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)`
-pub(crate) type DataInOrder = unsafe extern "C" fn(*mut Qp, c_uint, u32) -> c_int;
+pub type DataInOrder = unsafe extern "C" fn(*mut Qp, c_uint, u32) -> c_int;
 
 /// Declares the table, and the function that fills it by looking symbols up.
 macro_rules! api {
     ($($library:ident { $($name:ident = $symbol:literal : fn($($arg:ty),*) $(-> $ret:ty)?,)* })*) => {
         /// The functions of libibverbs and librdmacm that the fabric calls.
-        #[derive(Clone, Copy)]
-        pub(crate) struct Api {
+        #[derive(Clone, Copy, Debug)]
+        pub struct Api {
             /// `ibv_query_qp_data_in_order`, which older libraries lack.
             pub data_in_order: Option<DataInOrder>,
             $($(pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*)*

@@ -1,9 +1,9 @@
 //! Bindings to libibverbs and librdmacm, opened at run time.
 //!
 //! [`types`] are the C structures, written by hand and compared with the real headers by [`layout`]'s test.
-//! [`Api`] is the table of functions. It is filled by [`system`] from the libraries or by the software
-//! provider (`soft`, with the feature `soft-device`). This is the seam for tests without a device and for
-//! injected faults. The data path (posting and polling) does not use the table: it goes through
+//! [`Api`] is the table of functions. It is filled by [`system`] from the libraries, or given by the program
+//! ([`Given`](crate::Given)), as tests without a device and for injected faults do. Such programs find the module in
+//! the crate, and others nothing in its documentation: the interface is that of the C libraries. The data path (posting and polling) does not use the table: it goes through
 //! `ibv_context.ops`, as the inline functions of `verbs.h` do.
 //!
 //! The crate has its own bindings because published crates link at build time or need cmake and libclang.
@@ -17,10 +17,10 @@ mod api;
 mod layout;
 mod library;
 mod system;
-#[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Only the device's side uses some.
-pub(crate) mod types;
+pub mod types;
 
-pub(crate) use api::{Api, errno, ok};
+pub use api::Api;
+pub(crate) use api::{errno, ok};
 pub(crate) use system::{library_status, system};
 
 /// Returns the name of a device.

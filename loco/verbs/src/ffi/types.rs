@@ -8,13 +8,13 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use loco_host::{c_constants, c_structs};
 
-pub(crate) type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
-pub(crate) type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
-pub(crate) type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
+pub type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
+pub type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
+pub type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
 /// The last field of a nested structure that is padded to 8 bytes.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(crate) struct Padded<T>(pub T);
+pub struct Padded<T>(pub T);
 
 type Unused = Option<unsafe extern "C" fn()>;
 
@@ -368,16 +368,15 @@ c_structs! {
 
 impl SendWr {
     /// Sets the key of an RDMA read or write. It is at the place where an atomic has its first operand.
-    pub(crate) fn set_rdma_rkey(&mut self, rkey: u32) {
+    pub fn set_rdma_rkey(&mut self, rkey: u32) {
         // The C field `wr.rdma.rkey` is a uint32_t at the start of the word.
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&rkey.to_ne_bytes());
         self.compare_add = u64::from_ne_bytes(bytes);
     }
 
-    /// Returns the key of an RDMA read or write, for the software device.
-    #[cfg(any(test, feature = "soft-device"))]
-    pub(crate) fn rdma_rkey(&self) -> u32 {
+    /// Returns the key of an RDMA read or write.
+    pub fn rdma_rkey(&self) -> u32 {
         let bytes = self.compare_add.to_ne_bytes();
         u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
@@ -400,9 +399,7 @@ c_constants! {
     IBV_ACCESS_ZERO_BASED: c_uint = 32,
     IBV_ACCESS_RELAXED_ORDERING: c_uint = 1 << 20,
     IBV_QPT_RC: c_uint = 2,
-    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Used by the software device.
     IBV_QPS_RESET: c_uint = 0,
-    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Used by the software device.
     IBV_QPS_RTS: c_uint = 3,
     IBV_QPS_ERR: c_uint = 6,
     IBV_QP_STATE: c_uint = 1,

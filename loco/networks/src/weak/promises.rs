@@ -1,11 +1,8 @@
-//! The promises of a provider, stated and kept, so that a test can make a provider of any weakness, or one that
-//! states more than it keeps.
-//!
-//! [`WeakProvider`] is the configuration of `weak`. Relies on `order` for the attributes and on `ffi::types` for the
-//! constants. Used by `config`, by `provider`, which takes the mapping from here, and by `weak`.
+//! The orders of a provider, stated or kept, so that a test can make a provider of any weakness, or one that states more
+//! than it keeps.
 
-use crate::ffi::types::*;
-use crate::order::{Attributes, Bought, Class, Mapping, Trust};
+use loco_ofi::Class;
+use loco_ofi::ffi::types::*;
 
 /// An order of two operations towards a peer, by their accesses there: one reads or writes after the other has read
 /// or written.
@@ -63,10 +60,10 @@ pub struct Orders {
 
 /// The properties of an operation on which orders depend.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
-    pub(crate) class: Class,
-    pub(crate) atomic: bool,
-    pub(crate) bytes: usize,
+pub(super) struct Shape {
+    pub(super) class: Class,
+    pub(super) atomic: bool,
+    pub(super) bytes: usize,
 }
 
 impl Orders {
@@ -88,7 +85,7 @@ impl Orders {
     /// Returns true if `later` may not overtake `earlier`: each access of the one comes after every access of the
     /// other. Takes libfabric's manual in its weakest sense: a fetching atomic reads and writes, so it is in order if
     /// both of its accesses are.
-    pub(crate) fn keep(&self, earlier: Shape, later: Shape) -> bool {
+    pub(super) fn keep(&self, earlier: Shape, later: Shape) -> bool {
         let atomics = [earlier.atomic, later.atomic];
         let bytes = earlier.bytes.max(later.bytes);
         let in_order = |after: &Order| after.holds(atomics, bytes);
@@ -104,7 +101,8 @@ impl Orders {
         })
     }
 
-    fn bits(&self) -> u64 {
+    /// Returns the orders as attributes state them (`msg_order`).
+    pub(super) fn bits(&self) -> u64 {
         let bits = |order: &Order, [all, atomics, rma]: [u64; 3]| {
             [(order.all, all), (order.atomics, atomics), (order.rma, rma)]
                 .into_iter()
@@ -127,60 +125,11 @@ fn writes(class: Class) -> &'static [bool] {
     }
 }
 
-/// A provider as weak as its attributes allow. It hands operations to the real provider in any order that it need not
-/// keep. It reports writes that were not asked to be delivered (`FI_DELIVERY_COMPLETE`) at any time.
-///
-/// This is a test aid without useful speed. If `says` is `keeps`, the provider is honest, and the fabric on it keeps
-/// the contract. If it says more than it keeps, or if the fabric goes `without` something, the fabric is broken, and
-/// tests should find that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WeakProvider {
-    /// The seed of its choices. (It does not control the scheduling of threads, so it does not replay a run.)
-    pub seed: u64,
-    /// Its name, from which the mapping concludes how words travel ([`Words`](crate::Words)) and what is known
-    /// besides the attributes ([`Trust::Known`]).
-    pub name: String,
-    /// The orders of its attributes.
-    pub says: Orders,
-    /// The orders that it keeps.
-    pub keeps: Orders,
-    /// The purchase that the mapping leaves out, if any.
-    pub without: Option<Bought>,
-}
-
-impl WeakProvider {
-    /// Returns a provider called `weak` that keeps these orders and says so.
-    pub fn honest(seed: u64, orders: Orders) -> WeakProvider {
-        WeakProvider {
-            seed,
-            name: "weak".to_owned(),
-            says: orders,
-            keeps: orders,
-            without: None,
-        }
-    }
-
-    /// Returns the mapping that follows from the attributes.
-    pub(crate) fn mapping(&self, trust: Trust, piece_bytes: usize) -> Mapping {
-        let attributes = Attributes {
-            provider: self.name.clone(),
-            msg_order: self.says.bits(),
-            raw_bytes_max: self.says.raw.bytes_max,
-            war_bytes_max: self.says.war.bytes_max,
-            waw_bytes_max: self.says.waw.bytes_max,
-        };
-        let mapping = Mapping::of(&attributes, trust, piece_bytes);
-        match self.without {
-            None => mapping,
-            Some(bought) => mapping.without(bought),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use loco_ofi::{Attributes, Mapping, Trust, Words};
+
     use super::*;
-    use crate::order::Words;
 
     /// The mapping relies on the orders that an honest provider keeps, and buys all others, for all attributes.
     #[test]
@@ -207,11 +156,14 @@ mod tests {
                 rar: order(bits >> 9),
             };
             for name in ["weak", "verbs"] {
-                let provider = WeakProvider {
-                    name: name.to_owned(),
-                    ..WeakProvider::honest(0, keeps)
+                let attributes = Attributes {
+                    provider: name.to_owned(),
+                    msg_order: keeps.bits(),
+                    raw_bytes_max: keeps.raw.bytes_max,
+                    war_bytes_max: keeps.war.bytes_max,
+                    waw_bytes_max: keeps.waw.bytes_max,
                 };
-                let mapping = provider.mapping(Trust::Known, 64);
+                let mapping = Mapping::of(&attributes, Trust::Known, 64);
                 let shape = |class| Shape {
                     class,
                     atomic: class == Class::Rmw || mapping.words == Words::Atomic,

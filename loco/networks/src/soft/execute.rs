@@ -4,9 +4,9 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use loco_host::{bytes, word};
+use loco_verbs::ffi::types::*;
 
 use super::shared::Shared;
-use crate::ffi::types::*;
 
 /// Executes a work request. The error is the status of its completion.
 pub(super) fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {

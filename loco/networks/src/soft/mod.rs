@@ -1,7 +1,7 @@
-//! Plays a device in software in this process: the table of functions that the libraries otherwise fill, over
-//! memory copies.
+//! Plays an RDMA device in software in this process: the table of functions that libibverbs and librdmacm otherwise
+//! fill, over memory copies.
 //!
-//! With it, the fabric runs and is tested on hosts without RDMA. Faults can be injected that no healthy
+//! With it, the verbs fabric runs and is tested on hosts without RDMA. Faults can be injected that no healthy
 //! device shows: every completion status, refused registration, queues that overflow, completions that stay
 //! out. An operation is executed when it is posted, in order;
 //! [`hold_completions`](SoftDevice::hold_completions) holds its completion back. A device of another
@@ -28,4 +28,3 @@ mod verbs;
 
 pub use device::{NullLoop, SoftCounts, SoftDevice};
 pub use shared::SoftLimits;
-pub(crate) use table::api;

@@ -14,11 +14,11 @@ use std::sync::{Arc, PoisonError};
 
 use loco_fabric::Tier;
 use loco_host::bytes;
+use loco_verbs::ffi::types::*;
 use rand::Rng;
 
 use super::handles::{Ended, Late, QpState, Request, SoftQp, carry_out, complete_all, end, lock};
-use super::shared::Shared;
-use crate::ffi::types::*;
+use super::shared::{Shared, zeroed};
 
 /// The number of powers of two to choose from: a turn has 1, 2 or 4 steps.
 const BURST_DOUBLINGS: u32 = 3;

@@ -7,10 +7,11 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use loco_verbs::ffi::types::*;
+
 use super::channel;
 use super::execute::execute;
-use super::shared::{Region, Shared, set_errno};
-use crate::ffi::types::*;
+use super::shared::{Region, Shared, set_errno, zeroed};
 
 /// A device, in the form that providers have around the context that the program sees.
 #[repr(C)]

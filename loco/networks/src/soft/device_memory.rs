@@ -5,10 +5,10 @@ use std::ptr;
 use std::sync::atomic::AtomicU64;
 
 use loco_host::bytes;
+use loco_verbs::ffi::types::*;
 
 use super::handles;
-use super::shared::set_errno;
-use crate::ffi::types::*;
+use super::shared::{set_errno, zeroed};
 
 /// Device memory: zeroed words behind the structure that the program sees.
 #[repr(C)]

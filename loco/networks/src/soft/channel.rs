@@ -7,8 +7,9 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use loco_verbs::ffi::types::*;
+
 use super::shared::{Shared, set_errno};
-use crate::ffi::types::*;
 
 #[repr(C)]
 struct SoftCompChannel {

@@ -28,7 +28,7 @@ pub enum Stage {
 use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite, Return, Send};
 
 /// The number of stages.
-pub(crate) const STAGES_LEN: usize = 7;
+pub(super) const STAGES_LEN: usize = 7;
 /// The stages, in the order of their numbers.
 const STAGES: [Stage; STAGES_LEN] = [
     LocalRead,
@@ -62,7 +62,7 @@ pub struct Discipline {
     /// The bus between the card and memory.
     pub bus: Bus,
     /// The stages of earlier operations for which a fence waits, a bit for each.
-    pub(crate) fence_awaits: u8,
+    pub(super) fence_awaits: u8,
     /// Whether a fenced operation waits until the results of earlier gets and read-modify-writes are back. They need not
     /// have landed (RDMA-TSO'24 Fig. 9, I10).
     pub fences: bool,
@@ -216,7 +216,7 @@ impl Discipline {
 
     /// Returns the earlier stages for which a stage of a strong operation waits besides, as a set of bits. What a strong put
     /// reads is not ordered.
-    pub(crate) fn strong_awaits(&self, stage: Stage) -> u8 {
+    pub(super) fn strong_awaits(&self, stage: Stage) -> u8 {
         let sent = LocalRead.bit() | Send.bit() | Atomic.bit();
         match stage {
             _ if !self.strong => 0,
@@ -227,7 +227,7 @@ impl Discipline {
     }
 
     /// Returns for each stage the earlier stages for which it waits, as a set of bits.
-    pub(crate) fn awaited(&self) -> [u8; STAGES_LEN] {
+    pub(super) fn awaited(&self) -> [u8; STAGES_LEN] {
         let bits = |later: Stage| {
             let awaited = STAGES.into_iter().filter(|&earlier| self.orders(earlier, later));
             awaited.fold(0, |bits, earlier| bits | earlier.bit())
@@ -238,7 +238,7 @@ impl Discipline {
 
 impl Stage {
     /// Returns the stage as a bit of a set of stages.
-    pub(crate) const fn bit(self) -> u8 {
+    pub(super) const fn bit(self) -> u8 {
         1 << self as u8
     }
 }

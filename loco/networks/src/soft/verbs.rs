@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use loco_fabric::Tier;
+use loco_verbs::ffi::types::*;
 
 use super::handles::{
     CqState, Late, QpState, SoftContext, SoftCq, SoftQp, carry_out, complete, complete_all, device, end,
     lock, register,
 };
-use super::shared::{Shared, set_errno};
+use super::shared::{Shared, set_errno, zeroed};
 use super::{channel, device_memory, late};
-use crate::ffi::types::*;
 
 /// Returns a new opened device.
 pub(super) fn context(shared: Arc<Shared>) -> *mut Context {

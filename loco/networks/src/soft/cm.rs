@@ -7,9 +7,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::shared::{context_at, set_errno};
+use loco_verbs::ffi::types::*;
+
+use super::shared::{context_at, set_errno, zeroed};
 use super::verbs;
-use crate::ffi::types::*;
 
 /// The state under one lock over all identifiers, channels and listeners. One lock is enough because
 /// connecting is rare.

@@ -1,10 +1,11 @@
 //! The table of functions of every software device.
 
+use loco_verbs::ffi::Api;
+
 use super::{channel, cm, verbs};
-use crate::ffi::Api;
 
 /// Returns the table of functions.
-pub(crate) fn api() -> &'static Api {
+pub(super) fn api() -> &'static Api {
     static API: Api = Api {
         data_in_order: Some(verbs::data_in_order),
         device_name: verbs::device_name,

@@ -1,30 +1,26 @@
-//! The deferred NIC: a thread that executes posted operations later, choosing at random among the permitted
-//! steps.
+//! The card: a thread that executes posted operations later, choosing at random among the permitted steps.
 //!
-//! This is a test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes it for
-//! some steps at a time. Each operation and stage rests separately, so that queue pairs progress independently.
+//! One lock guards everything; the NIC takes it for some steps at a time. Each operation and stage rests separately, so that queue pairs progress independently.
 //!
 //! The races that are seen must not depend on when the host runs the NIC's thread. The NIC therefore also takes turns
 //! within the calls of the node's threads (each poll, and about every other post), like a card that is faster than the
 //! threads. A rest lasts for a number of such calls as well as for a time ([`Rest`](super::dice::Rest)). On every
 //! node alike, a put that rests is therefore still unplaced when its thread has gone on.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Completion, Control, FabricError, NodeId, Platform, Result, Std, Task, ThreadKind};
+use loco_fabric::{Completion, Control, Doorbell, Fabric, FabricError, NodeId, QueuePair, Result};
 use loco_host::word;
-use loco_job::Mesh;
 
 use super::dice::{Dice, Moment};
+use super::discipline::Discipline;
+use super::nic::Nic;
+use super::operation::PostedOperation;
 use super::send_queue::SendQueue;
-use crate::bell::Bell;
-use crate::config::Nic;
-use crate::discipline::Discipline;
-use crate::gate::{OwnGate, Slot};
-use crate::operation::PostedOperation;
 
 /// The longest time between two checks for lost peers while operations are outstanding.
 const LOOK_AT_PEERS: Duration = Duration::from_millis(1);
@@ -46,37 +42,33 @@ const PATIENCE_DOUBLINGS: u64 = 5;
 const LOOK_DOUBLINGS: u64 = 4;
 
 /// The position of a queue pair's queue.
-pub(crate) type QueueId = usize;
+pub(super) type QueueId = usize;
 
-/// A node's deferred NIC. When dropped, it places the posted operations and stops.
-#[derive(Debug)]
-pub(crate) struct DeferredNic {
-    shared: Arc<Shared>,
+/// A node's card. When dropped, it places the posted operations and stops.
+pub(super) struct Card<F: Fabric> {
+    shared: Arc<Shared<F>>,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct Shared<F: Fabric> {
+    state: Mutex<State<F>>,
     /// Signals that an operation was posted, or that the NIC is to stop.
     changed: Condvar,
     /// Set when there is something to poll. It avoids the lock when there is nothing. Written under the lock.
     waiting: AtomicBool,
     /// The number of calls (posts and polls) of the node's threads.
     calls: AtomicU64,
-    /// The NIC's part of the gate. It is entered under the lock only.
-    slot: Slot,
-    /// The doorbells of all nodes. They are rung after steps, and when operations have ended without one.
-    bells: Vec<Bell>,
+    /// The doorbell of this node. It is rung after steps, and when operations have ended without one. Those of peers are rung
+    /// by the queue pairs.
+    bell: Option<Arc<dyn Doorbell>>,
     delay_max: Duration,
     queue_depth: usize,
     discipline: Discipline,
 }
 
-#[derive(Debug)]
-struct State {
-    /// The queues by position. A closed queue leaves its place to the next one.
-    queues: Vec<Option<SendQueue>>,
+struct State<F: Fabric> {
+    /// The queues by position, each with the queue pair for its steps. A closed queue leaves its place to the next one.
+    queues: Vec<Option<(SendQueue<F>, F::QueuePair)>>,
     completions: Vec<Completion>,
     /// Set when there are completions, or room in a queue, that the NIC has not announced.
     found: bool,
@@ -88,8 +80,8 @@ struct State {
     awake: Vec<(QueueId, usize)>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<F: Fabric> Shared<F> {
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,16 +94,10 @@ impl Shared {
     }
 
     /// Gives the NIC a turn: some steps, if any may come next.
-    fn turn(&self, state: &mut State, moment: Moment) -> Next {
+    fn turn(&self, state: &mut State<F>, moment: Moment) -> Next {
         // The stores that the calling thread made before come before the NIC's steps (LOCO'26 Fig. 10, B6 and B8).
         word::full_fence();
-        let next = match self.slot.enter() {
-            Ok(_section) => state.steps(self.delay_max, moment),
-            Err(error) => {
-                state.fail_all(&error);
-                Next::Idle
-            }
-        };
+        let next = state.steps(self.delay_max, moment);
         // Relaxed: see `poll`.
         if std::mem::take(&mut state.found) && !self.waiting.swap(true, Ordering::Relaxed) {
             // There was nothing to poll before. Operations may have failed without a step.
@@ -120,30 +106,19 @@ impl Shared {
         next
     }
 
-    /// Tells the threads of all nodes that memory may have changed.
+    /// Tells the threads of this node that something may have changed.
     fn ring(&self) {
-        self.bells.iter().for_each(Bell::ring_if_awaited);
+        self.bell.iter().for_each(|bell| bell.ring());
     }
 }
 
-impl DeferredNic {
-    /// Starts the NIC, if `nic` asks for it. It rings `bells` after each step, and when operations have ended without one.
-    pub(crate) fn start(gate: &Arc<OwnGate>, bells: Vec<Bell>, nic: &Nic) -> Result<Option<DeferredNic>> {
-        let (seed, delay_max, queue_depth, discipline) = match nic {
-            Nic::Synchronous => return Ok(None),
-            Nic::Deferred {
-                seed,
-                delay_max,
-                queue_depth,
-            } => (*seed, *delay_max, *queue_depth, Discipline::ibta()),
-            Nic::Disciplined {
-                seed,
-                delay_max,
-                queue_depth,
-                discipline,
-            } => (*seed, *delay_max, *queue_depth, discipline.clone()),
-        };
-        let mesh = gate.mesh();
+impl<F: Fabric> Card<F> {
+    /// Starts the card of a node of `fabric`.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::Os`] if its thread cannot be started.
+    pub(super) fn start(fabric: &F, nic: &Nic) -> Result<Card<F>> {
+        let node = fabric.node();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 queues: Vec::new(),
@@ -152,30 +127,33 @@ impl DeferredNic {
                 waits: false,
                 awake: Vec::new(),
                 // Nodes that share a seed still make different choices.
-                dice: Dice::new(seed ^ u64::from(mesh.node().0).rotate_left(32)),
+                dice: Dice::new(nic.seed ^ u64::from(node.0).rotate_left(32)),
                 stop: false,
             }),
             changed: Condvar::new(),
             waiting: AtomicBool::new(false),
             calls: AtomicU64::new(0),
-            slot: gate.slot()?,
-            bells,
-            delay_max,
-            queue_depth,
-            discipline,
+            bell: fabric.doorbell(),
+            delay_max: nic.delay_max,
+            queue_depth: nic.queue_depth,
+            discipline: nic.discipline.clone(),
         });
-        let name = format!("nic of {}", mesh.node());
-        let (its, mesh) = (Arc::clone(&shared), mesh.clone());
-        let thread = Std.spawn(&name, ThreadKind::Service, move || run(&its, &mesh))?;
-        Ok(Some(DeferredNic {
+        let (its, fabric) = (Arc::clone(&shared), fabric.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("nic of {node}"))
+            .spawn(move || run(&its, &fabric))
+            .map_err(|error| FabricError::os("starting the thread of the deferred NIC", &error))?;
+        Ok(Card {
             shared,
             thread: Some(thread),
-        }))
+        })
     }
 
-    pub(crate) fn open(&self, peer: NodeId) -> QueueId {
+    /// Opens a queue, whose operations are executed by `qp`.
+    pub(super) fn open(&self, qp: F::QueuePair) -> QueueId {
         let mut state = self.shared.lock();
-        let queue = SendQueue::new(peer, self.shared.queue_depth, self.shared.discipline.clone());
+        let queue = SendQueue::new(qp.peer(), self.shared.queue_depth, self.shared.discipline.clone());
+        let queue = (queue, qp);
         if let Some(free) = state.queues.iter().position(Option::is_none) {
             state.queues[free] = Some(queue);
             free
@@ -186,9 +164,9 @@ impl DeferredNic {
     }
 
     /// Closes a queue: nothing more will be posted to it. Posted operations still run.
-    pub(crate) fn close(&self, id: QueueId) {
+    pub(super) fn close(&self, id: QueueId) {
         let mut state = self.shared.lock();
-        if let Some(Some(queue)) = state.queues.get_mut(id) {
+        if let Some(Some((queue, _))) = state.queues.get_mut(id) {
             queue.closed = true;
             if queue.is_empty() {
                 state.queues[id] = None;
@@ -196,14 +174,14 @@ impl DeferredNic {
         }
     }
 
-    pub(crate) fn post(&self, id: QueueId, request: PostedOperation) -> Result<()> {
+    pub(super) fn post(&self, id: QueueId, request: PostedOperation<F>) -> Result<()> {
         let shared = &*self.shared;
         let mut state = shared.lock();
         shared.calls.fetch_add(1, Ordering::Relaxed);
         let moment = shared.moment();
         let State { queues, dice, .. } = &mut *state;
         // A queue lives at least as long as its queue pair.
-        if let Some(Some(queue)) = queues.get_mut(id) {
+        if let Some(Some((queue, _))) = queues.get_mut(id) {
             queue.post(request, dice.rest(moment, shared.delay_max))?;
         }
         let next = match dice.coin() {
@@ -222,7 +200,7 @@ impl DeferredNic {
         Ok(())
     }
 
-    pub(crate) fn poll(&self, completions: &mut Vec<Completion>) -> usize {
+    pub(super) fn poll(&self, completions: &mut Vec<Completion>) -> usize {
         self.shared.calls.fetch_add(1, Ordering::Relaxed);
         // If the lock is taken, the NIC is at work.
         if let Ok(mut state) = self.shared.state.try_lock() {
@@ -239,7 +217,7 @@ impl DeferredNic {
         }
         let mut state = self.shared.lock();
         self.shared.waiting.store(false, Ordering::Relaxed);
-        for queue in state.queues.iter_mut().flatten() {
+        for (queue, _) in state.queues.iter_mut().flatten() {
             queue.polled();
         }
         let count = state.completions.len();
@@ -248,28 +226,38 @@ impl DeferredNic {
     }
 }
 
-impl Drop for DeferredNic {
+impl<F: Fabric> fmt::Debug for Card<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Card")
+            .field("discipline", &self.shared.discipline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Fabric> Drop for Card<F> {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take()
-            && let Err(error) = Task::join(thread)
+            && let Err(panic) = thread.join()
+            && !std::thread::panicking()
         {
-            tracing::error!("deferred NIC: {error}");
+            std::panic::resume_unwind(panic);
         }
     }
 }
 
 /// Runs the NIC's thread.
-fn run(shared: &Shared, mesh: &Mesh) {
+fn run<F: Fabric>(shared: &Shared<F>, fabric: &F) {
+    let control = fabric.control();
     let mut departures_seen = 0;
     let mut state = shared.lock();
     let mut quiet = Quiet::since(shared.moment(), &mut state.dice);
     loop {
-        let departures = mesh.departures();
+        let departures = control.departures();
         if departures != departures_seen {
             departures_seen = departures;
-            state.fail_lost(mesh);
+            state.fail_lost(control);
         }
         let stop = state.stop;
         let moment = shared.moment();
@@ -338,11 +326,11 @@ impl Quiet {
     }
 }
 
-fn wait<'a>(
-    shared: &Shared,
-    mut state: MutexGuard<'a, State>,
+fn wait<'a, F: Fabric>(
+    shared: &Shared<F>,
+    mut state: MutexGuard<'a, State<F>>,
     limit: Option<Duration>,
-) -> MutexGuard<'a, State> {
+) -> MutexGuard<'a, State<F>> {
     state.waits = true;
     let mut state = match limit {
         None => shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -367,7 +355,7 @@ enum Next {
     Idle,
 }
 
-impl State {
+impl<F: Fabric> State<F> {
     /// Runs some permitted steps, each chosen at random. Others can neither post nor poll between them. Often it is
     /// one step only.
     fn steps(&mut self, delay_max: Duration, moment: Moment) -> Next {
@@ -391,7 +379,7 @@ impl State {
         let (mut left, mut calls): (Option<Duration>, Option<u64>) = (None, None);
         let now = moment.now;
         for (id, queue) in queues.iter_mut().enumerate() {
-            let Some(queue) = queue else { continue };
+            let Some((queue, _)) = queue else { continue };
             queue.candidates(|index, rest| {
                 // A NIC that stops does the remaining steps at once.
                 if *stop || (rest.until <= now && rest.calls <= moment.calls) {
@@ -410,10 +398,19 @@ impl State {
             let rest = || left.map_or(Next::Idle, Next::Rest);
             return calls.map_or_else(rest, Next::Listen);
         };
-        if let Some(queue) = &mut self.queues[id] {
-            if let Err(error) = queue.step(index, &mut self.dice, delay_max, moment) {
+        if let Some((queue, qp)) = &mut self.queues[id] {
+            match queue.step(index, qp, &mut self.dice, delay_max, moment) {
+                Ok(()) => {}
+                Err(error @ FabricError::DeclaredLost) => {
+                    self.fail(|_| Some(error.clone()));
+                    return Next::Stepped;
+                }
+                Err(error @ FabricError::PeerLost(lost)) => {
+                    self.fail(|peer| (peer == lost).then(|| error.clone()));
+                    return Next::Stepped;
+                }
                 // Ranges and alignment were checked when the operation was posted.
-                unreachable!("a checked operation failed: {error}");
+                Err(error) => unreachable!("a checked operation failed: {error}"),
             }
             self.found |= queue.complete(&mut self.completions);
             if queue.closed && queue.is_empty() {
@@ -423,19 +420,14 @@ impl State {
         Next::Stepped
     }
 
-    /// Fails all posted operations because this node is out.
-    fn fail_all(&mut self, error: &FabricError) {
-        self.fail(|_| Some(error.clone()));
-    }
-
-    fn fail_lost(&mut self, mesh: &Mesh) {
-        self.fail(|peer| mesh.is_gone(peer).then_some(FabricError::PeerLost(peer)));
+    fn fail_lost(&mut self, control: &F::Control) {
+        self.fail(|peer| control.is_gone(peer).then_some(FabricError::PeerLost(peer)));
     }
 
     /// Fails the posted operations towards those peers for which there is an error.
     fn fail(&mut self, error: impl Fn(NodeId) -> Option<FabricError>) {
         for slot in &mut self.queues {
-            if let Some(queue) = slot
+            if let Some((queue, _)) = slot
                 && let Some(error) = error(queue.peer)
             {
                 queue.fail(&error, &mut self.completions);

@@ -10,18 +10,24 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use loco_fabric::{Completion, CompletionStatus, FabricError, NodeId, Result, Work};
+use loco_fabric::{
+    Completion, CompletionStatus, Fabric, FabricError, Memory, NodeId, QueuePair, Result, Target, Work,
+};
 use loco_host::word;
 
 use super::dice::{Dice, Moment, Rest, pieces};
-use crate::discipline::{Bus, Discipline, STAGES_LEN, Stage};
-use crate::operation::{OperationKind, PostedOperation};
+use super::discipline::{Bus, Discipline, STAGES_LEN, Stage};
+use super::operation::{OperationKind, PostedOperation};
+use super::place::Place;
 
 /// The maximum number of operations that have left the send queue (completed and polled) but are not placed, as a
 /// multiple of its depth.
 const UNPLACED_FACTOR: usize = 4;
 /// The number of operations under way among which the next step is chosen. A real card works on about as many.
 const WINDOW: usize = 24;
+
+/// The longest inline put of the other fabric that the card makes. Whole words: those at its ends do not tear.
+pub(super) const CHUNK: usize = 1 << 16;
 
 /// Returns the stages of an operation of this kind, in order.
 fn stages(kind: OperationKind, inline: bool) -> &'static [Stage] {
@@ -36,9 +42,8 @@ fn stages(kind: OperationKind, inline: bool) -> &'static [Stage] {
 }
 
 /// An operation under way.
-#[derive(Debug)]
-struct Operation {
-    request: PostedOperation,
+struct Operation<F: Fabric> {
+    request: PostedOperation<F>,
     stages: &'static [Stage],
     /// The number of stages done.
     done: usize,
@@ -54,7 +59,7 @@ struct Operation {
     read: Option<u64>,
 }
 
-impl Operation {
+impl<F: Fabric> Operation<F> {
     fn is_done(&self) -> bool {
         self.done == self.stages.len()
     }
@@ -85,14 +90,13 @@ impl Operation {
 }
 
 /// The operations of one queue pair, oldest first.
-#[derive(Debug)]
-pub(super) struct SendQueue {
+pub(super) struct SendQueue<F: Fabric> {
     pub(super) peer: NodeId,
     depth: usize,
     discipline: Discipline,
     /// See [`Discipline::awaited`].
     awaited: [u8; STAGES_LEN],
-    operations: VecDeque<Operation>,
+    operations: VecDeque<Operation<F>>,
     /// The number of operations that are completed: the oldest ones, since completions come in order.
     acknowledged: usize,
     /// The number of sends and returns so far.
@@ -106,8 +110,8 @@ pub(super) struct SendQueue {
     pub(super) lost: bool,
 }
 
-impl SendQueue {
-    pub(super) fn new(peer: NodeId, depth: usize, discipline: Discipline) -> SendQueue {
+impl<F: Fabric> SendQueue<F> {
+    pub(super) fn new(peer: NodeId, depth: usize, discipline: Discipline) -> SendQueue<F> {
         SendQueue {
             peer,
             depth,
@@ -127,7 +131,7 @@ impl SendQueue {
         self.operations.is_empty()
     }
 
-    pub(super) fn post(&mut self, request: PostedOperation, rest: Rest) -> Result<()> {
+    pub(super) fn post(&mut self, request: PostedOperation<F>, rest: Rest) -> Result<()> {
         if self.lost {
             return Err(FabricError::PeerLost(self.peer));
         }
@@ -217,10 +221,11 @@ impl SendQueue {
         }
     }
 
-    /// Runs the current stage of an operation, or a part of it.
+    /// Runs the current stage of an operation, or a part of it, by `qp`.
     pub(super) fn step(
         &mut self,
         index: usize,
+        qp: &mut F::QueuePair,
         dice: &mut Dice,
         delay_max: Duration,
         moment: Moment,
@@ -233,8 +238,9 @@ impl SendQueue {
         let stage = operation.stages[operation.done];
         let len = request.buffer.len();
         let phase = match (stage, &request.local, &request.remote) {
-            (Stage::LocalRead | Stage::LocalWrite, Some((memory, offset)), _) => memory.span().phase(*offset),
-            (_, _, Some((remote, offset))) => remote.span().phase(*offset),
+            (Stage::LocalRead | Stage::LocalWrite, Some((_, place)), _) | (_, _, Some((_, place))) => {
+                place.phase()
+            }
             _ => 0,
         };
         let moves = !matches!(stage, Stage::Atomic | Stage::Send | Stage::Return);
@@ -247,34 +253,42 @@ impl SendQueue {
         let (from, to) = operation.left.pop().unwrap_or((0, len));
         let piece = &mut request.buffer[from..to];
         match (stage, &request.local, &request.remote) {
-            (Stage::LocalRead, Some((memory, offset)), _) => {
-                let at = memory.span().start().addr().get() + offset + from;
-                memory.span().read(offset + from, piece)?;
-                overlay(piece, at, &unlanded);
+            (Stage::LocalRead, Some((memory, place)), _) => {
+                memory.read(from, piece)?;
+                overlay(piece, place.plus(from), &unlanded);
             }
-            (Stage::LocalWrite, Some((memory, offset)), _) => memory.span().write(offset + from, piece)?,
-            (Stage::RemoteWrite, _, Some((remote, offset))) => remote.span().write(offset + from, piece)?,
-            (Stage::RemoteRead, _, Some((remote, offset))) => {
-                let at = remote.span().start().addr().get() + offset + from;
-                remote.span().read(offset + from, piece)?;
-                overlay(piece, at, &unplaced);
+            (Stage::LocalWrite, Some((memory, _)), _) => memory.write(from, piece)?,
+            (Stage::RemoteWrite, _, Some((remote, _))) => {
+                for (index, chunk) in piece.chunks(CHUNK).enumerate() {
+                    let offset = from + CHUNK * index;
+                    let _done = qp.put_inline(chunk, Target { remote, offset }, Work::unsignaled())?;
+                }
             }
-            (Stage::Atomic, _, Some((remote, offset))) if !self.discipline.atomics_are_atomic => {
+            (Stage::RemoteRead, _, Some((remote, place))) => {
+                let source = Target { remote, offset: from };
+                qp.read_at_once(source, piece)?;
+                overlay(piece, place.plus(from), &unplaced);
+            }
+            (Stage::Atomic, _, Some((remote, _))) if !self.discipline.atomics_are_atomic => {
                 // A read first, and at the next turn a write of what follows from it.
                 let mut word = [0; 8];
-                remote.span().read(*offset, &mut word)?;
+                qp.read_at_once(Target { remote, offset: 0 }, &mut word)?;
                 let Some(old) = operation.read else {
                     operation.read = Some(u64::from_ne_bytes(word));
                     operation.rest = dice.rest(moment, delay_max);
                     return Ok(());
                 };
                 if let Some(new) = request.kind.computed(old) {
-                    remote.span().write(*offset, &new.to_ne_bytes())?;
+                    let target = Target { remote, offset: 0 };
+                    let _done = qp.put_inline(&new.to_ne_bytes(), target, Work::unsignaled())?;
                 }
                 request.buffer.copy_from_slice(&old.to_ne_bytes());
             }
-            (Stage::Atomic, _, Some((remote, offset))) => {
-                let old = request.kind.apply(remote, *offset)?;
+            (Stage::Atomic, _, Some((remote, _))) => {
+                let target = Target { remote, offset: 0 };
+                let Some(old) = qp.word_at_once(target, request.kind.word_op())? else {
+                    unreachable!("the fabric executes operations on words at once");
+                };
                 request.buffer.copy_from_slice(&old.to_ne_bytes());
             }
             _ => {} // Sending and returning change no memory, and a flush has neither side: its turn is its effect.
@@ -294,20 +308,14 @@ impl SendQueue {
     }
 
     /// Returns the earlier puts that were sent and are not placed, as addresses and data, if gets see them.
-    fn unplaced_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
-        let far = |request: &PostedOperation| {
-            let (remote, offset) = request.remote.as_ref()?;
-            Some(remote.span().start().addr().get() + offset)
-        };
+    fn unplaced_before(&self, index: usize) -> Vec<(Place, Vec<u8>)> {
+        let far = |request: &PostedOperation<F>| request.remote.as_ref().map(|(_, place)| *place);
         self.under_way_before(index, Stage::RemoteWrite, far)
     }
 
     /// Returns the earlier results that were fetched and have not landed, as addresses and data, if puts see them.
-    fn unlanded_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
-        let near = |request: &PostedOperation| {
-            let (memory, offset) = request.local.as_ref()?;
-            Some(memory.span().start().addr().get() + offset)
-        };
+    fn unlanded_before(&self, index: usize) -> Vec<(Place, Vec<u8>)> {
+        let near = |request: &PostedOperation<F>| request.local.as_ref().map(|(_, place)| *place);
         self.under_way_before(index, Stage::LocalWrite, near)
     }
 
@@ -315,8 +323,8 @@ impl SendQueue {
         &self,
         index: usize,
         next: Stage,
-        place: impl Fn(&PostedOperation) -> Option<usize>,
-    ) -> Vec<(usize, Vec<u8>)> {
+        place: impl Fn(&PostedOperation<F>) -> Option<Place>,
+    ) -> Vec<(Place, Vec<u8>)> {
         if !self.discipline.forwards {
             return Vec::new();
         }
@@ -369,10 +377,10 @@ fn report(work: &Work, peer: NodeId, status: CompletionStatus, completions: &mut
 }
 
 /// Writes the parts of `writes` that fall on `piece`, which was read from `at`, over it. The last write wins.
-fn overlay(piece: &mut [u8], at: usize, writes: &[(usize, Vec<u8>)]) {
+fn overlay(piece: &mut [u8], at: Place, writes: &[(Place, Vec<u8>)]) {
     for (start, data) in writes {
-        for (byte, address) in piece.iter_mut().zip(at..) {
-            if let Some(&new) = address.checked_sub(*start).and_then(|index| data.get(index)) {
+        for (offset, byte) in piece.iter_mut().enumerate() {
+            if let Some(&new) = at.plus(offset).since(*start).and_then(|index| data.get(index)) {
                 *byte = new;
             }
         }
@@ -384,8 +392,12 @@ mod tests {
     use std::time::Instant;
 
     use loco_fabric::Tier;
+    use loco_job::Mesh;
+    use loco_shm::{ShmConfig, ShmFabric};
 
     use super::*;
+
+    type SendQueue = super::SendQueue<ShmFabric>;
 
     fn queue(works: &[(OperationKind, Work)]) -> SendQueue {
         let mut queue = SendQueue::new(NodeId(1), 64, Discipline::ibta());
@@ -413,8 +425,12 @@ mod tests {
             now: Instant::now(),
             calls: 0,
         };
+        // These operations move no bytes, so any queue pair will do.
+        let mesh = Mesh::in_process(1).unwrap().remove(0);
+        let fabric = ShmFabric::new(mesh, ShmConfig::default()).unwrap();
+        let mut qp = fabric.queue_pair(fabric.node()).unwrap();
         queue
-            .step(index, &mut Dice::new(0), Duration::ZERO, moment)
+            .step(index, &mut qp, &mut Dice::new(0), Duration::ZERO, moment)
             .unwrap();
     }
 
@@ -500,7 +516,10 @@ mod tests {
         }
         let mut completions = Vec::new();
         queue.complete(&mut completions);
-        assert_eq!(completions, [], "the put is done, the get before it is not");
+        assert!(
+            completions.is_empty(),
+            "the put is done, the get before it is not"
+        );
     }
 
     #[test]

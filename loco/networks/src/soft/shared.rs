@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use loco_fabric::Tier;
+use loco_verbs::ffi::types::*;
 use rand::rngs::SmallRng;
-
-use crate::ffi::types::*;
 
 /// The capabilities of a software device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,4 +169,11 @@ pub(super) fn context_at(address: Ipv4Addr) -> Option<*mut Context> {
 pub(super) fn set_errno(errno: c_int) {
     // SAFETY: the location is this thread's.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// Returns a zeroed structure.
+pub(super) fn zeroed<T: Copy>() -> T {
+    // SAFETY: only used with the structures of `loco_verbs::ffi::types`: integers, nullable function pointers, raw pointers
+    // and arrays of these, for all of which zero is a value.
+    unsafe { std::mem::zeroed() }
 }

@@ -4,14 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
-use loco_fabric::Tier;
+use loco_verbs::ffi::types::*;
+use loco_verbs::{Choice, Given, Provider};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::shared::{DEVICES, Shared, SoftLimits, context_at};
+use super::shared::{DEVICES, Shared, SoftLimits, context_at, zeroed};
 use super::{late, table, verbs};
-use crate::ffi::types::*;
-use crate::sysfs::Choice;
 
 /// A software device. Clones are handles on the same device.
 #[derive(Clone)]
@@ -71,13 +70,20 @@ impl SoftDevice {
         SoftDevice(shared)
     }
 
-    pub(crate) fn choice(&self) -> Choice {
-        Choice {
-            device: "soft0".to_owned(),
-            port: 1,
-            gid_index: None,
-            address: IpAddr::V4(self.0.address),
-        }
+    /// Returns the source of RDMA that has this device, for the configuration of a fabric.
+    pub fn provider(&self) -> Provider {
+        let limits = &self.0.limits;
+        Provider::Given(Given {
+            api: table::api(),
+            device: Choice {
+                device: "soft0".to_owned(),
+                port: 1,
+                gid_index: None,
+                address: IpAddr::V4(self.0.address),
+            },
+            tier: limits.tier_is_known.then_some(limits.tier),
+            fences_stall: limits.fences_stall,
+        })
     }
 
     /// Lets `after` work requests pass and completes the next with `status` (`ibv_wc_status`). Its queue pair
@@ -120,15 +126,6 @@ impl SoftDevice {
     /// Returns how often a completion queue has been polled. A null device does not count.
     pub fn polls(&self) -> u64 {
         self.0.polls.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn fences_stall(&self) -> bool {
-        self.0.limits.fences_stall
-    }
-
-    pub(crate) fn tier(&self) -> Option<Tier> {
-        let limits = &self.0.limits;
-        limits.tier_is_known.then_some(limits.tier)
     }
 
     /// Returns how often posting has reached the device. Linked requests count once. A null device does not

@@ -1,0 +1,11 @@
+//! Networks made for tests: what they do is as weak as the contract allows, or broken in a way that a test chooses.
+//!
+//! The fabrics of the release know nothing of them. Each is put in where a fabric meets its network:
+//!
+//! - [`deferred`]: a network card played by a thread, around a fabric that executes operations as they are posted;
+//! - [`soft`]: an RDMA device played by software, in place of libibverbs and librdmacm;
+//! - [`weak`]: a provider as weak as its attributes allow, in place of libfabric.
+
+pub mod deferred;
+pub mod soft;
+pub mod weak;

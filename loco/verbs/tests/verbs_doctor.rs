@@ -1,0 +1,73 @@
+//! Tests what `loco doctor` says of devices: the self-test, on devices played by software.
+
+#![allow(clippy::unwrap_used)]
+
+use loco_fabric::Tier;
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{Check, VerbsConfig, Verdict, check_host};
+
+fn verdict(checks: &[Check], name: &str) -> Verdict {
+    checks.iter().find(|check| check.name == name).unwrap().verdict
+}
+
+#[test]
+fn the_self_test_says_what_the_device_can_do() {
+    let config = VerbsConfig::default().provider(
+        SoftDevice::new(SoftLimits {
+            device_memory_bytes: 4096,
+            ..SoftLimits::default()
+        })
+        .provider(),
+    );
+    let checks = check_host(&config);
+    assert_eq!(verdict(&checks, "self-test"), Verdict::Ok);
+    assert!(
+        checks[0].found.contains("4096 bytes of device memory"),
+        "{checks:?}"
+    );
+}
+
+#[test]
+fn the_self_test_says_what_the_device_orders_and_what_requests_cost() {
+    let order = |limits| {
+        let config = VerbsConfig::default().provider(SoftDevice::new(limits).provider());
+        let checks = check_host(&config);
+        let check = checks.into_iter().find(|check| check.name == "order");
+        check.unwrap_or_else(|| panic!("the order is checked"))
+    };
+    let known = order(SoftLimits::default());
+    assert_eq!(known.verdict, Verdict::Ok);
+    assert!(known.found.contains("ibta") && known.found.contains("strong: free"));
+    assert!(known.found.contains("nothing about two writes"), "{known:?}");
+    let unknown = order(SoftLimits {
+        tier_is_known: false,
+        ..SoftLimits::default()
+    });
+    assert_eq!(unknown.verdict, Verdict::Warning);
+    assert!(unknown.found.contains("ooo-all (assumed"), "{unknown:?}");
+    assert!(
+        unknown.found.contains("strong: a wait for completion"),
+        "{unknown:?}"
+    );
+    assert!(
+        unknown
+            .remedy
+            .is_some_and(|remedy| remedy.contains("LOCO_VERBS_ORDER"))
+    );
+}
+
+/// What a fabric cannot buy is refused when it comes up.
+#[test]
+fn a_relaxed_device_without_atomics_is_refused_with_a_remedy() {
+    let config = VerbsConfig::default().provider(
+        SoftDevice::new(SoftLimits {
+            tier: Tier::PcieRelaxed,
+            atomic_cap: 0,
+            ..SoftLimits::default()
+        })
+        .provider(),
+    );
+    let checks = check_host(&config);
+    assert_eq!(verdict(&checks, "self-test"), Verdict::Failed);
+    assert!(checks[0].found.contains("--fabric ofi"), "{checks:?}");
+}

@@ -1,0 +1,56 @@
+//! Tests that a device accepts nothing more from a node whose access was taken away, on a device played by software.
+
+#![allow(clippy::unwrap_used)]
+
+use loco_fabric::{
+    CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Peers, QueuePair, Target, Wait, Work,
+    WorkRequestId,
+};
+use loco_job::{Mesh, Revoked};
+use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{VerbsConfig, VerbsFabric};
+
+/// A node may not know yet that it was declared lost. The device accepts nothing from it any more.
+#[test]
+fn a_revoked_node_reaches_nothing() {
+    let config = VerbsConfig::default()
+        .provider(SoftDevice::new(SoftLimits::default()).provider())
+        .arena_bytes(1 << 20);
+    let meshes = Mesh::in_process(3).unwrap();
+    let fabrics: Vec<VerbsFabric> = std::thread::scope(|scope| {
+        let up = |mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap());
+        let ups: Vec<_> = meshes.into_iter().map(up).collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    });
+    let [a, lost, c] = &fabrics[..] else {
+        unreachable!()
+    };
+    let (here, there) = (lost.node(), a.node());
+    let memory = a.allocate(64, MemoryKind::Host).unwrap();
+    let key = a.export(&memory);
+    let mut qps = [lost, c].map(|user| {
+        let remote = user.import(there, &key).unwrap();
+        (user, user.queue_pair(there).unwrap(), remote)
+    });
+    assert_eq!(a.revoker().revoke(here), Revoked::Done);
+    for (user, qp, remote) in &mut qps {
+        let target = Target { remote, offset: 0 };
+        let _pending = qp
+            .put_inline(&[1; 8], target, Work::signaled(WorkRequestId(1)))
+            .unwrap();
+        let mut completions = Vec::new();
+        let wait = Wait {
+            what: "a completion",
+            peers: Peers::None,
+            deadline: None,
+        };
+        let polled = || (user.poll(&mut completions).unwrap() > 0).then_some(());
+        user.wait(wait, polled).unwrap();
+        let mut word = [0; 8];
+        memory.read(0, &mut word).unwrap();
+        let is_lost = user.node() == here;
+        assert_eq!(completions[0].status == CompletionStatus::Success, !is_lost);
+        assert_eq!(word == [1; 8], !is_lost, "the lost node comes first");
+    }
+    assert_eq!(lost.queue_pair(there).err(), Some(FabricError::DeclaredLost));
+}
