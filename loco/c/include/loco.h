@@ -29,9 +29,9 @@
  *
  * Time. A call that waits gives up after the time of its thread (`loco_thread_set_timeout`), or else of the node (10 s
  * unless `loco_options` say otherwise), with LOCO_TIMEOUT; a node that is lost ends a wait for it at once with
- * LOCO_PEER_LOST. Each function says what a timeout leaves behind. Without a timeout are `loco_close`, the unlocking functions, and
- * threads that ask for LOCO_FOREVER: only the others' progress or loss ends these waits. A node that the others have declared
- * lost gets LOCO_DECLARED_LOST from every call that needs them; the functions do not list this error.
+ * LOCO_PEER_LOST. Each function says what a timeout leaves behind. `loco_close`, the unlocking functions, and threads that ask
+ * for LOCO_FOREVER have no timeout: only the progress or the loss of other nodes ends these waits. A node that the others have
+ * declared lost gets LOCO_DECLARED_LOST from every call that needs them; the functions do not list this error.
  *
  * Memory. The library never keeps a pointer to the caller's memory when a call has returned, not even after a timeout:
  * operations that are under way use a copy. During a call, nobody else may write what the call reads, or access what it writes.
@@ -143,8 +143,8 @@ typedef struct loco_options {
     size_t size;
     /* The time that calls wait, in nanoseconds; 0 is 10 seconds, LOCO_FOREVER is no limit. */
     uint64_t timeout_ns;
-    /* The fabric: "shm", "verbs", "tcp", "ofi", "ofi:PROVIDER" or "auto". NULL takes that of the environment variable LOCO_FABRIC, or
-     * else "auto". */
+    /* The fabric: "shm", "verbs", "tcp", "ofi", "ofi:PROVIDER" or "auto". NULL takes that of the environment variable
+     * LOCO_FABRIC, or else "auto". */
     const char *fabric;
     /* If not 0, a thread of the library polls for completions; if 0, each waiting thread does. */
     int polling_thread;
@@ -396,8 +396,8 @@ loco_status loco_atomic_compare_swap(loco_atomic *atomic, loco_thread *thread, u
 /* ---- Shared variables ------------------------------------------------------------------------------------------- */
 
 /* A 64-bit word with a copy on every participant. A program reads and writes its own copy, and broadcasts it over the copies of
- * others. Broadcasts of one thread to one node arrive in order. Concurrent broadcasts of different threads overwrite one another in
- * no particular order. */
+ * others. Broadcasts of one thread to one node arrive in order. Concurrent broadcasts of different threads overwrite one
+ * another in no particular order. */
 typedef struct loco_variable loco_variable;
 
 /* Makes this node's endpoint of the variable called `name`. Its copy is 0 at first.
@@ -413,9 +413,9 @@ loco_status loco_variable_read(loco_variable *variable, uint64_t *value);
 /* Stores into this node's copy. Any thread. Waits for nothing. Other nodes get the value by a broadcast only. */
 loco_status loco_variable_write(loco_variable *variable, uint64_t value);
 
-/* Overwrites the copies of all other participants with this node's copy, and waits until the puts are complete. Each put reads the
- * copy while it is under way, so it may send a value later than that at the call, and a different one to each node. The value is
- * in the other nodes' memory after a fence, or a barrier.
+/* Overwrites the copies of all other participants with this node's copy, and waits until the puts are complete. Each put reads
+ * the copy while it is under way, so it may send a value later than that at the call, and a different one to each node. The
+ * value is in the other nodes' memory after a fence, or a barrier.
  * Errors: LOCO_PEER_LOST; LOCO_USAGE before the variable is ready; LOCO_TIMEOUT.
  * After a timeout the copies of some nodes may have been overwritten, or may be later; broadcast again. */
 loco_status loco_variable_broadcast(loco_variable *variable, loco_thread *thread);
@@ -528,8 +528,8 @@ typedef struct loco_ring_reader loco_ring_reader;
  * Errors: see `loco_region_new`; LOCO_USAGE for a capacity that does not fit. */
 loco_status loco_ring_new(loco_node *node, const char *name, loco_node_id writer, size_t capacity_bytes, loco_ring **ring);
 
-/* Makes this node's endpoint as `loco_ring_new` does, with `count` readers. A node stands in `readers` as often as it has readers;
- * it may be the writer's node.
+/* Makes this node's endpoint as `loco_ring_new` does, with `count` readers. A node stands in `readers` as often as it has
+ * readers; it may be the writer's node.
  * Errors: see `loco_ring_new`. */
 loco_status loco_ring_new_readers(loco_node *node, const char *name, loco_node_id writer, size_t capacity_bytes,
                                   const loco_node_id *readers, size_t count, loco_ring **ring);
