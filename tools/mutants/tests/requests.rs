@@ -54,7 +54,7 @@ fn places(file: &str, text: &str) -> Vec<Place> {
         let bytes = start..start + text.len();
         start = bytes.end;
         let code = text.trim();
-        if code.starts_with("#[cfg(test)]") {
+        if code.starts_with("mod tests {") {
             break;
         }
         if code.starts_with("//") {
