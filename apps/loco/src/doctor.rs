@@ -17,8 +17,8 @@ use crate::error::CliError;
 ///
 /// For verbs the checks are libraries, device, port and GID, permissions, the limit on locked memory and huge pages;
 /// then a read through the device. For ofi they are the library, a provider that can carry the fabric, and a read
-/// through it. For tcp it is a read through a connection. All say what the network orders by itself (its tier), how that is known, and what the orders cost that a
-/// program asks for. The exit code is 1 if something is missing.
+/// through it. For tcp it is a read through a connection. All say what the network orders by itself (its tier), how
+/// that is known, and what the orders cost that a program asks for. The exit code is 1 if something is missing.
 #[derive(clap::Args)]
 pub struct Args {
     /// Fabric to check: verbs, tcp, ofi or ofi:PROVIDER.

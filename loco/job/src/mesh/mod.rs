@@ -5,9 +5,10 @@
 //! objects as their [`Control`].
 //!
 //! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `noise`
-//! (encryption) and `session` (an encrypted connection), `frame`, `wire` and `attach` (parcels over connections), `agreement` (who is
-//! lost), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous` and `registration` (its two sides), `introduction` (what nodes tell
-//! one another first), and `connect`, which brings a mesh up.
+//! (encryption) and `session` (an encrypted connection), `frame`, `wire` and `attach` (parcels over connections),
+//! `agreement` (who is lost), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
+//! and `registration` (its two sides), `introduction` (what nodes tell one another first), and `connect`, which brings a
+//! mesh up.
 //!
 //! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. If an
 //! attacker on the network changes, repeats or leaves out a byte, the node notices, and counts the peer as lost.
