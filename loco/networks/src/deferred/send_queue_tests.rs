@@ -1,5 +1,7 @@
 //! Tests of the steps that may come next on a queue pair.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Instant;
 
 use loco_fabric::Tier;
