@@ -6,6 +6,10 @@
 //! - [`soft`]: an RDMA device played by software, in place of libibverbs and librdmacm;
 //! - [`weak`]: a provider as weak as its attributes allow, in place of libfabric.
 
+#![deny(unsafe_code)]
+
 pub mod deferred;
+#[allow(unsafe_code)]
 pub mod soft;
+#[allow(unsafe_code)]
 pub mod weak;

@@ -1,6 +1,6 @@
 //! The structures behind the handles of verbs, and how work requests of a queue pair are carried out and end.
 //!
-//! Used by [`super::verbs`], the functions that a program calls, and by what plays single parts of them.
+//! Used by `verbs`, the functions that a program calls, and by what plays single parts of them.
 
 use std::collections::VecDeque;
 use std::ptr;

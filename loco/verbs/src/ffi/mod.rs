@@ -1,7 +1,7 @@
 //! Bindings to libibverbs and librdmacm, opened at run time.
 //!
-//! [`types`] are the C structures, written by hand and compared with the real headers by [`layout`]'s test.
-//! [`Api`] is the table of functions. It is filled by [`system`] from the libraries, or given by the program
+//! [`types`] are the C structures, written by hand and compared with the real headers by the test of `layout`.
+//! [`Api`] is the table of functions. It is filled by `system` from the libraries, or given by the program
 //! ([`Given`](crate::Given)), as tests without a device and for injected faults do. Such programs find the module in
 //! the crate, and others nothing in its documentation: the interface is that of the C libraries. The data path (posting and polling) does not use the table: it goes through
 //! `ibv_context.ops`, as the inline functions of `verbs.h` do.
