@@ -203,8 +203,9 @@ impl<F: Fabric> Words<F> {
             return Ok(None);
         };
         thread.still_in()?;
-        let found = cells[index].compare_exchange(expected, new);
-        Ok(Some(found.unwrap_or_else(|found| found)))
+        let cell = &cells[index];
+        let old = cell.compare_exchange(expected, new).unwrap_or_else(|found| found);
+        Ok(Some(old))
     }
 
     /// Stores a value, and returns the old one. This is a compare-and-swap, since there is no remote swap and
