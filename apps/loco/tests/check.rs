@@ -24,13 +24,18 @@ fn text(bytes: &[u8]) -> String {
 
 fn passes_completely(arguments: &[&str]) {
     let output = check(&[arguments, &["--time", "60", "--json"]].concat());
-    let line = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {line}");
-    assert!(line.contains(r#""passed":true"#), "{arguments:?}: {line}");
-    assert!(
-        line.contains(r#""completeness":"Complete""#),
-        "{arguments:?}: {line}"
-    );
+    let lines = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {lines}");
+    for fabric in ["model", "shm"] {
+        let named = format!(r#""fabric":"{fabric}""#);
+        let line = lines.lines().find(|line| line.contains(&named));
+        let line = line.unwrap_or_else(|| panic!("nothing on {fabric}: {lines}"));
+        assert!(line.contains(r#""passed":true"#), "{arguments:?}: {line}");
+        assert!(
+            line.contains(r#""completeness":"Complete""#),
+            "{arguments:?}: {line}"
+        );
+    }
 }
 
 #[test]
@@ -202,14 +207,15 @@ fn a_repeated_execution_is_drawn() {
 fn progress_is_for_terminals() {
     let output = check(&["barrier", "--ops", "2", "--json"]);
     assert_eq!(text(&output.stderr), "");
-    assert_eq!(text(&output.stdout).lines().count(), 1);
+    // One line for each fabric.
+    assert_eq!(text(&output.stdout).lines().count(), 2);
 }
 
 /// A terminal shows a line of progress, which is removed when the result comes.
 #[test]
 fn progress_is_shown_on_a_terminal() {
     let command = format!(
-        "{} check barrier --nodes 3 --ops 2 --time 2",
+        "{} check barrier --nodes 3 --ops 2 --time 2 --fabric model",
         env!("CARGO_BIN_EXE_loco")
     );
     let Some(output) = on_terminal(&command) else {
@@ -281,6 +287,34 @@ fn a_schedule_that_does_not_fit_is_an_error() {
         "{}",
         text(&output.stderr)
     );
+}
+
+/// The text of a failure on shared memory can be repeated there, and a network cannot be asked of it.
+#[test]
+fn fabrics_are_chosen_and_schedules_name_them() {
+    let output = check(&["sst", "--nodes", "2", "--fabric", "shm"]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("ok, complete, on fabric shm"), "{shown}");
+    assert!(!shown.contains("on tier"), "{shown}");
+    let output = check(&["sst", "--nodes", "2", "--fabric", "verbs", "--tier", "ibta"]);
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("ok, complete, on fabric verbs, tier ibta"),
+        "{shown}"
+    );
+    let output = check(&["sst", "--replay", "@shm"]);
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("ok, one schedule replayed, on fabric shm"),
+        "{shown}"
+    );
+    for wrong in [
+        &["sst", "--fabric", "shm", "--tier", "ibta"][..],
+        &["sst", "--fabric", "nonsense"],
+        &["sst", "--replay", "@shm:ibta"],
+    ] {
+        assert_eq!(check(wrong).status.code(), Some(2), "{wrong:?}");
+    }
 }
 
 #[test]

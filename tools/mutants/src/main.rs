@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -121,6 +121,10 @@ fn run(args: &Args) -> Result<bool, Error> {
     if !open.is_empty() {
         // All are built, whichever are tried, so that the next run has nothing to build.
         let mut tree = Tree::build(Path::new("."), &args.folder, all.clone())?;
+        let objects: BTreeSet<&str> = open.iter().map(|&number| all[number].object.as_str()).collect();
+        for object in objects {
+            tree.check_shipped(object)?;
+        }
         let (apart, together): (Vec<usize>, Vec<usize>) =
             open.iter().partition(|number| tree.apart().contains(number));
         for &number in tree.apart() {

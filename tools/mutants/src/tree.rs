@@ -69,6 +69,14 @@ pub enum TreeError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The ladder of an object fails with the code as shipped, so it says nothing about mutations.
+    #[error("the ladder of {object} fails without a mutation, at rung '{by}': mend that first")]
+    ShippedFails {
+        /// The object.
+        object: String,
+        /// The rung; empty if the checker crashed.
+        by: String,
+    },
     /// The code as shipped does not build; the compiler's messages.
     #[error("the code as shipped does not build:\n{0}")]
     AsShipped(String),
@@ -123,14 +131,15 @@ impl Tree {
         seconds: u64,
         clients: Option<&str>,
     ) -> Result<Outcome, TreeError> {
-        if !self.apart.contains(&number) {
-            return self.climb(number, seconds, clients);
-        }
         let mutation = &self.mutations[number];
+        let climb = |tree: &Tree| tree.climb(Some(number), &tree.mutations[number].object, seconds, clients);
+        if !self.apart.contains(&number) {
+            return climb(self);
+        }
         let mutated = mutation.apply(&mutation.shipped(&self.from)?)?;
         self.lay([(mutation.file.clone(), mutated)].into())?;
         match self.cargo()? {
-            Built::Yes => self.climb(number, seconds, clients),
+            Built::Yes => climb(self),
             Built::No { .. } => Ok(Outcome::DoesNotBuild),
         }
     }
@@ -180,7 +189,29 @@ impl Tree {
         Ok(())
     }
 
-    fn climb(&self, number: usize, seconds: u64, clients: Option<&str>) -> Result<Outcome, TreeError> {
+    /// Climbs the ladder of `object` with the code as shipped, for a second. A harness that fails then would count every
+    /// mutation as found.
+    ///
+    /// # Errors
+    /// Returns [`TreeError::ShippedFails`] if that finds something or crashes.
+    pub fn check_shipped(&self, object: &str) -> Result<(), TreeError> {
+        match self.climb(None, object, 1, None)? {
+            Outcome::Found { by, .. } => Err(TreeError::ShippedFails {
+                object: object.to_owned(),
+                by,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Climbs with a mutation, or without any.
+    fn climb(
+        &self,
+        mutation: Option<usize>,
+        object: &str,
+        seconds: u64,
+        clients: Option<&str>,
+    ) -> Result<Outcome, TreeError> {
         let running = |source| TreeError::Io {
             what: "running the ladder".into(),
             source,
@@ -188,9 +219,12 @@ impl Tree {
         let begun = Instant::now();
         let before = processor_time_of_children();
         let mut child = Command::new(self.target().join("debug/examples/climb"))
-            .args([&self.mutations[number].object, &seconds.to_string()])
+            .args([object, &seconds.to_string()])
             .args(clients)
-            .env(VARIABLE, number.to_string())
+            .env(
+                VARIABLE,
+                mutation.map_or_else(String::new, |number| number.to_string()),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

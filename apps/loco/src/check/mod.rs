@@ -551,3 +551,21 @@ fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result
         counted(transitions, "move")
     ))?)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use loco::fabric::{AnyConfig, AnyFabric, Fabric as _, FabricChoice, Mesh};
+
+    use super::*;
+
+    /// What is explored is what runs only if both fabrics say the same of themselves.
+    #[test]
+    fn the_model_has_the_capabilities_of_the_fabric_for_shared_memory() {
+        let mesh = Mesh::in_process(1).unwrap().remove(0);
+        let config = AnyConfig::default().choice(FabricChoice::Shm);
+        let shipped = AnyFabric::new(mesh, config).unwrap();
+        assert_eq!(FabricKind::Shm.caps(Tier::Unordered, false), *shipped.caps());
+    }
+}

@@ -4,7 +4,7 @@
 //! The pattern is message passing through a third node. Node 0 puts data into the memory of node 2, fences, and then puts a
 //! flag into the memory of node 1, along another queue pair. Node 1 sees the flag and gets the data from node 2.
 
-use loco::fabric::NodeId;
+use loco::fabric::{Fabric as _, NodeId};
 use loco::raw::{Flags, Operation};
 use loco::{Manager, Result, SharedRegion, SharedVar, Thread, fence};
 use loco_sim::{World, note};
@@ -39,10 +39,15 @@ enum Scope {
 }
 
 fn fence(scope: Scope, thread: &Thread<Fabric>) {
+    fence_to(scope, thread, NodeId(2));
+}
+
+/// Executes a fence. The fence of a pair is towards `peer`.
+fn fence_to(scope: Scope, thread: &Thread<Fabric>, peer: NodeId) {
     match scope {
         Scope::Pair => {
             did("fence::pair");
-            must(fence::pair(thread, NodeId(2)));
+            must(fence::pair(thread, peer));
         }
         Scope::Thread => {
             did("fence::thread");
@@ -54,7 +59,9 @@ fn fence(scope: Scope, thread: &Thread<Fabric>) {
         }
         Scope::Towards => {
             did("fence::towards");
-            must(fence::towards(thread, &[NodeId(1), NodeId(2)]));
+            let nodes = thread.fabric().nodes().iter().copied();
+            let others: Vec<NodeId> = nodes.filter(|&node| node != thread.node_id()).collect();
+            must(fence::towards(thread, &others));
         }
     }
 }
@@ -298,6 +305,41 @@ fn store_buffering(world: &mut World) {
     });
 }
 
+/// The way in which a word is put.
+#[derive(Clone, Copy)]
+enum Way {
+    Inline,
+    Untracked,
+    FromMemory,
+}
+
+/// Makes a world in which each of two nodes puts a word at the other, fences, and looks at the word that the other puts. After
+/// the fences, one of them sees it: where a put is a store, it has left the store buffer.
+fn buffered(scope: Scope, way: Way) -> impl Fn(&mut World) {
+    move |world| {
+        let mut stage = Stage::new(world, 2, 1, make);
+        stage.each("node", 0..2, move |objects, thread, me| {
+            let (other, offset) = (1 - me, 8 * usize::from(me));
+            match way {
+                Way::Inline => put_word(thread, &objects.data, other, offset, 1),
+                Way::Untracked => {
+                    let target = must(objects.data.target(NodeId(other), offset));
+                    must(thread.put_inline_untracked(&1_u64.to_ne_bytes(), target));
+                }
+                Way::FromMemory => put_words(thread, &objects.data, other, offset, &[1]),
+            }
+            fence_to(scope, thread, NodeId(other));
+            note(format!("saw {}", here(&objects.data, 8 * usize::from(other))));
+        });
+        stage.notes(|lines| {
+            assert!(
+                lines.iter().any(|line| line == "saw 1"),
+                "after the fences one of the nodes sees what the other put"
+            );
+        });
+    }
+}
+
 /// Makes a world in which two queue pairs write the same place: after thread A's fence, thread B's put comes later.
 fn overwrite(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
@@ -360,6 +402,15 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("a-later-thread", of_another_thread(Inline, 0)),
         Rung::new("store-buffering", store_buffering),
         Rung::new("store-buffering-here", store_buffering_here),
+        Rung::new("buffered-pair", buffered(Scope::Pair, Way::Untracked)),
+        Rung::new("buffered-thread", buffered(Scope::Thread, Way::Inline)),
+        Rung::new(
+            "buffered-all-threads",
+            buffered(Scope::AllThreads, Way::Untracked),
+        ),
+        Rung::new("buffered-towards", buffered(Scope::Towards, Way::Inline)),
+        Rung::new("buffered-pair-memory", buffered(Scope::Pair, Way::FromMemory)),
+        Rung::new("buffered-thread-memory", buffered(Scope::Thread, Way::FromMemory)),
         Rung::new("pair-expiry", late(Scope::Pair, Inline)).expiries(1),
         Rung::new("thread-expiry", late(Scope::Thread, FromMemory)).expiries(1),
         Rung::new("all-threads-expiry", late(Scope::AllThreads, Inline)).expiries(1),

@@ -18,7 +18,7 @@ use crate::fabric::dying;
 use crate::fabric::request::{Reply, Request, VirtualWord};
 
 /// Bytes of stack of one model thread.
-const STACK_BYTES: usize = 256 * 1024;
+const STACK_BYTES: usize = 1024 * 1024;
 
 /// The number of transfers of a thread after which their numbers begin again.
 const TRANSFERS_MAX: u32 = 1 << 14;

@@ -5,8 +5,8 @@
 //! ([`Atomicity::Glob`]). There the home node uses CPU instructions. Elsewhere it uses its NIC like everybody
 //! else. So does a plain write, which a read-modify-write could otherwise undo.
 //!
-//! A node that was declared lost is refused either way: by the fabric, or here after a step on its own memory, which the others
-//! no longer see.
+//! A node that was declared lost is refused either way: by the fabric, or here before a step on its own memory. Others that have
+//! not heard of the loss yet still look there, and must not find a lock released whose data the fabric has refused to complete.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -104,8 +104,8 @@ impl<F: Fabric> Words<F> {
     pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         match thread.network().atomics_placed() {
             true => {
-                let value = self.peek(thread, index)?;
-                thread.still_in().map(|()| value)
+                thread.still_in()?;
+                self.peek(thread, index)
             }
             false => self.fetch_add(thread, index, 0),
         }
@@ -143,8 +143,8 @@ impl<F: Fabric> Words<F> {
     #[inline]
     pub(crate) fn fetch_add(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
         if let Some(cells) = &self.direct {
-            let old = cells[index].fetch_add(add);
-            return thread.still_in().map(|()| old);
+            thread.still_in()?;
+            return Ok(cells[index].fetch_add(add));
         }
         thread.fetch_add_word(self.target(index)?, add)
     }
@@ -153,8 +153,8 @@ impl<F: Fabric> Words<F> {
     #[inline]
     pub(crate) fn fetch_add_strong(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
         if let Some(cells) = &self.direct {
-            let old = cells[index].fetch_add(add);
-            return thread.still_in().map(|()| old);
+            thread.still_in()?;
+            return Ok(cells[index].fetch_add(add));
         }
         thread.fetch_add_word_strong(self.target(index)?, add)
     }
@@ -168,8 +168,8 @@ impl<F: Fabric> Words<F> {
         expected: u64,
         new: u64,
     ) -> Result<u64> {
-        if let Some(old) = self.exchange_here(index, expected, new) {
-            return thread.still_in().map(|()| old);
+        if let Some(old) = self.exchange_here(thread, index, expected, new)? {
+            return Ok(old);
         }
         thread.compare_swap_word(self.target(index)?, expected, new)
     }
@@ -184,17 +184,28 @@ impl<F: Fabric> Words<F> {
         expected: u64,
         new: u64,
     ) -> Result<u64> {
-        if let Some(old) = self.exchange_here(index, expected, new) {
-            return thread.still_in().map(|()| old);
+        if let Some(old) = self.exchange_here(thread, index, expected, new)? {
+            return Ok(old);
         }
         thread.compare_swap_word_strong(self.target(index)?, expected, new)
     }
 
     /// Exchanges where the CPU of this node may, and returns the old value.
     #[inline]
-    fn exchange_here(&self, index: usize, expected: u64, new: u64) -> Option<u64> {
-        let cell = &self.direct.as_ref()?[index];
-        Some(cell.compare_exchange(expected, new).unwrap_or_else(|found| found))
+    fn exchange_here(
+        &self,
+        thread: &Thread<F>,
+        index: usize,
+        expected: u64,
+        new: u64,
+    ) -> Result<Option<u64>> {
+        let Some(cells) = &self.direct else {
+            return Ok(None);
+        };
+        thread.still_in()?;
+        let cell = &cells[index];
+        let old = cell.compare_exchange(expected, new).unwrap_or_else(|found| found);
+        Ok(Some(old))
     }
 
     /// Stores a value, and returns the old one. This is a compare-and-swap, since there is no remote swap and
@@ -217,8 +228,9 @@ impl<F: Fabric> Words<F> {
     pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
         if let Some(cells) = &self.direct {
             // Release: TSO keeps the store before the later exchanges.
+            thread.still_in()?;
             cells[index].store(value);
-            return thread.still_in();
+            return Ok(());
         }
         let put = Operation::PutInline(&value.to_ne_bytes(), self.target(index)?);
         thread.post_untracked(&put, Flags::default())

@@ -11,7 +11,7 @@ use crate::rung::Rung;
 
 use faulty::{faulty, late, read_and_lost};
 use shape::{Shape, Submit};
-use streams::{attempts, batch, known, known_here, overwritten, stream, with_data, without};
+use streams::{attempts, batch, buffered, known, known_here, overwritten, stream, with_data, without};
 
 /// Returns the rungs of the ring buffer.
 pub(crate) fn rungs() -> Vec<Rung> {
@@ -21,6 +21,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("attempts", attempts(Shape::new(1, &[1]), 2)),
         Rung::new("with-data", with_data),
         Rung::new("known", known(false)),
+        Rung::new("buffered", buffered),
         Rung::new("wrap", stream(Shape::new(2, &[1]), 3, 1)),
         Rung::new("straddle", stream(mixed(), 3, 1)),
         Rung::new("memory", stream(Shape::new(2, &[1]).without_inline(), 3, 1)),

@@ -226,6 +226,33 @@ pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
     }
 }
 
+/// Builds a world in which the writer submits, fences and looks at a word; the reader puts that word, fences and tries to receive.
+/// One of the two notices the other.
+pub(super) fn buffered(world: &mut World) {
+    let shape = Shape::new(2, &[1]);
+    let mut stage = Stage::new(world, 2, 1, shape.make());
+    stage.run(0, 0, "writer", move |objects, thread| {
+        let mut writer = take(&objects.writer);
+        submit(&mut writer, thread, &shape, Submit::Wait, 1, 1);
+        must(loco::fence::pair(thread, NodeId(1)));
+        note(format!("writer {}", here(&objects.data, 0) == 1));
+    });
+    stage.run(1, 0, "reader", |objects, thread| {
+        let mut reader = take(&objects.readers[0]);
+        put_words(thread, &objects.data, 0, 0, &[1]);
+        must(loco::fence::pair(thread, NodeId(0)));
+        let mut message = Vec::new();
+        let received = must(reader.try_receive(thread, &mut message));
+        note(format!("reader {received}"));
+    });
+    stage.notes(|lines| {
+        assert!(
+            lines.iter().any(|line| line.ends_with("true")),
+            "after the fences one of the nodes sees what the other did"
+        );
+    });
+}
+
 /// Builds a world with the reader on the writer's node. The writer submits and reads a flag; the reader sets the
 /// flag, fences and tries to receive. One of the two notices the other.
 pub(super) fn known_here(world: &mut World) {

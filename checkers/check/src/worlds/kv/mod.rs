@@ -1,6 +1,8 @@
 //! The key-value store (LOCO'25 6, LOCO'26 6.2). The calls of each key take effect one after another, from every
 //! node. A value is read whole. Slots that deletes free are used again without mixing old and new.
 
+mod lengths;
+
 use loco::fabric::NodeId;
 use loco::{Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
 use loco_sim::spec::Operation;
@@ -547,6 +549,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("expiry-late-delete", deleted_late).expiries(1),
         Rung::new("expiry-late-mark", faulty::<1, 2>(OTHERS, MARKED)).expiries(1),
         Rung::new("freed", freed),
+        Rung::new("longer", lengths::longer),
         Rung::new("batches", batches),
         Rung::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
         Rung::new("life", calls::<1, 2>((1, 1), LIFE)),

@@ -1,0 +1,51 @@
+//! Values of a length that lookups cannot know.
+
+use loco::fabric::NodeId;
+use loco::{Bytes, Inserted, KvConfig, KvStore, Manager};
+use loco_sim::World;
+
+use crate::stage::{Fabric, Stage, must};
+
+/// Builds a world of values that a lookup cannot know the length of, and that are longer than what it reads first. Node 1 looks
+/// them up in every way while node 0 writes one of another length.
+pub(super) fn longer(world: &mut World) {
+    const SHORT: usize = 8;
+    const LONG: usize = 112;
+    let value = |len| Bytes(vec![len as u8; len]);
+    let make = |manager: &Manager<Fabric>| {
+        let config = KvConfig::default()
+            .slots_per_node(2)
+            .value_bytes_max(LONG)
+            .key_bytes_max(8)
+            .locks(1)
+            .tracker_bytes(128);
+        KvStore::<u64, Bytes, Fabric>::new(manager, "kv", config)
+    };
+    let mut stage = Stage::prepared(world, 2, 1, make, move |store, thread| {
+        if thread.node_id() == NodeId(0) {
+            for key in [1, 2] {
+                assert_eq!(must(store.insert(thread, &key, &value(LONG))), Inserted::Done);
+            }
+        }
+    });
+    stage.run(0, 0, "writer", move |store, thread| {
+        assert!(must(store.update(thread, &1, &value(SHORT))), "the key is there");
+    });
+    stage.run(1, 0, "reader", move |store, thread| {
+        let one = must(store.get(thread, &1));
+        let many = must(store.get_many(thread, &[1, 2]));
+        let started = must(must(store.get_start(thread, &2)).wait());
+        for (found, lens) in [
+            (&one, &[SHORT, LONG][..]),
+            (&many[0], &[SHORT, LONG]),
+            (&many[1], &[LONG]),
+            (&started, &[LONG]),
+        ] {
+            let is_whole = |found: &Bytes| lens.iter().any(|&len| *found == value(len));
+            assert!(
+                found.as_ref().is_some_and(is_whole),
+                "{found:?}, of the lengths {lens:?}"
+            );
+        }
+    });
+}
