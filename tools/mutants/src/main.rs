@@ -27,6 +27,9 @@ struct Args {
     /// Try only mutations of this name. May be given several times.
     #[arg(long)]
     name: Vec<String>,
+    /// Try only mutations that drop a request for order.
+    #[arg(long)]
+    requests: bool,
     /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -148,6 +151,7 @@ fn chosen(args: &Args, all: &[Mutation]) -> Vec<usize> {
         (args.objects.is_empty() || args.objects.contains(&m.object))
             && (args.name.is_empty() || args.name.contains(&m.name))
             && args.planted == m.planted
+            && (m.request || !args.requests)
             && (args.harmless || args.list || m.harmless.is_none())
     };
     let mut chosen: Vec<usize> = (0..all.len()).filter(|&number| is_chosen(&all[number])).collect();

@@ -52,6 +52,9 @@ pub struct Mutation {
     /// Set if the changed code runs only after a timeout or a loss.
     #[serde(default)]
     pub after_failure: bool,
+    /// Set if the change drops a request for order of an operation of the network.
+    #[serde(default)]
+    pub request: bool,
     /// The reason why the change breaks no promise, if it breaks none. Such a mutation is not counted.
     #[serde(default)]
     pub harmless: Option<String>,
@@ -205,6 +208,7 @@ mod tests {
             replace: "fence(Scope::Thread);".into(),
             wrong: "narrowed".into(),
             after_failure: false,
+            request: false,
             harmless: None,
             planted: false,
         }

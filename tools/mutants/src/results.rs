@@ -118,6 +118,7 @@ mod tests {
             replace: String::new(),
             wrong: "waits for none".into(),
             after_failure: false,
+            request: false,
             harmless: None,
             planted: false,
         };

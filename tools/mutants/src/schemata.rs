@@ -237,6 +237,7 @@ impl Counter {
             replace: replace.into(),
             wrong: String::new(),
             after_failure: false,
+            request: false,
             harmless: None,
             planted: false,
         }

@@ -44,10 +44,36 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// Returns the names of a file's constants that hold a request.
+fn constants(text: &str) -> Vec<&str> {
+    let mut constants = Vec::new();
+    let mut open = None;
+    for line in text.lines() {
+        if let Some((name, "Flags = Flags {")) = line
+            .split_once("const ")
+            .and_then(|(_, constant)| constant.split_once(": "))
+        {
+            open = Some(name);
+        } else if line.starts_with('}') {
+            open = None;
+        } else if ["strong: true,", "fenced: true,"].contains(&line.trim()) {
+            constants.extend(open);
+        }
+    }
+    constants
+}
+
 /// Returns the places of a file that ask for an order on somebody's behalf. The ways to ask, which pass a request on, do not:
-/// functions with `strong` in their name or with the request as a parameter. Neither do the tests of a module.
+/// functions with `strong` in their name or with the request as a parameter, and constants. Neither do the tests of a module.
 fn places(file: &str, text: &str) -> Vec<Place> {
     let mut places = Vec::new();
+    let constants = constants(text);
+    let asks = |code: &str| {
+        REQUESTS
+            .iter()
+            .chain(&constants)
+            .any(|request| code.contains(request))
+    };
     let mut start = 0;
     let mut passes_on = file == OPTIONS;
     for (line, text) in text.split_inclusive('\n').enumerate() {
@@ -63,10 +89,12 @@ fn places(file: &str, text: &str) -> Vec<Place> {
         if text.starts_with('}') {
             passes_on = file == OPTIONS; // The item ends.
         }
-        if let Some((_, function)) = code.split_once("fn ") {
+        if code.contains("const ") && code.contains(": Flags") {
+            passes_on = true;
+        } else if let Some((_, function)) = code.split_once("fn ") {
             let name = function.split(['(', '<']).next().unwrap_or_default();
             passes_on = file == OPTIONS || name.ends_with("strong") || function.contains("<const ");
-        } else if !passes_on && REQUESTS.iter().any(|request| code.contains(request)) {
+        } else if !passes_on && asks(code) {
             places.push(Place {
                 file: file.to_owned(),
                 line: line + 1,
@@ -90,7 +118,7 @@ fn every_request_of_an_object_has_a_mutation_that_drops_it() {
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
         let changed: Vec<Range<usize>> = mutations
             .iter()
-            .filter(|mutation| mutation.file == file)
+            .filter(|mutation| mutation.request && mutation.file == file)
             .filter_map(|mutation| mutation.change(&text).ok())
             .map(|(bytes, _)| bytes)
             .collect();
@@ -119,6 +147,9 @@ fn a_request_is_seen_where_it_is_made_and_not_where_it_is_passed_on() {
     let text = "fn a() {\n    post(Flags::STRONG);\n}\nfn b_strong() {\n    post(Flags::STRONG);\n}\n\
                 fn c<const AFTER: bool>() {\n    x.get_strong();\n}\nfn d() {\n    // .strong()\n    c::<true>();\n}\n\
                 #[cfg(test)]\nmod tests {\n    fn e() {\n        p.strong();\n    }\n}\n";
+    let text = &format!(
+        "const HEADER: Flags = Flags {{\n    strong: true,\n}};\nfn z() {{\n    post(HEADER);\n}}\n{text}"
+    );
     let lines: Vec<usize> = places("x.rs", text).iter().map(|place| place.line).collect();
-    assert_eq!(lines, [2, 12]);
+    assert_eq!(lines, [5, 8, 18]);
 }

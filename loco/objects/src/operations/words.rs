@@ -123,7 +123,8 @@ impl<F: Fabric> Words<F> {
         thread.read_word_strong(self.target(index)?)
     }
 
-    /// Returns the values of the words from `index`. Each is read like [`peek`](Words::peek) does.
+    /// Returns the values of the words from `index`. Each is read as [`peek`](Words::peek) does, except that this thread's own
+    /// changes may be missing. They are there if a `peek` has returned since.
     pub(crate) fn read_many(&self, thread: &Thread<F>, index: usize, out: &mut [u64]) -> Result<()> {
         if let Some(cells) = &self.direct {
             for (value, cell) in out.iter_mut().zip(&cells[index..]) {
@@ -132,7 +133,7 @@ impl<F: Fabric> Words<F> {
             return Ok(());
         }
         let buffer = thread.mem_ref(out.len() * WORD_BYTES)?;
-        let buffer = buffer.get_with(self.target(index)?, Flags::STRONG)?.wait()?;
+        let buffer = buffer.get(self.target(index)?)?.wait()?;
         for (i, value) in out.iter_mut().enumerate() {
             *value = buffer.word(i * WORD_BYTES)?;
         }

@@ -175,6 +175,38 @@ pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&
     }
 }
 
+/// Makes a world in which node 1 takes the lock twice, and node 0 wants it when node 1 is done or lost. Node 1 may be lost
+/// anywhere, and what it held is passed on. Its releases fence nothing, so what it told the home of itself is there only because
+/// the lock asks for that.
+pub(super) fn lost_before<L: Lock>(tries: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let config = LockConfig::default().on_loss(OnLoss::Recover);
+        let mut stage = Stage::new(world, 2, 1, make::<L>(0, config));
+        stage.run(1, 0, "node 1", move |objects, thread| {
+            for _ in 0..2 {
+                let asked = match tries {
+                    true => objects.lock.try_lock(thread, Scope::Nothing).transpose(),
+                    false => Some(objects.lock.lock(thread, Scope::Nothing)),
+                };
+                if let Some(asked) = asked {
+                    unless_lost(unless_lost(asked)?.release())?;
+                }
+            }
+            objects.flag.write(1);
+            unless_lost(objects.flag.broadcast(thread))?.forget();
+            Some(())
+        });
+        stage.run(0, 0, "node 0", |objects, thread| {
+            let done = || (objects.flag.read() == 1).then_some(());
+            let told = || thread.wait_until("node 1", Peers::These(&[NodeId(1)]), done);
+            // It is lost if this fails.
+            let _ = unless_lost(until_in_time(told));
+            let guard = must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)));
+            must(guard.release());
+        });
+    }
+}
+
 /// Checks the notes of the surviving holders: each found another number, and one of them was told of the loss.
 fn survivors<L: Lock>(stage: &mut Stage<'_, Objects<L>>) {
     stage.notes(|lines| {

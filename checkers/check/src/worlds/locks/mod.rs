@@ -17,7 +17,9 @@ use loco::{OnLoss, TasLock, TicketLock};
 use crate::rung::Rung;
 use crate::stage::Fabric;
 
-use faulty::{Patience, combined_late, late, late_alone, lost, lost_after_try, lost_alone, lost_while_held};
+use faulty::{
+    Patience, combined_late, late, late_alone, lost, lost_after_try, lost_alone, lost_before, lost_while_held,
+};
 use holders::{Ask, PLAIN, Shape, combined, holders, tries};
 use lock::Lock;
 
@@ -201,7 +203,10 @@ fn rungs<L: Lock>() -> Vec<Rung> {
 
 /// Returns the rungs of the ticket lock.
 pub(crate) fn ticket_rungs() -> Vec<Rung> {
-    rungs::<TicketLock<Fabric>>()
+    let mut all = rungs::<TicketLock<Fabric>>();
+    all.push(Rung::new("crash-before", lost_before::<TicketLock<Fabric>>(false)).crash());
+    all.push(Rung::new("crash-before-tries", lost_before::<TicketLock<Fabric>>(true)).crash());
+    all
 }
 
 /// Returns the rungs of the test-and-set lock.

@@ -33,7 +33,12 @@ impl<F: Fabric> TicketLock<F> {
     pub(super) fn name_holder(&self, thread: &Thread<F>, late: Error) -> Error {
         let nodes = self.channel.participants();
         let mut words = vec![0; self.announcements + nodes.nodes().len() * LINE_WORDS];
-        if self.words.read_many(thread, 0, &mut words).is_err() {
+        // The first look makes sure that the second has this node's own changes.
+        let looks = self.words.peek(thread, NEXT);
+        if looks
+            .and_then(|_| self.words.read_many(thread, 0, &mut words))
+            .is_err()
+        {
             return late;
         }
         let slots = &words[self.slots..][..self.slot_count as usize];
@@ -75,6 +80,7 @@ impl<F: Fabric> TicketLock<F> {
             .filter(|&node| is_gone(thread.fabric(), node))
             .collect();
 
+        // From here on, looks have this node's own changes.
         let next = self.words.peek(thread, NEXT)?;
         // Each node has a line, whose first word counts.
         let mut lines = vec![0; nodes.len() * LINE_WORDS];
