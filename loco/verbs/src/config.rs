@@ -34,9 +34,9 @@ pub struct VerbsConfig {
     pub queue_depth: usize,
     /// The largest inline put to ask the device for, in bytes (default 512; the device may grant less).
     pub inline_bytes_max: usize,
-    /// The order that the device keeps by itself. Without a tier the fabric relies on the order of devices that are known to
-    /// it, and elsewhere on none (`ooo-all`). Nothing checks a tier that is given here: on a device that orders less, data may be seen
-    /// after its flag.
+    /// The order that the device keeps by itself. Without a tier the fabric relies on the order of devices that are known to it, and
+    /// elsewhere on none (`ooo-all`). A tier stronger than that of a known device is refused. Nothing checks others: on a
+    /// device that orders less, data may be seen after its flag.
     pub order: Option<Tier>,
     /// The time that a packet waits for its acknowledgement: 4.096 us times two to this power (default 16,
     /// 0.27 s). An operation fails after eight tries. 0 leaves the time to the connection manager.

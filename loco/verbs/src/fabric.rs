@@ -88,6 +88,7 @@ impl VerbsFabric {
             Arc::clone(&outage),
             bell.clone(),
         )?;
+        order::check_asked(&config, &device.choice)?;
         let own_order = order(&config, &device.choice);
         let card = Card {
             address: device.address,

@@ -57,14 +57,29 @@ fn order_of(asked: Option<Tier>, known: Option<Tier>, fences_stall: bool) -> Ord
 
 /// Returns the order that two nodes can count on together: that for which more is bought.
 pub(super) fn weaker(a: Order, b: Order) -> Order {
-    let bought = |order: Order| match order.tier {
+    if bought(b.tier) > bought(a.tier) { b } else { a }
+}
+
+/// Ranks tiers by what is bought: what is bought for one is enough for those of smaller ranks.
+fn bought(tier: Tier) -> u8 {
+    match tier {
         Tier::Ibta => 0,
         Tier::OooRw => 1,
         Tier::OooAll => 2,
         Tier::PcieRelaxed => 3,
         Tier::Unordered => 4,
-    };
-    if bought(b) > bought(a) { b } else { a }
+    }
+}
+
+/// Fails if a setting says that the device orders more than it is known to.
+pub(super) fn check_asked(config: &VerbsConfig, choice: &Choice) -> Result<()> {
+    match (config.order, config.provider.tier(choice)) {
+        (Some(asked), Some(known)) if bought(asked) < bought(known) => Err(FabricError::Config(format!(
+            "{choice} is known to be of tier {known}, and `VerbsConfig::order` (LOCO_VERBS_ORDER) says {asked}, with which data \
+             could be seen after its flag: give {known}, or `auto`"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Fails if the fabric cannot obtain the orders of the contract on this tier.
@@ -93,6 +108,36 @@ mod tests {
         assert_eq!((software.strong, software.fenced), (Cost::Free, Cost::Wait));
         let forced = order_of(Some(Tier::OooRw), Some(Tier::Ibta), false);
         assert_eq!((forced.tier, forced.known), (Tier::OooRw, Known::Asked));
+    }
+
+    #[test]
+    #[cfg(feature = "soft-device")]
+    fn a_setting_may_not_say_more_than_is_known_of_the_device() {
+        use crate::Provider;
+        use crate::soft::{SoftDevice, SoftLimits};
+        let device = SoftDevice::new(SoftLimits {
+            tier: Tier::OooRw,
+            ..SoftLimits::default()
+        });
+        let choice = device.choice();
+        let check = |order| {
+            let provider = Provider::Soft(device.clone());
+            check_asked(&VerbsConfig::default().provider(provider).order(order), &choice)
+        };
+        for order in [
+            None,
+            Some(Tier::OooRw),
+            Some(Tier::OooAll),
+            Some(Tier::PcieRelaxed),
+        ] {
+            assert_eq!(check(order), Ok(()));
+        }
+        let error = check(Some(Tier::Ibta)).unwrap_err().to_string();
+        assert!(
+            error.contains("tier ooo-rw") && error.contains("LOCO_VERBS_ORDER"),
+            "{error}"
+        );
+        assert!(error.contains("give ooo-rw, or `auto`"), "{error}");
     }
 
     #[test]

@@ -177,11 +177,16 @@ pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&
 
 /// Makes a world in which node 1 takes the lock twice, and node 0 wants it when node 1 is done or lost. Node 1 may be lost
 /// anywhere, and what it held is passed on. Its releases fence nothing, so what it told the home of itself is there only because
-/// the lock asks for that.
-pub(super) fn lost_before<L: Lock>(tries: bool) -> impl Fn(&mut World) {
+/// the lock asks for that. If the lock is `used`, node 0 has held it before.
+pub(super) fn lost_before<L: Lock>(tries: bool, used: bool) -> impl Fn(&mut World) {
     move |world| {
         let config = LockConfig::default().on_loss(OnLoss::Recover);
-        let mut stage = Stage::new(world, 2, 1, make::<L>(0, config));
+        let prepare = move |objects: &Objects<L>, thread: &Thread<Fabric>| {
+            if used && thread.node_id() == NodeId(0) {
+                must(must(objects.lock.lock(thread, Scope::Thread)).release());
+            }
+        };
+        let mut stage = Stage::prepared(world, 2, 1, make::<L>(0, config), prepare);
         stage.run(1, 0, "node 1", move |objects, thread| {
             for _ in 0..2 {
                 let asked = match tries {

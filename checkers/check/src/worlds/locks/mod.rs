@@ -204,8 +204,10 @@ fn rungs<L: Lock>() -> Vec<Rung> {
 /// Returns the rungs of the ticket lock.
 pub(crate) fn ticket_rungs() -> Vec<Rung> {
     let mut all = rungs::<TicketLock<Fabric>>();
-    all.push(Rung::new("crash-before", lost_before::<TicketLock<Fabric>>(false)).crash());
-    all.push(Rung::new("crash-before-tries", lost_before::<TicketLock<Fabric>>(true)).crash());
+    let before = |name, tries, used| Rung::new(name, lost_before::<TicketLock<Fabric>>(tries, used)).crash();
+    all.insert(0, before("crash-before", false, false));
+    all.insert(1, before("crash-before-used", false, true));
+    all.insert(2, before("crash-before-tries", true, false));
     all
 }
 

@@ -365,6 +365,11 @@ impl<F: Fabric> TicketLock<F> {
         let old = self.change::<STRONG>(thread, ticket, guess, |old| {
             (old.ticket < ticket).then_some(claim)
         })?;
+        if ticket == 0 {
+            // The slot of the first ticket is served from the start, so no exchange has placed the announcement. The node's
+            // next one may use another queue pair, and this one must not arrive after it.
+            fence::pair(thread, self.words.home())?;
+        }
         let served = old.filter(|old| old.ticket == ticket && old.is_served());
         Ok((ticket, served.map(|old| old.stage == Stage::Recovered)))
     }
