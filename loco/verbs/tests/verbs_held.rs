@@ -134,8 +134,8 @@ fn an_operation_that_asks_for_nothing_passes_one_that_is_held_and_is_reported_af
     assert_eq!(word(&there, 8), u64::from_ne_bytes([3; 8]), "it passes");
     assert_eq!(word(&here, 0), u64::from_ne_bytes([3; 8]));
     assert_eq!(word(&there, 0), u64::from_ne_bytes([1; 8]), "it waits");
-    device.release_completions();
     device.hold_completions(false);
+    device.release_completions();
     assert_eq!(
         outcomes(&poll_until(a, 4)),
         [(0, true), (1, true), (2, true), (3, true)]
