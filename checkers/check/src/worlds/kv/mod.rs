@@ -42,6 +42,8 @@ enum Call {
     Delete(u64),
     Get(u64),
     GetMany(u64, u64),
+    /// A lookup of the key together with one that nobody inserts.
+    GetWindow(u64),
     GetInto(u64),
     GetStart(u64),
     InsertMany(u64, u64, u64),
@@ -60,6 +62,20 @@ fn found<const N: usize>(value: Option<[u64; N]>) -> String {
         );
         words[0].to_string()
     })
+}
+
+/// Looks a key up together with one that nobody inserts.
+fn first_of_window<const N: usize>(
+    store: &Store<N>,
+    thread: &Thread<Fabric>,
+    key: u64,
+) -> Result<Option<[u64; N]>>
+where
+    [u64; N]: loco::Encode,
+{
+    let values = store.get_many(thread, &[key, u64::MAX])?;
+    assert_eq!(values[1..], [None], "nobody inserts the other key");
+    Ok(values[0])
 }
 
 /// Returns how the history shows the result of an insert.
@@ -125,6 +141,11 @@ where
             for value in values {
                 found(value);
             }
+        }
+        Call::GetWindow(key) => {
+            did("KvStore::get_many");
+            let get = || found(must(first_of_window(store, thread, key)));
+            call(format!("get {key}"), get, String::clone);
         }
         Call::InsertMany(one, two, value) => {
             did("KvStore::insert_many");
@@ -288,6 +309,11 @@ where
             || Ok(found(until_in_time(|| store.get(thread, &key))?)),
             text,
         ),
+        Call::GetWindow(key) => call(
+            format!("get {key}"),
+            || Ok(found(until_in_time(|| first_of_window(store, thread, key))?)),
+            text,
+        ),
         other => {
             use_store(store, thread, other);
             return Some(());
@@ -440,8 +466,8 @@ pub(super) fn insert_and_get() -> Rung {
 /// Returns the rungs of the store.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Call::{
-        Delete, Get, GetInto, GetMany, GetStart, Insert, InsertBatch, InsertMany, Update, UpdateBatch,
-        UpdateMany,
+        Delete, Get, GetInto, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany, Update,
+        UpdateBatch, UpdateMany,
     };
     const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
     const UPDATE: Script<Call, 2> = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
@@ -481,6 +507,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (0, &[Update(1, 20)]),
         (1, &[GetStart(1), GetInto(1), GetMany(1, 2)]),
     ];
+    const WINDOW: Script<Call, 2> = [(0, &[Update(1, 20)]), (1, &[GetWindow(1), GetWindow(1)])];
+    // A node that is out is told, and does not say that the key is not there.
+    const MISSED: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), GetWindow(1)])];
     const SWAPPED: Script<Call, 2> = [
         (0, &[Delete(1), Insert(2, 20)]),
         (1, &[Get(1), Delete(1), Get(2)]),
@@ -525,6 +554,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("deleted", calls_with::<1, 3>((1, 1), ONE, DELETED)),
         Rung::new("deleted-of-three", calls_with::<1, 3>((1, 1), ONE, THIRDS)),
         Rung::new("started-wide", calls_with::<3, 2>((1, 1), ONE, STARTED)),
+        Rung::new("window", calls_with::<1, 2>((1, 1), ONE, WINDOW)),
+        Rung::new("window-wide", calls_with::<3, 2>((1, 1), ONE, WINDOW)),
         Rung::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
         Rung::new("batch-twice", batch_twice),
         Rung::new("batch-across", batch_across),
@@ -541,6 +572,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("expiry-after", faulty::<1, 2>(&[], AFTER)).expiries(1),
         Rung::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
         Rung::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),
+        Rung::new("suspicion-missed", faulty::<1, 2>(&[], MISSED)).suspicion(),
         Rung::new("suspicion-moved", faulty::<1, 2>(ONE, MOVED)).suspicion(),
         Rung::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
             .suspicion()
