@@ -11,9 +11,10 @@ const LINES_MAX: usize = 600;
 
 /// The packages whose modules may ask for unsafe code: fabrics map memory and call libraries, the model fabric switches stacks, C calls
 /// the C interface.
-const UNSAFE: [&str; 6] = [
+const UNSAFE: [&str; 7] = [
     "loco/c",
     "loco/host",
+    "loco/nic",
     "loco/ofi",
     "loco/shm",
     "loco/verbs",
