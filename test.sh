@@ -44,6 +44,8 @@ if [ "$vm" = 1 ]; then
     ci/install-vm-packages
     # With the headers here, the check of our bindings against them must run; and the tests under mpirun, and through sshd.
     export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1 LOCO_REQUIRE_SSH=1
+    # And the programs of others that use verbs, on our NIC.
+    export LOCO_REQUIRE_RDMA_PROGRAMS=1
     # And the fabric over libfabric.
     export LOCO_REQUIRE_OFI=1 LOCO_REQUIRE_OFI_HEADERS=1
     # And the C interface, with what its users compile with.

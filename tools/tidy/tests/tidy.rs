@@ -11,10 +11,11 @@ const LINES_MAX: usize = 600;
 
 /// The packages whose modules may ask for unsafe code: fabrics map memory and call libraries, the model fabric switches stacks, C calls
 /// the C interface.
-const UNSAFE: [&str; 8] = [
+const UNSAFE: [&str; 9] = [
     "loco/c",
     "loco/host",
     "loco/networks",
+    "loco/nic",
     "loco/ofi",
     "loco/shm",
     "loco/tcp",

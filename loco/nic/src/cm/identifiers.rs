@@ -1,0 +1,219 @@
+//! Event channels and identifiers: making them, giving them addresses, and taking them back.
+
+use std::ffi::{c_int, c_void};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::addresses::{of, read, write};
+use super::delivery::{drop_event, finish};
+use super::listeners::{free_port, unlisten};
+use super::pairs::{answer, bind_device, destroy_qp, device};
+use super::state::{ChannelObject, IdObject, Shared, What, make_id, shared_of};
+use crate::events::{Events, lock};
+use crate::ffi::*;
+use crate::log::unsupported;
+use crate::verbs::device::{host_address, own_addresses};
+use crate::verbs::fails;
+
+pub(crate) unsafe extern "C" fn create_event_channel() -> *mut EventChannel {
+    let Ok(events) = Events::new() else {
+        return fails(libc::EMFILE);
+    };
+    let channel = EventChannel { fd: events.fd() };
+    Box::into_raw(Box::new(ChannelObject {
+        channel,
+        events: Arc::new(events),
+    }))
+    .cast()
+}
+
+pub(crate) unsafe extern "C" fn destroy_event_channel(channel: *mut EventChannel) {
+    // SAFETY: the program's own channel, which it gives back.
+    drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
+}
+
+pub(crate) unsafe extern "C" fn create_id(
+    channel: *mut EventChannel,
+    id: *mut *mut CmId,
+    context: *mut c_void,
+    space: u32,
+) -> c_int {
+    if space != RDMA_PS_TCP && space != RDMA_PS_UDP {
+        return answer(Err(unsupported("a port space other than TCP and UDP")));
+    }
+    // SAFETY: the program's own channel or none, and room for a pointer.
+    unsafe {
+        let waits = channel.is_null();
+        let channel = if waits { create_event_channel() } else { channel };
+        if channel.is_null() {
+            return -1;
+        }
+        let events = Arc::clone(&(*channel.cast::<ChannelObject>()).events);
+        let made = make_id(Shared::new(events, waits), channel, space);
+        (*made).context = context;
+        id.write(made);
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn destroy_id(id: *mut CmId) -> c_int {
+    // SAFETY: the program's own identifier, which it gives back.
+    unsafe {
+        let shared = shared_of(id);
+        unlisten(&shared);
+        let (events, stream, waits) = {
+            let mut inner = lock(&shared.inner);
+            inner.address = 0;
+            (Arc::clone(&inner.events), inner.stream.take(), inner.waits)
+        };
+        if let Some(stream) = stream {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        events.retain(|arrived| !Arc::ptr_eq(&arrived.shared, &shared));
+        drop_event(id);
+        if waits {
+            destroy_event_channel((*id).channel);
+        }
+        drop(Box::from_raw(id.cast::<IdObject>()));
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn bind_addr(id: *mut CmId, address: *const c_void) -> c_int {
+    // SAFETY: the program's own identifier, and an address.
+    unsafe {
+        let Some(mut address) = read(address) else {
+            return answer(Err(libc::EINVAL));
+        };
+        let is_own = address.ip().is_unspecified() || own_addresses().contains(&address.ip());
+        if !is_own {
+            return answer(Err(libc::EADDRNOTAVAIL));
+        }
+        if let Err(error) = bind_device(id) {
+            return answer(Err(error));
+        }
+        if address.port() == 0 {
+            address.set_port(free_port((*id).ps));
+        }
+        write(&mut (*id).src_addr, address);
+        if address.ip().is_unspecified() {
+            // It is of no device until somebody connects.
+            (*id).verbs = std::ptr::null_mut();
+        }
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn resolve_addr(
+    id: *mut CmId,
+    source: *const c_void,
+    target: *const c_void,
+    _timeout: c_int,
+) -> c_int {
+    // SAFETY: the program's own identifier, and addresses.
+    unsafe {
+        let Some(target) = read(target) else {
+            return answer(Err(libc::EINVAL));
+        };
+        if let Err(error) = bind_device(id) {
+            return answer(Err(error));
+        }
+        let source = read(source).or_else(|| of(&(*id).src_addr));
+        let source = source.filter(|source| !source.ip().is_unspecified());
+        let mut source = source.unwrap_or_else(|| {
+            let ip = match target.ip() {
+                ip if ip.is_loopback() => ip,
+                IpAddr::V4(_) => IpAddr::V4(host_address()),
+                IpAddr::V6(ip) => IpAddr::V6(ip),
+            };
+            SocketAddr::new(ip, of(&(*id).src_addr).map_or(0, |bound| bound.port()))
+        });
+        if source.port() == 0 {
+            source.set_port(free_port((*id).ps));
+        }
+        write(&mut (*id).src_addr, source);
+        write(&mut (*id).dst_addr, target);
+        shared_of(id).happens(What::Event(RDMA_CM_EVENT_ADDR_RESOLVED, 0));
+        finish(id)
+    }
+}
+
+pub(crate) unsafe extern "C" fn resolve_route(id: *mut CmId, _timeout: c_int) -> c_int {
+    // SAFETY: the program's own identifier.
+    unsafe {
+        if (*id).verbs.is_null() {
+            return answer(Err(libc::EINVAL));
+        }
+        shared_of(id).happens(What::Event(RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
+        finish(id)
+    }
+}
+
+pub(crate) unsafe extern "C" fn migrate_id(id: *mut CmId, channel: *mut EventChannel) -> c_int {
+    if channel.is_null() {
+        return answer(Err(unsupported("rdma_migrate_id without a channel")));
+    }
+    // SAFETY: the program's own identifier and channel.
+    unsafe {
+        let shared = shared_of(id);
+        let new = Arc::clone(&(*channel.cast::<ChannelObject>()).events);
+        let mut inner = lock(&shared.inner);
+        let old = std::mem::replace(&mut inner.events, Arc::clone(&new));
+        inner.waits = false;
+        drop(inner);
+        old.move_to(&new, |arrived| Arc::ptr_eq(&arrived.shared, &shared));
+        (*id).channel = channel;
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn set_option(
+    id: *mut CmId,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: usize,
+) -> c_int {
+    match (level, name) {
+        // Service types, and addresses that may be used again, make no difference here.
+        (0, 0..=2) => 0,
+        (0, 3) if len == 1 => {
+            // SAFETY: the program's own identifier, and a value of one byte.
+            unsafe { lock(&shared_of(id).inner).ack_timeout = Some(value.cast::<u8>().read()) };
+            0
+        }
+        _ => answer(Err(unsupported("rdma_set_option with this option"))),
+    }
+}
+
+pub(crate) unsafe extern "C" fn get_devices(count: *mut c_int) -> *mut *mut Context {
+    let (context, _) = device();
+    if context.is_null() {
+        return fails(libc::ENODEV);
+    }
+    // SAFETY: the count may be null. The list is of libc's memory, and `free_devices` frees it.
+    unsafe {
+        let list: *mut *mut Context = libc::calloc(2, size_of::<*mut Context>()).cast();
+        if list.is_null() {
+            return fails(libc::ENOMEM);
+        }
+        *list = context;
+        if !count.is_null() {
+            *count = 1;
+        }
+        list
+    }
+}
+
+pub(crate) unsafe extern "C" fn free_devices(list: *mut *mut Context) {
+    // SAFETY: `get_devices` made it.
+    unsafe { libc::free(list.cast()) };
+}
+
+pub(crate) unsafe extern "C" fn destroy_ep(id: *mut CmId) {
+    // SAFETY: the program's own identifier, which it gives back.
+    unsafe {
+        destroy_qp(id);
+        destroy_id(id);
+    }
+}

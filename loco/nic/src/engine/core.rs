@@ -1,0 +1,279 @@
+//! The NIC's state, and what its two sides share.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use loco_fabric::Tier;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use super::bus::Placed;
+use super::link::Link;
+use super::queue::{Incoming, QueuePair, SharedReceives, Stage};
+use crate::completions::Completions;
+use crate::counts::{Count, count};
+use crate::dice::Dice;
+use crate::ffi::*;
+use crate::memory::Memory;
+use crate::settings::Settings;
+use crate::wire::{Header, kind};
+use crate::world::{LOCAL_BITS, World};
+
+/// The number by which the listener is known to the poller, and the doorbell.
+pub(super) const LISTENER: u64 = 0;
+pub(super) const DOORBELL: u64 = 1;
+const FIRST_LINK: u64 = 2;
+
+/// The NIC of this process.
+pub(crate) struct Nic {
+    pub world: World,
+    pub tier: Tier,
+    /// The GIDs of the port.
+    pub gids: Vec<RawGid>,
+    pub memory: Memory,
+    pub srqs: HashMap<u32, SharedReceives>,
+    pub(super) qps: HashMap<u32, Box<QueuePair>>,
+    /// Queue pairs with something to do, now or later.
+    pub(super) active: BTreeSet<u32>,
+    pub(super) links: HashMap<u64, Link>,
+    /// The links to other processes, by their numbers.
+    pub(super) ways: HashMap<u32, u64>,
+    /// Requests whose queue pair is not there, or takes nothing: when they fail, and what they are.
+    pub(super) limbo: Vec<(u64, Incoming)>,
+    /// True while an atomic is between its read and its write.
+    pub(super) unit_taken: bool,
+    pub(super) dice: Dice,
+    pub(super) drop: u64,
+    pub(super) poller: OwnedFd,
+    pub(super) doorbell: OwnedFd,
+    pub(super) buffer: Box<[u8]>,
+    next_link: u64,
+    next_qp: u32,
+    next_srq: u32,
+    started: Instant,
+}
+
+impl Nic {
+    /// Makes the NIC of a process.
+    ///
+    /// # Errors
+    /// Fails when the process can take no place in the world, or may open no more descriptors.
+    pub fn new(settings: &Settings, gids: Vec<RawGid>) -> io::Result<Nic> {
+        let world = World::enter(&settings.world)?;
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let read = epoll::EventFlags::IN;
+        epoll::add(
+            &poller,
+            &world.listener,
+            epoll::EventData::new_u64(LISTENER),
+            read,
+        )?;
+        epoll::add(&poller, &doorbell, epoll::EventData::new_u64(DOORBELL), read)?;
+        let dice = Dice::new(settings.seed, world.number, settings.stress);
+        Ok(Nic {
+            tier: settings.tier,
+            gids,
+            memory: Memory::default(),
+            srqs: HashMap::new(),
+            qps: HashMap::new(),
+            active: BTreeSet::new(),
+            links: HashMap::new(),
+            ways: HashMap::new(),
+            limbo: Vec::new(),
+            unit_taken: false,
+            dice,
+            drop: settings.drop,
+            poller,
+            doorbell,
+            buffer: vec![0; 1 << 16].into_boxed_slice(),
+            next_link: FIRST_LINK,
+            next_qp: 0,
+            next_srq: 0,
+            started: Instant::now(),
+            world,
+        })
+    }
+
+    /// Returns the time in nanoseconds since the start.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Returns a queue pair.
+    pub fn qp(&self, qpn: u32) -> Option<&QueuePair> {
+        self.qps.get(&qpn).map(|qp| &**qp)
+    }
+
+    /// Returns a queue pair, to be changed.
+    pub fn qp_mut(&mut self, qpn: u32) -> Option<&mut QueuePair> {
+        self.qps.get_mut(&qpn).map(|qp| &mut **qp)
+    }
+
+    /// Returns whether a queue pair uses something.
+    pub fn any_qp(&self, uses: impl Fn(&QueuePair) -> bool) -> bool {
+        self.qps.values().any(|qp| uses(qp))
+    }
+
+    /// Returns a free number for a queue pair, if there is one.
+    pub(super) fn free_qpn(&mut self) -> Option<u32> {
+        let count = 1 << LOCAL_BITS;
+        for _ in 0..count {
+            self.next_qp = (self.next_qp + 1) % count;
+            let qpn = self.world.number << LOCAL_BITS | self.next_qp;
+            if !self.qps.contains_key(&qpn) {
+                return Some(qpn);
+            }
+        }
+        None
+    }
+
+    /// Returns the GID of this port that is of the same kind as another.
+    pub(super) fn gid_beside(&self, other: &RawGid) -> RawGid {
+        let alike = self.gids.iter().find(|gid| gid[..2] == other[..2]);
+        *alike.unwrap_or(&self.gids[0])
+    }
+
+    /// Adds a shared receive queue and returns its number.
+    pub fn add_srq(&mut self, srq: SharedReceives) -> u32 {
+        self.next_srq += 1;
+        self.srqs.insert(self.next_srq, srq);
+        self.next_srq
+    }
+
+    /// Takes a connection into the set of links.
+    pub(super) fn add_link(&mut self, link: Link) -> io::Result<u64> {
+        let id = self.next_link;
+        let data = epoll::EventData::new_u64(id);
+        epoll::add(&self.poller, link.as_fd(), data, epoll::EventFlags::IN)?;
+        self.next_link += 1;
+        self.links.insert(id, link);
+        Ok(id)
+    }
+
+    /// Returns the link to the process of a queue pair, which is made if there is none.
+    pub(super) fn way_to(&mut self, qpn: u32) -> Option<u64> {
+        let number = qpn >> LOCAL_BITS;
+        if let Some(id) = self.ways.get(&number) {
+            return Some(*id);
+        }
+        let mut link = Link::new(self.world.connect(number).ok()?).ok()?;
+        link.peer = Some(number);
+        let mut hello = Header::new(kind::HELLO, self.world.number, number, 0);
+        hello.gid = self.gids[0];
+        link.send(&hello, &[]).ok()?;
+        let id = self.add_link(link).ok()?;
+        self.ways.insert(number, id);
+        Some(id)
+    }
+
+    /// Sends a message. A link that fails is dropped.
+    pub(super) fn send(&mut self, id: u64, header: &Header, data: &[u8]) -> bool {
+        let Some(link) = self.links.get_mut(&id) else {
+            return false;
+        };
+        let was_blocked = link.is_blocked();
+        if link.send(header, data).is_err() {
+            self.drop_link(id);
+            return false;
+        }
+        if !was_blocked && link.is_blocked() {
+            self.watch(id, true);
+        }
+        true
+    }
+
+    /// Asks the poller to say when a link takes more, or no more.
+    pub(super) fn watch(&mut self, id: u64, output: bool) {
+        let Some(link) = self.links.get(&id) else { return };
+        let mut flags = epoll::EventFlags::IN;
+        if output {
+            flags |= epoll::EventFlags::OUT;
+        }
+        let _ = epoll::modify(&self.poller, link.as_fd(), epoll::EventData::new_u64(id), flags);
+    }
+
+    /// Drops a link. Requests that were sent over it fail when their queue pair's patience is over.
+    pub(super) fn drop_link(&mut self, id: u64) {
+        let Some(link) = self.links.remove(&id) else {
+            return;
+        };
+        let _ = epoll::delete(&self.poller, link.as_fd());
+        let Some(number) = link.peer else { return };
+        if self.ways.get(&number) != Some(&id) {
+            return;
+        }
+        self.ways.remove(&number);
+        let now = self.now();
+        for qp in self.qps.values_mut() {
+            if qp.kind == IBV_QPT_RC && qp.attr.dest_qp_num >> LOCAL_BITS == number {
+                let patience = patience(&qp.attr);
+                for sending in &mut qp.sends {
+                    if sending.stage == Stage::Sent && patience > 0 {
+                        sending.fails_at.get_or_insert(now + patience);
+                    }
+                }
+                self.active.insert(qp.qpn);
+            }
+        }
+    }
+
+    /// Takes note of what a bus has placed.
+    pub(super) fn placed(&mut self, qp: &mut QueuePair, placed: Placed, now: u64) {
+        if placed.atomic {
+            self.unit_taken = false;
+            // Other queue pairs may wait for it.
+            self.active.extend(self.qps.keys());
+        }
+        for seq in placed.ended {
+            let front = qp.sends.front().map_or(0, |sending| sending.seq);
+            let at = usize::try_from(seq.wrapping_sub(front)).unwrap_or(usize::MAX);
+            if let Some(sending) = qp.sends.get_mut(at) {
+                let len = sending
+                    .request
+                    .elements
+                    .iter()
+                    .map(|element| element.length)
+                    .sum();
+                sending.stage = Stage::Ended(IBV_WC_SUCCESS, len, now);
+            }
+        }
+        for queue in placed.overrun {
+            self.overrun(qp, &queue);
+        }
+    }
+
+    /// Reports that a completion queue was full, which breaks it and the queue pairs that use it.
+    pub(super) fn overrun(&mut self, qp: &mut QueuePair, queue: &Arc<Completions>) {
+        qp.events.push(AsyncEvent {
+            element: queue.address(),
+            event_type: IBV_EVENT_CQ_ERR,
+        });
+        qp.failed = true;
+        for other in self.qps.values_mut() {
+            if Arc::ptr_eq(&other.send_cq, queue) || Arc::ptr_eq(&other.recv_cq, queue) {
+                other.failed = true;
+                self.active.insert(other.qpn);
+            }
+        }
+    }
+
+    /// Returns whether a message that may be lost is lost now.
+    pub(super) fn loses(&mut self) -> bool {
+        let lost = self.dice.one_in(self.drop);
+        if lost {
+            count(Count::Dropped);
+        }
+        lost
+    }
+}
+
+/// Returns for how many nanoseconds a queue pair waits for a peer that does not answer; 0 is without end.
+pub(super) fn patience(attr: &QpAttr) -> u64 {
+    match attr.timeout & 31 {
+        0 => 0,
+        timeout => (4096 << timeout) * (u64::from(attr.retry_cnt & 7) + 1),
+    }
+}

@@ -1,0 +1,18 @@
+//! The NIC of this process: queue pairs, their peers, and the thread that works when no call does.
+//!
+//! A request is *sent* (its source is read), carried out by the NIC of its target, and *answered*. Data on its way to memory is on a
+//! [`bus`]. Each of these steps may be late, and may overtake others as far as the tier allows ([`order`]). All of it happens under
+//! one lock, in the NIC's thread and within calls that post and poll.
+
+mod bus;
+mod core;
+mod link;
+mod order;
+mod progress;
+mod queue;
+mod requester;
+mod responder;
+mod thread;
+
+pub(crate) use queue::{Making, Receive, Request, SharedReceives};
+pub(crate) use thread::{nic, poke, start, try_nic};

@@ -1,0 +1,275 @@
+//! One pass over everything that the NIC has to do.
+
+use rustix::event::Timespec;
+use rustix::event::epoll;
+
+use super::bus::Placed;
+use super::core::{DOORBELL, LISTENER, Nic};
+use super::link::Link;
+use super::queue::{Making, QueuePair, Receive};
+use crate::ffi::*;
+use crate::log;
+use crate::wire::{Message, kind};
+
+/// So many passes are made at most before others get the lock.
+const PASSES: usize = 16;
+
+impl Nic {
+    /// Takes what has come and does what is due. Returns when something is due next, in nanoseconds since the start.
+    pub fn progress(&mut self) -> Option<u64> {
+        let mut due = None;
+        for _ in 0..PASSES {
+            let came = self.take_messages();
+            due = self.work();
+            if !came && due.is_none_or(|due| due > self.now()) {
+                break;
+            }
+        }
+        due
+    }
+
+    /// Takes what has come over the links. Returns true if something has.
+    fn take_messages(&mut self) -> bool {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 16];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let Ok(count) = epoll::wait(&self.poller, &mut events, Some(&now)) else {
+            return false;
+        };
+        let mut came = false;
+        for event in &events[..count] {
+            match event.data.u64() {
+                LISTENER => self.accept(),
+                DOORBELL => {
+                    let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
+                }
+                id => {
+                    let flags = event.flags;
+                    if flags.contains(epoll::EventFlags::OUT) {
+                        self.flush_link(id);
+                    }
+                    came |= self.read_link(id);
+                }
+            }
+        }
+        came
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.world.listener.accept() {
+            let added = Link::new(stream).and_then(|link| self.add_link(link));
+            if let Err(error) = added {
+                log::say(format_args!("cannot take a connection: {error}"));
+            }
+        }
+    }
+
+    fn flush_link(&mut self, id: u64) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        if link.flush().is_err() {
+            self.drop_link(id);
+        } else if !link.is_blocked() {
+            self.watch(id, false);
+        }
+    }
+
+    fn read_link(&mut self, id: u64) -> bool {
+        let Some(link) = self.links.get_mut(&id) else {
+            return false;
+        };
+        let mut messages = Vec::new();
+        let received = link.receive(&mut self.buffer, &mut messages);
+        let came = !messages.is_empty();
+        for message in messages {
+            if let Err(why) = self.take(id, message) {
+                log::say(format_args!("closed a connection: {why}"));
+                self.drop_link(id);
+                return true;
+            }
+        }
+        match received {
+            Ok(true) => {}
+            Ok(false) => self.drop_link(id),
+            Err(error) => {
+                if error.kind() == std::io::ErrorKind::InvalidData {
+                    log::say(format_args!("closed a connection: {error}"));
+                }
+                self.drop_link(id);
+            }
+        }
+        came
+    }
+
+    fn take(&mut self, id: u64, message: Message) -> Result<(), &'static str> {
+        let greeted = self.links.get(&id).is_some_and(|link| link.peer.is_some());
+        match message.header.kind {
+            kind::HELLO => {
+                if let Some(link) = self.links.get_mut(&id) {
+                    link.peer = Some(message.header.from);
+                }
+            }
+            _ if !greeted => return Err("a message came before a hello"),
+            kind::ANSWER => self.answered(message),
+            _ => self.requested(id, message),
+        }
+        Ok(())
+    }
+
+    /// Does what is due. Returns when something is due next.
+    fn work(&mut self) -> Option<u64> {
+        let now = self.now();
+        let mut due = self.expire_limbo(now);
+        for qpn in std::mem::take(&mut self.active) {
+            let Some(mut qp) = self.qps.remove(&qpn) else {
+                continue;
+            };
+            let next = self.turn(&mut qp, now);
+            let stays = next.is_some();
+            due = [due, next].into_iter().flatten().min();
+            self.qps.insert(qpn, qp);
+            if stays {
+                self.active.insert(qpn);
+            }
+        }
+        due
+    }
+
+    /// Gives a queue pair a turn. Returns when it has something to do next.
+    fn turn(&mut self, qp: &mut QueuePair, now: u64) -> Option<u64> {
+        loop {
+            let before = qp.sends.len();
+            let transmits = self.transmit(qp, now);
+            let serves = self.serve(qp, now);
+            let mut placed = Placed::default();
+            let remote = qp.remote.step(now, self.tier, &mut self.dice, &mut placed);
+            let local = qp.local.step(now, self.tier, &mut self.dice, &mut placed);
+            let has_results = !placed.ended.is_empty();
+            self.placed(qp, placed, now);
+            let completes = self.complete(qp, now);
+            if qp.failed && qp.state() != IBV_QPS_ERR {
+                self.fail(qp);
+                return self.complete(qp, now);
+            }
+            // A request may have waited for what has ended now.
+            let ended = has_results || qp.sends.len() < before;
+            if ended && qp.sent < qp.sends.len() && transmits.is_none() {
+                continue;
+            }
+            return [transmits, serves, remote, local, completes]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+    }
+
+    /// Makes a queue pair. Returns its number, or `None` if there are as many as may be.
+    pub fn make_qp(&mut self, making: Making) -> Option<u32> {
+        let qpn = self.free_qpn()?;
+        self.qps.insert(qpn, Box::new(QueuePair::new(qpn, making)));
+        Some(qpn)
+    }
+
+    /// Removes a queue pair. What was acknowledged is placed before; what was not sent is not sent.
+    pub fn remove_qp(&mut self, qpn: u32) {
+        let Some(mut qp) = self.qps.remove(&qpn) else {
+            return;
+        };
+        self.settle_qp(&mut qp);
+        self.abandon_inbox(&mut qp);
+        qp.send_cq.forget(qpn);
+        qp.recv_cq.forget(qpn);
+        let address = qp.address;
+        qp.events.retain(|event| event.element != address);
+    }
+
+    fn settle_qp(&mut self, qp: &mut QueuePair) {
+        let now = self.now();
+        let mut placed = Placed::default();
+        qp.remote.push(true, &mut placed);
+        qp.local.push(true, &mut placed);
+        self.placed(qp, placed, now);
+    }
+
+    /// Places everything that is on its way to memory. After that, memory may go.
+    pub fn settle(&mut self) {
+        let all: Vec<u32> = self.qps.keys().copied().collect();
+        for qpn in all {
+            let Some(mut qp) = self.qps.remove(&qpn) else {
+                continue;
+            };
+            if !qp.remote.is_empty() || !qp.local.is_empty() {
+                self.settle_qp(&mut qp);
+                self.active.insert(qpn);
+            }
+            self.qps.insert(qpn, qp);
+        }
+    }
+
+    /// Adds a receive to the queue of a queue pair.
+    ///
+    /// # Errors
+    /// Returns the number of the error of `ibv_post_recv`.
+    pub fn post_receive(&mut self, qpn: u32, receive: Receive) -> Result<(), i32> {
+        let Some(mut qp) = self.qps.remove(&qpn) else {
+            return Err(libc::EINVAL);
+        };
+        let answer = if qp.state() == IBV_QPS_RESET || qp.srq.is_some() {
+            Err(libc::EINVAL)
+        } else if !QueuePair::take_place(&qp.receives_used, qp.cap.max_recv_wr) {
+            Err(libc::ENOMEM)
+        } else {
+            qp.receives.push_back(receive);
+            if qp.state() == IBV_QPS_ERR {
+                self.flush_receives(&mut qp);
+            }
+            Ok(())
+        };
+        if !qp.inbox.is_empty() {
+            self.active.insert(qpn);
+        }
+        self.qps.insert(qpn, qp);
+        answer
+    }
+
+    /// Makes queue pairs look again for receives of a shared queue.
+    pub fn receives_added(&mut self, srq: u32) {
+        let waiting = self.qps.values().filter(|qp| qp.srq == Some(srq));
+        self.active.extend(waiting.map(|qp| qp.qpn));
+    }
+
+    /// Changes the state of a queue pair, whose attributes are set already.
+    pub fn change_state(&mut self, qpn: u32, state: u32) {
+        let Some(mut qp) = self.qps.remove(&qpn) else {
+            return;
+        };
+        match state {
+            IBV_QPS_RESET => {
+                self.settle_qp(&mut qp);
+                self.abandon_inbox(&mut qp);
+                qp.reset();
+                qp.attr.qp_state = state;
+            }
+            IBV_QPS_ERR => {
+                if qp.state() != IBV_QPS_ERR {
+                    self.fail(&mut qp);
+                    let now = self.now();
+                    self.complete(&mut qp, now);
+                }
+            }
+            _ => qp.attr.qp_state = state,
+        }
+        self.active.insert(qpn);
+        let receives = qp.receives_messages();
+        self.qps.insert(qpn, qp);
+        if receives {
+            self.deliver_limbo(qpn);
+        }
+    }
+}

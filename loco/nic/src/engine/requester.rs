@@ -1,0 +1,366 @@
+//! The side of a queue pair that sends requests and ends them.
+
+use std::sync::Arc;
+
+use loco_fabric::Tier;
+
+use super::bus::Load;
+use super::core::{Nic, patience};
+use super::queue::{QueuePair, Request, Sending, Stage, completion_opcode};
+use crate::completions::Completion;
+use crate::counts::{Count, count};
+use crate::ffi::*;
+use crate::memory::{first, gather};
+use crate::trace;
+use crate::wire::{Header, MESSAGE_MAX, Message, flag, kind};
+
+/// The longest datagram.
+const DATAGRAM_MAX: u64 = 4096;
+
+impl Nic {
+    /// Takes a work request into a send queue.
+    ///
+    /// # Errors
+    /// Returns the number of the error of `ibv_post_send`.
+    pub fn post(&mut self, qpn: u32, request: Request) -> Result<(), i32> {
+        let now = self.now();
+        let delay = self.dice.delay(now);
+        let qp = self.qps.get_mut(&qpn).ok_or(libc::EINVAL)?;
+        if !matches!(qp.state(), IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE | IBV_QPS_ERR) {
+            return Err(libc::EINVAL);
+        }
+        if !QueuePair::take_place(&qp.sends_used, qp.cap.max_send_wr) {
+            return Err(libc::ENOMEM);
+        }
+        let stage = match qp.state() {
+            IBV_QPS_ERR | IBV_QPS_SQE => Stage::Ended(IBV_WC_WR_FLUSH_ERR, 0, now),
+            _ => Stage::Waiting(now + delay),
+        };
+        if delay > 0 && request.inline.is_none() {
+            count(Count::LateSources);
+        }
+        qp.sends.push_back(Sending {
+            request,
+            seq: qp.next_seq,
+            stage,
+            fails_at: None,
+        });
+        qp.next_seq += 1;
+        self.active.insert(qpn);
+        Ok(())
+    }
+
+    /// Sends what may be sent. Returns when there is more to do, if time alone decides.
+    pub(super) fn transmit(&mut self, qp: &mut QueuePair, now: u64) -> Option<u64> {
+        if qp.state() != IBV_QPS_RTS {
+            return None;
+        }
+        let mut due: Option<u64> = None;
+        let any_order = self.tier == Tier::Unordered && !self.dice.is_plain();
+        let mut at = qp.sent;
+        while at < qp.sends.len() {
+            let Stage::Waiting(ready_at) = qp.sends[at].stage else {
+                at += 1;
+                continue;
+            };
+            if self.is_held(qp, at) {
+                break;
+            }
+            if ready_at > now {
+                due = Some(due.map_or(ready_at, |due| due.min(ready_at)));
+                if any_order {
+                    at += 1;
+                    continue;
+                }
+                break;
+            }
+            let Some(stage) = self.send_request(qp, at, now) else {
+                // The link takes no more, and the poller says when it does.
+                self.active.insert(qp.qpn);
+                break;
+            };
+            qp.sends[at].stage = stage;
+            if matches!(stage, Stage::Ended(status, ..) if status != IBV_WC_SUCCESS) {
+                break;
+            }
+            at += 1;
+        }
+        while qp
+            .sends
+            .get(qp.sent)
+            .is_some_and(|sending| !matches!(sending.stage, Stage::Waiting(_)))
+        {
+            qp.sent += 1;
+        }
+        due
+    }
+
+    /// Returns whether a request waits for results of earlier ones: it has the fence flag, or as many are under way as may be.
+    fn is_held(&self, qp: &QueuePair, at: usize) -> bool {
+        let request = &qp.sends[at].request;
+        let fenced = request.flags & IBV_SEND_FENCE != 0;
+        if !fenced && !request.has_result() {
+            return false;
+        }
+        let under_way = qp
+            .sends
+            .iter()
+            .take(at)
+            .filter(|earlier| earlier.request.has_result() && !matches!(earlier.stage, Stage::Ended(..)));
+        let under_way = under_way.count();
+        let most = usize::from(qp.attr.max_rd_atomic.max(1));
+        fenced && under_way > 0 || request.has_result() && under_way >= most
+    }
+
+    /// Sends a request. Returns its stage after that, or `None` if it must wait for the link.
+    fn send_request(&mut self, qp: &mut QueuePair, at: usize, now: u64) -> Option<Stage> {
+        let failed = |status| Some(Stage::Ended(status, 0, now));
+        let sending = &qp.sends[at];
+        let request = &sending.request;
+        if request.has_result() && qp.attr.max_rd_atomic == 0 {
+            return failed(IBV_WC_LOC_QP_OP_ERR);
+        }
+        let mut header = match head(qp, request, sending.seq) {
+            Ok(header) => header,
+            Err(status) => return failed(status),
+        };
+        let len = length(request);
+        let limit = match qp.kind {
+            IBV_QPT_UD => DATAGRAM_MAX,
+            _ => MESSAGE_MAX,
+        };
+        if len > limit {
+            return failed(IBV_WC_LOC_LEN_ERR);
+        }
+        if let Some((gid, ..)) = request.datagram {
+            header.gid = self.gid_beside(&gid);
+        }
+        let destination = header.to;
+        let Some(way) = self.way_to(destination) else {
+            return Some(self.unreachable(qp, at, now));
+        };
+        if self.links.get(&way).is_some_and(|link| link.is_crowded()) {
+            return None;
+        }
+        let mut data = Vec::new();
+        let request = &qp.sends[at].request;
+        if request.has_result() {
+            header.wanted = u32::try_from(len).unwrap_or(u32::MAX);
+            if self
+                .memory
+                .resolve_all(&request.elements, qp.pd, IBV_ACCESS_LOCAL_WRITE)
+                .is_err()
+            {
+                return failed(IBV_WC_LOC_PROT_ERR);
+            }
+        } else if let Some(inline) = &request.inline {
+            data.clone_from(inline);
+        } else {
+            match self.memory.resolve_all(&request.elements, qp.pd, 0) {
+                Ok(pieces) => gather(&pieces, &mut data),
+                Err(_) => return failed(IBV_WC_LOC_PROT_ERR),
+            }
+        }
+        count(Count::Sent);
+        trace::event("send", qp.qpn, header.seq, header.addr, len);
+        let unreliable = header.has(flag::UNRELIABLE);
+        let sent = unreliable && self.loses() || self.send(way, &header, &data);
+        match (sent, unreliable) {
+            (_, true) => {
+                let len = u32::try_from(len).unwrap_or(u32::MAX);
+                Some(Stage::Ended(IBV_WC_SUCCESS, len, now + self.dice.delay(now)))
+            }
+            (true, false) => Some(Stage::Sent),
+            (false, false) => Some(self.unreachable(qp, at, now)),
+        }
+    }
+
+    /// Returns the stage of a request whose target is gone: it fails when the queue pair's patience is over.
+    fn unreachable(&mut self, qp: &mut QueuePair, at: usize, now: u64) -> Stage {
+        if qp.kind != IBV_QPT_RC {
+            return Stage::Ended(IBV_WC_SUCCESS, 0, now);
+        }
+        let patience = patience(&qp.attr);
+        qp.sends[at].fails_at = (patience > 0).then_some(now + patience);
+        Stage::Sent
+    }
+
+    /// Takes the answer to a request.
+    pub(super) fn answered(&mut self, message: Message) {
+        let now = self.now();
+        let header = message.header;
+        let Some(mut qp) = self.qps.remove(&header.to) else {
+            return;
+        };
+        let front = qp.sends.front().map_or(0, |sending| sending.seq);
+        let at = usize::try_from(header.seq.wrapping_sub(front)).unwrap_or(usize::MAX);
+        let is_expected =
+            header.from == qp.attr.dest_qp_num && qp.sends.get(at).is_some_and(|it| it.stage == Stage::Sent);
+        if is_expected {
+            let delay = self.dice.delay(now);
+            let request = &qp.sends[at].request;
+            let len = u32::try_from(length(request)).unwrap_or(u32::MAX);
+            let mut status = u32::from(header.status);
+            let mut on_bus = false;
+            if status == IBV_WC_SUCCESS && request.has_result() {
+                let elements = &request.elements;
+                let pieces = self.memory.resolve_all(elements, qp.pd, IBV_ACCESS_LOCAL_WRITE);
+                match pieces.ok().and_then(|pieces| first(&pieces, message.data.len())) {
+                    Some(pieces) if message.data.len() as u64 == u64::from(len) => {
+                        on_bus = true;
+                        let load = Load {
+                            pieces: &pieces,
+                            bytes: message.data,
+                            ends: Some(header.seq),
+                            atomic: false,
+                        };
+                        qp.local.write(load, now, self.tier, &mut self.dice);
+                    }
+                    _ => status = IBV_WC_LOC_PROT_ERR,
+                }
+            }
+            if !on_bus {
+                if delay > 0 {
+                    count(Count::LateCompletions);
+                }
+                qp.sends[at].stage = Stage::Ended(status, len, now + delay);
+            }
+            trace::event("answer", qp.qpn, header.seq, 0, u64::from(len));
+        }
+        self.active.insert(qp.qpn);
+        self.qps.insert(qp.qpn, qp);
+    }
+
+    /// Reports the requests that have ended, in their order. Returns when there is more to do, if time alone decides.
+    pub(super) fn complete(&mut self, qp: &mut QueuePair, now: u64) -> Option<u64> {
+        let mut due: Option<u64> = None;
+        for sending in &mut qp.sends {
+            match (sending.stage, sending.fails_at) {
+                (Stage::Sent, Some(at)) if at <= now => {
+                    sending.stage = Stage::Ended(IBV_WC_RETRY_EXC_ERR, 0, now);
+                }
+                (Stage::Sent, Some(at)) => due = Some(due.map_or(at, |due| due.min(at))),
+                (Stage::Sent | Stage::Ended(..), _) => {}
+                (Stage::Waiting(_), _) => break,
+            }
+        }
+        while let Some(sending) = qp.sends.front() {
+            let Stage::Ended(status, len, ready_at) = sending.stage else {
+                break;
+            };
+            if ready_at > now {
+                due = Some(due.map_or(ready_at, |due| due.min(ready_at)));
+                break;
+            }
+            let Some(sending) = qp.sends.pop_front() else {
+                break;
+            };
+            qp.sent = qp.sent.saturating_sub(1);
+            qp.uncovered += 1;
+            let failed = status != IBV_WC_SUCCESS;
+            if failed && !qp.failed && qp.state() != IBV_QPS_ERR {
+                count(Count::Errors);
+                qp.failed = true;
+            }
+            if failed || qp.signal_all || sending.request.flags & IBV_SEND_SIGNALED != 0 {
+                self.report(qp, &sending.request, status, len);
+            }
+            if qp.failed && qp.state() != IBV_QPS_ERR {
+                self.fail(qp);
+            }
+        }
+        due
+    }
+
+    fn report(&mut self, qp: &mut QueuePair, request: &Request, status: u32, len: u32) {
+        let mut wc: Wc = zeroed();
+        wc.wr_id = request.wr_id;
+        wc.status = status;
+        wc.opcode = completion_opcode(request.opcode);
+        wc.byte_len = len;
+        wc.qp_num = qp.qpn;
+        let completion = Completion {
+            wc,
+            frees: Some((Arc::clone(&qp.sends_used), std::mem::take(&mut qp.uncovered))),
+            solicited: false,
+        };
+        let queue = Arc::clone(&qp.send_cq);
+        if !queue.push(completion) {
+            self.overrun(qp, &queue);
+        }
+    }
+
+    /// Brings a queue pair into the error state and flushes its queues.
+    pub(super) fn fail(&mut self, qp: &mut QueuePair) {
+        let now = self.now();
+        qp.attr.qp_state = IBV_QPS_ERR;
+        qp.failed = false;
+        for sending in &mut qp.sends {
+            if !matches!(sending.stage, Stage::Ended(..)) {
+                sending.stage = Stage::Ended(IBV_WC_WR_FLUSH_ERR, 0, now);
+            }
+        }
+        qp.sent = qp.sends.len();
+        self.flush_receives(qp);
+        self.abandon_inbox(qp);
+        self.active.insert(qp.qpn);
+    }
+}
+
+/// Returns the number of bytes of a request.
+fn length(request: &Request) -> u64 {
+    match &request.inline {
+        Some(inline) => inline.len() as u64,
+        None => request
+            .elements
+            .iter()
+            .map(|element| u64::from(element.length))
+            .sum(),
+    }
+}
+
+/// Returns the header of a request, or the status with which it fails here.
+fn head(qp: &QueuePair, request: &Request, seq: u64) -> Result<Header, u32> {
+    let kind = match request.opcode {
+        IBV_WR_RDMA_WRITE | IBV_WR_RDMA_WRITE_WITH_IMM => kind::WRITE,
+        IBV_WR_SEND | IBV_WR_SEND_WITH_IMM | IBV_WR_SEND_WITH_INV => kind::SEND,
+        IBV_WR_RDMA_READ => kind::READ,
+        IBV_WR_ATOMIC_CMP_AND_SWP => kind::SWAP,
+        IBV_WR_ATOMIC_FETCH_AND_ADD => kind::ADD,
+        _ => return Err(IBV_WC_LOC_QP_OP_ERR),
+    };
+    let allowed = match qp.kind {
+        IBV_QPT_RC => true,
+        IBV_QPT_UC => !request.has_result(),
+        _ => kind == kind::SEND && request.datagram.is_some(),
+    };
+    if !allowed {
+        return Err(IBV_WC_LOC_QP_OP_ERR);
+    }
+    let mut header = Header::new(kind, qp.qpn, qp.attr.dest_qp_num, seq);
+    header.addr = request.remote_addr;
+    header.key = request.rkey;
+    (header.first, header.second) = request.operands;
+    header.immediate = request.immediate;
+    header.rnr_retry = qp.attr.rnr_retry;
+    header.patience = u32::try_from(patience(&qp.attr) / 1000).unwrap_or(u32::MAX);
+    if matches!(request.opcode, IBV_WR_RDMA_WRITE_WITH_IMM | IBV_WR_SEND_WITH_IMM) {
+        header.flags |= flag::IMMEDIATE;
+    }
+    if request.opcode == IBV_WR_SEND_WITH_INV {
+        header.flags |= flag::INVALIDATE;
+    }
+    if request.flags & IBV_SEND_SOLICITED != 0 {
+        header.flags |= flag::SOLICITED;
+    }
+    if qp.kind != IBV_QPT_RC {
+        header.flags |= flag::UNRELIABLE;
+    }
+    if let Some((_, qpn, qkey)) = request.datagram {
+        header.flags |= flag::DATAGRAM;
+        header.to = qpn;
+        // A key with its highest bit set stands for the queue pair's own.
+        header.first = u64::from(if qkey & 1 << 31 == 0 { qkey } else { qp.attr.qkey });
+    }
+    Ok(header)
+}

@@ -1,0 +1,131 @@
+//! The NIC's one instance in a process, its lock, and its thread.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::core::Nic;
+use crate::events::lock;
+use crate::ffi::RawGid;
+use crate::settings::settings;
+use crate::{counts, trace};
+
+static NIC: OnceLock<Mutex<Nic>> = OnceLock::new();
+/// True while the thread waits for events and would not see new work.
+static ASLEEP: AtomicBool = AtomicBool::new(false);
+/// When a call has last done the thread's work.
+static POLLED: AtomicU64 = AtomicU64::new(0);
+/// The thread waits no longer than this.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// While calls do the work, the thread looks in as seldom as this.
+const LOOKS_IN: Duration = Duration::from_micros(200);
+
+fn epoch() -> Instant {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    *EPOCH.get_or_init(Instant::now)
+}
+
+/// Starts the NIC, if it is not started.
+///
+/// # Errors
+/// Fails as [`Nic::new`] does.
+pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = lock(&STARTING);
+    if NIC.get().is_some() {
+        return Ok(());
+    }
+    let nic = Nic::new(settings(), gids)?;
+    let _ = NIC.set(Mutex::new(nic));
+    std::thread::Builder::new()
+        .name("loco-nic".to_owned())
+        .spawn(run)?;
+    at_exit();
+    Ok(())
+}
+
+/// Returns the NIC, locked.
+///
+/// # Panics
+/// If it is not started: a device is opened before anything else is done.
+pub(crate) fn nic() -> MutexGuard<'static, Nic> {
+    lock(NIC.get().expect("a device was opened"))
+}
+
+/// Returns the NIC unless another thread has it.
+pub(crate) fn try_nic() -> Option<MutexGuard<'static, Nic>> {
+    match NIC.get()?.try_lock() {
+        Ok(nic) => Some(nic),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Does the thread's work within a call, and tells the thread what is left.
+pub(crate) fn poke(mut nic: MutexGuard<'_, Nic>) {
+    let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
+    POLLED.store(elapsed, Ordering::Relaxed);
+    let due = nic.progress();
+    if due.is_some() && ASLEEP.swap(false, Ordering::AcqRel) {
+        let _ = rustix::io::write(&nic.doorbell, &1_u64.to_ne_bytes());
+    }
+}
+
+/// Returns whether calls have done the work lately.
+fn is_polled() -> bool {
+    let polled = Duration::from_nanos(POLLED.load(Ordering::Relaxed));
+    polled > Duration::ZERO && epoch().elapsed().saturating_sub(polled) < LOOKS_IN
+}
+
+fn run() {
+    block_signals();
+    let Some(shared) = NIC.get() else { return };
+    let poller = rustix::io::fcntl_dupfd_cloexec(&lock(shared).poller, 0);
+    let Ok(poller) = poller else { return };
+    loop {
+        if is_polled() {
+            std::thread::sleep(LOOKS_IN);
+        }
+        let mut nic = lock(shared);
+        let due = nic.progress();
+        let wait = due.map(|due| due.saturating_sub(nic.now()));
+        ASLEEP.store(true, Ordering::Release);
+        drop(nic);
+        let wait = Duration::from_nanos(wait.unwrap_or(u64::MAX)).min(WAIT_MAX);
+        let wait = Timespec {
+            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        // This waits to the nanosecond, which waiting for the poller itself would not.
+        let _ = poll(&mut [PollFd::new(&poller, PollFlags::IN)], Some(&wait));
+        ASLEEP.store(false, Ordering::Release);
+    }
+}
+
+/// Leaves signals to the program's own threads.
+#[allow(unsafe_code)]
+fn block_signals() {
+    // SAFETY: the set is filled by the first call before the second reads it.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// Makes the process tell its counts, and remove its files, when it ends.
+#[allow(unsafe_code)]
+fn at_exit() {
+    extern "C" fn ends() {
+        counts::report();
+        trace::flush();
+        if let Some(nic) = try_nic() {
+            nic.world.leave();
+        }
+    }
+    // SAFETY: the function takes and returns nothing, and does not unwind.
+    unsafe { libc::atexit(ends) };
+}

@@ -1,0 +1,93 @@
+//! Queues of events with a file descriptor that is readable while there is one.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A queue of events. Programs may wait for its descriptor, and may make it non-blocking.
+pub(crate) struct Events<T> {
+    fd: OwnedFd,
+    queue: Mutex<VecDeque<T>>,
+}
+
+/// Locks, also after a panic of another thread.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> Events<T> {
+    /// Makes a queue without events.
+    ///
+    /// # Errors
+    /// Fails when the process may open no more descriptors.
+    pub fn new() -> io::Result<Events<T>> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?;
+        Ok(Events {
+            fd,
+            queue: Mutex::new(VecDeque::new()),
+        })
+    }
+
+    /// Returns the descriptor.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Appends an event.
+    pub fn push(&self, event: T) {
+        lock(&self.queue).push_back(event);
+        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits for an event and takes it.
+    ///
+    /// # Errors
+    /// Fails with what reading the descriptor fails with: `EAGAIN` if it is non-blocking and there is no event, `EINTR` after a signal.
+    pub fn take(&self) -> io::Result<T> {
+        loop {
+            let mut count = [0; 8];
+            rustix::io::read(&self.fd, &mut count)?;
+            if let Some(event) = lock(&self.queue).pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Removes the events that are not to be kept, and takes what a reader would have read for them.
+    pub fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
+        let mut queue = lock(&self.queue);
+        let mut fds = [rustix::event::PollFd::new(&self.fd, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        queue.retain(|event| {
+            let kept = keep(event);
+            if !kept && rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
+                let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+            }
+            kept
+        });
+    }
+
+    /// Moves the events that a function chooses to another queue.
+    pub fn move_to(&self, other: &Events<T>, moves: impl Fn(&T) -> bool)
+    where
+        T: Clone,
+    {
+        let mut moved = Vec::new();
+        self.retain(|event| {
+            let stays = !moves(event);
+            if !stays {
+                moved.push(event.clone());
+            }
+            stays
+        });
+        for event in moved {
+            other.push(event);
+        }
+    }
+}

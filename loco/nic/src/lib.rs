@@ -1,0 +1,31 @@
+//! The weakest legal NIC: `libibverbs.so.1` and `librdmacm.so.1`, played by software, for programs that use verbs.
+//!
+//! A program that is linked with rdma-core's libraries, and finds this one first, sees a device `loco0` with an active port. What it
+//! posts is carried out by a thread in each process, on the process's own registered memory; processes meet in a folder, the
+//! *world*. Between post and placement the NIC takes every liberty that its tier allows, at random, if it is asked to. `loco nic`
+//! runs programs so; `docs/nic.md` is the guide.
+//!
+//! `export` has the symbols; `verbs` the functions behind them; `engine` the NIC. Nothing of ours is relied on but the names of
+//! tiers (`loco-fabric`) and access to words that others may change (`loco-host`).
+
+#![deny(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // The functions of C have their documentation there.
+
+mod cm;
+mod completions;
+mod counts;
+mod dice;
+mod engine;
+mod events;
+mod export;
+mod ffi;
+mod log;
+#[allow(unsafe_code)]
+mod memory;
+mod settings;
+mod trace;
+mod verbs;
+mod wire;
+mod world;
+
+pub use settings::default_world;

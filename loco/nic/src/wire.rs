@@ -1,0 +1,150 @@
+//! Messages between the NICs of a world: a header of fixed size, and data.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::ffi::RawGid;
+
+/// What every header begins with. Its last byte is the version of the format.
+const MAGIC: u32 = u32::from_le_bytes(*b"lnc\x01");
+/// The size of a header.
+pub(crate) const HEADER: usize = size_of::<Header>();
+/// The longest message.
+pub(crate) const MESSAGE_MAX: u64 = 1 << 30;
+
+/// Kinds of messages.
+pub(crate) mod kind {
+    /// The first message in each direction.
+    pub(crate) const HELLO: u8 = 1;
+    pub(crate) const WRITE: u8 = 2;
+    pub(crate) const SEND: u8 = 3;
+    pub(crate) const READ: u8 = 4;
+    /// Compare and swap.
+    pub(crate) const SWAP: u8 = 5;
+    /// Fetch and add.
+    pub(crate) const ADD: u8 = 6;
+    /// The answer to a request. Its status is that of the requester's completion.
+    pub(crate) const ANSWER: u8 = 7;
+}
+
+/// Flags of requests.
+pub(crate) mod flag {
+    pub(crate) const IMMEDIATE: u8 = 1;
+    pub(crate) const SOLICITED: u8 = 2;
+    pub(crate) const INVALIDATE: u8 = 4;
+    /// The sender waits for no answer.
+    pub(crate) const UNRELIABLE: u8 = 8;
+    pub(crate) const DATAGRAM: u8 = 16;
+}
+
+/// The header of a message. Numbers are of the host's order: both sides are processes of one host.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Header {
+    magic: u32,
+    pub kind: u8,
+    pub flags: u8,
+    pub status: u8,
+    /// How often the sender tries again when there is no receive; 7 is without end.
+    pub rnr_retry: u8,
+    pub from: u32,
+    pub to: u32,
+    /// The number of the request within its queue pair.
+    pub seq: u64,
+    pub addr: u64,
+    /// The first operand of an atomic, or the key of a datagram.
+    pub first: u64,
+    /// The second operand of an atomic.
+    pub second: u64,
+    pub key: u32,
+    pub immediate: u32,
+    /// For how many microseconds the sender waits for a queue pair that does not answer; 0 is without end.
+    pub patience: u32,
+    /// The number of bytes that a read asks for.
+    pub wanted: u32,
+    /// The number of bytes that follow.
+    pub len: u64,
+    /// The sender's GID, in a hello and in a datagram.
+    pub gid: RawGid,
+}
+
+impl Header {
+    /// Makes a header without data.
+    pub fn new(kind: u8, from: u32, to: u32, seq: u64) -> Header {
+        Header {
+            magic: MAGIC,
+            kind,
+            flags: 0,
+            status: 0,
+            rnr_retry: 0,
+            from,
+            to,
+            seq,
+            addr: 0,
+            first: 0,
+            second: 0,
+            key: 0,
+            immediate: 0,
+            patience: 0,
+            wanted: 0,
+            len: 0,
+            gid: [0; 16],
+        }
+    }
+
+    /// Returns whether a flag is set.
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Reads a header. Returns an error that says what is wrong with it: nothing of a sender is believed before.
+    pub fn read(bytes: &[u8]) -> Result<Header, &'static str> {
+        let (header, _) = Header::read_from_prefix(bytes).map_err(|_| "a header is cut short")?;
+        if header.magic != MAGIC {
+            return Err("this is no message of a NIC of this version");
+        }
+        if !(kind::HELLO..=kind::ANSWER).contains(&header.kind) {
+            return Err("a message is of no known kind");
+        }
+        if header.len > MESSAGE_MAX || u64::from(header.wanted) > MESSAGE_MAX {
+            return Err("a message is longer than any may be");
+        }
+        let has_data = matches!(header.kind, kind::WRITE | kind::SEND | kind::ANSWER);
+        if header.len > 0 && !has_data {
+            return Err("a message has data that its kind has not");
+        }
+        Ok(header)
+    }
+}
+
+/// A message.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub header: Header,
+    pub data: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn garbage_is_refused() {
+        assert!(Header::read(&[0; HEADER]).is_err());
+        assert!(Header::read(&[0xff; HEADER]).is_err());
+        assert!(Header::read(Header::new(kind::READ, 1, 2, 3).as_bytes()).is_ok());
+        assert!(Header::read(&Header::new(kind::READ, 1, 2, 3).as_bytes()[1..]).is_err());
+        let wrong = |change: fn(&mut Header)| {
+            let mut header = Header::new(kind::READ, 1, 2, 3);
+            change(&mut header);
+            assert!(Header::read(header.as_bytes()).is_err());
+        };
+        wrong(|header| header.kind = 0);
+        wrong(|header| header.kind = 8);
+        wrong(|header| header.len = 1);
+        wrong(|header| header.wanted = u32::MAX);
+        wrong(|header| {
+            header.kind = kind::WRITE;
+            header.len = MESSAGE_MAX + 1;
+        });
+    }
+}

@@ -1,0 +1,23 @@
+/* Data, then a flag, by two writes. Who sees the flag believes that the data is there.
+ * Mended: the flag is written when the data's completion is there. */
+#include "pair.h"
+
+int main(int argc, char **argv) {
+    arguments(argc, argv);
+    struct pair p = make_pair(0, 7);
+    for (long round = 1; round <= rounds; round++) {
+        for (int word = 0; word < 9; word++)
+            p.here[word] = round;
+        CHECK(!post(&p, p.a, IBV_WR_RDMA_WRITE, 0, 0, 8, IBV_SEND_SIGNALED));
+        if (mended)
+            complete(p.cq_a, 1);
+        CHECK(!post(&p, p.a, IBV_WR_RDMA_WRITE, 8, 8, 1, IBV_SEND_SIGNALED));
+        while (p.there[8] != (uint64_t)round)
+            let_go(&p);
+        for (int word = 0; word < 8; word++)
+            if (p.there[word] != (uint64_t)round)
+                shows("the flag came before the data");
+        complete(p.cq_a, mended ? 1 : 2);
+    }
+    return 0;
+}

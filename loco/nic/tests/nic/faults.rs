@@ -1,0 +1,83 @@
+//! Processes that are killed, and neighbours that send garbage.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use crate::support::{Ended, World, compiled, lacks, wait_for_listener};
+
+#[test]
+fn the_peer_of_a_killed_process_gets_retry_exceeded() {
+    if lacks("ib_write_bw") {
+        return;
+    }
+    let world = World::new("ibta", "none", 0);
+    let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
+    // It would take hours.
+    let args = ["-d", "loco0", "-x", "1", "-F", "-n", "500000000", "-p", &port];
+    let mut server = Ended(Some(world.start("ib_write_bw", &args)));
+    wait_for_listener(&port);
+    let mut client = Ended(Some(
+        world.start("ib_write_bw", &[&args[..], &["127.0.0.1"]].concat()),
+    ));
+    let running = client.0.as_mut().unwrap();
+    let mut said = String::new();
+    let mut byte = [0];
+    // The head of the table is printed when the writes begin.
+    while !said.contains("#bytes") {
+        assert_eq!(
+            running.stdout.as_mut().unwrap().read(&mut byte).unwrap(),
+            1,
+            "{said}"
+        );
+        said.push(char::from(byte[0]));
+    }
+    let killed = server.0.as_mut().unwrap();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let client = client.0.take().unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&client.stdout) + String::from_utf8_lossy(&client.stderr);
+    assert!(!client.status.success());
+    assert!(said.contains("Failed status 12"), "{said}");
+}
+
+#[test]
+fn garbage_is_refused_and_does_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled("completion_as_placement", folder.path()) else {
+        return;
+    };
+    let world = World::new("ibta", "none", 0);
+    let child = world
+        .command(&program, &["mended", "20000"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let socket = loop {
+        let sockets = std::fs::read_dir(world.meeting()).into_iter().flatten().flatten();
+        let mut sockets = sockets.map(|entry| entry.path());
+        if let Some(socket) = sockets.find(|path| path.extension().is_some_and(|it| it == "sock")) {
+            break socket;
+        }
+        std::thread::yield_now();
+    };
+    let mut refused = 0;
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 200]] {
+        // The socket is bound a moment before it listens.
+        let Ok(mut stream) = UnixStream::connect(&socket) else {
+            continue;
+        };
+        let _ = stream.write_all(garbage);
+        let _ = stream.write_all(&[0; 4096]);
+        let mut end = Vec::new();
+        // The other side closes the connection and sends nothing.
+        let _ = stream.read_to_end(&mut end);
+        assert!(end.is_empty());
+        refused += 1;
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.matches("closed a connection").count(), refused, "{said}");
+    assert_eq!(std::fs::read_dir(world.meeting()).unwrap().count(), 0);
+}

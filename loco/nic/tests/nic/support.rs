@@ -1,0 +1,171 @@
+//! Runs programs on the library: a world of their own in a temporary folder, and the names under which programs look for it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use loco_testing::skipped;
+use tempfile::TempDir;
+
+/// A world, which goes with its folder.
+pub struct World {
+    folder: TempDir,
+    tier: &'static str,
+    stress: &'static str,
+    seed: u64,
+}
+
+/// Returns the library, which cargo puts beside the tests or above them.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap();
+    let places = [folder.join("libloco_nic.so"), folder.join("../libloco_nic.so")];
+    places.into_iter().find(|path| path.exists()).unwrap()
+}
+
+impl World {
+    /// Makes a world.
+    pub fn new(tier: &'static str, stress: &'static str, seed: u64) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let names = folder.path().join("lib");
+        fs::create_dir(&names).unwrap();
+        for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+            symlink(library(), names.join(name)).unwrap();
+        }
+        World {
+            folder,
+            tier,
+            stress,
+            seed,
+        }
+    }
+
+    /// Returns the folder where processes meet.
+    pub fn meeting(&self) -> PathBuf {
+        self.folder.path().join("world")
+    }
+
+    /// Returns a command that runs a program in this world.
+    pub fn command(&self, program: impl AsRef<Path>, args: &[&str]) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command
+            .args(args)
+            .env("LD_LIBRARY_PATH", self.folder.path().join("lib"))
+            .env("LOCO_NIC_WORLD", self.meeting())
+            .env("LOCO_NIC_TIER", self.tier)
+            .env("LOCO_NIC_STRESS", self.stress)
+            .env("LOCO_NIC_SEED", self.seed.to_string())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a program whose output is collected.
+    pub fn start(&self, program: impl AsRef<Path>, args: &[&str]) -> Child {
+        self.command(program, args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Runs a program to its end.
+    pub fn run(&self, program: impl AsRef<Path>, args: &[&str]) -> Output {
+        self.command(program, args).output().unwrap()
+    }
+
+    /// Runs a server and a client, which tries until the server listens. Checks that both succeed, and returns the client's output.
+    pub fn pair(&self, program: &str, server: &[&str], client: &[&str]) -> String {
+        let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port();
+        let port = port.to_string();
+        let with_port = |args: &[&str]| -> Vec<String> {
+            let mut all = vec!["-p".to_owned(), port.clone()];
+            all.extend(args.iter().map(|arg| (*arg).to_owned()));
+            all
+        };
+        let server = with_port(server);
+        let server: Vec<&str> = server.iter().map(String::as_str).collect();
+        let mut server = Ended(Some(self.start(program, &server)));
+        wait_for_listener(&port);
+        let client = with_port(client);
+        let client: Vec<&str> = client.iter().map(String::as_str).collect();
+        let client = self.run(program, &client);
+        let server = server.0.take().unwrap().wait_with_output().unwrap();
+        assert!(client.status.success(), "client: {client:?}\nserver: {server:?}");
+        assert!(server.status.success(), "server: {server:?}");
+        String::from_utf8_lossy(&client.stdout).into_owned()
+    }
+}
+
+/// A process that is ended if a test fails before its end.
+pub struct Ended(pub Option<Child>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits until somebody listens on a port, without connecting to it: some servers take one connection only.
+pub fn wait_for_listener(port: &str) {
+    let port: u32 = port.parse().unwrap();
+    let wanted = format!(":{port:04X} ");
+    let listens = |path: &str| {
+        let table = fs::read_to_string(path).unwrap_or_default();
+        // The state is in the fourth column, and `0A` is listening.
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            let local = words.nth(1).unwrap_or_default().to_owned() + " ";
+            local.ends_with(&wanted) && words.nth(1) == Some("0A")
+        })
+    };
+    let start = std::time::Instant::now();
+    while !listens("/proc/net/tcp") && !listens("/proc/net/tcp6") {
+        assert!(start.elapsed().as_secs() < 60, "nobody listens on port {port}");
+        std::thread::yield_now();
+    }
+}
+
+/// Returns true, and reports the calling test as skipped, if a program is not there.
+pub fn lacks(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join(program).exists()) {
+        return false;
+    }
+    let why = format!("there is no {program}: install ibverbs-utils, perftest and rdmacm-utils");
+    skipped("RDMA_PROGRAMS", why);
+    true
+}
+
+/// Compiles a program of `tests/mistakes`, or reports the calling test as skipped.
+pub fn compiled(name: &str, folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes");
+    let headers = Path::new("/usr/include/infiniband/verbs.h").exists();
+    if !headers {
+        skipped(
+            "RDMA_HEADERS",
+            "there is no infiniband/verbs.h: install libibverbs-dev",
+        );
+        return None;
+    }
+    let program = folder.join(name);
+    let built = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .arg(source.join(name).with_extension("c"))
+        .args(["-libverbs", "-lpthread"])
+        .output();
+    let Ok(built) = built else {
+        skipped("C", "there is no cc");
+        return None;
+    };
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    Some(program)
+}
