@@ -125,13 +125,15 @@ impl fmt::Display for Word {
 }
 
 /// A text that is not a schedule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a move of a schedule: expected t<thread>, d<thread>, n<thread>.<peer><rule><entry>, x<thread>, \
          X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>, and before the moves @<tier>: {tiers}",
     tiers = Tier::ALL.map(Tier::name).join(", ")
 )]
 pub struct NotASchedule(pub String);
+
+loco_fabric::debug_as_display!(NotASchedule);
 
 impl FromStr for Schedule {
     type Err = NotASchedule;
