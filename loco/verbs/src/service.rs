@@ -122,7 +122,7 @@ impl Acceptor {
         let mut fds = vec![inbox.fd(), device.listener_events.fd()];
         fds.extend(device.events_fd());
         loop {
-            let ready = readable(&fds, SERVICE_GLANCE);
+            let mut failure = readable(&fds, SERVICE_GLANCE).err();
             if device.clear_events() {
                 self.ring();
             }
@@ -141,13 +141,14 @@ impl Acceptor {
                     Ok(Some(event)) => self.handle(&event),
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::error!("{}: {error}", self.mesh.node());
+                        failure = Some(error);
                         break;
                     }
                 }
             }
-            if let Err(error) = ready {
+            if let Some(error) = failure {
                 tracing::error!("{}: {error}", self.mesh.node());
+                // What has failed may stay ready, so that without a pause the loop would spin.
                 std::thread::sleep(SERVICE_GLANCE);
             }
             self.drop_lost();
