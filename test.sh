@@ -61,6 +61,7 @@ command -v script >/dev/null && export LOCO_REQUIRE_SCRIPT=1
 getent hosts "$(cat /proc/sys/kernel/hostname)" >/dev/null && export LOCO_REQUIRE_HOSTNAME=1
 setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null && export LOCO_REQUIRE_OTHER_USER=1
 unshare --user true 2>/dev/null && export LOCO_REQUIRE_USER_NAMESPACE=1
+unshare --user --map-root-user --mount true 2>/dev/null && export LOCO_REQUIRE_MOUNT_NAMESPACE=1
 [ -n "${LOCO_REQUIRE_IPV6:-}" ] && command -v ip >/dev/null && unshare --net true 2>/dev/null && export LOCO_REQUIRE_NETWORK_NAMESPACE=1
 # Newer tools know lints and layouts that this code has not met: there, what they say is shown and nothing more.
 strict=1

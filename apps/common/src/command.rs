@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, Parser};
-use loco::fabric::{AnyConfig, AnyFabric, Fabric, Job, Mesh, Platform as _};
+use loco::fabric::{AnyFabric, Fabric, Job, Mesh, Platform as _};
 use loco::{Error, Manager, Result};
 use tracing_subscriber::EnvFilter;
 
@@ -130,7 +130,7 @@ pub fn exit<E: Display>(
 pub fn fabric(example: &str) -> Result<AnyFabric> {
     let job =
         Job::from_env().map_err(|error| Error::Config(format!("{error}\nStart it as a job: {example}")))?;
-    Ok(AnyFabric::new(Mesh::connect(&job)?, AnyConfig::from_env()?)?)
+    Ok(AnyFabric::from_env(Mesh::connect(&job)?)?)
 }
 
 /// The time that the nodes have to make their objects. Millions of accounts or keys are memory that is mapped and cleared

@@ -3,7 +3,7 @@
 //! The lowest node of a job reads the commands; the others hold their part of the store until it has ended.
 
 use std::fmt::Display;
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Read as _, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -17,6 +17,10 @@ use crate::{KvError, Result};
 pub const VALUE_BYTES_MAX: usize = 4096;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
+/// The longest line that is read, in bytes: several times the longest command.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+/// The most lines that wait for the commands before them.
+const LINES_MAX: usize = 64;
 /// The time between two checks whether the program was told to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -114,14 +118,15 @@ fn say(output: &mut impl Write, answer: impl Display) -> Result<(), OutputError>
 }
 
 /// Starts a thread that reads lines, so that waiting for input can be interrupted. Returns the lines as they
-/// come.
-fn lines(input: impl BufRead + Send + 'static) -> Result<mpsc::Receiver<std::io::Result<Vec<u8>>>> {
-    let (sender, receiver) = mpsc::channel();
+/// come, up to an error. The thread reads only a little ahead.
+fn lines(mut input: impl BufRead + Send + 'static) -> Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
+    let (sender, receiver) = mpsc::sync_channel(LINES_MAX);
     std::thread::Builder::new()
         .name("kv-input".to_owned())
         .spawn(move || {
-            for line in input.split(b'\n') {
-                if sender.send(line).is_err() {
+            while let Some(line) = read_line(&mut input).transpose() {
+                let is_last = line.is_err();
+                if sender.send(line).is_err() || is_last {
                     return;
                 }
             }
@@ -133,10 +138,21 @@ fn lines(input: impl BufRead + Send + 'static) -> Result<mpsc::Receiver<std::io:
     Ok(receiver)
 }
 
+/// Reads the next line; `None` after the last. A line that is too long is an error, because a device gives bytes without end.
+fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    input.take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line)?;
+    if line.len() as u64 > LINE_BYTES_MAX {
+        let text = format!("a line of more than {LINE_BYTES_MAX} bytes, which no command needs");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok((!line.is_empty()).then_some(line))
+}
+
 fn serve<F: Fabric>(
     thread: &Thread<F>,
     store: &Store<F>,
-    lines: mpsc::Receiver<std::io::Result<Vec<u8>>>,
+    lines: mpsc::Receiver<io::Result<Vec<u8>>>,
     output: &mut impl Write,
     stop: &Stop,
 ) -> Result<Tally> {
@@ -284,6 +300,9 @@ fn carry_out<F: Fabric>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
@@ -295,6 +314,42 @@ mod tests {
         assert_eq!(parse(""), Ok(Command::Nothing));
         assert_eq!(parse("# remark"), Ok(Command::Nothing));
         assert_eq!(parse("exit"), Ok(Command::Quit));
+    }
+
+    /// Gives lines without end, and counts the bytes.
+    struct Endless(Arc<AtomicU64>);
+
+    impl io::Read for Endless {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            into.fill(b'\n');
+            self.0.fetch_add(into.len() as u64, Ordering::SeqCst);
+            Ok(into.len())
+        }
+    }
+
+    #[test]
+    fn input_without_end_takes_bounded_memory() {
+        let endless = io::BufReader::new(io::repeat(b'x'));
+        let received = lines(endless).unwrap();
+        let error = received.recv().unwrap().unwrap_err().to_string();
+        assert!(error.contains("more than 65536 bytes"), "{error}");
+        assert!(received.recv().is_err(), "nothing is read after that");
+
+        let read = Arc::new(AtomicU64::new(0));
+        let received = lines(io::BufReader::with_capacity(16, Endless(read.clone()))).unwrap();
+        for taken in 0..1_000 {
+            assert_eq!(received.recv().unwrap().unwrap(), b"\n");
+            // The lines that wait, one in the hands of the reader, and its buffer.
+            let ahead = read.load(Ordering::SeqCst) - taken;
+            assert!(ahead <= LINES_MAX as u64 + 34, "{ahead} lines ahead");
+        }
+    }
+
+    #[test]
+    fn the_last_line_needs_no_end() {
+        let received = lines(&b"get a\nquit"[..]).unwrap();
+        let all: Vec<_> = received.iter().map(io::Result::unwrap).collect();
+        assert_eq!(all, [&b"get a\n"[..], b"quit"]);
     }
 
     #[test]

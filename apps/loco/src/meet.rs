@@ -1,6 +1,6 @@
 //! Makes a process of `loco demo` or `loco bench` a node by its environment, as in any program.
 
-use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
+use loco::fabric::{AnyFabric, Job, Mesh};
 
 use crate::error::CliError;
 
@@ -11,5 +11,5 @@ use crate::error::CliError;
 /// cannot be used.
 pub fn fabric() -> Result<AnyFabric, CliError> {
     let mesh = Mesh::connect(&Job::from_env()?)?;
-    Ok(AnyFabric::new(mesh, AnyConfig::from_env()?)?)
+    Ok(AnyFabric::from_env(mesh)?)
 }

@@ -9,8 +9,10 @@ use std::env;
 use std::process::exit;
 use std::time::Duration;
 
+use loco::fabric::ofi::{self, OfiConfig};
 use loco::{Barrier, Config, Error, Result, Startup};
 use loco_testing::launched::alone;
+use loco_testing::skipped;
 
 /// The environment variable with the name of the case.
 const CASE: &str = "LOCO_TEST_CASE";
@@ -63,10 +65,21 @@ fn fail(case: &str) -> Result<()> {
     }
 }
 
-/// Runs the case on three nodes and returns what the launcher says, and everything.
-fn said(case: &str) -> (String, String) {
+/// Returns the fabrics over which nodes of one host can lose one another.
+fn fabrics() -> Vec<&'static str> {
+    match ofi::usable(&OfiConfig::default().provider(Some("tcp".to_owned()))) {
+        Ok(_) => vec!["shm", "ofi:tcp"],
+        Err(why) => {
+            skipped("OFI", why);
+            vec!["shm"]
+        }
+    }
+}
+
+/// Runs the case on three nodes over the fabric and returns what the launcher says, and everything.
+fn said(fabric: &str, case: &str) -> (String, String) {
     let output = alone(env!("CARGO_BIN_EXE_loco"))
-        .args(["run", "-n", "3", "--fabric", "shm", "--timeout", "300", "--"])
+        .args(["run", "-n", "3", "--fabric", fabric, "--timeout", "300", "--"])
         .arg(env::current_exe().unwrap())
         .args(["node", "--exact", "--nocapture", "--test-threads=1"])
         .env(CASE, case)
@@ -84,10 +97,12 @@ fn said(case: &str) -> (String, String) {
 
 fn is_always(case: &str, expected: impl Fn(&str) -> bool) {
     let tries = env::var("LOCO_TEST_TRIES").map_or(5, |tries| tries.parse().unwrap());
-    for number in 1..=tries {
-        let (own, all) = said(case);
-        assert!(expected(&own), "{case}, try {number}: {own}\n{all}");
-        assert!(!all.contains("loco-run-end"), "an internal name: {all}");
+    for fabric in fabrics() {
+        for number in 1..=tries {
+            let (own, all) = said(fabric, case);
+            assert!(expected(&own), "{case} over {fabric}, try {number}: {own}\n{all}");
+            assert!(!all.contains("loco-run-end"), "an internal name: {all}");
+        }
     }
 }
 

@@ -4,8 +4,9 @@
 #[path = "support/terminal.rs"]
 mod terminal;
 
-use std::io::Read;
+use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use terminal::on_terminal;
@@ -350,4 +351,83 @@ fn objects_are_compared_with_a_strong_memory() {
     assert_eq!(worlds[1]["model"], "Complete", "{line}");
     let output = check(&["owned-var", "--robust", "--nodes", "2"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// An option of another strategy is refused, whether or not there is one.
+#[test]
+fn options_without_effect_are_refused() {
+    for (arguments, option, remedy) in [
+        (&["barrier", "--depth", "3"][..], "--depth", "--strategy pct"),
+        (
+            &["barrier", "--strategy", "random", "--depth", "3"],
+            "--depth",
+            "--strategy pct",
+        ),
+        (
+            &["barrier", "--nodes", "2", "--depth", "3"],
+            "--depth",
+            "--strategy pct",
+        ),
+        (
+            &["barrier", "--executions", "5"],
+            "--executions",
+            "--strategy random",
+        ),
+        (&["barrier", "--robust", "--seed", "5"], "--seed", "the ladder"),
+        (
+            &["barrier", "--nodes", "2", "--random", "5"],
+            "--random",
+            "--clients",
+        ),
+    ] {
+        let output = check(arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(
+            error.contains(&format!("{option} has no effect with")),
+            "{arguments:?}: {error}"
+        );
+        assert!(error.contains(remedy), "{arguments:?}: {error}");
+        assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    }
+}
+
+/// A line comes while the command works, though no terminal shows its progress.
+#[test]
+fn a_pipe_gets_a_line_before_the_end() {
+    for arguments in [
+        &["barrier", "--time", "3600"][..],
+        &[
+            "barrier",
+            "--nodes",
+            "3",
+            "--ops",
+            "3",
+            "--strategy",
+            "random",
+            "--executions",
+            "1000000000000",
+        ],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
+        command
+            .arg("check")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut running = command.spawn().expect("the command starts");
+        let mut lines = BufReader::new(running.stdout.take().expect("a pipe")).lines();
+        let (sender, line) = mpsc::channel();
+        std::thread::spawn(move || sender.send(lines.next()));
+        let line = line.recv_timeout(Duration::from_secs(120));
+        let ended = running.try_wait().expect("its state");
+        running.kill().expect("it runs");
+        running.wait().expect("it ends");
+        let line = line
+            .expect("a line while it works")
+            .expect("a line")
+            .expect("text");
+        assert!(line.contains("barrier"), "{arguments:?}: {line}");
+        assert_eq!(ended, None, "{arguments:?}");
+    }
 }

@@ -497,3 +497,28 @@ fn a_node_that_ends_before_all_have_met_costs_the_others_no_patience() {
         assert!(err.contains("node 1") && err.contains("lost"), "{err}");
     }
 }
+
+/// A container that was made by hand often has an empty `/dev`.
+#[test]
+fn a_host_without_a_null_device_is_told_so() {
+    let empty = "mount -t tmpfs none /dev && exec \"$@\"";
+    let unshare = ["--user", "--map-root-user", "--mount", "sh", "-c", empty, "sh"];
+    let mut tried = Command::new("unshare");
+    if !tried
+        .args(unshare)
+        .arg("true")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        return loco_testing::skipped("MOUNT_NAMESPACE", "this host makes no mount namespaces");
+    }
+    let mut command = loco_testing::launched::alone("unshare");
+    command.args(unshare).args([LOCO, "run", "-n", "2", "--", "true"]);
+    let (code, _, err) = finish(command);
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains("cannot open /dev/null: No such file or directory"),
+        "{err}"
+    );
+    assert!(err.contains("mknod"), "{err}");
+}

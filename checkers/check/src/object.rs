@@ -104,9 +104,15 @@ impl fmt::Display for Object {
 }
 
 /// A name that no object has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no object `{0}`; the objects are {names}", names = Object::ALL.map(Object::name).join(", "))]
 pub struct UnknownObject(String);
+
+impl std::fmt::Debug for UnknownObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
 
 impl FromStr for Object {
     type Err = UnknownObject;

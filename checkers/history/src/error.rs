@@ -4,7 +4,7 @@
 pub type Result<T, E = HistoryError> = std::result::Result<T, E>;
 
 /// An error of reading or writing a recorded history. A verdict is never an error.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
     /// Reading or writing failed.
@@ -39,4 +39,10 @@ pub enum HistoryError {
         /// Time of the response.
         responded: u64,
     },
+}
+
+impl std::fmt::Debug for HistoryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

@@ -1,7 +1,7 @@
 //! Records calls into a file that survives the process, for tests that kill nodes. Relies on a clock and a writer; used by one
 //! thread at a time.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Read as _, Write};
 use std::marker::PhantomData;
 
 use rustc_hash::FxHashMap;
@@ -9,6 +9,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{Clock, History, HistoryError, Invocation, Operation, Response, Result, ThreadId};
+
+/// The longest record that is read. A device gives bytes without end.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// Records the calls of one thread as lines of JSON. Each line is written before the call goes on, so that after the process is
 /// killed, the operation that it was in is in the file as pending.
@@ -86,7 +89,7 @@ impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
 
     fn append(&mut self, record: &Record<C, R>) -> Result<()> {
         self.line.clear();
-        serde_json::to_writer(&mut self.line, record).map_err(std::io::Error::from)?;
+        serde_json::to_writer(&mut self.line, record).map_err(io::Error::from)?;
         self.line.push(b'\n');
         // Each line is one write, so a kill cuts at most the last line.
         self.out.write_all(&self.line)?;
@@ -98,7 +101,8 @@ impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
 /// Reads back the journal of one thread. A last line without its end is dropped, because the process died while it wrote it.
 ///
 /// # Errors
-/// Fails if the reader failed, if a complete line is not a record of these types, or if a response answers no open invocation.
+/// Fails if the reader failed, if a line is longer than 64 MiB or not a record of these types, or if a response answers no open
+/// invocation.
 pub fn read_journal<C: DeserializeOwned, R: DeserializeOwned>(
     mut input: impl BufRead,
 ) -> Result<History<C, R>> {
@@ -107,7 +111,16 @@ pub fn read_journal<C: DeserializeOwned, R: DeserializeOwned>(
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
-        input.read_until(b'\n', &mut bytes)?;
+        (&mut input)
+            .take(RECORD_BYTES_MAX)
+            .read_until(b'\n', &mut bytes)?;
+        if bytes.len() as u64 == RECORD_BYTES_MAX && bytes.last() != Some(&b'\n') {
+            let text = format!(
+                "line {line} has more than {} MiB, and is no record",
+                RECORD_BYTES_MAX >> 20
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text).into());
+        }
         if bytes.last() != Some(&b'\n') {
             break;
         }
@@ -125,4 +138,21 @@ pub fn read_journal<C: DeserializeOwned, R: DeserializeOwned>(
         }
     }
     Ok(History { operations })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_without_an_end_is_refused() {
+        let endless = io::BufReader::with_capacity(1 << 20, io::repeat(b'x'));
+        let error = read_journal::<u64, u64>(endless).unwrap_err();
+        assert!(
+            error.to_string().contains("line 1 has more than 64 MiB"),
+            "{error}"
+        );
+        // As a main that returns it prints it.
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
 }

@@ -61,9 +61,11 @@ pub struct Seat {
 }
 
 /// The reason that a program cannot be run on a fabric.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotRunnable(pub String);
+
+loco_fabric::debug_as_display!(NotRunnable);
 
 impl Code {
     /// Prepares a program for a job of `nodes` nodes.

@@ -3,7 +3,7 @@
 use loco_fabric::FabricError;
 
 /// A failure of the job itself. Outcomes that a model forbids are results and not errors.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Error {
     /// The fabric failed, or a peer was lost, while a test ran.
     #[error("test {test}: {source}")]
@@ -32,6 +32,8 @@ pub enum Error {
     Input(String),
 }
 
+loco_fabric::debug_as_display!(Error);
+
 /// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -46,5 +48,25 @@ impl Error {
     pub fn in_test(test: &str) -> impl FnOnce(FabricError) -> Error {
         let test = test.to_owned();
         move |source| Error::Test { test, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_is_what_a_main_should_print() {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        for error in [
+            Error::File {
+                path: "tests.json".to_owned(),
+                source: missing,
+            },
+            Error::Input("line 3: no test".to_owned()),
+            Error::OtherTests(loco_fabric::NodeId(2)),
+        ] {
+            assert_eq!(format!("{error:?}"), error.to_string());
+        }
     }
 }

@@ -251,9 +251,11 @@ impl fmt::Display for Stress {
 }
 
 /// The reason that the text of a stress is malformed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadStress(String);
+
+loco_fabric::debug_as_display!(BadStress);
 
 impl FromStr for Stress {
     type Err = BadStress;

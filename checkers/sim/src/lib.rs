@@ -215,7 +215,7 @@ impl Config {
 }
 
 /// The reason for which an exploration could not be carried out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// The set-up of the world failed or never ends.
     #[error("set-up: {0}")]
@@ -246,6 +246,8 @@ pub enum SimError {
     Host(String),
 }
 
+loco_fabric::debug_as_display!(SimError);
+
 impl SimError {
     pub(crate) fn diverged(diverged: &behaviour::Diverged) -> SimError {
         SimError::NotDeterministic {
@@ -260,6 +262,10 @@ impl SimError {
 /// # Errors
 /// Returns [`SimError`] when the world cannot be explored. A failing execution is not an error but part of
 /// the report.
+///
+/// # Aborts
+/// A panic in a destructor that runs while its thread unwinds from another panic ends the process, as Rust defines. The last words say
+/// which thread of the world it was. Every other panic of a thread is a failing execution.
 pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
     let begun = Instant::now();
     let config = &config.as_the_fabric_has_it();

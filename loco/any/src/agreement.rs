@@ -16,7 +16,7 @@ use crate::choice::FabricChoice;
 use crate::config::AnyConfig;
 
 /// The time that the nodes wait for one another to agree on a fabric.
-const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The version of [`Ability`] and of the rules by which the best fabric is taken.
 const VERSION: u32 = 2;

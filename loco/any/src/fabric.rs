@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{Caps, Completion, Doorbell, Fabric, MemoryKind, NodeId, RegionKey, Result, Std, Wait};
+use loco_host::membership::Membership;
 use loco_job::Mesh;
 #[cfg(feature = "ofi")]
 use loco_ofi::OfiFabric;
@@ -15,7 +16,7 @@ use loco_tcp::TcpFabric;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsFabric;
 
-use crate::agreement::{absent, agree, network};
+use crate::agreement::{CHOICE_TIMEOUT, absent, agree, network};
 use crate::choice::FabricChoice;
 use crate::config::AnyConfig;
 use crate::memory::{AnyMemory, AnyRemote};
@@ -33,14 +34,46 @@ impl AnyFabric {
     ///
     /// # Errors
     /// Returns [`FabricError::Config`](loco_fabric::FabricError::Config) if the nodes chose different fabrics, and names
-    /// which nodes chose which.
+    /// which nodes chose which, or if another node could not bring up its fabric, and gives that node's reason.
     /// Returns [`FabricError::Unsupported`](loco_fabric::FabricError::Unsupported) for a fabric that this build does
     /// not have, and otherwise the errors of `ShmFabric::new`, `VerbsFabric::new`, `TcpFabric::new` and `OfiFabric::new`.
     pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
+        AnyFabric::with_settings(mesh, Ok(config))
+    }
+
+    /// Brings up the fabric that the environment chooses, as [`new`](AnyFabric::new) does. The other nodes are told of a mistake in
+    /// the environment.
+    ///
+    /// # Errors
+    /// Returns the errors of [`AnyConfig::from_env`] and of [`new`](AnyFabric::new).
+    pub fn from_env(mesh: Mesh) -> Result<AnyFabric> {
+        AnyFabric::with_settings(mesh, AnyConfig::from_env())
+    }
+
+    /// Brings a fabric up, as [`new`](AnyFabric::new) does, or tells the other nodes why this one has no settings for it.
+    ///
+    /// # Errors
+    /// Returns the error in place of the settings, and the errors of [`new`](AnyFabric::new).
+    pub fn with_settings(mesh: Mesh, config: Result<AnyConfig>) -> Result<AnyFabric> {
+        let its = mesh.clone();
+        Membership::or_tell(&mesh, CHOICE_TIMEOUT, || AnyFabric::choose(its, config?))
+    }
+
+    /// Brings the chosen fabric up, or one on which the nodes agree.
+    fn choose(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
         if config.choice != FabricChoice::Auto {
             return AnyFabric::bring_up(mesh, config.choice, config);
         }
         let choice = agree(&mesh, &config)?;
+        let its = mesh.clone();
+        // The agreement was an exchange of its own.
+        Membership::or_tell(&mesh, CHOICE_TIMEOUT, || {
+            AnyFabric::bring_up_agreed(its, choice, config)
+        })
+    }
+
+    /// Brings up the fabric on which the nodes have agreed, or the network where they find that they cannot share memory.
+    fn bring_up_agreed(mesh: Mesh, choice: FabricChoice, config: AnyConfig) -> Result<AnyFabric> {
         #[cfg(feature = "shm")]
         if choice == FabricChoice::Shm {
             match ShmFabric::try_new(mesh.clone(), config.shm.clone())? {

@@ -136,3 +136,36 @@ fn nodes_that_were_told_different_fabrics_hear_so_at_once() {
         assert_eq!(error, FabricError::Config(expected.to_owned()));
     }
 }
+
+/// A node that cannot bring up its fabric, or has no settings, says so before it leaves.
+#[test]
+fn nodes_hear_why_another_has_no_fabric() {
+    let settings: [fn() -> Result<AnyConfig, FabricError>; 2] = [
+        || Ok(AnyConfig::default().choice("ofi:no-such-provider".parse()?)),
+        || Ok(AnyConfig::default().choice("no-such-fabric".parse()?)),
+    ];
+    for faulty in settings {
+        for others in ["shm", "auto"] {
+            let errors: Vec<_> = std::thread::scope(|scope| {
+                let ups = Mesh::in_process(3).unwrap().into_iter().map(|mesh| {
+                    scope.spawn(move || {
+                        let config = match mesh.node() {
+                            NodeId(1) => faulty(),
+                            _ => Ok(AnyConfig::default().choice(others.parse::<FabricChoice>().unwrap())),
+                        };
+                        AnyFabric::with_settings(mesh, config).unwrap_err()
+                    })
+                });
+                let ups: Vec<_> = ups.collect();
+                ups.into_iter().map(|up| up.join().unwrap()).collect()
+            });
+            let own = errors[1].to_string();
+            assert!(own.contains("no-such-"), "{own}");
+            for other in [&errors[0], &errors[2]] {
+                let other = other.to_string();
+                assert!(other.contains(&format!("node 1 has no fabric: {own}")), "{other}");
+                assert!(other.contains("LOCO_FABRIC"), "{other}");
+            }
+        }
+    }
+}

@@ -167,11 +167,20 @@ pub enum FabricError {
     },
 }
 
-impl fmt::Debug for FabricError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_with_causes(f, self)
-    }
+/// Makes [`Debug`] of errors print them as [`write_with_causes`] does, because that is what the user sees of an error that `main`
+/// returns.
+#[macro_export]
+macro_rules! debug_as_display {
+    ($error:ty) => {
+        impl ::core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                $crate::write_with_causes(f, self)
+            }
+        }
+    };
 }
+
+debug_as_display!(FabricError);
 
 /// Writes an error and its causes. Leaves out a cause whose text the error's own ends with already.
 ///

@@ -55,9 +55,11 @@ impl fmt::Display for Tier {
 }
 
 /// The error for a name that no tier has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown tier '{0}': expected one of {names}", names = Tier::ALL.map(Tier::name).join(", "))]
 pub struct UnknownTier(String);
+
+crate::debug_as_display!(UnknownTier);
 
 impl FromStr for Tier {
     type Err = UnknownTier;

@@ -18,6 +18,12 @@ use loco_job::{Mesh, Revoke};
 /// process that should have woken the thread was killed in between.
 const SLEEP_BY_BELL_MAX: Duration = Duration::from_millis(20);
 
+/// The label of the exchange of cards.
+const LABEL: &str = "fabric";
+
+/// Stands for the version of a node that has no fabric and gives its reason for the name.
+const FAILED: u32 = u32::MAX;
+
 /// A node's view of the job.
 #[derive(Debug)]
 pub struct Membership {
@@ -74,25 +80,57 @@ impl Membership {
         let bytes = postcard::to_stdvec(&(fabric, version, card))
             .map_err(|error| FabricError::Config(error.to_string()))?;
         let deadline = self.platform.now().after(timeout);
-        let answers = self.mesh.allgather("fabric", &bytes, deadline)?;
+        let answers = self.mesh.allgather(LABEL, &bytes, deadline)?;
         let mut cards = Vec::with_capacity(answers.len());
+        let mut failed = Vec::new();
         let mut nodes_of: BTreeMap<(&str, u32), Vec<NodeId>> = BTreeMap::new();
         for (node, bytes) in &answers {
             let ((name, version), card) = postcard::take_from_bytes::<(&str, u32)>(bytes)
                 .map_err(|error| FabricError::Config(format!("bring-up data of {node}: {error}")))?;
-            nodes_of.entry((name, version)).or_default().push(*node);
+            match version {
+                FAILED => failed.push((*node, name)),
+                _ => nodes_of.entry((name, version)).or_default().push(*node),
+            }
             cards.push((*node, card));
         }
-        if nodes_of.len() > 1 {
+        if nodes_of.len() > 1 || !failed.is_empty() {
             // All come to this outcome, once they have heard all. A node that left before would be one that is lost.
-            let _ = self.mesh.allgather("fabric", &[], deadline);
-            return Err(differ(&nodes_of));
+            let _ = self.mesh.allgather(LABEL, &[], deadline);
+            return Err(if failed.is_empty() {
+                differ(&nodes_of)
+            } else {
+                unusable(&failed)
+            });
         }
         let read = |(node, card)| {
             postcard::from_bytes(card)
                 .map_err(|error| FabricError::Config(format!("bring-up data of {node}: {error}")))
         };
         cards.into_iter().map(read).collect()
+    }
+
+    /// Returns the outcome of `bring_up`, which brings a fabric up, or says why there is none to bring up. If it fails before it
+    /// [exchanges](Membership::exchange) cards, the other nodes are told so in place of the card: they name this node and its reason,
+    /// and do not see a node that is lost. The call then ends once all nodes have come so far, or after `timeout`.
+    ///
+    /// # Errors
+    /// Returns the errors of `bring_up`.
+    pub fn or_tell<T>(mesh: &Mesh, timeout: Duration, bring_up: impl FnOnce() -> Result<T>) -> Result<T> {
+        let before = mesh.gathers_begun(LABEL);
+        bring_up().inspect_err(|error| {
+            if mesh.gathers_begun(LABEL) != before {
+                return;
+            }
+            let Ok(bytes) = postcard::to_stdvec(&(error.to_string(), FAILED)) else {
+                return;
+            };
+            let deadline = Std.now().after(timeout);
+            // Nothing more can be done for a node that does not hear of it.
+            let told = mesh.allgather(LABEL, &bytes, deadline);
+            if told.is_ok() {
+                let _ = mesh.allgather(LABEL, &[], deadline);
+            }
+        })
     }
 
     /// Returns the card of `node`. The `cards` are in the order of the mesh's nodes.
@@ -339,6 +377,16 @@ impl Membership {
             after: now.since(start),
         })
     }
+}
+
+/// Returns the error of a job of which some nodes have no fabric.
+fn unusable(failed: &[(NodeId, &str)]) -> FabricError {
+    let one = |(node, reason): &(NodeId, &str)| format!("{node} has no fabric: {reason}");
+    let list: Vec<_> = failed.iter().map(one).collect();
+    FabricError::Config(format!(
+        "{}; set a LOCO_FABRIC that every node can use (`loco run --fabric`)",
+        list.join("; ")
+    ))
 }
 
 /// Returns the error of nodes that bring up different fabrics, or different versions of one.

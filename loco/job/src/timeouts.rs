@@ -48,7 +48,7 @@ impl Timeouts {
             ));
         }
         for silence in [self.silence, self.silence_same_host] {
-            if silence < self.heartbeat_interval * 2 {
+            if silence / 2 < self.heartbeat_interval {
                 return Err(FabricError::Config(format!(
                     "a peer may be silent for {silence:?}, but sends a heartbeat only every {:?}: take at least twice that",
                     self.heartbeat_interval
@@ -56,5 +56,34 @@ impl Timeouts {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_is_taken_or_refused() {
+        let times = [
+            Duration::ZERO,
+            Duration::from_nanos(1),
+            Duration::from_secs(1),
+            Duration::MAX / 2,
+            Duration::MAX,
+        ];
+        for connect in times {
+            for interval in times {
+                for silence in times {
+                    let timeouts = Timeouts::default()
+                        .connect(connect)
+                        .heartbeat_interval(interval)
+                        .silence(silence)
+                        .silence_same_host(silence);
+                    let fits = !connect.is_zero() && !interval.is_zero() && silence / 2 >= interval;
+                    assert_eq!(timeouts.check().is_ok(), fits, "{timeouts:?}");
+                }
+            }
+        }
     }
 }

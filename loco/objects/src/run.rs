@@ -94,11 +94,11 @@ impl Startup {
                 ))
             })?,
         };
-        let fabric = match self.fabric {
-            Some(fabric) => fabric,
-            None => AnyConfig::from_env()?,
-        };
-        Manager::with_config(AnyFabric::new(Mesh::connect(&job)?, fabric)?, self.config)
+        let fabric = self.fabric.map_or_else(AnyConfig::from_env, Ok);
+        Manager::with_config(
+            AnyFabric::with_settings(Mesh::connect(&job)?, fabric)?,
+            self.config,
+        )
     }
 
     /// Makes this process a node, as [`run`] does before it runs its program. It is for programs that cannot

@@ -137,7 +137,7 @@ impl Acceptor {
                 true => HELD_GLANCE,
                 false => SERVICE_GLANCE,
             };
-            let ready = readable(&fds, patience);
+            let mut failure = readable(&fds, patience).err();
             if device.clear_events() {
                 self.ring();
             }
@@ -157,13 +157,14 @@ impl Acceptor {
                     Ok(Some(event)) => self.handle(&event),
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::error!("{}: {error}", self.mesh.node());
+                        failure = Some(error);
                         break;
                     }
                 }
             }
-            if let Err(error) = ready {
+            if let Some(error) = failure {
                 tracing::error!("{}: {error}", self.mesh.node());
+                // What has failed may stay ready, so that without a pause the loop would spin.
                 std::thread::sleep(SERVICE_GLANCE);
             }
             self.drop_lost();

@@ -112,7 +112,7 @@ pub(crate) fn text(reason: &Reason) -> String {
         }
         Reason::Forbidden { executions, cycle } => {
             let why = match cycle {
-                Some(cycle) => format!("the smallest cycle of happens-before:\n{cycle}"),
+                Some(cycle) => format!("a short cycle of happens-before:\n{cycle}"),
                 None => "no library has a synchronisation order for it.\n".to_owned(),
             };
             let runs = counted(*executions, "run");

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "list")]
     implementation: Option<String>,
     /// List the implementations, those with mistakes included
-    #[arg(long)]
+    #[arg(long, exclusive = true)]
     list: bool,
     /// Most calls of a client. Default: 4 or 5, enough to refute every known mistake of the library's implementations; 4 with --local
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=CALLS_MAX as u64))]
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<u64>(1..=u64::MAX))]
     random: Option<u64>,
     /// Seed of --random
-    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true, value_parser = values::whole::<u64>(0..=u64::MAX))]
+    #[arg(long, value_name = "N", default_value = "1", requires = "random", allow_negative_numbers = true, value_parser = values::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,

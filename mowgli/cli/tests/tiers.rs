@@ -77,6 +77,20 @@ fn mending_names_the_requests() {
     assert!(stdout(&mended).contains("strong y^2 := 1"), "{}", stdout(&mended));
 }
 
+/// The base is the least on the papers' network, and the requests after it. Nobody has proved that of both together.
+#[test]
+fn what_mends_on_a_tier_is_not_called_the_least() {
+    let asked = ["robust", "MP+puts", "--model", "rdma-tso+unordered", "--fix"];
+    let text = stdout(&mowgli(&asked));
+    assert!(
+        text.contains("whether less would do in all was left open"),
+        "{text}"
+    );
+    let document = stdout(&mowgli(&[&asked[..], &["--json"]].concat()));
+    let document: serde_json::Value = serde_json::from_str(&document).expect("it is JSON");
+    assert_eq!(document["rows"][0]["fix"]["minimal"], "not-proved", "{document}");
+}
+
 #[test]
 fn clients_and_implementations_stand_on_a_tier() {
     let ring = |tier: &str| mowgli(&["refine", "I_RBL", "--calls", "2", "--tier", tier, "--json"]);

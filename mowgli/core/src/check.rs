@@ -111,7 +111,7 @@ impl Features {
 }
 
 /// Says that a model has no meaning for a program, and why. This is not a verdict.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{model} does not apply: {reason}")]
 pub struct NotApplicable {
     /// The model.
@@ -119,6 +119,8 @@ pub struct NotApplicable {
     /// The reason: the operation that the model lacks.
     pub reason: &'static str,
 }
+
+crate::debug_as_display!(NotApplicable);
 
 /// Checks that the model has a meaning for the program.
 ///

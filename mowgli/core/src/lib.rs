@@ -28,3 +28,16 @@ pub mod report;
 pub mod robust;
 pub mod shard;
 pub mod star;
+
+/// Makes [`Debug`] of an error print it as [`Display`](std::fmt::Display) does, because that is what the user sees of an error that
+/// `main` returns.
+#[macro_export]
+macro_rules! debug_as_display {
+    ($error:ty) => {
+        impl ::core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}

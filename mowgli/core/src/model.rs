@@ -256,7 +256,7 @@ impl fmt::Display for Model {
 }
 
 /// The error for a string that names no model, atomicity or engine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} '{found}': expected one of {expected}")]
 pub struct UnknownName {
     /// The kind of name: "model", "atomicity" or "engine".
@@ -266,6 +266,8 @@ pub struct UnknownName {
     /// The accepted names, separated by commas.
     pub expected: String,
 }
+
+crate::debug_as_display!(UnknownName);
 
 impl UnknownName {
     /// Finds the item of this name. `kind` says of what kind the items are.

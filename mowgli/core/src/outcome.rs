@@ -62,6 +62,8 @@ pub enum Limit {
     Cancelled,
     /// The program is larger than the engine accepts. The text names the bound.
     TooLarge(String),
+    /// So many cycles of forbidden executions were refuted and are left out, since no execution was found to show them in.
+    Unshown(u64),
 }
 
 impl fmt::Display for Limit {
@@ -79,6 +81,18 @@ impl fmt::Display for Limit {
             Limit::Memory(bytes) => write!(f, "memory limit of {} reached", binary_size(*bytes)),
             Limit::Cancelled => write!(f, "cancelled"),
             Limit::TooLarge(what) => write!(f, "program too large: {what}"),
+            Limit::Unshown(n) => {
+                let execution = if *n == 1 {
+                    "is left out, as no execution of it"
+                } else {
+                    "are left out, as no execution of them"
+                };
+                write!(
+                    f,
+                    "{} {execution} was found within the limit of tries",
+                    counted(*n, "cycle")
+                )
+            }
         }
     }
 }
@@ -93,6 +107,7 @@ impl Limit {
             Limit::Memory(_) => "allow more, as in `--limit memory=8G`",
             Limit::Cancelled => "ask again",
             Limit::TooLarge(_) => "ask about a smaller program",
+            Limit::Unshown(_) => "ask about a smaller program, or about one value of the outcome at a time",
         }
     }
 

@@ -6,8 +6,10 @@
 //! the reports of `loco stress`, and by `mowgli-web`.
 #![forbid(unsafe_code)]
 
+mod null;
 mod open;
 
+pub use null::null_device;
 pub use open::open;
 
 use serde::Serialize;

@@ -39,7 +39,7 @@ pub struct Generator<'a> {
 }
 
 /// The error for a rule that a model does not have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{model} has no rule '{rule}'{}", nearest.as_ref().map(|n| format!(" (did you mean {n}?)")).unwrap_or_default())]
 pub struct NoSuchRule {
     /// The model.
@@ -49,6 +49,8 @@ pub struct NoSuchRule {
     /// A rule with a similar name.
     pub nearest: Option<String>,
 }
+
+mowgli::debug_as_display!(NoSuchRule);
 
 impl<'a> Generator<'a> {
     /// Prepares the tests of a model whose programs are in `language`; with a `pivot`, those that this rule forbids.

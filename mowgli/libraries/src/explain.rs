@@ -1,5 +1,5 @@
-//! Explains why an outcome of a client is allowed or forbidden. The explanation is an execution, or the
-//! smallest cycle that every attempt runs into. It goes through libraries as LOCO'26 appendix D does by hand
+//! Explains why an outcome of a client is allowed or forbidden. The explanation is an execution, or a
+//! short cycle that attempts run into: the shortest of those that were looked at. It goes through libraries as LOCO'26 appendix D does by hand
 //! for Fig. 23.
 
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const CONFLICTS_MAX: usize = 64;
 pub enum Reason {
     /// A consistent execution has the outcome: its events, and the edges of `so`, in words.
     Allowed(String),
-    /// No consistent execution has the outcome. The reason is the smallest cycle of the plain executions that
+    /// No consistent execution has the outcome. The reason is the shortest cycle that was looked at of the plain executions that
     /// would have it, if one of them runs into any.
     Forbidden {
         /// The number of plain executions that would have the outcome.

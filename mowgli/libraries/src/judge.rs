@@ -58,7 +58,7 @@ impl fmt::Display for Under {
 }
 
 /// A name that is not that of a setting over a network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownUnder {
     /// There is no such setting.
     #[error(transparent)]
@@ -67,6 +67,8 @@ pub enum UnknownUnder {
     #[error(transparent)]
     Tier(#[from] UnknownName),
 }
+
+mowgli::debug_as_display!(UnknownUnder);
 
 impl FromStr for Under {
     type Err = UnknownUnder;

@@ -68,7 +68,7 @@ export class Robustness {
         h("table", { class: "edges" }, h("caption", {}, "Conditions of Robust'25"), h("tbody", {}, answer.conditions.map(condition))),
       fix && h("section", { class: "fix" }, h("h3", {}, "What would mend it"),
         h("ul", {}, fix.changes.map(change)),
-        fix.requests > 0 && h("p", {}, `${fix.requests} ${fix.requests === 1 ? "operation asks" : "operations ask"} for strong order, the fewest that do. `),
+        fix.requests > 0 && h("p", {}, `${fix.requests} ${fix.requests === 1 ? "operation asks" : "operations ask"} for strong order, the fewest that do after these changes. `),
         h("p", {}, `Cost ${fix.cost}${fix.minimal ? ", the least by which the conditions hold" : ""}. `,
           h("button", { type: "button", class: "primary", id: "apply-fix", onclick: () => this.#page.replace(fix.text) }, "Apply to the text"))),
       answer.not_mended && h("p", {}, `Not mended: ${answer.not_mended}.`),

@@ -199,6 +199,7 @@ fn models_and_clients_stand_on_networks_that_order_less() {
             .is_some_and(|t| t.contains("strong y^2 := 1")),
         "{found}"
     );
+    assert_eq!(found["fix"]["minimal"], false, "{found}");
     let client = "RDMA t\n{ }\nobjects { sv x; sv y; }\n P0@1 | P1@2 ;\n write_sv(x, 1) | a := read_sv(y) ;\n bcast_sv(x, _, {2}) | b := read_sv(x) ;\n \
         write_sv(y, 1) | ;\n bcast_sv(y, _, {2}) | ;\nexists (1:a=1 /\\ 1:b=0)\n";
     assert_eq!(verdict(client, "spec"), "forbidden");

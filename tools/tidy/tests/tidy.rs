@@ -109,6 +109,37 @@ fn unsafe_code_stays_in_the_fabrics() {
     );
 }
 
+/// The user sees the `Debug` of an error that `main` returns, so it reads as the error's message does.
+#[test]
+fn public_errors_print_no_dumps() {
+    let mut dumps = Vec::new();
+    let libraries = sources().into_iter().filter(|(path, _)| {
+        let path = shown(path);
+        ["loco/", "mowgli/", "checkers/"]
+            .iter()
+            .any(|hall| path.starts_with(hall))
+            && path.contains("/src/")
+    });
+    for (path, text) in libraries {
+        let mut lines = (1..).zip(text.lines());
+        while let Some((number, line)) = lines.next() {
+            let derives = line
+                .strip_prefix("#[derive(")
+                .and_then(|rest| rest.strip_suffix(")]"));
+            let derives: Vec<_> = derives.unwrap_or_default().split(", ").collect();
+            if !(derives.contains(&"Debug") && derives.contains(&"thiserror::Error")) {
+                continue;
+            }
+            let item = lines.find(|(_, line)| line.contains("enum ") || line.contains("struct "));
+            if item.is_some_and(|(_, item)| item.starts_with("pub enum ") || item.starts_with("pub struct "))
+            {
+                dumps.push(format!("{}:{number}", shown(&path)));
+            }
+        }
+    }
+    assert_none("`debug_as_display!` makes the `Debug` of a public error", &dumps);
+}
+
 #[test]
 fn crates_take_the_workspace_lints() {
     let mut missing = Vec::new();

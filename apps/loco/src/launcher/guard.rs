@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use film::null_device;
 use rustix::process::{Pid, Signal};
 
 use crate::error::CliError;
@@ -33,8 +34,8 @@ impl Guard {
         command.arg(NAME).process_group(0);
         command
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stdout(null_device().map_err(CliError::os("starting the guard"))?)
+            .stderr(null_device().map_err(CliError::os("starting the guard"))?);
         let mut child = command.spawn().map_err(CliError::os("starting the guard"))?;
         let pipe = child.stdin.take();
         Ok(Guard { child, pipe })

@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::{ChildStdin, Stdio};
 use std::thread;
 
+use film::null_device;
+
 use crate::error::CliError;
 
 /// The standard input of a node.
@@ -45,12 +47,12 @@ impl Input {
         }
     }
 
-    pub(super) fn stdio(self) -> Stdio {
-        match self {
-            Input::None => Stdio::null(),
+    pub(super) fn stdio(self) -> Result<Stdio, CliError> {
+        Ok(match self {
+            Input::None => null_device().map_err(CliError::os("starting a node"))?,
             Input::Inherited => Stdio::inherit(),
             Input::Forwarded => Stdio::piped(),
-        }
+        })
     }
 }
 

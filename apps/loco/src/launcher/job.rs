@@ -155,7 +155,7 @@ impl<'a> RunningJob<'a> {
     }
 
     fn start(&mut self, node: &Node, input: Input) -> Result<(), CliError> {
-        let mut child = self.spawn(&self.plan.command, input.stdio(), Some(node))?;
+        let mut child = self.spawn(&self.plan.command, input.stdio()?, Some(node))?;
         if let Some(pipe) = child.stdin.take() {
             input::forward(pipe, Vec::new())?;
         }

@@ -4,11 +4,12 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use film::null_device;
 use loco::fabric::{AnyFabric, Control, Fabric, FabricError, NodeId, PeerState, Peers, Wait};
 use loco::{Barrier, Error, Manager, Parent as _, Thread};
 use loco_history::{Journal, MonotonicClock, ThreadId};
@@ -68,7 +69,8 @@ impl Site {
             let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
             let mut command = Command::new(own);
             command.args(pause::arguments(getpid(), self.load.pause_for()));
-            command.stdin(Stdio::null()).stdout(Stdio::null());
+            let null = || null_device().map_err(CliError::os("starting the process that stops this node"));
+            command.stdin(null()?).stdout(null()?);
             let child = command.spawn();
             *pauser = Some(child.map_err(CliError::os("starting the process that stops this node"))?);
         }

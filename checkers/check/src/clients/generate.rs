@@ -52,7 +52,7 @@ impl Default for Size {
 const TOTAL_MAX: usize = THREADS_MAX * CALLS_MAX;
 
 /// The reason that a text is no size.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotASize {
     /// A part that gives no size.
     #[error(
@@ -73,6 +73,12 @@ pub enum NotASize {
     /// A library that does not exist.
     #[error("no library `{0}`; the libraries are {names}", names = Library::ALL.map(Library::word).join(", "))]
     Library(String),
+}
+
+impl std::fmt::Debug for NotASize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl FromStr for Size {

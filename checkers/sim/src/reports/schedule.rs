@@ -138,7 +138,7 @@ impl fmt::Display for Word {
 }
 
 /// A text that is not a schedule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a move of a schedule: expected t<thread>, d<thread>, n<thread>.<peer><rule><entry>, x<thread>, \
          X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>, and before the moves @<tier>, @<fabric> or \
@@ -147,6 +147,8 @@ impl fmt::Display for Word {
     fabrics = FabricKind::ALL.map(FabricKind::name).join(", ")
 )]
 pub struct NotASchedule(pub String);
+
+loco_fabric::debug_as_display!(NotASchedule);
 
 impl FromStr for Schedule {
     type Err = NotASchedule;

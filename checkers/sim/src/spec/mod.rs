@@ -56,7 +56,7 @@ impl fmt::Display for Operation {
 }
 
 /// A history that the object's specification forbids.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}", calls.join("; "))]
 pub struct Violation {
     /// The promise of the object.
@@ -64,6 +64,8 @@ pub struct Violation {
     /// The calls that break it.
     pub calls: Vec<String>,
 }
+
+loco_fabric::debug_as_display!(Violation);
 
 impl Violation {
     fn new<'a>(what: &'static str, calls: impl IntoIterator<Item = &'a Operation>) -> Violation {

@@ -72,7 +72,7 @@ pub(super) fn check(all: &[(NodeId, Introduction)]) -> Result<()> {
                 (far, theirs.silence, var::SILENCE_MS),
                 (near, theirs.silence_same_host, var::SILENCE_SAME_HOST_MS),
             ] {
-                if every * 2 > patience {
+                if patience / 2 < every {
                     return Err(FabricError::Config(format!(
                         "{sender} sends a sign of life every {every:?}, but {listener} takes a peer for lost that is silent \
                          for {patience:?}: set {} and {name} alike on all nodes",
@@ -111,6 +111,14 @@ mod tests {
         );
         let error = check(&all(of(10, 150))).unwrap_err().to_string();
         assert!(error.starts_with("node 0 sends"), "{error}");
+    }
+
+    #[test]
+    fn the_longest_times_are_compared() {
+        let timeouts = Timeouts::default().heartbeat_interval(Duration::MAX);
+        let its = || Introduction::of_process(&timeouts.silence(Duration::MAX));
+        let error = check(&[(NodeId(0), its()), (NodeId(1), its())]).unwrap_err();
+        assert!(error.to_string().contains("LOCO_HEARTBEAT_MS"), "{error}");
     }
 
     #[test]

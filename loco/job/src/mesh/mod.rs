@@ -165,6 +165,11 @@ impl Mesh {
         gathered
     }
 
+    /// Returns how many calls of [`allgather`](Mesh::allgather) with this label this node has begun.
+    pub fn gathers_begun(&self, label: &str) -> u64 {
+        self.0.state.begun(label)
+    }
+
     /// Waits until more than `known` peers have left or were lost, and returns how many have: what
     /// [`departures`](Control::departures) returns at that time, so `known` or less at `deadline`.
     pub fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {

@@ -428,7 +428,6 @@ impl State {
     }
 
     /// Returns the number of rounds under `label` that this node has begun.
-    #[cfg(test)]
     pub(super) fn begun(&self, label: &str) -> u64 {
         self.lock().gathers.get(label).map_or(0, |gather| gather.begun)
     }

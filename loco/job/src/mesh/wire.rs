@@ -530,7 +530,7 @@ impl Drop for LoseAllOnPanic<'_> {
 /// Forgives the peers the time in which the I/O thread was not running: a pass takes little more than a
 /// heartbeat interval, and what it took longer does not count as their silence.
 fn forgive_own_absence(incoming: &mut [Incoming], pass: Duration, interval: Duration) {
-    let absent = pass.saturating_sub(interval * 2);
+    let absent = pass.saturating_sub(interval.saturating_mul(2));
     if absent.is_zero() {
         return;
     }

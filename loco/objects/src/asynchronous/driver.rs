@@ -11,6 +11,7 @@ use loco_host::fiber::{Fiber, Paused, Resume};
 use crate::asynchronous::call_queue::{Calls, Start};
 use crate::asynchronous::thread::AsyncThread;
 use crate::fabric::AnyFabric;
+use crate::operations::panics;
 use crate::{Manager, Result};
 
 /// The number of rounds without pauses in which nothing happens. A round looks at all calls, one after the other.
@@ -106,6 +107,7 @@ impl Running {
             job,
         } = start;
         if job.is_given_up() {
+            panics::contain(&Std, || drop(job));
             call_queue.give_back(thread);
             return None;
         }
@@ -115,7 +117,8 @@ impl Running {
         let its = work.clone();
         let body = move || {
             if let Some((call_queue, thread, body)) = its.take() {
-                body(Ok(&thread));
+                // An outcome that nobody awaits any more is dropped here.
+                panics::contain(&Std, || body(Ok(&thread)));
                 call_queue.give_back(thread);
             }
         };
@@ -123,7 +126,7 @@ impl Running {
             Ok(fiber) => Some(Running { fiber, given_up }),
             Err(error) => {
                 if let Some((call_queue, thread, body)) = work.take() {
-                    body(Err(error.into()));
+                    panics::contain(&Std, || body(Err(error.into())));
                     call_queue.give_back(thread);
                 }
                 None

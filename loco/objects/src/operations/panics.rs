@@ -1,6 +1,6 @@
-//! Catches the panics of closures that belong to the program and run on a thread or under a lock of this crate.
+//! Catches the panics of closures and destructors that belong to the program and run on a thread or under a lock of this crate.
 //!
-//! Such a panic is the affair of whoever gave the closure. It must not end a service thread, nor reach another caller.
+//! Such a panic is the affair of whoever gave the closure or the value. It must not end a service thread, nor reach another caller.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,6 +20,17 @@ pub(crate) fn catch<T>(platform: &impl Platform, closure: impl FnOnce() -> T) ->
         true => resume_unwind(payload),
         false => payload,
     })
+}
+
+/// Runs `closure`, in which values of the program may be dropped that nobody waits for any more. A panic of theirs has no owner
+/// that could be told: it is logged.
+pub(crate) fn contain(platform: &impl Platform, closure: impl FnOnce()) {
+    if let Err(payload) = catch(platform, closure) {
+        tracing::error!(
+            "a value that nobody waits for panicked when it was dropped: {}",
+            message(&*payload)
+        );
+    }
 }
 
 /// Calls a waker. Its panic is logged, because no caller could handle it.

@@ -1,6 +1,7 @@
 //! Panics in closures of the program that run on a thread or under a lock of this crate: whoever gave the closure learns of
 //! it, and nobody else is harmed.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -9,6 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::common::net::{Barrier, Channel, SharedRegion, TasLock};
 use crate::common::{ALL, Cluster, wait_until};
 use loco::ErrorKind;
+use loco::asynchronous::Driver;
 use loco::fence::Scope;
 
 /// Returns the text of a panic.
@@ -137,6 +139,86 @@ fn a_waker_that_panics_harms_no_other_future() {
                 }
             }
             end.wait(&thread)
+        });
+    }
+}
+
+/// Panics when it is dropped.
+struct Explosive;
+
+impl Drop for Explosive {
+    fn drop(&mut self) {
+        panic!("the fault of a destructor");
+    }
+}
+
+/// A section whose owner has given up is dropped by the next runner.
+#[test]
+fn a_withdrawn_section_that_panics_when_it_is_dropped_harms_nobody() {
+    for cluster in ALL {
+        cluster.run(1, |manager| {
+            let lock = TasLock::new(&manager, "lock", manager.nodes()[0])?;
+            manager.wait_for_ready()?;
+            let (thread, other) = (manager.thread()?, manager.thread()?);
+            let guard = lock.lock(&thread, Scope::Nothing)?;
+            other.set_deadline(Some(other.now()));
+            let faulty = Explosive;
+            let withdrawn = lock.combine(&other, Scope::Nothing, move |_| drop(faulty));
+            assert_eq!(withdrawn.map_err(|error| error.kind()), Err(ErrorKind::Timeout));
+            let began = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                let owners: Vec<_> = (0..3)
+                    .map(|owner| {
+                        let (lock, manager, began) = (&lock, &manager, &began);
+                        scope.spawn(move || {
+                            let thread = manager.thread().expect("a thread");
+                            began.fetch_add(1, SeqCst);
+                            lock.combine(&thread, Scope::Nothing, move |_| owner)
+                        })
+                    })
+                    .collect();
+                wait_until("all owners", || began.load(SeqCst) == 3);
+                guard.release().expect("held");
+                for (owner, joined) in owners.into_iter().enumerate() {
+                    assert_eq!(joined.join().expect("no panic of another"), Ok(owner));
+                }
+            });
+            lock.lock(&thread, Scope::Nothing)?.release()
+        });
+    }
+}
+
+/// Outcomes and calls that nobody awaits any more are dropped by the driver, which serves other calls too.
+#[test]
+fn a_call_that_panics_when_it_is_dropped_harms_no_other_call() {
+    for cluster in ALL {
+        cluster.run(1, |manager| {
+            let driver = Driver::new(&manager)?;
+            let (first, second) = (driver.thread()?, driver.thread()?);
+            let go = Arc::new(AtomicU32::new(0));
+            let waits = go.clone();
+            let outcome = first.call(move |_| {
+                wait_until("the futures are dropped", || waits.load(SeqCst) == 1);
+                Ok(Explosive)
+            });
+            let faulty = Explosive;
+            let call = second.call(move |_| {
+                let _captured = &faulty;
+                Ok(())
+            });
+            // Both begin, and neither is awaited to its end.
+            for future in [
+                &mut Box::pin(async { outcome.await.map(drop) }) as &mut (dyn Future<Output = _> + Unpin),
+                &mut Box::pin(call),
+            ] {
+                let polled = std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()));
+                assert!(polled.is_pending());
+            }
+            go.store(1, SeqCst);
+            for thread in [first, second] {
+                assert_eq!(pollster::block_on(thread.call(|_| Ok(7)))?, 7);
+            }
+            Ok(())
         });
     }
 }

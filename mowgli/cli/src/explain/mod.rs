@@ -18,6 +18,8 @@ use mowgli::explore;
 use mowgli::litmus::{Formula, Litmus, Setting};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Limit, Outcome};
+use mowgli_libraries::client;
+use mowgli_libraries::judge;
 
 use crate::budget::{self, Limits, Run};
 use crate::choice::{self, Loaded, ModelChoice, Under};
@@ -49,9 +51,9 @@ pub(crate) struct Args {
     /// The model: built in, or a file *.cat, whose violated axiom is named. Default: rdma-tso, and corerma for tests of coreRMA
     #[arg(short, long, value_parser = values::model())]
     model: Option<ModelChoice>,
-    /// Atomicity of remote read-modify-writes: hca or glob
-    #[arg(long, default_value = "hca", value_name = "ATOMICITY", value_parser = values::rmw())]
-    rmw: RmwAtomicity,
+    /// Atomicity of remote read-modify-writes: hca or glob. Default: hca
+    #[arg(long, value_name = "ATOMICITY", value_parser = values::rmw())]
+    rmw: Option<RmwAtomicity>,
     /// The outcome to explain, as a formula over the final state. Default: the test's condition
     #[arg(short, long, value_name = "FORMULA")]
     outcome: Option<String>,
@@ -72,9 +74,9 @@ pub(crate) struct Args {
     /// Show and draw the N-th cycle of a forbidden outcome instead of the first
     #[arg(short, long, value_name = "N", conflicts_with = "all", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=NUMBER_MAX))]
     cycle: Option<usize>,
-    /// For a client of libraries: what judges it, as in `mowgli outcomes`; spec+ooo-rw is over a network of tier ooo-rw
-    #[arg(long, default_value = "spec", value_name = "SETTING")]
-    setting: mowgli_libraries::judge::Under,
+    /// For a client of libraries: what judges it, as in `mowgli outcomes`; spec+ooo-rw is over a network of tier ooo-rw. Default: spec
+    #[arg(long, value_name = "SETTING")]
+    setting: Option<judge::Under>,
     /// Draw the execution as SVG into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -124,7 +126,9 @@ enum Answer {
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let only_drawing = one_output(args)?;
     if let Some(client) = clients::find(&args.test)? {
-        let explained = clients::explain_client(&client, args.query, args.setting, &Run::start(args.limit))?;
+        args.refuse_without_effect(Subject::Client)?;
+        let setting = args.setting.unwrap_or(client::Setting::Spec.into());
+        let explained = clients::explain_client(&client, args.query, setting, &Run::start(args.limit))?;
         draw(args, &explained.title, explained.drawing)?;
         if !only_drawing {
             output::print(&format!("{}\n\n{}", explained.title, explained.text))?;
@@ -134,11 +138,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let test = match source::load_any(&args.test)? {
         AnyTest::Rdma(test) => test,
         AnyTest::CoreRma(test) => {
+            args.refuse_without_effect(Subject::CoreRma)?;
             let model = args.model.as_ref().map(choice::load).transpose()?;
             let model = choice::of_corerma(model)?;
             return corerma::run(args, &test.litmus, model, only_drawing);
         }
     };
+    args.refuse_without_effect(Subject::Rdma)?;
+    let rmw = args.rmw.unwrap_or_default();
     let litmus = match &args.outcome {
         Some(formula) => with_condition(&test.litmus, formula)?,
         None => with_query(test.litmus, args.query)?,
@@ -153,12 +160,12 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         Loaded::File(model) => {
             let under = Under {
                 model: Loaded::File(model.clone()),
-                rmw: args.rmw,
+                rmw,
             };
             return file::run(args, &litmus, &under, &model, only_drawing);
         }
     };
-    let setting = Setting { model, rmw: args.rmw };
+    let setting = Setting { model, rmw };
     let program = &litmus.program;
     applicable(program, model).map_err(|e| Error::Usage(e.to_string()))?;
     let formula = &litmus.queries[0].condition.formula;
@@ -175,6 +182,50 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         output::print_wrapped(&format!("{title}\n\n{}", text(&answer, &litmus, setting, shown)))?;
     }
     Ok(exit(&answer))
+}
+
+/// What is to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    /// A litmus test of RDMA.
+    Rdma,
+    /// A test of coreRMA.
+    CoreRma,
+    /// A client of libraries.
+    Client,
+}
+
+impl Args {
+    /// Refuses options that have no effect on the explanation of `subject`.
+    fn refuse_without_effect(&self, subject: Subject) -> Result<(), Error> {
+        use Subject::{Client, CoreRma, Rdma};
+        let tests: &[Subject] = &[Rdma, CoreRma];
+        let options: [(&str, bool, &[Subject]); 7] = [
+            ("--model", self.model.is_some(), tests),
+            ("--rmw", self.rmw.is_some(), &[Rdma]),
+            ("--outcome", self.outcome.is_some(), tests),
+            ("--all", self.all, tests),
+            ("--cycle", self.cycle.is_some(), tests),
+            ("--json", self.json, tests),
+            ("--setting", self.setting.is_some(), &[Client]),
+        ];
+        let name = |subject: &Subject| match subject {
+            Rdma => "a test of RDMA",
+            CoreRma => "a test of coreRMA",
+            Client => "a client of libraries",
+        };
+        match options
+            .iter()
+            .find(|(_, given, on)| *given && !on.contains(&subject))
+        {
+            None => Ok(()),
+            Some((option, _, on)) => Err(Error::Usage(format!(
+                "{option} has no effect on {}, only on {}: leave it out",
+                name(&subject),
+                on.iter().map(name).collect::<Vec<_>>().join(" or ")
+            ))),
+        }
+    }
 }
 
 /// Returns whether a drawing goes to standard output, which then has room for nothing else.

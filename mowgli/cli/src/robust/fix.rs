@@ -80,7 +80,7 @@ pub(super) fn fix_on_tier(
     } else {
         let _ = writeln!(
             text,
-            "Mended at cost {} ({costs}) as on the papers' network, and by {} for strong order, the fewest that do; robust exhaustively:\n",
+            "Mended at cost {} ({costs}) as on the papers' network, and then by {} for strong order, the fewest that do after that; whether less would do in all was left open; robust exhaustively:\n",
             base.cost,
             counted(requested.requests.len(), "request")
         );
@@ -90,7 +90,8 @@ pub(super) fn fix_on_tier(
         mended: true,
         reason: None,
         cost: Some(base.cost),
-        minimal: Some(base.minimal),
+        // Only the changes for the papers' network may be proved to be the least, and there.
+        minimal: Some(Minimal::NotProved),
         changes: base.changes.clone(),
         theorem: None,
         exactly_robust: Some(true),

@@ -206,7 +206,7 @@ impl ModelFile {
 }
 
 /// Says that a model has no meaning for a program, because the program does not meet a `requires` of the file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{model} does not apply: it requires {requirement}")]
 pub struct NotApplicable {
     /// The name of the model.
@@ -214,6 +214,8 @@ pub struct NotApplicable {
     /// The name of the requirement.
     pub requirement: String,
 }
+
+crate::debug_as_display!(NotApplicable);
 
 /// Finds every outcome of a program that has an execution which satisfies the axioms of a model.
 ///

@@ -56,10 +56,11 @@ pub struct Reason {
     /// read from a later write, against program order within a thread, whatever the outcome. They explain nothing unless
     /// there are no others, so they are counted separately.
     pub contrary: u64,
-    /// The limit that kept some candidates from being examined, if one did. The cycles are real either way.
+    /// The limit that kept some candidates from being examined, or some cycles from being shown, if one did. The cycles are real
+    /// either way.
     pub limit: Option<Limit>,
-    /// Cycles such that every execution with the outcome has one of them; no two are written alike. A cycle is left out if a
-    /// bounded search finds no execution to show it in (`refute`). The cycles that teach most come
+    /// Cycles such that every execution with the outcome has one of them; no two are written alike. If a
+    /// bounded search finds no execution to show one in (`refute`), that cycle is left out, and `limit` says so. The cycles that teach most come
     /// first, by [`Lesson`]: an order of the network, then other orders between threads, then the processors alone, then a thread's
     /// own poll, then the coherence of one location. Among these come first the cycles that show two read-modify-writes which
     /// cannot read the same write, such as two acquisitions of a lock, then shorter cycles, then more frequent ones, then those whose
@@ -129,12 +130,23 @@ pub fn is_vacuous(program: &Program, setting: Setting, budget: &Budget<'_>) -> R
 /// Says why no consistent execution satisfies `wanted`. The result is meaningful only if that is so, which
 /// [`allowed`] decides.
 pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: &Budget<'_>) -> Reason {
+    forbidden_within(program, setting, wanted, budget, refute::TRIES_MAX)
+}
+
+/// Says what [`forbidden`] says, with so many `tries` to show each cycle.
+fn forbidden_within(
+    program: &Program,
+    setting: Setting,
+    wanted: &Formula,
+    budget: &Budget<'_>,
+    tries: u32,
+) -> Reason {
     let spec = Spec::of(setting.model, setting.rmw);
     let capped = Budget {
         states_max: Some(budget.states_max.unwrap_or(CANDIDATES_MAX)),
         ..*budget
     };
-    let (mut found, limit) = refute::refute(program, &spec, wanted, &capped);
+    let (mut found, limit) = refute::refute(program, &spec, wanted, &capped, tries);
     let is_contrary = |found: &refute::Found| found.contrary;
     let all = found.iter().map(|found| found.branches).sum::<u64>();
     // Contrary cases are the reason if there are no others.

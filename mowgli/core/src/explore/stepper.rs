@@ -64,7 +64,7 @@ pub enum End {
 }
 
 /// There is no enabled step of this number. The state is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no step {number}: {enabled} steps are enabled, counted from 0")]
 pub struct NoSuchStep {
     /// The number asked for.
@@ -72,6 +72,8 @@ pub struct NoSuchStep {
     /// The number of steps that are enabled.
     pub enabled: usize,
 }
+
+crate::debug_as_display!(NoSuchStep);
 
 impl<'p> Stepper<'p> {
     /// Starts a program on the model's machine.

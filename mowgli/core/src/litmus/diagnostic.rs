@@ -181,12 +181,14 @@ impl fmt::Display for Diagnostic {
 }
 
 /// The diagnostics of a text that was refused; at least one is an error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.first_error())]
 pub struct ParseError {
     /// Errors and warnings in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
+
+crate::debug_as_display!(ParseError);
 
 impl ParseError {
     /// Returns the error of a text with these diagnostics, and puts them in the order of the text.

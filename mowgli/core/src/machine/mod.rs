@@ -129,9 +129,11 @@ pub struct Machine {
 }
 
 /// The step cannot be taken in this state. The machine is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("step '{0}' is not enabled in this state")]
 pub struct NotEnabled(pub Step);
+
+crate::debug_as_display!(NotEnabled);
 
 impl Machine {
     /// Makes a machine without words or threads.

@@ -151,7 +151,7 @@ pub enum Issued {
 }
 
 /// The reason why an action was not carried out. The machine is unchanged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
     /// The action is not enabled now. It may be enabled after other steps.
     #[error("blocked: needs other machine steps first")]
@@ -169,3 +169,5 @@ pub enum IssueError {
         peer: u16,
     },
 }
+
+crate::debug_as_display!(IssueError);

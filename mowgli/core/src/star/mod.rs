@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 /// Why a program cannot be translated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The program is on several nodes.
     #[error(
@@ -90,6 +90,8 @@ pub enum Refused {
     #[error("the translation is too large: {0}")]
     TooLarge(String),
 }
+
+crate::debug_as_display!(Refused);
 
 /// Translates a test on one node. The result's locations begin with those of the source, and its threads have the registers of the
 /// source, so conditions keep their meaning. A verdict that the source states for `sc` is stated for the models of the translation.

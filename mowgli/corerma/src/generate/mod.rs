@@ -70,7 +70,7 @@ pub struct Test {
 }
 
 /// Bounds that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// No processes, or too many.
     #[error("tests have 1 to PROCESSES_MAX ({PROCESSES_MAX}) processes")]
@@ -82,6 +82,8 @@ pub enum Unusable {
     #[error("rule {0} orders nothing in this model, so it is no pivot; pivots are {1}")]
     Rule(Rule, String),
 }
+
+crate::debug_as_display!(Unusable);
 
 /// Lists the rules that can be pivots under these switches.
 pub fn pivots(switches: Switches) -> Vec<Rule> {

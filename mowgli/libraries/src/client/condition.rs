@@ -177,12 +177,14 @@ impl fmt::Display for Setting {
 }
 
 /// A setting that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown setting `{name}`; settings are {known}", known = Setting::ALL.map(Setting::name).join(", "))]
 pub struct UnknownSetting {
     /// The name that was given.
     pub name: String,
 }
+
+mowgli::debug_as_display!(UnknownSetting);
 
 impl FromStr for Setting {
     type Err = UnknownSetting;

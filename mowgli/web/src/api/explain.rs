@@ -241,7 +241,7 @@ fn client(client: &Client, request: &Request, budget: &Budget<'_>) -> Result<Ans
             answer.candidates = executions;
             answer.words = Some(match (executions, cycle) {
                 (0, _) => "Whatever the calls return, no run of the threads ends so.".to_owned(),
-                (_, Some(cycle)) => format!("The smallest cycle of happens-before:\n{cycle}"),
+                (_, Some(cycle)) => format!("A short cycle of happens-before:\n{cycle}"),
                 (_, None) => "No library has a synchronisation order for it.".to_owned(),
             });
         }

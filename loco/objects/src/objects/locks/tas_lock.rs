@@ -256,7 +256,8 @@ impl<F: Fabric> TasLock<F> {
         // An earlier holder may already have run this section. Run any others that wait.
         let jobs = std::mem::take(&mut *self.jobs.lock());
         for job in jobs {
-            job(thread);
+            // What a section has captured or returned may be dropped here, if its owner has gone.
+            panics::contain(thread.fabric().platform(), || job(thread));
         }
         let released = guard.release();
         let value = outcome.value.lock().take();

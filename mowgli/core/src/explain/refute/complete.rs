@@ -9,13 +9,32 @@ use crate::models::Part;
 use super::links::Levels;
 use super::state::{Decision, State, sources};
 
-/// The most choices of sources that are tried.
-pub(super) const TRIES_MAX: u32 = 10_000;
+/// The most choices of sources that are tried, unless a test says otherwise.
+pub(in crate::explain) const TRIES_MAX: u32 = 10_000;
 
-/// Returns an execution with what was decided and with the outcome; `None` if none was found.
-pub(super) fn execution(p: &Problem<'_>, wanted: &Formula, state: &State) -> Option<Execution> {
-    let mut tries = TRIES_MAX;
-    let state = with_sources(p, wanted, state.clone(), &mut tries)?;
+/// No execution was found, and there may be one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unshown;
+
+/// Returns an execution with what was decided and with the outcome; `None` if there is none.
+///
+/// # Errors
+/// If none was found among the first `tries` choices.
+pub(super) fn execution(
+    p: &Problem<'_>,
+    wanted: &Formula,
+    state: &State,
+    mut tries: u32,
+) -> Result<Option<Execution>, Unshown> {
+    match with_sources(p, wanted, state.clone(), &mut tries)? {
+        None => Ok(None),
+        // The one choice of sources that was made may fail where another would do.
+        Some(state) => with_orders(p, wanted, &state).map(Some).ok_or(Unshown),
+    }
+}
+
+/// Returns an execution with the sources of a state; `None` if the orders that follow time give none.
+fn with_orders(p: &Problem<'_>, wanted: &Formula, state: &State) -> Option<Execution> {
     let n = p.len();
     let line = state.order.linear_extension();
     let mut time = vec![0; p.points];
@@ -38,7 +57,7 @@ pub(super) fn execution(p: &Problem<'_>, wanted: &Formula, state: &State) -> Opt
     let mut rank = vec![0; n];
     for writes in &p.writes {
         let events = writes.iter().map(|&w| usize::from(w)).collect();
-        sort(p, &state, Part::Mo, events, &time, &mut rank)?;
+        sort(p, state, Part::Mo, events, &time, &mut rank)?;
     }
     let mut atomic = vec![0; n];
     for node in 0..p.program.nodes {
@@ -47,7 +66,7 @@ pub(super) fn execution(p: &Problem<'_>, wanted: &Formula, state: &State) -> Opt
             event.kind == Kind::NicAtomicRead && event.peer.is_some_and(|peer| peer.0 == node)
         };
         let events = (0..n).filter(is_here).collect();
-        sort(p, &state, Part::Rao, events, &time, &mut atomic)?;
+        sort(p, state, Part::Rao, events, &time, &mut atomic)?;
     }
     let observed = |a: usize, b: usize| {
         // Under `glob` an atomic read is a write, too, and `rao` is not asked for.
@@ -65,31 +84,51 @@ pub(super) fn execution(p: &Problem<'_>, wanted: &Formula, state: &State) -> Opt
     wanted.holds(&execution.outcome).then_some(execution)
 }
 
-/// Decides the sources and last writes that are open such that the values fit the conditions and the outcome.
-fn with_sources(p: &Problem<'_>, wanted: &Formula, state: State, tries: &mut u32) -> Option<State> {
-    *tries = tries.checked_sub(1)?;
+/// Decides the sources and last writes that are open such that the values fit the conditions and the outcome. Returns `None` if no
+/// choice does.
+///
+/// # Errors
+/// If more than `tries` choices would have to be made.
+fn with_sources(
+    p: &Problem<'_>,
+    wanted: &Formula,
+    state: State,
+    tries: &mut u32,
+) -> Result<Option<State>, Unshown> {
+    *tries = tries.checked_sub(1).ok_or(Unshown)?;
     if state.contradiction(p, wanted).is_some() {
-        return None;
+        return Ok(None);
     }
-    let open = state.open(p).into_iter().next();
     let none = Levels::default();
-    match open {
-        Some(Decision::Source(read)) => sources(p, read).find_map(|source| {
-            let mut next = state.clone();
-            next.set_source(p, read, source, none);
-            with_sources(p, wanted, next, tries)
-        }),
-        Some(Decision::Last(loc)) => p.writes[loc].iter().find_map(|&last| {
-            let is_last = |&w: &u16| !state.orders(Part::Mo, usize::from(last), usize::from(w));
-            p.writes[loc].iter().all(is_last).then_some(())?;
-            let mut next = state.clone();
-            for &other in p.writes[loc].iter().filter(|&&w| w != last) {
-                next.place(usize::from(other), usize::from(last));
+    match state.open(p).into_iter().next() {
+        Some(Decision::Source(read)) => {
+            for source in sources(p, read) {
+                let mut next = state.clone();
+                next.set_source(p, read, source, none);
+                if let Some(found) = with_sources(p, wanted, next, tries)? {
+                    return Ok(Some(found));
+                }
             }
-            next.set_last(p, loc, last, none);
-            with_sources(p, wanted, next, tries)
-        }),
-        _ => state.is_known(p).then_some(state),
+            Ok(None)
+        }
+        Some(Decision::Last(loc)) => {
+            for &last in &p.writes[loc] {
+                let is_last = |&w: &u16| !state.orders(Part::Mo, usize::from(last), usize::from(w));
+                if !p.writes[loc].iter().all(is_last) {
+                    continue;
+                }
+                let mut next = state.clone();
+                for &other in p.writes[loc].iter().filter(|&&w| w != last) {
+                    next.place(usize::from(other), usize::from(last));
+                }
+                next.set_last(p, loc, last, none);
+                if let Some(found) = with_sources(p, wanted, next, tries)? {
+                    return Ok(Some(found));
+                }
+            }
+            Ok(None)
+        }
+        _ => Ok(state.is_known(p).then_some(state)),
     }
 }
 

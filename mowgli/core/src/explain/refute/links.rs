@@ -46,6 +46,10 @@ impl Levels {
         rest
     }
 
+    pub(super) fn is_within(self, other: Levels) -> bool {
+        self.without(other) == Levels::default()
+    }
+
     pub(super) fn has(self, other: Levels) -> bool {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! Refutes an outcome: finds cycles such that every execution with the outcome has one of them, but for those that it cannot show.
+//! Refutes an outcome: finds cycles such that every execution with the outcome has one of them. A cycle that it cannot show is a limit.
 //!
 //! The search decides sources of reads and orders of memory one by one, the most constrained first, and stops at the first cycle of a
 //! branch. So it need not list executions, of which a program with a lock has millions: that two acquisitions read the same write is
@@ -6,12 +6,15 @@
 //! reasons that do not depend on its decision, the other branches fail for the same ones and are left out. The exceptions are reads that
 //! decide where a thread goes, such as the acquisition of a lock: what was found about their other sources is kept, because it says
 //! what the program relies on. A cycle is shown in an execution, for which a search tries at most [`complete::TRIES_MAX`] choices of sources
-//! from each of the first [`KEPT`] ends of branches that have the cycle. A cycle for which it finds none is left out, so the
-//! executions that have this cycle alone are then not told of. Relies on [`crate::declarative`] for paths and events. Used by [`super::forbidden`].
+//! from each of the first [`KEPT`] ends of branches that have the cycle, and again from the decisions alone on which the cycle depends. If
+//! these have no execution with the outcome, nobody is to be told of the cycle. If none is found within the bounds, the cycle is left out
+//! too, and [`Limit::Unshown`] says so, because there may be executions that have this cycle alone. Relies on [`crate::declarative`] for paths and events. Used by [`super::forbidden`].
 
 mod complete;
 mod links;
 mod state;
+
+pub(super) use complete::TRIES_MAX;
 
 use std::ops::ControlFlow;
 
@@ -25,6 +28,7 @@ use crate::outcome::{Budget, Limit};
 use crate::program::Program;
 
 use super::cycle::{Cycle, Graph};
+use complete::Unshown;
 use links::{Levels, Link, Step, close, is_contrary};
 use state::{Alternative, Decision, State};
 
@@ -45,8 +49,8 @@ const KEPT: usize = 8;
 #[derive(Clone)]
 struct Leaf {
     steps: Vec<Step>,
-    /// The states in which the first few of these branches ended.
-    states: Vec<State>,
+    /// The states in which the first few of these branches ended, and the decisions on which the cycle depends there.
+    states: Vec<(State, Levels)>,
     branches: u64,
 }
 
@@ -59,15 +63,18 @@ struct Dead {
 /// The refutation of a branch: the decisions that it depends on, and the cycles.
 type Refuted = (Levels, Vec<Leaf>);
 
-/// Finds the cycles. The limit that stopped the search, if one did, is returned beside what was found until then.
+/// Finds the cycles. The limit that stopped the search or left a cycle out, if one did, is returned beside what was found until then.
+/// At most `tries` choices of sources are made for each end of a branch.
 pub(super) fn refute(
     program: &Program,
     spec: &Spec,
     wanted: &Formula,
     budget: &Budget<'_>,
+    tries: u32,
 ) -> (Vec<Found>, Option<Limit>) {
     let mut found = Vec::new();
     let mut states = 0;
+    let mut unshown = 0;
     let mut search = || {
         let threads = unfold_all(program, spec, budget)?;
         for choice in Choices::new(&threads, |end| end == End::Complete) {
@@ -89,13 +96,19 @@ pub(super) fn refute(
                 // An execution is consistent, so that there is nothing to refute.
                 Ok(ControlFlow::Break(())) => Vec::new(),
             };
-            found.extend(leaves.iter().filter_map(|leaf| search.finish(leaf)));
+            for leaf in &leaves {
+                match search.finish(leaf, tries) {
+                    Ok(shown) => found.extend(shown),
+                    Err(Unshown) => unshown += 1,
+                }
+            }
             let _answer = result?;
         }
         Ok(())
     };
     let result: Result<(), Limit> = search();
-    (found, result.err())
+    let left_out = (unshown > 0).then_some(Limit::Unshown(unshown));
+    (found, result.err().or(left_out))
 }
 
 struct Search<'s, 'a> {
@@ -217,25 +230,52 @@ impl Search<'_, '_> {
                 // An order of one sort against itself is no order, and so no execution has it.
                 leaf: (!is_of_one_order(&steps)).then(|| Leaf {
                     steps,
-                    states: vec![next],
+                    states: vec![(next, needs)],
                     branches: 1,
                 }),
             }),
         }
     }
 
-    /// Completes one of the ends of branches to an execution. Returns nothing if none is the beginning of one.
-    fn finish(&self, leaf: &Leaf) -> Option<Found> {
-        let complete = |state| complete::execution(self.problem, self.wanted, state);
-        let execution = leaf.states.iter().find_map(complete)?;
+    /// Completes one of the ends of branches to an execution. Returns `None` if no execution with the outcome takes the decisions on
+    /// which the cycle depends.
+    ///
+    /// # Errors
+    /// If no execution was found, and there may be one.
+    fn finish(&self, leaf: &Leaf, tries: u32) -> Result<Option<Found>, Unshown> {
+        let complete = |state: &State| complete::execution(self.problem, self.wanted, state, tries);
+        let ends = leaf.states.iter().map(|(state, _)| state);
+        if let Some(execution) = ends.filter_map(|state| complete(state).ok()?).next() {
+            return self.found(leaf, execution).map(Some);
+        }
+        let mut is_all = leaf.branches == leaf.states.len() as u64;
+        for (state, needs) in &leaf.states {
+            // A decision on which the cycle does not depend may be what the end of the branch cannot be completed with.
+            let state = state.only(self.problem, self.wanted, &self.fixed, *needs);
+            match state.ok_or(Unshown).and_then(|state| complete(&state)) {
+                Ok(None) => {}
+                Ok(Some(execution)) => return self.found(leaf, execution).map(Some),
+                Err(Unshown) => is_all = false,
+            }
+        }
+        if is_all { Ok(None) } else { Err(Unshown) }
+    }
+
+    /// Returns the cycle of a leaf in an execution.
+    ///
+    /// # Errors
+    /// If the execution does not have it.
+    fn found(&self, leaf: &Leaf, execution: Execution) -> Result<Found, Unshown> {
         let graph = Graph::new(&execution, self.problem.spec);
         let base = self.problem.program.locations.len();
         let cycle = graph.cycle(leaf.steps.iter().map(|step| {
             let event = |e: u16| base + usize::from(e);
             (event(step.from), event(step.to), step.part, step.is_issue)
         }));
-        debug_assert!(graph.has(&cycle), "the execution lacks {cycle:?}");
-        Some(Found {
+        if !graph.has(&cycle) {
+            return Err(Unshown);
+        }
+        Ok(Found {
             cycle,
             branches: leaf.branches,
             contrary: is_contrary(&leaf.steps),
@@ -290,8 +330,9 @@ mod tests {
 
     use super::*;
     use crate::declarative::{outcomes_under, reference};
+    use crate::explain::forbidden_within;
     use crate::generate::{self, Shape};
-    use crate::litmus::{Operand, Relation};
+    use crate::litmus::{Operand, Relation, Setting};
     use crate::model::{Model, RmwAtomicity};
     use crate::outcome::Outcome;
     use crate::program::{Loc, Reg, ThreadId};
@@ -313,6 +354,54 @@ mod tests {
                 .chain(memory)
                 .collect(),
         )
+    }
+
+    /// Cycles that are left out are a limit, and neither "no choice of sources" nor "every execution".
+    #[test]
+    fn a_cycle_that_is_not_shown_is_a_limit() {
+        let (mut all_left_out, mut some_left_out) = (0, 0);
+        for entry in crate::catalogue::entries() {
+            let test = entry.parse().unwrap();
+            let setting = Setting {
+                model: Model::RdmaTso,
+                rmw: RmwAtomicity::Hca,
+            };
+            let Some(query) = test.queries.first() else {
+                continue;
+            };
+            let wanted = &query.condition.formula;
+            let budget = Budget {
+                states_max: Some(2_000),
+                ..Budget::default()
+            };
+            let allowed = outcomes_under(&test.program, &Spec::of(setting.model, setting.rmw), &budget);
+            if !allowed.is_complete() || allowed.outcomes.iter().any(|o| wanted.holds(o)) {
+                continue;
+            }
+            let whole = forbidden_within(&test.program, setting, wanted, &budget, TRIES_MAX);
+            if whole.limit.is_some() || whole.cases.is_empty() {
+                continue;
+            }
+            for tries in 0..4 {
+                let part = forbidden_within(&test.program, setting, wanted, &budget, tries);
+                let text = part.render(&test.program, setting, 0..1);
+                let left_out = part.candidates + part.contrary < whole.candidates + whole.contrary;
+                let is_limit = matches!(part.limit, Some(Limit::Unshown(_)));
+                assert!(is_limit || !left_out, "{} by {tries}: {text}", entry.name);
+                if is_limit {
+                    assert!(!part.is_complete());
+                    assert!(!text.contains("no choice of sources"), "{}: {text}", entry.name);
+                    assert!(!text.contains("outcome has"), "{}: {text}", entry.name);
+                    assert!(text.contains("left out"), "{}: {text}", entry.name);
+                }
+                all_left_out += u32::from(is_limit && part.cases.is_empty());
+                some_left_out += u32::from(is_limit && !part.cases.is_empty());
+            }
+        }
+        assert!(
+            all_left_out > 20 && some_left_out > 3,
+            "{all_left_out}, {some_left_out}"
+        );
     }
 
     /// By brute force: each candidate execution with a forbidden outcome has one of the cycles that are found for it.
@@ -349,7 +438,8 @@ mod tests {
                     .filter(|o| !allowed.outcomes.contains(o))
                     .take(3)
                 {
-                    let (found, limit) = refute(&program, &spec, &exactly(outcome), &Budget::default());
+                    let (found, limit) =
+                        refute(&program, &spec, &exactly(outcome), &Budget::default(), TRIES_MAX);
                     assert_eq!(limit, None);
                     refuted += 1;
                     for execution in executions.iter().filter(|e| e.outcome == *outcome) {

@@ -124,6 +124,37 @@ impl State {
         Some(state)
     }
 
+    /// Returns the state with the decisions of `levels` only.
+    pub(super) fn only(
+        &self,
+        p: &Problem<'_>,
+        wanted: &Formula,
+        fixed: &[Link],
+        levels: Levels,
+    ) -> Option<State> {
+        let mut state = State::new(p, wanted, fixed)?;
+        for (read, &(source, level)) in self.rf.iter().enumerate() {
+            if source != UNDECIDED && level.is_within(levels) {
+                state.set_source(p, read, source, level);
+            }
+        }
+        for (loc, last) in self.last.iter().enumerate() {
+            if let Some((write, level)) = last.filter(|(_, level)| level.is_within(levels)) {
+                state.set_last(p, loc, write, level);
+            }
+        }
+        let kept = |pairs: &[(usize, usize, Levels)]| {
+            let kept = pairs.iter().filter(|(.., level)| level.is_within(levels));
+            kept.copied().collect()
+        };
+        (state.mo, state.rao, state.nfo) = (kept(&self.mo), kept(&self.rao), kept(&self.nfo));
+        for link in self.links.iter().filter(|link| link.needs.is_within(levels)) {
+            let (a, b) = link.ends();
+            state.order.add(a, b).then_some(())?;
+        }
+        Some(state)
+    }
+
     /// Returns whether the way of a thread depends on the read.
     pub(super) fn steers(&self, read: usize) -> bool {
         self.steering[read]

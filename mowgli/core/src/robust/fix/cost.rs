@@ -38,7 +38,7 @@ impl Default for Costs {
 }
 
 /// A list of costs that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCost {
     /// A part that is no cost.
     #[error("`{0}` is no cost: write poll=2, or several of rfence, mfence, poll, move and get with commas")]
@@ -50,6 +50,8 @@ pub enum BadCost {
     #[error("a moved poll cannot cost more than an added one: write move={0} or less")]
     Moved(u64),
 }
+
+crate::debug_as_display!(BadCost);
 
 impl Costs {
     fn all(&self) -> [(&'static str, u64); 5] {

@@ -77,7 +77,7 @@ pub enum Minimal {
 }
 
 /// Why a program could not be mended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unmended {
     /// The conditions are about other models.
     #[error("mending is for rdma-sc, rdma-tso and rdma-wait, not for {0}")]
@@ -119,6 +119,8 @@ pub enum Unmended {
     )]
     Vacuous,
 }
+
+crate::debug_as_display!(Unmended);
 
 /// Adds the cheapest set of fences and polls after which the program meets local data-race freedom and *fenced* (Theorem 5). Takes
 /// polynomial time for threads without branches that need few gets. Tree-fenced programs are fenced, so nothing cheaper would do for Corollary 1.
