@@ -108,9 +108,9 @@ impl fmt::Display for Object {
 #[error("no object `{0}`; the objects are {names}", names = Object::ALL.map(Object::name).join(", "))]
 pub struct UnknownObject(String);
 
-impl std::fmt::Debug for UnknownObject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
+impl fmt::Debug for UnknownObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

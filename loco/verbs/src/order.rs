@@ -111,36 +111,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "soft-device")]
-    fn a_setting_may_not_say_more_than_is_known_of_the_device() {
-        use crate::Provider;
-        use crate::soft::{SoftDevice, SoftLimits};
-        let device = SoftDevice::new(SoftLimits {
-            tier: Tier::OooRw,
-            ..SoftLimits::default()
-        });
-        let choice = device.choice();
-        let check = |order| {
-            let provider = Provider::Soft(device.clone());
-            check_asked(&VerbsConfig::default().provider(provider).order(order), &choice)
-        };
-        for order in [
-            None,
-            Some(Tier::OooRw),
-            Some(Tier::OooAll),
-            Some(Tier::PcieRelaxed),
-        ] {
-            assert_eq!(check(order), Ok(()));
-        }
-        let error = check(Some(Tier::Ibta)).unwrap_err().to_string();
-        assert!(
-            error.contains("tier ooo-rw") && error.contains("LOCO_VERBS_ORDER"),
-            "{error}"
-        );
-        assert!(error.contains("give ooo-rw, or `auto`"), "{error}");
-    }
-
-    #[test]
     fn a_job_counts_on_its_weakest_node() {
         let of = |tier| order_of(Some(tier), None, false);
         let (strong, weak) = (of(Tier::Ibta), of(Tier::OooAll));

@@ -71,3 +71,29 @@ fn a_relaxed_device_without_atomics_is_refused_with_a_remedy() {
     assert_eq!(verdict(&checks, "self-test"), Verdict::Failed);
     assert!(checks[0].found.contains("--fabric ofi"), "{checks:?}");
 }
+
+/// A setting may say that a known device orders less than it does, and not that it orders more.
+#[test]
+fn a_setting_may_not_say_more_than_is_known_of_the_device() {
+    let self_test = |order| {
+        let device = SoftDevice::new(SoftLimits {
+            tier: Tier::OooRw,
+            ..SoftLimits::default()
+        });
+        let config = VerbsConfig::default().provider(device.provider()).order(order);
+        check_host(&config).swap_remove(0)
+    };
+    for order in [
+        None,
+        Some(Tier::OooRw),
+        Some(Tier::OooAll),
+        Some(Tier::PcieRelaxed),
+    ] {
+        assert_eq!(self_test(order).verdict, Verdict::Ok, "{order:?}");
+    }
+    let refused = self_test(Some(Tier::Ibta));
+    assert_eq!(refused.verdict, Verdict::Failed, "{refused:?}");
+    for words in ["tier ooo-rw", "LOCO_VERBS_ORDER", "give ooo-rw, or `auto`"] {
+        assert!(refused.found.contains(words), "{refused:?}");
+    }
+}

@@ -83,7 +83,7 @@ pub enum Unusable {
     Rule(Rule, String),
 }
 
-crate::debug_as_display!(Unusable);
+mowgli::debug_as_display!(Unusable);
 
 /// Lists the rules that can be pivots under these switches.
 pub fn pivots(switches: Switches) -> Vec<Rule> {
