@@ -2,8 +2,8 @@
 //!
 //! A program that is linked with rdma-core's libraries, and finds this one first, sees a device `loco0` with an active port. What it
 //! posts is carried out by a thread in each process, on the process's own registered memory; processes meet in a folder, the
-//! *world*. Between post and placement the NIC takes every liberty that its tier allows, at random, if it is asked to. `loco nic`
-//! runs programs so; `docs/nic.md` is the guide.
+//! *world*. Between post and placement the NIC takes every liberty that its tier allows, at random, if it is asked to.
+//! `LOCO_NIC_WORLD`, `_TIER`, `_STRESS` (none, default, auto), `_SEED`, `_REPORT`, `_TRACE` and `_DROP` say how.
 //!
 //! `export` has the symbols; `verbs` the functions behind them; `engine` the NIC. Nothing of ours is relied on but the names of
 //! tiers (`loco-fabric`) and access to words that others may change (`loco-host`).

@@ -45,9 +45,8 @@ impl Nic {
         for event in &events[..count] {
             match event.data.u64() {
                 LISTENER => self.accept(),
-                DOORBELL => {
-                    let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
-                }
+                // It is for the thread alone: a call that took it would leave the thread asleep.
+                DOORBELL => {}
                 id => {
                     let flags = event.flags;
                     if flags.contains(epoll::EventFlags::OUT) {
@@ -126,18 +125,23 @@ impl Nic {
     fn work(&mut self) -> Option<u64> {
         let now = self.now();
         let mut due = self.expire_limbo(now);
+        let mut busy = Vec::new();
         for qpn in std::mem::take(&mut self.active) {
             let Some(mut qp) = self.qps.remove(&qpn) else {
                 continue;
             };
             let next = self.turn(&mut qp, now);
-            let stays = next.is_some();
+            if next.is_some() {
+                busy.push(qpn);
+            }
             due = [due, next].into_iter().flatten().min();
             self.qps.insert(qpn, qp);
-            if stays {
-                self.active.insert(qpn);
-            }
         }
+        if !self.active.is_empty() {
+            // Turns have given others something to do.
+            due = Some(now);
+        }
+        self.active.extend(busy);
         due
     }
 
@@ -151,6 +155,7 @@ impl Nic {
             let remote = qp.remote.step(now, self.tier, &mut self.dice, &mut placed);
             let local = qp.local.step(now, self.tier, &mut self.dice, &mut placed);
             let has_results = !placed.ended.is_empty();
+            let frees_unit = placed.atomic && !qp.inbox.is_empty();
             self.placed(qp, placed, now);
             let completes = self.complete(qp, now);
             if qp.failed && qp.state() != IBV_QPS_ERR {
@@ -159,7 +164,7 @@ impl Nic {
             }
             // A request may have waited for what has ended now.
             let ended = has_results || qp.sends.len() < before;
-            if ended && qp.sent < qp.sends.len() && transmits.is_none() {
+            if frees_unit || ended && qp.sent < qp.sends.len() && transmits.is_none() {
                 continue;
             }
             return [transmits, serves, remote, local, completes]

@@ -181,7 +181,12 @@ impl Nic {
             return Stage::Ended(IBV_WC_SUCCESS, 0, now);
         }
         let patience = patience(&qp.attr);
-        qp.sends[at].fails_at = (patience > 0).then_some(now + patience);
+        if patience > 0 {
+            // Earlier requests went over the same link.
+            for sending in qp.sends.iter_mut().take(at + 1) {
+                sending.fails_at.get_or_insert(now + patience);
+            }
+        }
         Stage::Sent
     }
 

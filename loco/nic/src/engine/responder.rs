@@ -114,6 +114,7 @@ impl Nic {
     /// Carries out what may be carried out. Returns when there is more to do, if time alone decides.
     pub(super) fn serve(&mut self, qp: &mut QueuePair, now: u64) -> Option<u64> {
         let mut due: Option<u64> = None;
+        let mut later: Option<u64> = None;
         let mut tried = Vec::new();
         while qp.receives_messages() && !qp.failed {
             let mut ready = Vec::new();
@@ -154,7 +155,7 @@ impl Nic {
                         incoming.ready_at = at_time;
                     }
                     tried.push(incoming.message.header.seq);
-                    due = Some(due.map_or(at_time, |due| due.min(at_time)));
+                    later = Some(later.map_or(at_time, |later| later.min(at_time)));
                     qp.inbox.insert(at, incoming);
                     if self.dice.is_plain() {
                         break;
@@ -162,7 +163,7 @@ impl Nic {
                 }
             }
         }
-        due
+        [due, later].into_iter().flatten().min()
     }
 
     fn may_overtake(&self, qp: &QueuePair, at: usize) -> bool {

@@ -84,7 +84,10 @@ fn run() {
     block_signals();
     let Some(shared) = NIC.get() else { return };
     let poller = rustix::io::fcntl_dupfd_cloexec(&lock(shared).poller, 0);
-    let Ok(poller) = poller else { return };
+    let doorbell = rustix::io::fcntl_dupfd_cloexec(&lock(shared).doorbell, 0);
+    let (Ok(poller), Ok(doorbell)) = (poller, doorbell) else {
+        return;
+    };
     loop {
         if is_polled() {
             std::thread::sleep(LOOKS_IN);
@@ -102,6 +105,7 @@ fn run() {
         // This waits to the nanosecond, which waiting for the poller itself would not.
         let _ = poll(&mut [PollFd::new(&poller, PollFlags::IN)], Some(&wait));
         ASLEEP.store(false, Ordering::Release);
+        let _ = rustix::io::read(&doorbell, &mut [0; 8]);
     }
 }
 

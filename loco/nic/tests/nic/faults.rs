@@ -1,45 +1,10 @@
-//! Processes that are killed, and neighbours that send garbage.
+//! Neighbours that send garbage.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use crate::support::{Ended, World, compiled, lacks, wait_for_listener};
-
-#[test]
-fn the_peer_of_a_killed_process_gets_retry_exceeded() {
-    if lacks("ib_write_bw") {
-        return;
-    }
-    let world = World::new("ibta", "none", 0);
-    let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
-    // It would take hours.
-    let args = ["-d", "loco0", "-x", "1", "-F", "-n", "500000000", "-p", &port];
-    let mut server = Ended(Some(world.start("ib_write_bw", &args)));
-    wait_for_listener(&port);
-    let mut client = Ended(Some(
-        world.start("ib_write_bw", &[&args[..], &["127.0.0.1"]].concat()),
-    ));
-    let running = client.0.as_mut().unwrap();
-    let mut said = String::new();
-    let mut byte = [0];
-    // The head of the table is printed when the writes begin.
-    while !said.contains("#bytes") {
-        assert_eq!(
-            running.stdout.as_mut().unwrap().read(&mut byte).unwrap(),
-            1,
-            "{said}"
-        );
-        said.push(char::from(byte[0]));
-    }
-    let killed = server.0.as_mut().unwrap();
-    killed.kill().unwrap();
-    killed.wait().unwrap();
-    let client = client.0.take().unwrap().wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&client.stdout) + String::from_utf8_lossy(&client.stderr);
-    assert!(!client.status.success());
-    assert!(said.contains("Failed status 12"), "{said}");
-}
+use crate::support::{World, compiled};
 
 #[test]
 fn garbage_is_refused_and_does_no_harm() {

@@ -110,7 +110,7 @@ impl Drop for Ended {
 }
 
 /// Waits until somebody listens on a port, without connecting to it: some servers take one connection only.
-pub fn wait_for_listener(port: &str) {
+fn wait_for_listener(port: &str) {
     let port: u32 = port.parse().unwrap();
     let wanted = format!(":{port:04X} ");
     let listens = |path: &str| {
