@@ -122,7 +122,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Reads a file. Returns `None` for a test of another dialect: coreRMA's programs are not programs for a queue pair.
 fn read(path: &Path) -> Result<Option<Test>> {
     let text = read_text(path).map_err(Error::file(path))?;
-    if litmus::syntax::dialect(&text).is_some_and(|dialect| dialect != "RDMA") {
+    if mowgli::syntax::dialect(&text).is_some_and(|dialect| dialect != "RDMA") {
         return Ok(None);
     }
     let litmus = litmus::parse(&text)

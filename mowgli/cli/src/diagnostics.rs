@@ -3,8 +3,7 @@
 use std::io::IsTerminal;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
-use mowgli::cat;
-use mowgli::litmus::{Diagnostic, Severity, Span};
+use mowgli::syntax::{self, Diagnostic, Located, Severity, Span};
 use serde::Serialize;
 
 use crate::output::complain;
@@ -32,22 +31,11 @@ struct Entry {
 }
 
 /// Prints diagnostics of a model and of the files that it includes to standard error.
-pub(crate) fn print_model(diagnostics: &[cat::Diagnostic]) {
+pub(crate) fn print_model(found: &[Located]) {
     let renderer = renderer();
-    for d in diagnostics {
-        let view = View {
-            severity: d.severity(),
-            code: d.kind.code(),
-            message: &d.message,
-            span: &d.span,
-            label: &d.label,
-            related: &d.related,
-            help: d.help.as_deref(),
-        };
-        complain(format_args!(
-            "{}\n",
-            draw(&renderer, &d.source.name, &d.source.text, &view)
-        ));
+    for Located { source, diagnostic } in found {
+        let drawn = draw(&renderer, &source.name, &source.text, diagnostic);
+        complain(format_args!("{drawn}\n"));
     }
 }
 
@@ -64,15 +52,12 @@ fn renderer() -> Renderer {
 pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Report {
     let renderer = renderer();
     for diagnostic in diagnostics {
-        complain(format_args!("{}\n", render(&renderer, path, source, diagnostic)));
+        complain(format_args!("{}\n", draw(&renderer, path, source, diagnostic)));
     }
     let entry = |d: &Diagnostic| {
         let (line, column) = d.position(source);
         Entry {
-            severity: match d.severity() {
-                Severity::Error => "error",
-                Severity::Warning => "warning",
-            },
+            severity: d.severity().word(),
             code: d.kind.code(),
             message: d.message.clone(),
             line,
@@ -88,8 +73,7 @@ pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Rep
 
 /// Prints that a text is not UTF-8; `valid` is the text before the first wrong byte.
 pub(crate) fn print_not_utf8(path: &str, valid: &str) -> Report {
-    let line = valid.matches('\n').count() + 1;
-    let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let (line, column) = syntax::position(valid, valid.len());
     let message = "the text is not UTF-8".to_owned();
     let help = "save the file as UTF-8".to_owned();
     complain(format_args!(
@@ -109,55 +93,31 @@ pub(crate) fn print_not_utf8(path: &str, valid: &str) -> Report {
     }
 }
 
-/// The parts of a diagnostic that are drawn, for a test or a model.
-struct View<'d> {
-    severity: Severity,
-    code: &'static str,
-    message: &'d str,
-    span: &'d Span,
-    label: &'d str,
-    related: &'d [(Span, String)],
-    help: Option<&'d str>,
-}
-
-fn render(renderer: &Renderer, path: &str, source: &str, diagnostic: &Diagnostic) -> String {
-    let view = View {
-        severity: diagnostic.severity(),
-        code: diagnostic.kind.code(),
-        message: &diagnostic.message,
-        span: &diagnostic.span,
-        label: &diagnostic.label,
-        related: &diagnostic.related,
-        help: diagnostic.help.as_deref(),
-    };
-    draw(renderer, path, source, &view)
-}
-
-fn draw(renderer: &Renderer, path: &str, source: &str, diagnostic: &View<'_>) -> String {
-    let level = match diagnostic.severity {
+fn draw(renderer: &Renderer, path: &str, source: &str, diagnostic: &Diagnostic) -> String {
+    let level = match diagnostic.severity() {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(diagnostic.message).id(diagnostic.code);
+    let title = level
+        .primary_title(&diagnostic.message)
+        .id(diagnostic.kind.code());
     // A text beyond the size limit is not drawn: only its name and the message are of use.
     if source.len() > mowgli::litmus::limits::SOURCE_BYTES_MAX {
-        let help = diagnostic
-            .help
-            .unwrap_or("name the right file, or split this one");
-        let group = title
-            .element(Origin::path(path))
-            .element(Level::HELP.message(help));
+        let mut group = title.element(Origin::path(path));
+        if let Some(help) = &diagnostic.help {
+            group = group.element(Level::HELP.message(help));
+        }
         return renderer.render(&[group]);
     }
     let primary = AnnotationKind::Primary
-        .span(inside(source, diagnostic.span))
-        .label(diagnostic.label);
+        .span(inside(source, &diagnostic.span))
+        .label(&diagnostic.label);
     let mut snippet = Snippet::source(source).path(path).annotation(primary);
-    for (span, words) in diagnostic.related {
+    for (span, words) in &diagnostic.related {
         snippet = snippet.annotation(AnnotationKind::Context.span(inside(source, span)).label(words));
     }
     let mut group: Group<'_> = title.element(snippet);
-    if let Some(help) = diagnostic.help {
+    if let Some(help) = &diagnostic.help {
         group = group.element(Level::HELP.message(help));
     }
     renderer.render(&[group])
@@ -165,14 +125,7 @@ fn draw(renderer: &Renderer, path: &str, source: &str, diagnostic: &View<'_>) ->
 
 /// Returns the span cut to the text, on character boundaries.
 fn inside(source: &str, span: &Span) -> Span {
-    let boundary = |mut at: usize| {
-        at = at.min(source.len());
-        while !source.is_char_boundary(at) {
-            at -= 1;
-        }
-        at
-    };
-    boundary(span.start)..boundary(span.end)
+    syntax::char_boundary(source, span.start)..syntax::char_boundary(source, span.end)
 }
 
 #[cfg(test)]
@@ -183,7 +136,7 @@ mod tests {
     fn a_diagnostic_shows_file_line_column_and_remedy() {
         let source = "RDMA t\n{ x@1=0; }\nP0@1 ;\n  mfnece ;\nexists (x=0)\n";
         let error = mowgli::litmus::parse(source).unwrap_err();
-        let text = render(&Renderer::plain(), "t.litmus", source, &error.diagnostics[0]);
+        let text = draw(&Renderer::plain(), "t.litmus", source, &error.diagnostics[0]);
         assert!(
             text.contains("error[unknown-instruction]: unknown instruction `mfnece`"),
             "{text}"
@@ -197,7 +150,7 @@ mod tests {
     fn a_mark_at_the_very_end_is_drawn() {
         let source = "RDMA t\n{ x@1=0; }\nP0@1 ;\n";
         let error = mowgli::litmus::parse(source).unwrap_err();
-        let text = render(&Renderer::plain(), "t.litmus", source, &error.diagnostics[0]);
+        let text = draw(&Renderer::plain(), "t.litmus", source, &error.diagnostics[0]);
         assert!(text.contains("expected a final condition"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! Executable memory models for RDMA, and the litmus tests that separate them.
 //!
-//! [`litmus`] parses a test into a [`program`]. Two engines find its outcomes: [`declarative`] filters candidate
+//! [`litmus`] parses a test into a [`program`], on top of [`syntax`], the front end of every language here. Two engines find its outcomes: [`declarative`] filters candidate
 //! executions by the axioms of a model in [`models`], and [`explore`] visits the states of the model's [`machine`].
 //! [`check`] asks the engines, and [`report`] writes the answer. [`explain`] says why an outcome is allowed or
 //! forbidden, and [`robust`] whether a program can behave as no sequentially consistent memory would. [`star`] turns
@@ -28,6 +28,7 @@ pub mod report;
 pub mod robust;
 pub mod shard;
 pub mod star;
+pub mod syntax;
 
 /// Makes [`Debug`] of an error print it as [`Display`](std::fmt::Display) does, because that is what the user sees of an error that
 /// `main` returns.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use mowgli::cat::{self, Diagnostic, Includes, ModelFile};
+use mowgli::cat::{self, Includes, ModelFile};
 use mowgli::model::RmwAtomicity;
 use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
+use mowgli::syntax::Located;
 
 use crate::complete::all;
 use crate::language::{Language, Regions};
@@ -40,7 +41,7 @@ impl FromFile {
         text: &str,
         includes: &dyn Includes,
         atomicity: RmwAtomicity,
-    ) -> Result<FromFile, Vec<Diagnostic>> {
+    ) -> Result<FromFile, Vec<Located>> {
         let model = ModelFile::parse(name, text, includes)?;
         let axioms = model.axioms().iter().map(|axiom| (axiom.name.clone(), true));
         let terms = model.terms().iter().map(|term| (term.clone(), false));

@@ -71,7 +71,7 @@ impl<'a> Generator<'a> {
                 return Err(NoSuchRule {
                     model: theory.name().to_owned(),
                     rule: name.to_owned(),
-                    nearest: mowgli::litmus::syntax::nearest(name, names).map(str::to_owned),
+                    nearest: mowgli::syntax::nearest(name, names).map(str::to_owned),
                 });
             }
         }

@@ -1,7 +1,8 @@
 //! Texts as the page sees them: places count UTF-16 code units, as in JavaScript.
 
-use mowgli::litmus::{self, Severity, Span};
+use mowgli::litmus;
 use mowgli::star::x86;
+use mowgli::syntax::{self, Span};
 use mowgli_corerma::litmus as corerma;
 use mowgli_libraries::client;
 use serde::Serialize;
@@ -56,26 +57,22 @@ pub(crate) struct Diagnostic {
     pub(crate) at: Range,
 }
 
-/// Returns the word for a severity.
-pub(crate) fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-    }
+/// Turns diagnostics of a test or a client into those of the page.
+pub(crate) fn diagnostics(text: &str, found: &[syntax::Diagnostic]) -> Vec<Diagnostic> {
+    let places = Places::of(text);
+    found.iter().map(|d| diagnostic(&places, d)).collect()
 }
 
-/// Turns diagnostics of a test or a client into those of the page.
-pub(crate) fn diagnostics(text: &str, found: &[litmus::Diagnostic]) -> Vec<Diagnostic> {
-    let places = Places::of(text);
-    let shown = |d: &litmus::Diagnostic| Diagnostic {
-        severity: severity(d.severity()),
-        code: d.kind.code(),
-        message: d.message.clone(),
-        label: d.label.clone(),
-        help: d.help.clone(),
-        at: places.range(&d.span),
-    };
-    found.iter().map(shown).collect()
+/// Turns a diagnostic into one of the page.
+pub(crate) fn diagnostic(places: &Places, found: &syntax::Diagnostic) -> Diagnostic {
+    Diagnostic {
+        severity: found.severity().word(),
+        code: found.kind.code(),
+        message: found.message.clone(),
+        label: found.label.clone(),
+        help: found.help.clone(),
+        at: places.range(&found.span),
+    }
 }
 
 /// A text that was read.

@@ -9,6 +9,7 @@ pub(crate) mod copies;
 mod encode;
 pub(crate) mod faults;
 mod future;
+mod grant;
 pub(crate) mod names;
 mod nic;
 pub(crate) mod sharing;
@@ -17,18 +18,15 @@ pub(crate) mod waits;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mowgli::machine::{Action, Addr, Machine, Post, QpId, Rule, Step};
+use mowgli::machine::{Addr, Machine, Step};
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
 
-use crate::fabric::request::{
-    Deadline, LockMode, ModelThreadKind, NodeSet, Note, Reply, Request, VirtualWord,
-};
+use crate::fabric::request::{LockMode, ModelThreadKind, Reply, Request, VirtualWord};
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::copies::{share, share_any};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
-use crate::state::sharing::{Agent, SeenAccesses, Shared};
+use crate::state::sharing::Agent;
 use crate::state::waits::{Waiting, Waits};
 
 /// The knowledge that all explorers of one exploration share.
@@ -288,268 +286,6 @@ impl State {
             }
             _ => true,
         }
-    }
-
-    /// Grants the request. Returns the reply after every effect on this state except the thread's new past.
-    /// Returns `None` if the request is not enabled.
-    pub(crate) fn grant(
-        &mut self,
-        common: &Common,
-        seen: &mut SeenAccesses,
-        thread: u16,
-        request: &Request,
-    ) -> Option<Reply> {
-        if !self.is_enabled(common, thread, request) {
-            return None;
-        }
-        let cpu = Agent::cpu(thread);
-        let phase = self.threads[thread as usize].phase;
-        let reply = match *request {
-            Request::Load { word } => {
-                let addr = self.addr(common, word);
-                seen.touch(addr, cpu, false, phase);
-                let value = self.machine.load(thread, addr)? as u64;
-                if let Some(wait) = self.threads[thread as usize].wait_mut() {
-                    wait.reads.push((addr, value));
-                }
-                return Some(Reply::Value(value));
-            }
-            Request::Store { word, value } => {
-                let loc = self.addr(common, word);
-                seen.touch(loc, cpu, true, phase);
-                self.machine
-                    .issue(
-                        thread,
-                        Action::Store {
-                            loc,
-                            value: value as i64,
-                        },
-                    )
-                    .ok()?;
-                Reply::Unit
-            }
-            Request::Rmw { word, rmw } => {
-                let loc = self.addr(common, word);
-                seen.touch(loc, cpu, false, phase);
-                seen.touch(loc, cpu, true, phase);
-                let old = self.locked(thread, loc, rmw)?;
-                if let Some(wait) = self.threads[thread as usize].wait_mut() {
-                    wait.reads.push((loc, rmw.apply(old).unwrap_or(old)));
-                }
-                Reply::Value(old)
-            }
-            Request::Fence => Reply::Unit,
-            Request::Direct { peer, word, access } => {
-                return self.grant_direct(common, seen, thread, peer, &access.to(word));
-            }
-            Request::Post {
-                owner,
-                peer,
-                op,
-                tag,
-                signaled,
-                strong,
-                transfer,
-            } => {
-                if let Some(lost) = self.post_refusal(thread, peer) {
-                    return Some(Reply::Lost(lost));
-                }
-                let op = self.remote_op(common, op);
-                let qp = QpId { thread: owner, peer };
-                seen.touch_shared(Shared::QueuePair(qp), thread, phase);
-                // An access through another thread's queue pair counts for ever: its phase says nothing of this one.
-                let phase = if owner == thread { phase } else { u32::MAX };
-                let reorders = self.machine.reorders_writes();
-                op.accesses(|access| {
-                    let agent = Agent::nic(qp, access.rule);
-                    seen.touch(access.word, agent, access.writes, phase);
-                    // A strong put does not overtake earlier writes.
-                    let places =
-                        access.rule == Rule::PlaceLocal || access.rule == Rule::PlaceRemote && !strong;
-                    if reorders && places {
-                        seen.touch_out_of_order(access.word, agent, phase);
-                    }
-                });
-                self.machine
-                    .issue(
-                        owner,
-                        Action::Post(Post {
-                            peer,
-                            op,
-                            tag,
-                            signaled,
-                            transfer,
-                            strong,
-                        }),
-                    )
-                    .ok()?;
-                Reply::Unit
-            }
-            Request::Poll => {
-                let node = self.node_of(thread);
-                if self.losses.refusal(node, NodeSet::default()).is_some() {
-                    return Some(Reply::Lost(node));
-                }
-                seen.touch_shared(Shared::Completions(node), thread, phase);
-                let completions = self.poll(node);
-                let none = completions.is_empty();
-                let reply = Reply::Completions(completions);
-                if let Some(wait) = self.threads[thread as usize].wait_mut() {
-                    wait.polled = true;
-                    if none {
-                        return Some(reply);
-                    }
-                }
-                reply
-            }
-            Request::Now => {
-                let node = self.node_of(thread);
-                self.look(thread);
-                return Some(Reply::Value(self.losses.clock(node)));
-            }
-            Request::Lost => {
-                let node = self.node_of(thread);
-                self.look(thread);
-                return Some(Reply::Value(self.losses.known(node).bits()));
-            }
-            Request::Reach { peer } => match self.losses.refusal(self.node_of(thread), NodeSet::of([peer])) {
-                Some(lost) => Reply::Lost(lost),
-                None => Reply::Unit,
-            },
-            Request::WaitBegin { deadline, peers, .. } => {
-                let clock = self.losses.clock(self.node_of(thread));
-                let deadline = match deadline {
-                    Deadline::Never => None,
-                    Deadline::At(time) => Some(time),
-                    Deadline::Within(time) => Some(clock.saturating_add(time)),
-                };
-                let t = &mut self.threads[thread as usize];
-                t.phase += 1;
-                let reply = deadline.map_or(Reply::Unit, Reply::Value);
-                let entry = common.behaviour.after(t.past, &reply);
-                t.wait = Some(Arc::new(Waiting {
-                    begin: t.past,
-                    entry,
-                    failed: None,
-                    resumes: None,
-                    pure: true,
-                    polled: false,
-                    reads: SmallVec::new(),
-                    locks: SmallVec::new(),
-                    looked: None,
-                    deadline,
-                    expired: false,
-                    peers,
-                }));
-                return Some(reply);
-            }
-            Request::WaitEnd => {
-                let t = &mut self.threads[thread as usize];
-                t.phase += 1;
-                t.wait = None;
-                return Some(Reply::Unit);
-            }
-            // The request is granted when the thread is woken.
-            Request::Park => {
-                let t = &mut self.threads[thread as usize];
-                t.status = Status::Parked;
-                let counts = common.waits == Waits::Apart;
-                if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure && !counts) {
-                    let wait = Arc::make_mut(wait);
-                    wait.failed = Some(t.past);
-                    t.past = common.behaviour.resumption(t.past).unwrap_or(wait.entry);
-                    wait.entry = t.past;
-                }
-                return Some(Reply::Unit);
-            }
-            Request::Lock { lock, mode } => {
-                let index = self.lock_index(common, lock.0);
-                seen.touch_lock(index, thread, false, phase);
-                let lock = &mut self.locks[index];
-                match mode {
-                    LockMode::Exclusive => lock.writer = Some(thread),
-                    LockMode::Shared => lock.readers += 1,
-                }
-                Reply::Value(lock.version)
-            }
-            Request::TryLock { lock } => {
-                let index = self.lock_index(common, lock.0);
-                seen.touch_lock(index, thread, true, phase);
-                let lock = &mut self.locks[index];
-                if lock.writer.is_none() && lock.readers == 0 {
-                    lock.writer = Some(thread);
-                    // The value is odd, to differ from the refusal.
-                    Reply::Value(lock.version | 1)
-                } else {
-                    if let Some(wait) = self.threads[thread as usize].wait_mut() {
-                        wait.locks.push(index);
-                    }
-                    Reply::Value(0)
-                }
-            }
-            Request::Unlock { lock, mode } => {
-                let index = self.lock_index(common, lock.0);
-                seen.touch_lock(index, thread, false, phase);
-                let past = self.threads[thread as usize].past;
-                let lock = &mut self.locks[index];
-                match mode {
-                    LockMode::Exclusive => {
-                        lock.writer = None;
-                        lock.version = common.versions.after(lock.version, past);
-                    }
-                    LockMode::Shared => lock.readers = lock.readers.saturating_sub(1),
-                }
-                Reply::Unit
-            }
-            Request::Spawn { node, kind, ref name } => {
-                Reply::Value(u64::from(self.add_thread(common, node, kind, name.clone())))
-            }
-            Request::Join { .. } => Reply::Unit,
-            Request::Send { to, ref payload } => {
-                let from = self.node_of(thread);
-                if let Some(lost) = self.losses.refusal(from, NodeSet::of([to.0])) {
-                    return Some(Reply::Lost(lost));
-                }
-                seen.touch_shared(Shared::Mailbox(to.0), thread, phase);
-                if let Some(mailbox) = Arc::make_mut(&mut self.mail).get_mut(to.0 as usize) {
-                    mailbox.messages.push_back((from, payload.clone()));
-                }
-                Reply::Unit
-            }
-            Request::Receive => {
-                let node = self.node_of(thread);
-                seen.touch_shared(Shared::Mailbox(node), thread, phase);
-                let mailbox = &mut Arc::make_mut(&mut self.mail)[node as usize];
-                Reply::Message(mailbox.messages.pop_front())
-            }
-            Request::Close => {
-                let node = self.node_of(thread);
-                seen.touch_shared(Shared::Mailbox(node), thread, phase);
-                Arc::make_mut(&mut self.mail)[node as usize].closed = true;
-                Reply::Unit
-            }
-            Request::Note(Note::Call(_)) => {
-                seen.touch_history(thread, false, phase);
-                Reply::Finished(self.threads.iter().map(|t| t.finished).collect())
-            }
-            Request::Note(Note::Return(_)) => {
-                seen.touch_history(thread, true, phase);
-                self.threads[thread as usize].finished += 1;
-                Reply::Unit
-            }
-            Request::Note(Note::Mark(_)) => Reply::Unit,
-            Request::End(ref end) => {
-                self.threads[thread as usize].status =
-                    if end.is_ok() { Status::Done } else { Status::Failed };
-                return Some(Reply::Unit);
-            }
-        };
-        let t = &mut self.threads[thread as usize];
-        t.phase += 1;
-        if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure) {
-            Arc::make_mut(wait).pure = false;
-        }
-        Some(reply)
     }
 
     /// Moves the thread on after a granted request. A parked thread moves on when it is woken.

@@ -1,12 +1,10 @@
-//! Grants the requests that reach the network card (completions and operations), locked instructions, and accesses to a peer's
-//! memory.
+//! Helps to grant the requests that reach the network card (completions and operations) and locked instructions.
 
 use mowgli::machine::{Action, Addr, Issued, RemoteOp};
 use smallvec::SmallVec;
 
 use super::{Common, State};
-use crate::fabric::request::{Completed, NicOp, NodeSet, Reply, Request, Rmw};
-use crate::state::sharing::SeenAccesses;
+use crate::fabric::request::{Completed, NicOp, NodeSet, Rmw};
 
 impl State {
     /// Returns whether the thread would take nothing if it polled now.
@@ -55,23 +53,6 @@ impl State {
             failed: true,
         }));
         completions
-    }
-
-    /// Grants an access to a word of the peer, unless this node or the peer is lost.
-    pub(super) fn grant_direct(
-        &mut self,
-        common: &Common,
-        seen: &mut SeenAccesses,
-        thread: u16,
-        peer: u16,
-        access: &Request,
-    ) -> Option<Reply> {
-        // A condition that makes such an access depends on the losses that its node knows.
-        self.look(thread);
-        match self.post_refusal(thread, peer) {
-            Some(lost) => Some(Reply::Lost(lost)),
-            None => self.grant(common, seen, thread, access),
-        }
     }
 
     pub(super) fn locked(&mut self, thread: u16, loc: Addr, rmw: Rmw) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! The syntax tree of a model file, before names have a meaning.
 
-use crate::litmus::Span;
+use crate::syntax::{Name, Span};
 
 /// A parsed file.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Binding {
     pub(super) name: String,
     pub(super) span: Span,
     /// Parameters of a function; `None` for a value.
-    pub(super) params: Option<Vec<(String, Span)>>,
+    pub(super) params: Option<Vec<Name>>,
     pub(super) body: Expr,
 }
 

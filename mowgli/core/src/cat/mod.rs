@@ -5,12 +5,10 @@
 //! Relies on [`crate::declarative`] for paths, events and values. Used by the command and by `mowgli-generate`.
 
 mod ast;
-mod diagnostic;
 mod embedded;
 mod eval;
 mod graph;
 mod guards;
-mod lexer;
 mod matrix;
 mod parser;
 mod partial;
@@ -31,7 +29,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use ast::Test;
-pub use diagnostic::{Diagnostic, Kind, Source};
 pub use embedded::{Embedded, FILES, Included, Includes, find};
 pub use predefined::{RELATIONS, Rel, SETS, Set};
 pub use resolver::Axiom;
@@ -41,11 +38,12 @@ use crate::declarative::problem::Problem;
 use crate::declarative::unfold::{self, End, Path};
 use crate::declarative::{Choices, loop_beyond_bound, reference, unfold_all};
 use crate::event::Execution;
-use crate::litmus::{Operand, Severity};
+use crate::litmus::Operand;
 use crate::model::{Model, RmwAtomicity, Tier};
 use crate::models::{Parts, Spec};
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
+use crate::syntax::{Located, Severity, Source};
 
 use graph::{Flags, Graph, NodeId};
 use plan::Plan;
@@ -66,7 +64,7 @@ pub struct ModelFile {
     terms: Vec<String>,
     requirements: Vec<Axiom>,
     shows: Vec<(String, NodeId)>,
-    warnings: Vec<Diagnostic>,
+    warnings: Vec<Located>,
 }
 
 impl ModelFile {
@@ -74,7 +72,7 @@ impl ModelFile {
     ///
     /// # Errors
     /// Returns everything that is wrong with the file and those that it includes, in the order of the texts.
-    pub fn parse(name: &str, text: &str, includes: &dyn Includes) -> Result<ModelFile, Vec<Diagnostic>> {
+    pub fn parse(name: &str, text: &str, includes: &dyn Includes) -> Result<ModelFile, Vec<Located>> {
         ModelFile::read(name, text, includes, None)
     }
 
@@ -88,7 +86,7 @@ impl ModelFile {
         text: &str,
         includes: &dyn Includes,
         rule: &str,
-    ) -> Result<ModelFile, Vec<Diagnostic>> {
+    ) -> Result<ModelFile, Vec<Located>> {
         ModelFile::read(name, text, includes, Some(rule))
     }
 
@@ -97,7 +95,7 @@ impl ModelFile {
         text: &str,
         includes: &dyn Includes,
         without: Option<&str>,
-    ) -> Result<ModelFile, Vec<Diagnostic>> {
+    ) -> Result<ModelFile, Vec<Located>> {
         let source = Arc::new(Source {
             name: name.to_owned(),
             text: text.to_owned(),
@@ -107,7 +105,7 @@ impl ModelFile {
             text: find(PRELUDE).unwrap_or_default().to_owned(),
         });
         let resolved = resolve::resolve(&source, &prelude, includes, without);
-        let is_error = |d: &Diagnostic| d.severity() == Severity::Error;
+        let is_error = |d: &Located| d.severity() == Severity::Error;
         if resolved.diagnostics.iter().any(is_error) {
             return Err(resolved.diagnostics);
         }
@@ -159,7 +157,7 @@ impl ModelFile {
     }
 
     /// Returns the warnings about the file.
-    pub fn warnings(&self) -> &[Diagnostic] {
+    pub fn warnings(&self) -> &[Located] {
         &self.warnings
     }
 

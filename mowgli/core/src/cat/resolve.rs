@@ -7,14 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::ast::{Binding, Check, Item, Test};
-use super::diagnostic::{Diagnostic, Kind, Source, position};
 use super::embedded::Includes;
 use super::graph::{NodeId, Op, Type};
 use super::limits::{FILES_MAX, NESTING_MAX};
 use super::parser;
 use super::resolver::{Axiom, Def, Function, Place, Resolved, Resolver};
-use crate::litmus::syntax::nearest;
-use crate::litmus::{Severity, Span};
+use crate::syntax::{Diagnostic, Kind, Located, Severity, Source, Span, nearest};
 
 /// Resolves a file and all that it includes; with `without`, axioms of that name are left out and definitions of that name are
 /// empty.
@@ -47,8 +45,8 @@ pub(super) fn resolve(
 impl Resolver<'_> {
     fn file(&mut self, source: &Arc<Source>) {
         self.files_read += 1;
-        match parser::parse(source) {
-            Err(error) => self.report(error),
+        match parser::parse(&source.text) {
+            Err(error) => self.report(source, error),
             Ok(file) => {
                 if self.files.is_empty() {
                     self.out.title = file.title;
@@ -90,7 +88,7 @@ impl Resolver<'_> {
     }
 
     fn include(&mut self, source: &Arc<Source>, path: &str, span: &Span) {
-        let error = |kind, message: String| Diagnostic::new(kind, source, span.clone(), message);
+        let error = |kind, message: String| Diagnostic::new(kind, span.clone(), message);
         let included = match self.includes.read(&source.name, path) {
             Ok(included) => included,
             Err(reason) => {
@@ -100,7 +98,7 @@ impl Resolver<'_> {
                     None => "a path is relative to the file that includes it".to_owned(),
                 };
                 let message = format!("cannot include \"{path}\": {reason}");
-                return self.report(error(Kind::MissingInclude, message).help(help));
+                return self.report(source, error(Kind::MissingInclude, message).help(help));
             }
         };
         if let Some(at) = self.files.iter().position(|f| f.name == included.name) {
@@ -113,13 +111,16 @@ impl Resolver<'_> {
                     circle.join(" -> ")
                 ),
             };
-            return self.report(error(Kind::CyclicInclude, message).help("drop one of the includes"));
+            return self.report(
+                source,
+                error(Kind::CyclicInclude, message).help("drop one of the includes"),
+            );
         }
         if self.files.len() >= NESTING_MAX || self.files_read >= FILES_MAX {
             let message = format!(
                 "more than FILES_MAX ({FILES_MAX}) includes, or deeper than NESTING_MAX ({NESTING_MAX})"
             );
-            return self.report(error(Kind::LimitExceeded, message));
+            return self.report(source, error(Kind::LimitExceeded, message));
         }
         self.file(&Arc::new(Source {
             name: included.name,
@@ -185,17 +186,16 @@ impl Resolver<'_> {
             self.duplicate(source, &binding.name, &binding.span, span);
         }
         let params = binding.params.as_deref().unwrap_or_default();
-        for (at, (name, span)) in params.iter().enumerate() {
-            if let Some((_, first)) = params[..at].iter().find(|p| p.0 == *name) {
-                self.duplicate(source, name, span, first.clone());
+        for (at, param) in params.iter().enumerate() {
+            if let Some(first) = params[..at].iter().find(|p| p.text == param.text) {
+                self.duplicate(source, &param.text, &param.span, first.span.clone());
             }
         }
     }
 
     fn duplicate(&mut self, source: &Arc<Source>, name: &str, span: &Span, first: Span) {
         let message = format!("`{name}` is defined twice in this file");
-        self.report(
-            Diagnostic::new(Kind::Duplicate, source, span.clone(), message)
+        self.report(source, Diagnostic::new(Kind::Duplicate, span.clone(), message)
                 .label("defined again here")
                 .related(first, "first defined here")
                 .help("give one of them another name; a predefined name or one of an included file may be redefined"),
@@ -207,7 +207,8 @@ impl Resolver<'_> {
         if let Some(function) = bindings.iter().find(|b| b.params.is_some()) {
             let message = format!("`{}` is a recursive function", function.name);
             self.report(
-                Diagnostic::new(Kind::Unsupported, source, function.span.clone(), message)
+                source,
+                Diagnostic::new(Kind::Unsupported, function.span.clone(), message)
                     .help("only relations can be recursive"),
             );
             return vec![Def::Broken; bindings.len()];
@@ -262,7 +263,7 @@ impl Resolver<'_> {
             expr,
             name: check.name.clone().unwrap_or(text),
             file: source.name.clone(),
-            line: position(&source.text, check.span.start).0,
+            line: source.position(check.span.start).0,
         };
         if !check.requires {
             if self.without != Some(axiom.name.as_str()) {
@@ -273,7 +274,8 @@ impl Resolver<'_> {
         if !self.out.graph.flags().fixed[expr.index()] {
             let message = "a requirement is on programs, and this depends on the execution";
             self.report(
-                Diagnostic::new(Kind::DynamicRequirement, source, check.expr.span.clone(), message).help(
+                source,
+                Diagnostic::new(Kind::DynamicRequirement, check.expr.span.clone(), message).help(
                     "leave out `rf`, `mo`, `rb`, `nfo`, `rao` and what is made of them, or drop `requires`",
                 ),
             );
@@ -295,18 +297,22 @@ impl Resolver<'_> {
             .scope
             .iter()
             .filter(|e| !e.used && Arc::ptr_eq(&e.source, source));
-        let warnings: Vec<Diagnostic> = unused
+        let warnings: Vec<Located> = unused
             .map(|e| {
                 let message = format!("nothing uses `{}`", e.name);
-                Diagnostic::new(Kind::Unused, source, e.span.clone(), message)
-                    .help("state an axiom of it, or remove it")
+                let unused = Diagnostic::new(Kind::Unused, e.span.clone(), message);
+                Located {
+                    source: source.clone(),
+                    diagnostic: unused.help("state an axiom of it, or remove it"),
+                }
             })
             .collect();
         // A file without axioms and without `show` is a library of definitions.
         if self.out.axioms.is_empty() {
             let message = "the model has no axiom, so it accepts every execution";
             self.report(
-                Diagnostic::new(Kind::NoAxiom, source, 0..0, message)
+                source,
+                Diagnostic::new(Kind::NoAxiom, 0..0, message)
                     .help("state one, as in `acyclic po | rf | mo | rb as sc`"),
             );
         } else {

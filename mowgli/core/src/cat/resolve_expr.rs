@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use super::ast::{Binary, Expr, ExprKind, Unary};
-use super::diagnostic::{Diagnostic, Kind, Source, position};
 use super::graph::{NodeId, Op, Type};
 use super::limits::{DEPTH_MAX, NESTING_MAX, OPERATORS_MAX};
 use super::resolver::{Def, Place, Resolver};
-use crate::litmus::Span;
-use crate::litmus::syntax::nearest;
+use crate::syntax::{Diagnostic, Kind, Source, Span, nearest};
 
 impl Resolver<'_> {
     /// Resolves an expression that must be a relation.
@@ -40,7 +38,8 @@ impl Resolver<'_> {
         };
         let message = format!("a {found} where a {needed} is needed: {why}");
         self.report(
-            Diagnostic::new(Kind::WrongType, source, span.clone(), message)
+            source,
+            Diagnostic::new(Kind::WrongType, span.clone(), message)
                 .label(format!("this is a {found}"))
                 .help(help),
         );
@@ -53,23 +52,19 @@ impl Resolver<'_> {
             // Reported once.
             if self.operators == OPERATORS_MAX + 1 {
                 let message = format!("the model has more than OPERATORS_MAX ({OPERATORS_MAX}) operators");
-                self.report(Diagnostic::new(
-                    Kind::LimitExceeded,
+                self.report(
                     place.source,
-                    expr.span.clone(),
-                    message,
-                ));
+                    Diagnostic::new(Kind::LimitExceeded, expr.span.clone(), message),
+                );
             }
             return None;
         }
         if self.depth >= DEPTH_MAX {
             let message = format!("expressions and calls nest deeper than DEPTH_MAX ({DEPTH_MAX})");
-            self.report(Diagnostic::new(
-                Kind::LimitExceeded,
+            self.report(
                 place.source,
-                expr.span.clone(),
-                message,
-            ));
+                Diagnostic::new(Kind::LimitExceeded, expr.span.clone(), message),
+            );
             return None;
         }
         self.depth += 1;
@@ -174,8 +169,7 @@ impl Resolver<'_> {
                 Type::Relation => "a relation",
             };
             let message = format!("`{}` joins {} and {}", op.symbol(), words(a), words(b));
-            self.report(
-                Diagnostic::new(Kind::WrongType, place.source, operand.span.clone(), message)
+            self.report(place.source, Diagnostic::new(Kind::WrongType, operand.span.clone(), message)
                     .label(format!("this is {}", words(b)))
                     .related(first.span.clone(), format!("this is {}", words(a)))
                     .help("`[S]` and `S * T` make relations of sets, `domain(r)` and `range(r)` sets of relations"),
@@ -200,7 +194,8 @@ impl Resolver<'_> {
         }
         let message = format!("a recursive definition uses itself {at}, so it has no least solution");
         self.report(
-            Diagnostic::new(Kind::NotMonotone, place.source, expr.span.clone(), message)
+            place.source,
+            Diagnostic::new(Kind::NotMonotone, expr.span.clone(), message)
                 .label("depends on the definition itself")
                 .help("a `let rec` may use its names only where more pairs give more pairs"),
         );
@@ -223,16 +218,13 @@ impl Resolver<'_> {
         let builtin = ["domain", "range"];
         let known = self.scope[..place.scope].iter().map(|e| e.name.as_str());
         let near = nearest(name, known.chain(builtin)).map(str::to_owned);
-        let error = Diagnostic::new(
-            Kind::UndefinedName,
-            place.source,
-            span.clone(),
-            format!("nothing defines `{name}`"),
-        );
-        self.report(match near {
+        let message = format!("nothing defines `{name}`");
+        let error = Diagnostic::new(Kind::UndefinedName, span.clone(), message);
+        let error = match near {
             Some(near) => error.help(format!("did you mean `{near}`?")),
             None => error.help("docs/models.md lists the predefined names"),
-        });
+        };
+        self.report(place.source, error);
         None
     }
 
@@ -249,7 +241,8 @@ impl Resolver<'_> {
             Def::Function(function) => {
                 let message = format!("`{name}` is a function, and a set or relation is needed");
                 self.report(
-                    Diagnostic::new(Kind::WrongType, place.source, span.clone(), message)
+                    place.source,
+                    Diagnostic::new(Kind::WrongType, span.clone(), message)
                         .help(format!("give it its {} arguments", function.params.len())),
                 );
                 None
@@ -283,7 +276,8 @@ impl Resolver<'_> {
             Def::Value(_) => {
                 let message = format!("`{name}` is not a function");
                 self.report(
-                    Diagnostic::new(Kind::WrongType, place.source, name_span.clone(), message)
+                    place.source,
+                    Diagnostic::new(Kind::WrongType, name_span.clone(), message)
                         .help("an operator may be missing after it: `;`, `|`, `&` or `\\`"),
                 );
                 return None;
@@ -296,16 +290,14 @@ impl Resolver<'_> {
         let values: Vec<NodeId> = values.into_iter().collect::<Option<_>>()?;
         if self.calls >= NESTING_MAX {
             let message = format!("calls nest deeper than NESTING_MAX ({NESTING_MAX})");
-            self.report(Diagnostic::new(
-                Kind::LimitExceeded,
+            self.report(
                 place.source,
-                span.clone(),
-                message,
-            ));
+                Diagnostic::new(Kind::LimitExceeded, span.clone(), message),
+            );
             return None;
         }
         self.calls += 1;
-        let names = function.params.iter().map(|p| p.0.clone());
+        let names = function.params.iter().map(|p| p.text.clone());
         let locals: Vec<(String, NodeId)> = names.zip(values).collect();
         let errors = self.out.diagnostics.len();
         let result = self.expr(
@@ -318,12 +310,13 @@ impl Resolver<'_> {
         );
         self.calls -= 1;
         // An error in the body says where the arguments came from.
-        let (line, column) = position(&place.source.text, span.start);
+        let (line, column) = place.source.position(span.start);
         let from = format!("in the call of `{name}` at {}:{line}:{column}", place.source.name);
         for error in &mut self.out.diagnostics[errors..] {
-            if !error.label.contains("in the call of") {
-                let comma = if error.label.is_empty() { "" } else { ", " };
-                error.label.push_str(&format!("{comma}{from}"));
+            let label = &mut error.diagnostic.label;
+            if !label.contains("in the call of") {
+                let comma = if label.is_empty() { "" } else { ", " };
+                label.push_str(&format!("{comma}{from}"));
             }
         }
         result
@@ -339,12 +332,10 @@ impl Resolver<'_> {
     ) -> Option<NodeId> {
         let s = if wanted == 1 { "" } else { "s" };
         let message = format!("`{name}` takes {wanted} argument{s}, not {found}");
-        self.report(Diagnostic::new(
-            Kind::WrongArity,
+        self.report(
             place.source,
-            span.clone(),
-            message,
-        ));
+            Diagnostic::new(Kind::WrongArity, span.clone(), message),
+        );
         None
     }
 }

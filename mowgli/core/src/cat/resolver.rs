@@ -6,11 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::ast::{Expr, Test};
-use super::diagnostic::{Diagnostic, Source};
 use super::embedded::Includes;
 use super::graph::{Graph, NodeId, Op};
 use super::predefined::{RELATIONS, SETS};
-use crate::litmus::Span;
+use crate::syntax::{Diagnostic, Located, Name, Source, Span};
 
 /// An axiom, or a requirement on programs.
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ pub(super) struct Resolved {
     pub(super) terms: Vec<String>,
     pub(super) requirements: Vec<Axiom>,
     pub(super) shows: Vec<(String, NodeId)>,
-    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) diagnostics: Vec<Located>,
 }
 
 /// A name and its meaning.
@@ -71,7 +70,7 @@ pub(super) enum Def {
 
 /// A function: it is put in place of each call.
 pub(super) struct Function {
-    pub(super) params: Vec<(String, Span)>,
+    pub(super) params: Vec<Name>,
     pub(super) body: Expr,
     /// Definitions that the body sees.
     pub(super) scope: usize,
@@ -130,8 +129,11 @@ impl Resolver<'_> {
         });
     }
 
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
-        self.out.diagnostics.push(diagnostic);
+    pub(super) fn report(&mut self, source: &Arc<Source>, diagnostic: Diagnostic) {
+        self.out.diagnostics.push(Located {
+            source: source.clone(),
+            diagnostic,
+        });
     }
 
     /// Returns whether the text read is the prelude or included by it.

@@ -1,28 +1,8 @@
-//! The syntax tree, which the parser builds and the resolver reads. Names are unresolved, and everything that a message may
-//! have to point at has a span.
+//! The syntax tree of tests of RDMA, which the parser builds and the resolver reads. What other languages share is in
+//! [`crate::syntax`].
 
-use super::condition::{Quantifier, Verdict};
-use super::diagnostic::Span;
 use super::property::Property;
-use crate::program::{BinaryOp, UnaryOp, Value};
-
-/// A name and its place.
-#[derive(Clone, Debug)]
-pub struct Name {
-    /// The name.
-    pub text: String,
-    /// The place in the text.
-    pub span: Span,
-}
-
-/// A number and its place.
-#[derive(Clone, Debug)]
-pub struct Number {
-    /// The number.
-    pub value: Value,
-    /// The place in the text.
-    pub span: Span,
-}
+use crate::syntax::{Column, Expr, Init, Name, Number, Observed, Query, Row, Span};
 
 /// A whole file.
 #[derive(Clone, Debug)]
@@ -35,45 +15,6 @@ pub(super) struct File {
     pub(super) observed: Vec<Observed>,
     pub(super) queries: Vec<Query>,
     pub(super) statements: Vec<Statement>,
-}
-
-/// One entry of the init block.
-#[derive(Clone, Debug)]
-pub enum Init {
-    /// `x@1=0`.
-    Location {
-        /// The location.
-        name: Name,
-        /// Its node, counted from 1.
-        node: Number,
-        /// Its initial value, if stated.
-        value: Option<Value>,
-        /// Whether it is in a region of relaxed ordering.
-        relaxed: bool,
-    },
-    /// `0:r` or `0:r=0`.
-    Register {
-        /// The thread.
-        thread: Number,
-        /// The register.
-        name: Name,
-    },
-}
-
-/// `P0@1`.
-#[derive(Clone, Debug)]
-pub struct Column {
-    /// The thread.
-    pub name: Name,
-    /// Its node, counted from 1.
-    pub node: Number,
-}
-
-/// A row of cells; a cell may be empty.
-#[derive(Clone, Debug)]
-pub struct Row<S> {
-    /// One cell for each thread.
-    pub cells: Vec<Option<S>>,
 }
 
 /// A statement.
@@ -169,46 +110,10 @@ pub(super) enum Rhs {
     },
 }
 
-/// An expression.
-#[derive(Clone, Debug)]
-pub enum Expr {
-    /// A number.
-    Const(Value),
-    /// A register.
-    Name(Name),
-    /// A unary operator.
-    Unary(UnaryOp, Box<Expr>),
-    /// A binary operator.
-    Binary(BinaryOp, Box<Expr>, Box<Expr>),
-}
-
-/// `x`, `[x]` or `0:r` in a condition or a `locations` list.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// The thread, of a register.
-    pub thread: Option<Number>,
-    /// The location or register.
-    pub name: Name,
-}
-
-/// A formula over values of type `V`, whose operands are names as they stand in the text.
-pub type Formula<V = Value> = super::condition::Formula<Observed, V>;
-
 /// A statement about robustness, of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) property: Property,
     pub(super) holds: bool,
     pub(super) setting: Name,
-}
-
-/// A final condition with its expected verdicts.
-#[derive(Clone, Debug)]
-pub struct Query<V = Value> {
-    /// The quantifier.
-    pub quantifier: Quantifier,
-    /// The outcomes that it asks about.
-    pub formula: Formula<V>,
-    /// Expected verdicts, each of a named model.
-    pub expected: Vec<(Verdict, Name)>,
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Litmus;
-use super::ast::{CasArgs, Expr, File, Name, Place, Rhs, Stmt, StmtKind};
+use super::ast::{CasArgs, File, Place, Rhs, Stmt, StmtKind};
 use super::condition::Operand;
-use super::diagnostic::{Diagnostic, Kind};
 use super::limits::INSTRUCTIONS_MAX;
 use super::symbols::Globals;
 use crate::program::Value;
+use crate::syntax::{Diagnostic, Expr, Kind, Name};
 
 /// Adds the warnings for a file that resolved without error.
 pub(super) fn lint(file: &File, litmus: &Litmus, globals: &Globals, out: &mut Vec<Diagnostic>) {

@@ -1,18 +1,12 @@
 //! The litmus language: turns text into a [`Litmus`] and back.
 //!
-//! `docs/litmus.md` is the language's manual. [`parse`] goes from text to tokens (`lexer`), to a syntax tree (`parser`,
-//! `final_part`), to a checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back ([`layout`]). The
-//! module is pure: the command reads files and draws diagnostics.
+//! `docs/litmus.md` is the language's manual. [`parse`] goes from text to a syntax tree (`parser`, on top of [`crate::syntax`]), to a
+//! checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back ([`layout`]). The module is pure:
+//! the command reads files and draws diagnostics.
 
 mod ast;
-pub(crate) mod comment;
 mod condition;
-mod cursor;
-mod diagnostic;
-mod expr_parser;
-mod final_part;
 pub mod layout;
-mod lexer;
 mod lint;
 mod parser;
 mod print;
@@ -20,7 +14,6 @@ mod property;
 mod resolve;
 mod resolve_code;
 mod statement;
-mod suggest;
 mod symbols;
 
 use serde::{Deserialize, Serialize};
@@ -28,26 +21,16 @@ use serde::{Deserialize, Serialize};
 pub use condition::{
     Condition, Expected, Formula, Names, Operand, Quantifier, Query, Relation, Setting, State, Verdict,
 };
-pub use diagnostic::{Diagnostic, Kind, ParseError, Severity, Span};
-pub use parser::KEYWORDS;
 pub(crate) use print::instruction;
 pub use print::{fingerprint, fingerprint_of};
 pub use property::Property;
 pub use statement::Statement;
 
+pub use crate::syntax::{Diagnostic, KEYWORDS, Kind, ParseError, Severity, Span};
+
 use crate::program::Program;
 
 pub mod limits;
-
-/// The cursor over tokens, and the parts of texts that litmus tests share with other languages of this form.
-/// The clients of `mowgli-libraries` are read with it.
-pub mod syntax {
-    pub use super::ast::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
-    pub use super::cursor::value_of;
-    pub use super::lexer::{Token, dialect};
-    pub use super::parser::{FinalPart, Parser, Step, parse_dialect, parse_final_part, parse_with};
-    pub use super::suggest::nearest;
-}
 
 /// A litmus test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,39 +1,10 @@
-//! Recursive descent from tokens to [`ast::File`](super::ast::File).
+//! The grammar of tests of RDMA: recursive descent from tokens to [`ast::File`](super::ast::File).
 //!
-//! A mistake inside a cell is reported and the parser goes on with the next cell; a mistake elsewhere ends it.
+//! [`crate::syntax`] reads all around the instructions. A mistake inside a cell is reported and the parser goes on with the next cell; a
+//! mistake elsewhere ends it.
 
-use super::ast::{CasArgs, Column, File, Formula, Init, Observed, Place, Query, Rhs, Row, Stmt, StmtKind};
-use super::diagnostic::{Diagnostic, Kind, Span};
-use super::lexer::{self, Spanned, Token};
-use super::limits::{ERRORS_MAX, INSTRUCTIONS_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
-use super::suggest::nearest;
-
-/// Result of one step.
-pub type Step<T> = Result<T, Diagnostic>;
-
-/// Names that mean something to the grammar and can name nothing else.
-pub const KEYWORDS: [&str; 20] = [
-    "mfence",
-    "poll",
-    "rfence",
-    "wait",
-    "assume",
-    "cas",
-    "rcas",
-    "rfaa",
-    "if",
-    "else",
-    "while",
-    "bound",
-    "choose",
-    "or",
-    "exists",
-    "forall",
-    "locations",
-    "allowed",
-    "forbidden",
-    "required",
-];
+use super::ast::{CasArgs, File, Place, Rhs, Stmt, StmtKind};
+use crate::syntax::{self, Diagnostic, Kind, Parser, Span, Step, Token, nearest};
 
 /// Names that start an instruction or a right-hand side: what an unknown instruction is compared with.
 const INSTRUCTIONS: [&str; 11] = [
@@ -42,98 +13,7 @@ const INSTRUCTIONS: [&str; 11] = [
 
 /// Parses a litmus test. Errors found in cells are all returned.
 pub(super) fn parse(source: &str) -> Result<File, Vec<Diagnostic>> {
-    parse_with(source, Parser::file)
-}
-
-/// Parses a text whose first line is `RDMA NAME`. `file` reads all that follows and is given the name.
-///
-/// # Errors
-///
-/// Returns every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
-pub fn parse_with<T>(
-    source: &str,
-    file: impl FnOnce(&mut Parser, String) -> Step<T>,
-) -> Result<T, Vec<Diagnostic>> {
-    parse_dialect(source, "RDMA", file)
-}
-
-/// Parses a text whose first line is `DIALECT NAME`, otherwise like [`parse_with`].
-///
-/// # Errors
-///
-/// Returns the errors of [`parse_with`].
-pub fn parse_dialect<T>(
-    source: &str,
-    dialect: &str,
-    file: impl FnOnce(&mut Parser, String) -> Step<T>,
-) -> Result<T, Vec<Diagnostic>> {
-    if source.len() > SOURCE_BYTES_MAX {
-        // The message does not say how long the text is: whoever reads a file stops at the limit.
-        let message = format!("the text is longer than SOURCE_BYTES_MAX, which is {SOURCE_BYTES_MAX} bytes");
-        return Err(vec![Diagnostic::new(Kind::LimitExceeded, 0..0, message)]);
-    }
-    let (name, _, start) = lexer::header(source, dialect).map_err(|d| vec![d])?;
-    let tokens = lexer::tokens(source, start).map_err(|d| vec![d])?;
-    let mut parser = Parser {
-        tokens,
-        at: 0,
-        depth: 0,
-        instructions: 0,
-        errors: Vec::new(),
-    };
-    match file(&mut parser, name) {
-        Ok(file) if parser.errors.is_empty() => Ok(file),
-        Ok(_) => Err(parser.errors),
-        Err(last) => {
-            parser.errors.push(last);
-            Err(parser.errors)
-        }
-    }
-}
-
-/// The part of a text after its rows.
-#[derive(Clone, Debug)]
-pub struct FinalPart {
-    /// The locations and registers that `locations [..]` lists.
-    pub observed: Vec<Observed>,
-    /// The formula after `filter`, to which the conditions are restricted.
-    pub filter: Option<Formula>,
-    /// The conditions.
-    pub queries: Vec<Query>,
-}
-
-/// Reads the part after the rows of a text in another language. It starts at byte `start`.
-///
-/// # Errors
-///
-/// Returns the first mistake.
-pub fn parse_final_part(source: &str, start: usize) -> Step<FinalPart> {
-    let mut parser = Parser {
-        tokens: lexer::tokens(source, start)?,
-        at: 0,
-        depth: 0,
-        instructions: 0,
-        errors: Vec::new(),
-    };
-    let found = FinalPart {
-        observed: parser.observed_list()?,
-        filter: parser.filter()?,
-        queries: parser.queries(Parser::signed_value)?,
-    };
-    match parser.peek() {
-        Token::End => Ok(found),
-        _ => Err(parser.unexpected("the end of the text")),
-    }
-}
-
-/// Position in the tokens, and the errors that did not stop it.
-#[derive(Debug)]
-pub struct Parser {
-    pub(super) tokens: Vec<Spanned>,
-    pub(super) at: usize,
-    pub(super) depth: usize,
-    instructions: usize,
-    errors: Vec<Diagnostic>,
+    syntax::parse_dialect(source, "RDMA", Parser::file)
 }
 
 impl Parser {
@@ -161,216 +41,20 @@ impl Parser {
         })
     }
 
-    /// Returns the quoted text after the header, if there is one.
-    pub fn description(&mut self) -> Option<String> {
-        let Token::Text(text) = self.peek() else {
-            return None;
-        };
-        let text = text.clone();
-        self.at += 1;
-        Some(text)
-    }
-
-    /// Reads the init block.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first mistake.
-    pub fn init(&mut self) -> Step<Vec<Init>> {
-        self.init_with(false)
-    }
-
-    /// Reads the init block of a dialect that has regions of relaxed ordering, or has none.
-    fn init_with(&mut self, regions: bool) -> Step<Vec<Init>> {
-        self.expect("{", "the init block places the locations: `{ x@1=0; y@2=0; }`")?;
-        let mut init = Vec::new();
-        while !self.eat("}") {
-            if self.eat(";") {
-                continue;
-            }
-            if let Token::Number(_) = self.peek() {
-                let thread = self.number()?;
-                self.expect(":", "a register of thread 0 is declared as `0:r`")?;
-                let name = self.name("a register")?;
-                if self.eat("=") && self.signed()?.value != 0 {
-                    let message = format!("register `{}` cannot start at another value than 0", name.text);
-                    return Err(Diagnostic::new(Kind::OutOfRange, name.span, message)
-                        .help("assign it in the thread's first row"));
-                }
-                init.push(Init::Register { thread, name });
-            } else {
-                let relaxed = matches!((self.peek(), self.peek_at(1)), (Token::Name(word), Token::Name(_)) if word == "relaxed");
-                if relaxed && !regions {
-                    let message = "only tests of RDMA have regions of relaxed ordering";
-                    return Err(
-                        Diagnostic::new(Kind::Syntax, self.span(), message).help("leave `relaxed` out")
-                    );
-                }
-                self.at += usize::from(relaxed);
-                let name = self.new_name("a location")?;
-                let placed = || format!("say on which node `{0}` lives: `{0}@1=0;`", name.text);
-                self.expect_or("@", placed)?;
-                let node = self.number()?;
-                let value = if self.eat("=") {
-                    Some(self.signed()?.value)
-                } else {
-                    None
-                };
-                init.push(Init::Location {
-                    name,
-                    node,
-                    value,
-                    relaxed,
-                });
-            }
-            if !self.is("}") {
-                self.expect(";", "entries of the init block end with `;`")?;
-            }
-        }
-        Ok(init)
-    }
-
-    /// Reads the line that places the threads.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first mistake.
-    pub fn columns(&mut self) -> Step<Vec<Column>> {
-        let mut columns = Vec::new();
-        loop {
-            let name = self.name("a thread, as in `P0@1`")?;
-            let index = columns.len();
-            if name.text.strip_prefix('P') != Some(index.to_string().as_str()) {
-                let message = format!("expected thread `P{index}`, found `{}`", name.text);
-                return Err(Diagnostic::new(Kind::Syntax, name.span, message)
-                    .help("threads are named P0, P1, .. from left to right"));
-            }
-            self.expect_or("@", || {
-                format!("say on which node `{0}` runs: `{0}@1`", name.text)
-            })?;
-            let node = self.number()?;
-            if columns.len() == THREADS_MAX {
-                let message = format!("more threads than THREADS_MAX ({THREADS_MAX})");
-                return Err(Diagnostic::new(Kind::LimitExceeded, name.span, message));
-            }
-            columns.push(Column { name, node });
-            if !self.eat("|") {
-                self.expect(";", "the line of threads ends with `;`")?;
-                return Ok(columns);
-            }
-        }
-    }
-
-    /// Reads a row, whose cells `stmt` reads. A mistake in a cell is kept for later and the next cell is read.
-    ///
-    /// # Errors
-    ///
-    /// Returns a mistake outside the cells, or one too many inside them.
-    pub fn row<S>(&mut self, columns: usize, stmt: fn(&mut Parser) -> Step<S>) -> Step<Row<S>> {
-        let start = self.span().start;
-        let mut cells = Vec::new();
-        let mut broken = false;
-        loop {
-            if self.is("|") || self.is(";") {
-                cells.push(None);
-            } else {
-                match self.cell(stmt) {
-                    Ok(stmt) => cells.push(Some(stmt)),
-                    Err(diagnostic) => {
-                        if self.errors.len() + 1 >= ERRORS_MAX || diagnostic.kind == Kind::LimitExceeded {
-                            return Err(diagnostic);
-                        }
-                        self.errors.push(diagnostic);
-                        self.recover();
-                        cells.push(None);
-                        broken = true;
-                    }
-                }
-            }
-            if !self.eat("|") {
-                break;
-            }
-        }
-        let span = start..self.tokens[self.at.saturating_sub(1)].span.end.max(start);
-        if broken && self.at_final_part() {
-            return Ok(Row { cells }); // The missing end is part of what was reported.
-        }
-        self.expect(";", "a row ends with `;`")?;
-        if cells.len() != columns && !broken {
-            let message = format!(
-                "this row has {}, but there {}",
-                cells_of(cells.len()),
-                threads_of(columns)
-            );
-            self.errors.push(
-                Diagnostic::new(Kind::RowLength, span, message)
-                    .help("separate cells with `|`; an empty cell stands for no instruction"),
-            );
-        }
-        Ok(Row { cells })
-    }
-
-    /// Reads a statement that must be followed by `|` or `;`.
-    fn cell<S>(&mut self, stmt: fn(&mut Parser) -> Step<S>) -> Step<S> {
-        self.depth = 0;
-        let stmt = stmt(self)?;
-        if self.is("|") || self.is(";") {
-            return Ok(stmt);
-        }
-        Err(self.unexpected("`|` or `;` after the instruction"))
-    }
-
-    /// Skips to the end of the cell.
-    fn recover(&mut self) {
-        self.depth = 0;
-        let mut braces = 0usize;
-        loop {
-            match self.peek() {
-                Token::End => return,
-                Token::Symbol("{") => braces += 1,
-                Token::Symbol("}") => braces = braces.saturating_sub(1),
-                Token::Symbol("|" | ";") if braces == 0 => return,
-                _ if braces == 0 && self.at_final_part() => return,
-                _ => {}
-            }
-            self.at += 1;
-        }
-    }
-
-    /// Reads a block in braces, whose statements `stmt` reads.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first mistake.
-    pub fn block<S>(&mut self, stmt: fn(&mut Parser) -> Step<S>) -> Step<Vec<S>> {
-        self.expect("{", "a block stands in braces: `{ a := x; b := y }`")?;
-        self.enter()?;
-        let mut block = Vec::new();
-        while !self.eat("}") {
-            if self.eat(";") {
-                continue;
-            }
-            block.push(stmt(self)?);
-            if !self.is("}") {
-                self.expect(";", "instructions in a block are separated by `;`")?;
-            }
-        }
-        self.depth -= 1;
-        Ok(block)
-    }
-
     fn stmt(&mut self) -> Step<Stmt> {
         let start = self.span();
         self.count_instruction()?;
         let strong =
             matches!((self.peek(), self.peek_at(1)), (Token::Name(word), Token::Name(_)) if word == "strong");
-        self.at += usize::from(strong);
+        if strong {
+            self.skip();
+        }
         let Token::Name(word) = self.peek().clone() else {
             return Err(self.unexpected("an instruction"));
         };
         let kind = match (word.as_str(), self.peek_at(1)) {
             ("mfence", _) => {
-                self.at += 1;
+                self.skip();
                 StmtKind::Mfence
             }
             ("poll", _) => StmtKind::Poll(self.call(Parser::number)?),
@@ -412,7 +96,7 @@ impl Parser {
                 }
             }
             ("choose", _) => {
-                self.at += 1;
+                self.skip();
                 let mut blocks = vec![self.block(Parser::stmt)?];
                 while self.eat_word("or") {
                     blocks.push(self.block(Parser::stmt)?);
@@ -425,22 +109,8 @@ impl Parser {
         Ok(Stmt {
             kind,
             strong,
-            span: start.start..self.tokens[self.at - 1].span.end,
+            span: self.span_from(&start),
         })
-    }
-
-    /// Counts one more instruction of the text.
-    ///
-    /// # Errors
-    ///
-    /// Fails when there are too many.
-    pub fn count_instruction(&mut self) -> Step<()> {
-        self.instructions += 1;
-        if self.instructions > INSTRUCTIONS_MAX {
-            let message = format!("more instructions than INSTRUCTIONS_MAX ({INSTRUCTIONS_MAX})");
-            return Err(Diagnostic::new(Kind::LimitExceeded, self.span(), message));
-        }
-        Ok(())
     }
 
     fn assign(&mut self) -> Step<StmtKind> {
@@ -494,7 +164,7 @@ impl Parser {
     }
 }
 
-pub(super) fn unknown_instruction(word: &str, span: Span) -> Diagnostic {
+fn unknown_instruction(word: &str, span: Span) -> Diagnostic {
     let diagnostic = Diagnostic::new(
         Kind::UnknownInstruction,
         span,
@@ -506,21 +176,5 @@ pub(super) fn unknown_instruction(word: &str, span: Span) -> Diagnostic {
             "instructions are assignments and {}",
             INSTRUCTIONS.join(", ")
         )),
-    }
-}
-
-fn cells_of(n: usize) -> String {
-    if n == 1 {
-        "1 cell".to_owned()
-    } else {
-        format!("{n} cells")
-    }
-}
-
-fn threads_of(n: usize) -> String {
-    if n == 1 {
-        "is 1 thread".to_owned()
-    } else {
-        format!("are {n} threads")
     }
 }

@@ -4,17 +4,16 @@
 //! get writes, a location of that node; the location on the other side is written with its node, `x^2`. The results of gets and
 //! remote read-modify-writes go to memory, never to a register.
 
-use super::ast::{self, Init, Name, Number, Observed};
+use super::ast;
 use super::condition::{Condition, Expected, Operand, Setting};
-use super::diagnostic::{Diagnostic, Kind};
 use super::limits::LOCATIONS_MAX;
 use super::resolve_code::ThreadScope;
 use super::statement::{self, Statement};
-use super::suggest::nearest;
 use super::symbols::{Globals, Registers, node, too_many_registers};
 use super::{Litmus, Query, lint};
 use crate::model::{Model, RmwAtomicity};
 use crate::program::{Loc, Location, Node, Program, Reg, Thread, ThreadId};
+use crate::syntax::{self, Diagnostic, Init, Kind, Name, Number, Observed, nearest};
 
 /// Resolves a file. Returns the test and its warnings, or all errors.
 pub(super) fn resolve(file: &ast::File) -> Result<(Litmus, Vec<Diagnostic>), Vec<Diagnostic>> {
@@ -178,7 +177,7 @@ impl Resolver {
         node(number, &mut self.globals, &mut self.diagnostics)
     }
 
-    fn query(&mut self, query: &ast::Query, threads: &[Thread]) -> Option<Query> {
+    fn query(&mut self, query: &syntax::Query, threads: &[Thread]) -> Option<Query> {
         let formula = query
             .formula
             .resolve(&mut |observed| self.operand(observed, threads));

@@ -7,11 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::ast;
 use super::condition::Setting;
-use super::diagnostic::{Diagnostic, Kind};
-use super::lexer::Token;
-use super::parser::{Parser, Step};
 use super::property::Property;
 use crate::model::Model;
+use crate::syntax::{Diagnostic, Kind, Parser, Span, Step, Token};
 
 /// A statement of a test: whether its program has a property under a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -106,7 +104,7 @@ impl Parser {
 
 /// Checks that the statements speak of models that have them, and do not contradict each other. Returns them sorted.
 pub(super) fn checked(
-    statements: Vec<(Statement, super::Span)>,
+    statements: Vec<(Statement, Span)>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<Statement> {
     let mut out: Vec<Statement> = Vec::new();

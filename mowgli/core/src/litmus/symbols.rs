@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::ast::{Name, Number};
-use super::diagnostic::{Diagnostic, Kind};
 use super::limits::{NODES_MAX, REGISTERS_MAX};
 use crate::program::{Loc, Location, Node, Reg};
+use crate::syntax::{Diagnostic, Kind, Name, Number};
 
 /// The locations by name, with the places that later messages point at.
 #[derive(Default)]

@@ -7,11 +7,12 @@
 
 use std::time::{Duration, Instant};
 
-use mowgli::cat::{self, Diagnostic, Embedded, ModelFile, RELATIONS, SETS};
+use mowgli::cat::{self, Embedded, ModelFile, RELATIONS, SETS};
 use mowgli::catalogue;
 use mowgli::model::RmwAtomicity;
 use mowgli::outcome::Budget;
 use mowgli::program::Program;
+use mowgli::syntax::Located;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -183,7 +184,7 @@ fn programs() -> Vec<Program> {
 
 /// Panics if something misbehaves. Returns whether the text is a model.
 fn check(text: &str, programs: &[Program]) -> bool {
-    let inside = |d: &Diagnostic| {
+    let inside = |d: &Located| {
         let source = &d.source.text;
         for span in d.related.iter().map(|r| &r.0).chain([&d.span]) {
             assert!(span.start <= span.end && span.end <= source.len(), "{d:?}");

@@ -1,7 +1,8 @@
 //! Mistakes in a model file are reported with place and remedy: one test for each kind of mistake.
 
 use mowgli::cat::limits::{DEPTH_MAX, NESTING_MAX, OPERATORS_MAX, SOURCE_BYTES_MAX};
-use mowgli::cat::{Diagnostic, Embedded, Included, Includes, Kind, ModelFile};
+use mowgli::cat::{Embedded, Included, Includes, ModelFile};
+use mowgli::syntax::{Kind, Located};
 
 /// Files for includes, beside the embedded ones.
 struct Files(&'static [(&'static str, &'static str)]);
@@ -18,7 +19,7 @@ impl Includes for Files {
     }
 }
 
-fn errors(text: &str, files: &'static [(&'static str, &'static str)]) -> Vec<Diagnostic> {
+fn errors(text: &str, files: &'static [(&'static str, &'static str)]) -> Vec<Located> {
     ModelFile::parse("t.cat", text, &Files(files)).expect_err(text)
 }
 
@@ -290,13 +291,13 @@ fn tokens_in_the_wrong_place() {
     );
     refused("acyclic (po | rf as x", Kind::Syntax, "as", &["expected `)`"]);
     refused("let = po", Kind::Syntax, "=", &["a name to define"]);
-    refused("let let = po", Kind::Syntax, "let", &["is a keyword"]);
+    refused("let let = po", Kind::Syntax, "let", &["the keyword `let`"]);
     refused("acyclic po | as x", Kind::Syntax, "as", &["a set or a relation"]);
     refused(
         "acyclic po as",
         Kind::Syntax,
         "",
-        &["the axiom's name", "the end of the file"],
+        &["the axiom's name", "the end of the text"],
     );
     refused(
         "requires po as x",

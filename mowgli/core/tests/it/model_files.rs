@@ -10,6 +10,7 @@ use mowgli::litmus::{Setting, parse};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Completeness, Limit};
 use mowgli::program::Program;
+use mowgli::syntax::Kind;
 use mowgli::{catalogue, check, declarative};
 
 #[test]
@@ -18,15 +19,12 @@ fn every_embedded_file_parses_without_a_warning() {
         match ModelFile::parse(name, text, &Embedded) {
             // Parts of models state no axiom, or use names of the file that includes them.
             Ok(file) => assert!(
-                file.warnings().iter().all(|w| w.kind == cat::Kind::NoAxiom),
+                file.warnings().iter().all(|w| w.kind == Kind::NoAxiom),
                 "{:?}",
                 file.warnings()
             ),
             Err(errors) if name == "rdma-axioms.cat" => {
-                assert!(
-                    errors.iter().all(|e| e.kind == cat::Kind::UndefinedName),
-                    "{errors:?}"
-                );
+                assert!(errors.iter().all(|e| e.kind == Kind::UndefinedName), "{errors:?}");
             }
             Err(errors) => panic!("{}", errors[0]),
         }

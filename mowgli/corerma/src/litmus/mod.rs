@@ -16,8 +16,8 @@ pub use parse::{DIALECT, WORDS, is_dialect};
 pub use print::{program as program_text, statement};
 
 use crate::program::Program;
-use mowgli::litmus::syntax;
-use mowgli::litmus::{Diagnostic, Operand, ParseError};
+use mowgli::litmus::Operand;
+use mowgli::syntax::{self, Diagnostic, ParseError};
 
 /// A litmus test of coreRMA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! Reads the statements of the dialect; the parser of [`mowgli::litmus`] reads all around them.
 
-use mowgli::litmus::syntax::{self, Column, Expr, Init, Name, Number, Observed, Parser, Row, Step, Token};
-use mowgli::litmus::{Diagnostic, Kind, Span};
+use mowgli::syntax::{
+    self, Column, Diagnostic, Expr, Init, Kind, Name, Number, Observed, Parser, Row, Span, Step, Token,
+};
 
 use crate::value::{UNDEFINED, Value};
 

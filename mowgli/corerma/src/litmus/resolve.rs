@@ -1,10 +1,10 @@
 //! Resolves names to indices, and checks what coreRMA'16 section 3.2 demands: one process a node, and local operands in the
 //! memory of the process.
 
+use mowgli::litmus::Operand;
 use mowgli::litmus::limits::{LOCATIONS_MAX, NODES_MAX, REGISTERS_MAX};
-use mowgli::litmus::syntax::{self, Init, Name, Number, Observed, nearest};
-use mowgli::litmus::{Diagnostic, KEYWORDS, Kind, Operand, Span};
 use mowgli::program::{Expr, Loc, Location, Node, Reg, ThreadId};
+use mowgli::syntax::{self, Diagnostic, Init, KEYWORDS, Kind, Name, Number, Observed, Span, nearest};
 
 use super::parse::{File, Place, Rhs, Stmt, WORDS};
 use super::{Condition, Expected, Litmus, Query};

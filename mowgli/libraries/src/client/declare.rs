@@ -1,8 +1,7 @@
 //! Reads declarations of objects, and checks that each has the parameters that its kind needs.
 
-use mowgli::litmus::Kind;
-use mowgli::litmus::syntax::Name;
 use mowgli::program::{Node, ThreadId};
+use mowgli::syntax::{Kind, Name};
 
 use super::ObjectKind;
 use super::method::Library;

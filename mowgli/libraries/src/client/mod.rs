@@ -16,7 +16,7 @@ mod parse;
 mod print;
 mod resolve;
 
-use mowgli::litmus::syntax;
+use mowgli::syntax;
 use serde::{Deserialize, Serialize};
 
 pub use condition::{Condition, Expected, Formula, Operand, Query, Setting, UnknownSetting};
@@ -43,7 +43,7 @@ pub struct Parsed {
 /// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`]
 /// hold.
 pub fn parse(source: &str) -> Result<Parsed, ParseError> {
-    let file = syntax::parse_with(source, parse::file).map_err(ParseError::of)?;
+    let file = syntax::parse_dialect(source, "RDMA", parse::file).map_err(ParseError::of)?;
     let (client, diagnostics) = resolve::resolve(&file);
     let warnings = ParseError::warnings(diagnostics)?;
     Ok(Parsed { client, warnings })

@@ -1,7 +1,8 @@
 //! Turns client texts into a syntax tree, by the parser of litmus tests.
 
-use mowgli::litmus::syntax::{self, Column, Init, Name, Number, Observed, Parser, Row, Step, Token};
-use mowgli::litmus::{Diagnostic, Kind, Span};
+use mowgli::syntax::{
+    self, Column, Diagnostic, Init, Kind, Name, Number, Observed, Parser, Row, Span, Step, Token,
+};
 
 use super::method::{Library, Method};
 use crate::value::{BOTTOM, Value};

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 
 use mowgli::litmus::limits::{LOCATIONS_MAX, NODES_MAX, REGISTERS_MAX};
-use mowgli::litmus::syntax::{self, Init, Name, Number, Observed, nearest};
-use mowgli::litmus::{Diagnostic, Kind, Span};
 use mowgli::program::{Node, Reg, ThreadId, WorkId};
+use mowgli::syntax::{self, Diagnostic, Init, Kind, Name, Number, Observed, Span, nearest};
 
 use super::condition::{Condition, Expected, Formula, Operand, Query, Setting};
 use super::method::{Library, Method, Param};

@@ -6,6 +6,7 @@ use mowgli::cat::{self, Embedded, ModelFile};
 use mowgli::check;
 use mowgli::litmus::{Litmus, Parsed};
 use mowgli::model::{Model, Tier};
+use mowgli::syntax::Located;
 use mowgli_libraries::client::{self, Client, Setting};
 use mowgli_libraries::judge::{Under, rules};
 use serde::Deserialize;
@@ -199,19 +200,17 @@ fn model(text: &str) -> Answer {
         Err(errors) => (false, errors),
     };
     let places = Places::of(text);
-    let shown = |d: &cat::Diagnostic| Diagnostic {
-        severity: text::severity(d.severity()),
-        code: d.kind.code(),
-        message: match d.source.name == OWN {
-            true => d.message.clone(),
-            false => d.to_string(),
-        },
-        label: d.label.clone(),
-        help: d.help.as_deref().map(str::to_owned),
-        at: match d.source.name == OWN {
-            true => places.range(&d.span),
-            false => Range { from: 0, to: 0 },
-        },
+    let shown = |found: &Located| {
+        let own = text::diagnostic(&places, found);
+        match found.source.name == OWN {
+            true => own,
+            // The page has only its own text to mark.
+            false => Diagnostic {
+                message: found.to_string(),
+                at: Range { from: 0, to: 0 },
+                ..own
+            },
+        }
     };
     let keywords = [
         "let",

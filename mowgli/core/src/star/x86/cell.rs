@@ -1,10 +1,10 @@
-//! Reads one cell: `MOV [x],$1`, `movq (%rdi),%rax`, `mfence`, or nothing.
+//! The grammar of a cell: `MOV [x],$1`, `movq (%rdi),%rax`, `mfence`.
 
 use super::Form;
+use super::test::at_final_part;
 use super::width::Width;
-use crate::litmus::syntax::{Name, nearest, value_of};
-use crate::litmus::{Diagnostic, Kind, Span};
 use crate::program::Value;
+use crate::syntax::{Diagnostic, Kind, Name, Parser, Span, Step, Token, nearest};
 
 /// An instruction.
 #[derive(Clone, Debug)]
@@ -71,75 +71,69 @@ pub(super) fn register(form: Form, name: &str) -> Option<(String, Width)> {
     }
 }
 
-/// Reads a cell that starts at byte `start` of the text.
-pub(super) fn parse(form: Form, text: &str, start: usize) -> Result<Option<Cell>, Diagnostic> {
-    let trimmed = text.trim_start();
-    let start = start + (text.len() - trimmed.len());
-    let text = trimmed.trim_end();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let word_len = text.find(char::is_whitespace).unwrap_or(text.len());
-    let word = &text[..word_len];
-    let span = start..start + word_len;
-    let operands = text[word_len..].trim_start();
-    let at = start + text.len() - operands.len();
-    match word.to_ascii_lowercase().as_str() {
-        "mfence" if operands.is_empty() => Ok(Some(Cell::Mfence)),
-        "mfence" => Err(
-            Diagnostic::new(Kind::Syntax, at..at + operands.len(), "MFENCE has no operands")
-                .help("end the cell with `|` or `;`"),
-        ),
-        "mov" => moved(form, operands, at, &span, None).map(Some),
-        "movl" => moved(form, operands, at, &span, Some(Width::Long)).map(Some),
-        "movq" => moved(form, operands, at, &span, Some(Width::Quad)).map(Some),
-        "movb" | "movw" => Err(Diagnostic::new(
-            Kind::UnknownInstruction,
-            span,
-            format!("`{word}` accesses a part of a word"),
-        )
-        .help("every access is to a whole word: write MOV, movl or movq")),
-        lower => {
-            let unknown = Diagnostic::new(
-                Kind::UnknownInstruction,
-                span,
-                format!("instruction `{word}` is none of those that can be translated"),
-            );
-            if ATOMIC.iter().any(|stem| lower.starts_with(stem)) {
-                return Err(unknown
-                    .help("locked instructions have no translation; a litmus test on one node may have `cas` (docs/litmus.md)"));
-            }
-            if ["sfence", "lfence"].contains(&lower) {
-                return Err(unknown.help(
-                    "it orders nothing that plain loads and stores do not: leave it out, or write mfence",
-                ));
-            }
-            Err(match nearest(word, ["mov", "movl", "movq", "mfence"]) {
-                Some(known) => unknown.help(format!("did you mean `{known}`?")),
-                None => unknown.help("only loads, stores and mfence are: MOV (movl, movq) and MFENCE"),
-            })
-        }
+/// Reads an instruction of a test whose text is `source`.
+pub(super) fn cell(p: &mut Parser, form: Form, source: &str) -> Step<Cell> {
+    p.count_instruction()?;
+    let word = p.name("an instruction")?;
+    match word.text.to_ascii_lowercase().as_str() {
+        "mfence" if ends(p) => Ok(Cell::Mfence),
+        "mfence" => Err(Diagnostic::new(Kind::Syntax, p.span(), "MFENCE has no operands")
+            .help("end the cell with `|` or `;`")),
+        "mov" => moved(p, form, source, &word.span, None),
+        "movl" => moved(p, form, source, &word.span, Some(Width::Long)),
+        "movq" => moved(p, form, source, &word.span, Some(Width::Quad)),
+        _ => Err(unknown(word)),
     }
 }
 
+/// Says what is wrong with a mnemonic.
+fn unknown(word: Name) -> Diagnostic {
+    let lower = word.text.to_ascii_lowercase();
+    if ["movb", "movw"].contains(&lower.as_str()) {
+        let message = format!("`{}` accesses a part of a word", word.text);
+        return Diagnostic::new(Kind::UnknownInstruction, word.span, message)
+            .help("every access is to a whole word: write MOV, movl or movq");
+    }
+    let message = format!(
+        "instruction `{}` is none of those that can be translated",
+        word.text
+    );
+    let unknown = Diagnostic::new(Kind::UnknownInstruction, word.span, message);
+    if ATOMIC.iter().any(|stem| lower.starts_with(stem)) {
+        return unknown.help(
+            "locked instructions have no translation; a litmus test on one node may have `cas` (docs/litmus.md)",
+        );
+    }
+    if ["sfence", "lfence"].contains(&lower.as_str()) {
+        return unknown
+            .help("it orders nothing that plain loads and stores do not: leave it out, or write mfence");
+    }
+    match nearest(&word.text, ["mov", "movl", "movq", "mfence"]) {
+        Some(known) => unknown.help(format!("did you mean `{known}`?")),
+        None => unknown.help("only loads, stores and mfence are: MOV (movl, movq) and MFENCE"),
+    }
+}
+
+/// Returns whether an operand, or the cell, is over.
+fn ends(p: &Parser) -> bool {
+    matches!(p.peek(), Token::Symbol("," | "|" | ";")) || at_final_part(p)
+}
+
 /// Reads the operands of a move whose mnemonic names a size, or none.
-fn moved(
-    form: Form,
-    text: &str,
-    start: usize,
-    word: &Span,
-    named: Option<Width>,
-) -> Result<Cell, Diagnostic> {
-    let Some((first, second)) = text.split_once(',') else {
+fn moved(p: &mut Parser, form: Form, source: &str, word: &Span, named: Option<Width>) -> Step<Cell> {
+    let first = match ends(p) {
+        true => None,
+        false => Some(operand(p, form, source)?),
+    };
+    let (Some(a), true) = (first, p.eat(",")) else {
         let usage = match form {
             Form::Intel => "`MOV [x],$1` stores, `MOV EAX,[x]` loads",
             Form::Att => "`movl $1,(x)` stores, `movl (x),%eax` loads",
         };
         return Err(Diagnostic::new(Kind::Syntax, word.clone(), "a move has two operands").help(usage));
     };
-    let a = operand(form, first, start)?;
-    let b = operand(form, second, start + first.len() + 1)?;
-    let span = word.start..start + text.len();
+    let b = operand(p, form, source)?;
+    let span = p.span_from(word);
     let mut widths: Vec<Width> = [&a, &b].into_iter().filter_map(|o| o.width(form)).collect();
     widths.extend(named);
     if widths.windows(2).any(|pair| pair[0] != pair[1]) {
@@ -173,65 +167,63 @@ impl Operand {
     }
 }
 
-fn operand(form: Form, text: &str, start: usize) -> Result<Operand, Diagnostic> {
-    let trimmed = text.trim_start();
-    let start = start + (text.len() - trimmed.len());
-    let text = trimmed.trim_end();
-    let span = start..start + text.len();
-    let wrong = || {
+/// Reads an operand of a test whose text is `source`.
+fn operand(p: &mut Parser, form: Form, source: &str) -> Step<Operand> {
+    let start = p.span();
+    let brackets = match form {
+        Form::Intel => (Token::Symbol("["), Token::Symbol("]")),
+        Form::Att => (Token::Symbol("("), Token::Symbol(")")),
+    };
+    let mut found = match (p.peek().clone(), p.peek_at(1).clone(), p.peek_at(2).clone()) {
+        (open, Token::Name(text), close) if (&open, &close) == (&brackets.0, &brackets.1) => {
+            (0..3).for_each(|_| p.skip());
+            let span = p.span_from(&start);
+            memory(form, Name { text, span })?.map(Operand::Memory)
+        }
+        (Token::Symbol("$"), ..) => {
+            p.skip();
+            let value = p.signed().ok();
+            value.map(|number| Operand::Constant(number.value, p.span_from(&start)))
+        }
+        // A `%` in a test for X86 would mean that the operands stand in the other order.
+        (Token::Name(text), ..) if text.starts_with('%') == (form == Form::Att) => {
+            p.skip();
+            let span = start.clone();
+            Some(Operand::Register(Name { text, span }))
+        }
+        _ => None,
+    };
+    while !ends(p) {
+        found = None;
+        p.skip();
+    }
+    found.ok_or_else(|| {
+        let span = match ends(p) && p.span() == start {
+            true => start.clone(),
+            false => p.span_from(&start),
+        };
         let help = match form {
             Form::Intel => "operands are `[x]`, `EAX` and `$1`",
             Form::Att => "operands are `(x)`, `%rax` and `$1`",
         };
-        Diagnostic::new(Kind::Syntax, span.clone(), format!("`{text}` is no operand")).help(help)
-    };
-    let (open, close) = match form {
-        Form::Intel => ('[', ']'),
-        Form::Att => ('(', ')'),
-    };
-    if let Some(inner) = text.strip_prefix(open).and_then(|t| t.strip_suffix(close)) {
-        let name = Name {
-            text: inner.trim().to_owned(),
-            span: span.clone(),
-        };
-        let percent = name.text.starts_with('%');
-        return match (form, register(form, &name.text).is_some(), is_name(&name.text)) {
-            (Form::Intel, ..) if percent => Err(wrong()),
-            (Form::Att, true, _) if !percent => {
-                let message = format!("`{}` is a register's name", name.text);
-                Err(Diagnostic::new(Kind::WrongOperand, span, message).help(format!(
-                    "write `(%{})`, or give the location another name",
-                    name.text
-                )))
-            }
-            _ if percent => Ok(Operand::Memory(Address::Register(name))),
-            (Form::Intel, true, _) => Ok(Operand::Memory(Address::Register(name))),
-            (_, _, true) => Ok(Operand::Memory(Address::Location(name))),
-            (_, _, false) => Err(wrong()),
-        };
-    }
-    if let Some(digits) = text.strip_prefix('$') {
-        return match value_of(digits) {
-            Some(value) => Ok(Operand::Constant(value, span)),
-            None => Err(wrong()),
-        };
-    }
-    match (form, text.strip_prefix('%')) {
-        // A `%` in a test for X86 would mean that the operands stand in the other order.
-        (Form::Att, Some(_)) | (Form::Intel, None) if is_name(text.trim_start_matches('%')) => {
-            Ok(Operand::Register(Name {
-                text: text.to_owned(),
-                span,
-            }))
-        }
-        _ => Err(wrong()),
-    }
+        let message = format!("`{}` is no operand", &source[span.clone()]);
+        Diagnostic::new(Kind::Syntax, span, message).help(help)
+    })
 }
 
-/// Returns whether the text can name a location of a litmus test.
-pub(super) fn is_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '\'')
+/// Returns the place in memory that a name in brackets means, if it means one.
+fn memory(form: Form, name: Name) -> Step<Option<Address>> {
+    let is_register = register(form, &name.text).is_some();
+    let percent = name.text.starts_with('%');
+    match (form, percent) {
+        (Form::Intel, true) => Ok(None),
+        (Form::Att, false) if is_register => {
+            let message = format!("`{}` is a register's name", name.text);
+            let help = format!("write `(%{})`, or give the location another name", name.text);
+            Err(Diagnostic::new(Kind::WrongOperand, name.span, message).help(help))
+        }
+        (Form::Intel, false) if is_register => Ok(Some(Address::Register(name))),
+        (Form::Att, true) => Ok(Some(Address::Register(name))),
+        (_, false) => Ok(Some(Address::Location(name))),
+    }
 }

@@ -1,25 +1,23 @@
 //! Reads herd7's litmus tests for x86: loads, stores and `mfence`, as a [`Litmus`] on one node.
 //!
 //! herd7 has two forms. The header `X86` goes with `MOV [x],$1`, destination first; the header `X86_64` goes with `movl $1,(x)`,
-//! destination last. `frame` splits the text, `cell` reads instructions, `width` says for which constants sizes make no difference, and
-//! this module gives names their meaning. What has no meaning here is refused. Used by the command; a test reads the tests in
-//! `benches/peers/x86`, another compares random tests with an interpreter of x86.
+//! destination last. `test` and `cell` are the grammar, on top of [`crate::syntax`]; `width` says for which constants sizes make no
+//! difference, and this module gives names their meaning. What has no meaning here is refused. Used by the command; a test reads the tests
+//! in `benches/peers/x86`, another compares random tests with an interpreter of x86.
 
 mod cell;
-mod frame;
+mod test;
 mod width;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::litmus::limits::{INSTRUCTIONS_MAX, LOCATIONS_MAX, NAME_BYTES_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
-use crate::litmus::syntax::{FinalPart, Formula as RawFormula, Name, Observed, parse_final_part};
-use crate::litmus::{
-    Condition, Diagnostic, Expected, Formula, Kind, Litmus, Operand, ParseError, Quantifier, Query, Span,
-};
+use crate::litmus::limits::LOCATIONS_MAX;
+use crate::litmus::{Condition, Expected, Formula, Litmus, Operand, Quantifier, Query};
 use crate::program::{Expr, Instr, Loc, Location, Node, Program, Reg, Thread, ThreadId, Value};
+use crate::syntax::{Diagnostic, Formula as RawFormula, Kind, Name, Observed, ParseError, Span};
 
 use cell::{Address, Cell, Operand as Place};
-use frame::{Entry, Frame};
+use test::{Entry, Test};
 use width::{Width, Widths};
 
 /// The two forms of the language.
@@ -33,7 +31,7 @@ pub(crate) enum Form {
 
 /// Returns whether the text's header is one that [`parse`] reads.
 pub fn is_x86(source: &str) -> bool {
-    frame::form(source).is_some()
+    test::form(source).is_some()
 }
 
 /// Parses a test. Every access is to a whole word; tests for which the sizes of accesses matter are refused. Locations that the init
@@ -44,50 +42,22 @@ pub fn is_x86(source: &str) -> bool {
 /// Returns every mistake found in the rows, or else the first one.
 pub fn parse(source: &str) -> Result<Litmus, ParseError> {
     let one = |d: Diagnostic| ParseError { diagnostics: vec![d] };
-    if source.len() > SOURCE_BYTES_MAX {
-        let message = format!(
-            "the text has {} bytes; SOURCE_BYTES_MAX is {SOURCE_BYTES_MAX}",
-            source.len()
-        );
-        return Err(one(Diagnostic::new(Kind::LimitExceeded, 0..0, message)));
-    }
-    let frame = frame::split(source).map_err(one)?;
-    let mut errors = Vec::new();
-    let mut code = Vec::new();
-    for row in &frame.rows {
-        for (thread, cell) in row.iter().enumerate() {
-            match cell::parse(frame.form, &cell.text, cell.start) {
-                Ok(cell) => code.extend(cell.map(|cell| (thread, cell))),
-                Err(diagnostic) => errors.push(diagnostic),
-            }
-        }
-    }
-    if !errors.is_empty() {
-        return Err(ParseError { diagnostics: errors });
-    }
-    if code.len() > INSTRUCTIONS_MAX {
-        let message = format!(
-            "the test has {} instructions; INSTRUCTIONS_MAX is {INSTRUCTIONS_MAX}",
-            code.len()
-        );
-        return Err(one(Diagnostic::new(Kind::LimitExceeded, frame.header, message)));
-    }
-    let last = parse_final_part(source, frame.rest).map_err(one)?;
-    let mut reader = Reader::new(&frame).map_err(one)?;
-    reader.widths = widths(&frame, &code, &last);
-    reader.init(&frame.init).map_err(one)?;
-    for (thread, cell) in code {
-        reader.instruction(thread, cell);
+    let test = test::test(source).map_err(ParseError::of)?;
+    let mut reader = Reader::new(&test);
+    reader.widths = widths(&test);
+    reader.init(&test.init).map_err(one)?;
+    for (thread, cell) in &test.code {
+        reader.instruction(*thread, cell.clone());
     }
     if !reader.errors.is_empty() {
         return Err(ParseError {
             diagnostics: reader.errors,
         });
     }
-    let (observed, queries) = reader.last(&last).map_err(one)?;
+    let (observed, queries) = reader.last(&test).map_err(one)?;
     Ok(Litmus {
-        name: frame.name,
-        description: frame.description,
+        name: test.name,
+        description: test.description,
         program: Program {
             nodes: 1,
             locations: reader.locations,
@@ -100,17 +70,17 @@ pub fn parse(source: &str) -> Result<Litmus, ParseError> {
 }
 
 /// Returns the sizes that the test uses; 32 bits in any test for X86. A condition uses 32 bits of a register that it gives a 32-bit name in a test of 64 bits.
-fn widths(frame: &Frame, code: &[(usize, Cell)], last: &FinalPart) -> Widths {
+fn widths(test: &Test) -> Widths {
     let mut widths = Widths::default();
-    if frame.form == Form::Intel {
+    if test.form == Form::Intel {
         widths.add(Width::Long);
     }
-    for (_, cell) in code {
+    for (_, cell) in &test.code {
         if let Cell::Move { width, .. } = cell {
             widths.add(*width);
         }
     }
-    for entry in &frame.init {
+    for entry in &test.init {
         if let Entry::Location {
             width: Some(width), ..
         }
@@ -122,13 +92,13 @@ fn widths(frame: &Frame, code: &[(usize, Cell)], last: &FinalPart) -> Widths {
         }
     }
     let mut narrow = |observed: &Observed| {
-        let found = cell::register(frame.form, &observed.name.text);
+        let found = cell::register(test.form, &observed.name.text);
         if observed.thread.is_some() && found.is_some_and(|(_, width)| width == Width::Long) {
             widths.add(Width::Long);
         }
     };
-    last.observed.iter().for_each(&mut narrow);
-    let formulas = last.queries.iter().map(|q| &q.formula).chain(&last.filter);
+    test.observed.iter().for_each(&mut narrow);
+    let formulas = test.queries.iter().map(|q| &q.formula).chain(&test.filter);
     formulas.for_each(|f| f.each_operand(&mut narrow));
     widths
 }
@@ -145,15 +115,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(frame: &Frame) -> Result<Reader, Diagnostic> {
-        if frame.threads > THREADS_MAX {
-            let message = format!("more threads than THREADS_MAX ({THREADS_MAX})");
-            return Err(Diagnostic::new(
-                Kind::LimitExceeded,
-                frame.header.clone(),
-                message,
-            ));
-        }
+    fn new(test: &Test) -> Reader {
         let thread = |t: usize| Thread {
             name: format!("P{t}"),
             node: Node(0),
@@ -161,14 +123,14 @@ impl Reader {
             work_ids: Vec::new(),
             code: Vec::new(),
         };
-        Ok(Reader {
-            form: frame.form,
+        Reader {
+            form: test.form,
             widths: Widths::default(),
             locations: Vec::new(),
-            threads: (0..frame.threads).map(thread).collect(),
+            threads: (0..test.threads).map(thread).collect(),
             addresses: BTreeMap::new(),
             errors: Vec::new(),
-        })
+        }
     }
 
     fn init(&mut self, entries: &[Entry]) -> Result<(), Diagnostic> {
@@ -230,16 +192,14 @@ impl Reader {
         if let Some(at) = self.locations.iter().position(|l| l.name == name.text) {
             return Ok(Loc(at as u16));
         }
-        let limit = match self.locations.len() {
-            LOCATIONS_MAX => Some(format!("more locations than LOCATIONS_MAX ({LOCATIONS_MAX})")),
-            _ if name.text.len() > NAME_BYTES_MAX => Some(format!(
-                "the name has {} bytes; NAME_BYTES_MAX is {NAME_BYTES_MAX}",
-                name.text.len()
-            )),
-            _ => None,
-        };
-        if let Some(message) = limit {
+        if self.locations.len() == LOCATIONS_MAX {
+            let message = format!("more locations than LOCATIONS_MAX ({LOCATIONS_MAX})");
             return Err(Diagnostic::new(Kind::LimitExceeded, name.span.clone(), message));
+        }
+        if name.text.starts_with('%') {
+            let message = format!("`{}` is no location", name.text);
+            return Err(Diagnostic::new(Kind::WrongOperand, name.span.clone(), message)
+                .help("only registers have a `%`"));
         }
         self.locations.push(Location {
             name: name.text.clone(),
@@ -404,7 +364,7 @@ impl Reader {
     }
 
     /// Reads the part after the rows.
-    fn last(&mut self, last: &FinalPart) -> Result<(Vec<Operand>, Vec<Query>), Diagnostic> {
+    fn last(&mut self, last: &Test) -> Result<(Vec<Operand>, Vec<Query>), Diagnostic> {
         let observed = last.observed.iter().map(|o| self.observed(o));
         let observed = observed.collect::<Result<Vec<_>, _>>()?;
         let filter = last.filter.as_ref().map(|f| self.formula(f)).transpose()?;

@@ -1,13 +1,77 @@
-//! The parser's place among the tokens: looking at the next one, taking it, and saying what should stand there.
+//! The cursor over the tokens of a text: looks at the next token, takes it, and says what should stand there.
+//!
+//! A language's grammar is functions over a [`Parser`]. What the grammars share is in the modules beside this one.
 
-use super::ast::{Name, Number};
-use super::diagnostic::{Diagnostic, Kind, Span};
-use super::lexer::Token;
-use super::limits::NESTING_MAX;
-use super::parser::{KEYWORDS, Parser, Step};
+use super::diagnostic::{Diagnostic, Kind};
+use super::lexer::{self, Language, Spanned, Token};
+use super::source::Span;
+use super::tree::{Name, Number};
 use crate::program::Value;
 
+/// Result of one step.
+pub type Step<T> = Result<T, Diagnostic>;
+
+/// Position in the tokens of a text, and the mistakes that did not stop the reading.
+#[derive(Debug)]
+pub struct Parser {
+    language: &'static Language,
+    /// Ends with [`Token::End`].
+    tokens: Vec<Spanned>,
+    at: usize,
+    depth: usize,
+    /// Number of instructions so far.
+    pub(super) instructions: usize,
+    /// Mistakes put aside.
+    pub(super) errors: Vec<Diagnostic>,
+}
+
 impl Parser {
+    /// Splits a text from byte `start` on.
+    pub(super) fn new(language: &'static Language, text: &str, start: usize) -> Step<Parser> {
+        lexer::check_length(language, text)?;
+        Ok(Parser {
+            language,
+            tokens: lexer::tokens(language, text, start)?,
+            at: 0,
+            depth: 0,
+            instructions: 0,
+            errors: Vec::new(),
+        })
+    }
+
+    /// Reads a whole text of a language without header.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub(crate) fn read<T>(
+        language: &'static Language,
+        text: &str,
+        grammar: impl FnOnce(&mut Parser) -> Step<T>,
+    ) -> Step<T> {
+        grammar(&mut Parser::new(language, text, lexer::start(text))?)
+    }
+
+    /// Goes on behind the next token.
+    pub(crate) fn skip(&mut self) {
+        self.at += 1;
+    }
+
+    /// Returns whether the word is no name in the language.
+    pub(crate) fn is_keyword(&self, word: &str) -> bool {
+        self.language.keywords.iter().any(|list| list.contains(&word))
+    }
+
+    /// Returns whether the next token is the keyword or name.
+    pub(crate) fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Token::Name(found) if found == word)
+    }
+
+    /// Forgets the nesting so far, where a new cell begins.
+    pub(super) fn begin_nesting(&mut self) {
+        self.depth = 0;
+    }
+
     /// Reads `word ( inner )`.
     ///
     /// # Errors
@@ -15,7 +79,7 @@ impl Parser {
     /// Returns the first mistake.
     pub fn call<T>(&mut self, inner: impl FnOnce(&mut Parser) -> Step<T>) -> Step<T> {
         let word = self.peek().describe();
-        self.at += 1;
+        self.skip();
         self.expect("(", &format!("{word} takes its operand in parentheses"))?;
         let value = inner(self)?;
         self.expect(")", "close the parenthesis")?;
@@ -29,8 +93,9 @@ impl Parser {
     /// Fails when there are too many.
     pub fn enter(&mut self) -> Step<()> {
         self.depth += 1;
-        if self.depth > NESTING_MAX {
-            let message = format!("nested deeper than NESTING_MAX ({NESTING_MAX})");
+        let max = self.language.limits.nesting;
+        if self.depth > max {
+            let message = format!("nested deeper than NESTING_MAX ({max})");
             return Err(Diagnostic::new(Kind::LimitExceeded, self.span(), message));
         }
         Ok(())
@@ -48,7 +113,7 @@ impl Parser {
     /// Fails when something else stands here.
     pub fn new_name(&mut self, what: &str) -> Step<Name> {
         let name = self.name(what)?;
-        if KEYWORDS.contains(&name.text.as_str()) {
+        if self.is_keyword(&name.text) {
             let message = format!("expected {what}, found the keyword `{}`", name.text);
             return Err(Diagnostic::new(Kind::Syntax, name.span, message).help("choose another name"));
         }
@@ -135,7 +200,7 @@ impl Parser {
 
     /// Takes the word if it is next.
     pub fn eat_word(&mut self, word: &str) -> bool {
-        let found = matches!(self.peek(), Token::Name(w) if w == word);
+        let found = self.is_word(word);
         self.at += usize::from(found);
         found
     }
@@ -181,26 +246,11 @@ impl Parser {
     pub fn span(&self) -> Span {
         self.tokens[self.at.min(self.tokens.len() - 1)].span.clone()
     }
-
-    /// Returns whether the rows are over.
-    pub fn at_final_part(&self) -> bool {
-        match self.peek() {
-            Token::End | Token::Symbol("~") => true,
-            Token::Name(w) if w == "not" => *self.peek_at(1) == Token::Name("exists".to_owned()),
-            Token::Name(w) => {
-                matches!(
-                    w.as_str(),
-                    "exists" | "forall" | "locations" | "allowed" | "forbidden" | "required"
-                )
-            }
-            _ => false,
-        }
-    }
 }
 
 /// Reads a number, perhaps with a sign: decimal, or hexadecimal after `0x`. Hexadecimal digits may fill all 64 bits, the sign included.
 /// Returns nothing for a text that is no number of 64 bits.
-pub fn value_of(text: &str) -> Option<Value> {
+fn value_of(text: &str) -> Option<Value> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
         None => (1, text),

@@ -1,20 +1,31 @@
-//! Errors and warnings about a source text, with byte spans.
+//! Errors and warnings about a text of any of the languages, with byte spans.
 //!
-//! The parser makes them. They are pure data: `mowgli-cli` draws them under the source line, and other programs can use the spans.
+//! Parsers and resolvers make them. They are pure data: `mowgli-cli` draws them under the source line, and other programs can use the
+//! spans.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// A byte range in the source text.
-pub type Span = Range<usize>;
+use super::source::{Source, Span, position};
 
 /// Tells an error, which stops the test from being used, from a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The test is accepted, but probably does not say what its author meant.
+    /// The text is accepted, but probably does not say what its author meant.
     Warning,
-    /// The test is refused.
+    /// The text is refused.
     Error,
+}
+
+impl Severity {
+    /// Returns the word that reports use.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
 }
 
 /// The kind of a diagnostic; [`Kind::code`] is stable.
@@ -24,7 +35,7 @@ pub enum Kind {
     BadToken,
     /// A token that the grammar does not allow here.
     Syntax,
-    /// The first line is not `RDMA NAME`.
+    /// The first line does not name the language and the test.
     BadHeader,
     /// An instruction that does not exist.
     UnknownInstruction,
@@ -38,7 +49,7 @@ pub enum Kind {
     WrongNode,
     /// An operand of the wrong sort: a register where a location is needed, or the reverse.
     WrongOperand,
-    /// A name given twice.
+    /// A name given twice where one is allowed.
     Duplicate,
     /// A thread number, node number or value out of its range.
     OutOfRange,
@@ -46,8 +57,25 @@ pub enum Kind {
     UnknownModel,
     /// A model with two different verdicts, or a verdict without a condition.
     BadExpectation,
-    /// The text exceeds a named bound of [`limits`](super::limits).
+    /// The text exceeds a named bound of its language: those of tests are in [`crate::litmus::limits`], those of models in
+    /// [`crate::cat::limits`].
     LimitExceeded,
+    /// A construct of herd7's language of models that ours leaves out.
+    Unsupported,
+    /// A name that nothing in a model file defines.
+    UndefinedName,
+    /// A set where a relation is needed, the reverse, or a function where a value is needed.
+    WrongType,
+    /// A function with too few or too many arguments.
+    WrongArity,
+    /// A recursive definition below `~` or on the right of `\`.
+    NotMonotone,
+    /// A file that includes itself, directly or through others.
+    CyclicInclude,
+    /// An included file that cannot be read.
+    MissingInclude,
+    /// A requirement on programs that depends on reads-from or on a chosen order.
+    DynamicRequirement,
     /// Warning: a location without an initial value.
     UninitialisedLocation,
     /// Warning: one register name in two threads.
@@ -60,6 +88,10 @@ pub enum Kind {
     UnusedLocation,
     /// Warning: `poll` and `wait` in one test, which no model but `sc` has.
     PollAndWait,
+    /// Warning: a definition of a model file that nothing uses.
+    Unused,
+    /// Warning: a model without axioms, which accepts every execution.
+    NoAxiom,
 }
 
 impl Kind {
@@ -80,16 +112,26 @@ impl Kind {
             Kind::UnknownModel => "unknown-model",
             Kind::BadExpectation => "bad-expectation",
             Kind::LimitExceeded => "limit-exceeded",
+            Kind::Unsupported => "unsupported",
+            Kind::UndefinedName => "undefined-name",
+            Kind::WrongType => "wrong-type",
+            Kind::WrongArity => "wrong-arity",
+            Kind::NotMonotone => "not-monotone",
+            Kind::CyclicInclude => "cyclic-include",
+            Kind::MissingInclude => "missing-include",
+            Kind::DynamicRequirement => "dynamic-requirement",
             Kind::UninitialisedLocation => "uninitialised-location",
             Kind::SharedRegister => "shared-register",
             Kind::PollNeverSucceeds => "poll-never-succeeds",
             Kind::WaitForNothing => "wait-for-nothing",
             Kind::UnusedLocation => "unused-location",
             Kind::PollAndWait => "poll-and-wait",
+            Kind::Unused => "unused",
+            Kind::NoAxiom => "no-axiom",
         }
     }
 
-    /// Returns whether this kind refuses the test.
+    /// Returns whether this kind refuses the text.
     pub const fn severity(self) -> Severity {
         match self {
             Kind::UninitialisedLocation
@@ -97,7 +139,9 @@ impl Kind {
             | Kind::PollNeverSucceeds
             | Kind::WaitForNothing
             | Kind::UnusedLocation
-            | Kind::PollAndWait => Severity::Warning,
+            | Kind::PollAndWait
+            | Kind::Unused
+            | Kind::NoAxiom => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -156,27 +200,57 @@ impl Diagnostic {
         self.kind.severity()
     }
 
-    /// Returns the line and column at which the span starts in `source`. Both count from 1, columns in characters.
-    pub fn position(&self, source: &str) -> (usize, usize) {
-        let start = floor_char_boundary(source, self.span.start);
-        let before = &source[..start];
-        let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |tail| tail.chars().count()) + 1;
-        (line, column)
+    /// Returns the line and column at which the span starts in the text, as [`position`] counts them.
+    pub fn position(&self, text: &str) -> (usize, usize) {
+        position(text, self.span.start)
     }
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity() {
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        };
-        write!(f, "{severity}[{}]: {}", self.kind.code(), self.message)?;
+        write!(
+            f,
+            "{}[{}]: {}",
+            self.severity().word(),
+            self.kind.code(),
+            self.message
+        )?;
         if let Some(help) = &self.help {
             write!(f, "; {help}")?;
         }
         Ok(())
+    }
+}
+
+/// A diagnostic of one of several files: a model may include others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The file.
+    pub source: Arc<Source>,
+    /// What was found in it.
+    pub diagnostic: Diagnostic,
+}
+
+impl Located {
+    /// Returns the line and column at which the span starts in its file.
+    pub fn position(&self) -> (usize, usize) {
+        self.diagnostic.position(&self.source.text)
+    }
+}
+
+impl Deref for Located {
+    type Target = Diagnostic;
+
+    fn deref(&self) -> &Diagnostic {
+        &self.diagnostic
+    }
+}
+
+impl fmt::Display for Located {
+    /// Writes file, line, column, kind, message and remedy on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = self.position();
+        write!(f, "{}:{line}:{column}: {}", self.source.name, self.diagnostic)
     }
 }
 
@@ -222,13 +296,4 @@ impl ParseError {
             n => format!("{first} (and {n} more)"),
         }
     }
-}
-
-/// Returns the nearest character boundary at or before `at`.
-fn floor_char_boundary(source: &str, at: usize) -> usize {
-    let mut at = at.min(source.len());
-    while !source.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }

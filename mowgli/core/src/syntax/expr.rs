@@ -1,9 +1,9 @@
-//! Parses expressions over registers.
+//! Expressions over registers.
 
-use super::ast::Expr;
 use super::diagnostic::{Diagnostic, Kind};
 use super::lexer::Token;
-use super::parser::{Parser, Step, unknown_instruction};
+use super::parser::{Parser, Step};
+use super::tree::Expr;
 use crate::program::{BinaryOp, UnaryOp};
 
 impl Parser {
@@ -81,7 +81,11 @@ impl Parser {
                 )
                 .help("get it into a local location first: `v := x^2`"));
             }
-            (Token::Name(word), Token::Symbol("(")) => return Err(unknown_instruction(&word, self.span())),
+            (Token::Name(word), Token::Symbol("(")) => {
+                let message = format!("`{word}(..)` cannot stand inside an expression");
+                return Err(Diagnostic::new(Kind::Syntax, self.span(), message)
+                    .help("assign its result in the row before, and use that here"));
+            }
             (Token::Name(_), _) => Expr::Name(self.new_name("a register")?),
             _ => return Err(self.unexpected("an expression")),
         };

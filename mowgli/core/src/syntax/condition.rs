@@ -1,13 +1,29 @@
-//! The part of a file after the rows: `locations [..]`, final conditions and expected verdicts.
+//! Conditions, and what stands around them at the end of a test: `locations [..]`, `filter`, verdicts. One grammar for every dialect of
+//! litmus tests and for herd7's.
 
-use super::ast::{Formula, Name, Number, Observed, Query};
-use super::condition::{Quantifier, Relation, Verdict};
 use super::diagnostic::{Diagnostic, Kind};
 use super::lexer::Token;
-use super::limits::{ATOMS_MAX, QUERIES_MAX};
 use super::parser::{Parser, Step};
+use super::tree::{Formula, Name, Number, Observed, Query};
+use crate::litmus::limits::{ATOMS_MAX, QUERIES_MAX};
+use crate::litmus::{Quantifier, Relation, Verdict};
 
 impl Parser {
+    /// Returns whether the rows are over.
+    pub fn at_final_part(&self) -> bool {
+        match self.peek() {
+            Token::End | Token::Symbol("~") => true,
+            Token::Name(w) if w == "not" => *self.peek_at(1) == Token::Name("exists".to_owned()),
+            Token::Name(w) => {
+                matches!(
+                    w.as_str(),
+                    "exists" | "forall" | "locations" | "allowed" | "forbidden" | "required"
+                )
+            }
+            _ => false,
+        }
+    }
+
     /// Reads `locations [x; 0:r;]`, if present.
     ///
     /// # Errors
@@ -44,7 +60,7 @@ impl Parser {
     /// # Errors
     ///
     /// Returns the first mistake.
-    pub(super) fn queries_until<V>(
+    pub(crate) fn queries_until<V>(
         &mut self,
         value: fn(&mut Parser) -> Step<V>,
         over: fn(&Parser) -> bool,
@@ -100,7 +116,7 @@ impl Parser {
     }
 
     /// Reads a model's name, which is tokens without space between them: `rdma-tso+ooo-rw/glob`.
-    pub(super) fn setting(&mut self) -> Step<Name> {
+    pub(crate) fn setting(&mut self) -> Step<Name> {
         let mut name = self.name("a model")?;
         while self.span().start == name.span.end
             && let Some(symbol) = ["-", "/", "+"].into_iter().find(|symbol| self.is(symbol))
@@ -186,6 +202,25 @@ impl Parser {
         Ok(formula)
     }
 
+    /// Reads the thread before a register, `0:` or `P0:`, if it stands here.
+    pub(crate) fn thread_prefix(&mut self) -> Step<Option<Number>> {
+        let thread = match self.peek() {
+            Token::Number(_) => self.number()?,
+            Token::Name(word) if *self.peek_at(1) == Token::Symbol(":") => {
+                let digits = word.strip_prefix('P');
+                let Some(value) = digits.and_then(|digits| digits.parse().ok()) else {
+                    return Ok(None);
+                };
+                let span = self.span();
+                self.skip();
+                Number { value, span }
+            }
+            _ => return Ok(None),
+        };
+        self.expect(":", "a register of thread 0 is written `0:r`")?;
+        Ok(Some(thread))
+    }
+
     /// Reads `x`, `[x]`, `0:r` or `P0:r`.
     fn observed(&mut self) -> Step<Observed> {
         if self.eat("[") {
@@ -193,27 +228,10 @@ impl Parser {
             self.expect("]", "a location may stand in brackets: `[x]=1`")?;
             return Ok(Observed { thread: None, name });
         }
-        let thread = match self.peek() {
-            Token::Number(_) => {
-                let thread = self.number()?;
-                self.expect(":", "a register of thread 0 is written `0:r`")?;
-                Some(thread)
-            }
-            Token::Name(word) => {
-                let number = word.strip_prefix('P').and_then(|digits| digits.parse().ok());
-                let number = number.filter(|_| *self.peek_at(1) == Token::Symbol(":"));
-                let number = number.map(|value| Number {
-                    value,
-                    span: self.span(),
-                });
-                if number.is_some() {
-                    self.name("a thread")?;
-                    self.expect(":", "a register of thread 0 is written `0:r`")?;
-                }
-                number
-            }
-            _ => return Err(self.unexpected("a location or a register (`x` or `0:r`)")),
-        };
+        let thread = self.thread_prefix()?;
+        if thread.is_none() && !matches!(self.peek(), Token::Name(_)) {
+            return Err(self.unexpected("a location or a register (`x` or `0:r`)"));
+        }
         Ok(Observed {
             thread,
             name: self.new_name("a location or a register")?,
