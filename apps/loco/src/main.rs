@@ -19,6 +19,7 @@ mod launcher;
 mod litmus;
 mod machine;
 mod meet;
+mod nic;
 mod record;
 mod run;
 mod stress;
@@ -43,6 +44,7 @@ enum Command {
     Bench(bench::Args),
     Stress(stress::Args),
     Litmus(litmus::Args),
+    Nic(nic::Args),
     #[command(name = demo::NODE, hide = true)]
     DemoNode(demo::NodeArgs),
     #[command(name = bench::NODE, hide = true)]
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::BenchNode(args) => bench::node(&args),
         Command::Stress(args) => stress::run(&args, &given),
         Command::Litmus(args) => litmus::run(&args, &given),
+        Command::Nic(args) => nic::run(&args),
         Command::StressNode(args) => stress::node(&args),
         Command::Pause(args) => stress::pause(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),
