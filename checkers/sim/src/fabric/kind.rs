@@ -121,9 +121,11 @@ impl fmt::Display for FabricKind {
 }
 
 /// The error for a name that no fabric of the model has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown fabric '{0}': expected one of {names}", names = FabricKind::ALL.map(FabricKind::name).join(", "))]
 pub struct UnknownFabric(String);
+
+loco_fabric::debug_as_display!(UnknownFabric);
 
 impl FromStr for FabricKind {
     type Err = UnknownFabric;
