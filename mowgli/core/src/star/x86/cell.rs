@@ -1,7 +1,6 @@
-//! The grammar of a cell: `MOV [x],$1`, `movq (%rdi),%rax`, `mfence`.
+//! The grammar of a cell: `MOV [x],$1`, `movq (%rdi),%rax`, `mfence`, and of what ends the last row of cells.
 
 use super::Form;
-use super::test::at_final_part;
 use super::width::Width;
 use crate::program::Value;
 use crate::syntax::{Diagnostic, Kind, Name, Parser, Span, Step, Token, nearest};
@@ -112,6 +111,11 @@ fn unknown(word: Name) -> Diagnostic {
         Some(known) => unknown.help(format!("did you mean `{known}`?")),
         None => unknown.help("only loads, stores and mfence are: MOV (movl, movq) and MFENCE"),
     }
+}
+
+/// Returns whether the rows are over. A test of herd7 may begin its final part with `filter`.
+pub(super) fn at_final_part(p: &Parser) -> bool {
+    p.at_final_part() || p.is_word("filter")
 }
 
 /// Returns whether an operand, or the cell, is over.

@@ -4,7 +4,7 @@
 //! of tests note there, in no language.
 
 use super::Form;
-use super::cell::{Cell, cell, register};
+use super::cell::{Cell, at_final_part, cell, register};
 use super::width::Width;
 use crate::litmus::limits::{NAME_BYTES_MAX, NESTING_MAX, SOURCE_BYTES_MAX};
 use crate::program::Value;
@@ -156,11 +156,6 @@ fn quoted(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('"')?;
     let (quoted, _) = rest.split_once('"')?;
     Some(quoted.replace('\n', " "))
-}
-
-/// Returns whether the rows are over. A test of herd7 may begin its final part with `filter`.
-pub(super) fn at_final_part(p: &Parser) -> bool {
-    p.at_final_part() || p.is_word("filter")
 }
 
 /// Reads the line of threads, and returns their number.
