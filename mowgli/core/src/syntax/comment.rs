@@ -2,7 +2,7 @@
 //! end with their line.
 
 use super::diagnostic::{Diagnostic, Kind};
-use super::lexer::Language;
+use super::language::Language;
 
 /// Skips white space and comments from `at`.
 pub(super) fn skip_blank(language: &Language, text: &str, mut at: usize) -> Result<usize, Diagnostic> {

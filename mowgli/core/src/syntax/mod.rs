@@ -9,6 +9,7 @@ mod comment;
 mod condition;
 mod diagnostic;
 mod expr;
+mod language;
 mod lexer;
 mod parser;
 mod source;
@@ -25,5 +26,5 @@ pub use table::{KEYWORDS, dialect, parse_dialect};
 pub use tree::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
 
 pub(crate) use comment::skip_comment;
-pub(crate) use lexer::{Language, Limits};
+pub(crate) use language::{Language, Limits};
 pub(crate) use table::{header, read_on};

@@ -3,7 +3,8 @@
 //! A language's grammar is functions over a [`Parser`]. What the grammars share is in the modules beside this one.
 
 use super::diagnostic::{Diagnostic, Kind};
-use super::lexer::{self, Language, Spanned, Token};
+use super::language::Language;
+use super::lexer::{self, Spanned, Token};
 use super::source::Span;
 use super::tree::{Name, Number};
 use crate::program::Value;

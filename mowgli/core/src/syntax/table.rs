@@ -5,7 +5,8 @@
 
 use super::comment::skip_blank;
 use super::diagnostic::{Diagnostic, Kind};
-use super::lexer::{self, Language, Limits, Token};
+use super::language::{Language, Limits};
+use super::lexer::{self, Token};
 use super::parser::{Parser, Step};
 use super::source::Span;
 use super::tree::{Column, Init, Name, Row};
