@@ -11,6 +11,7 @@
 pub mod cat;
 pub mod catalogue;
 pub mod check;
+mod condition;
 pub mod counted;
 pub mod declarative;
 pub mod event;

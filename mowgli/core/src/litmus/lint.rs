@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Litmus;
 use super::ast::{CasArgs, File, Place, Rhs, Stmt, StmtKind};
-use super::condition::Operand;
-use super::limits::INSTRUCTIONS_MAX;
 use super::symbols::Globals;
+use crate::condition::Operand;
 use crate::program::Value;
+use crate::syntax::limits::INSTRUCTIONS_MAX;
 use crate::syntax::{Diagnostic, Expr, Kind, Name};
 
 /// Adds the warnings for a file that resolved without error.

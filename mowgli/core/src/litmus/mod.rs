@@ -1,11 +1,11 @@
 //! The litmus language: turns text into a [`Litmus`] and back.
 //!
 //! `docs/litmus.md` is the language's manual. [`parse`] goes from text to a syntax tree (`parser`, on top of [`crate::syntax`]), to a
-//! checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back ([`layout`]). The module is pure:
-//! the command reads files and draws diagnostics.
+//! checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back ([`layout`]). The types of
+//! conditions (`condition`) and the bounds ([`crate::syntax::limits`]) are shared by all dialects and re-exported here. The module is
+//! pure: the command reads files and draws diagnostics.
 
 mod ast;
-mod condition;
 pub mod layout;
 mod lint;
 mod parser;
@@ -18,7 +18,7 @@ mod symbols;
 
 use serde::{Deserialize, Serialize};
 
-pub use condition::{
+pub use crate::condition::{
     Condition, Expected, Formula, Names, Operand, Quantifier, Query, Relation, Setting, State, Verdict,
 };
 pub(crate) use print::instruction;
@@ -26,11 +26,9 @@ pub use print::{fingerprint, fingerprint_of};
 pub use property::Property;
 pub use statement::Statement;
 
-pub use crate::syntax::{Diagnostic, KEYWORDS, Kind, ParseError, Severity, Span};
+pub use crate::syntax::{Diagnostic, KEYWORDS, Kind, ParseError, Severity, Span, limits};
 
 use crate::program::Program;
-
-pub mod limits;
 
 /// A litmus test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

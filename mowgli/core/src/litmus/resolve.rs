@@ -5,14 +5,14 @@
 //! remote read-modify-writes go to memory, never to a register.
 
 use super::ast;
-use super::condition::{Condition, Expected, Operand, Setting};
-use super::limits::LOCATIONS_MAX;
 use super::resolve_code::ThreadScope;
 use super::statement::{self, Statement};
 use super::symbols::{Globals, Registers, node, too_many_registers};
 use super::{Litmus, Query, lint};
+use crate::condition::{Condition, Expected, Operand, Setting};
 use crate::model::{Model, RmwAtomicity};
 use crate::program::{Loc, Location, Node, Program, Reg, Thread, ThreadId};
+use crate::syntax::limits::LOCATIONS_MAX;
 use crate::syntax::{self, Diagnostic, Init, Kind, Name, Number, Observed, nearest};
 
 /// Resolves a file. Returns the test and its warnings, or all errors.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::ast::{CasArgs, Place, Rhs, Stmt, StmtKind};
-use super::limits::LOOP_BOUND_MAX;
 use super::symbols::{Globals, Registers, node, too_many_registers};
 use crate::program::{Expr, Instr, Loc, Node, PutSrc, Reg, WorkId};
+use crate::syntax::limits::LOOP_BOUND_MAX;
 use crate::syntax::{Column, Diagnostic, Expr as Ast, Kind, Name, nearest};
 
 /// A thread being resolved. A register exists from its first assignment on, in textual order.

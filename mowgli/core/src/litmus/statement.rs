@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::ast;
-use super::condition::Setting;
 use super::property::Property;
+use crate::condition::Setting;
 use crate::model::Model;
 use crate::syntax::{Diagnostic, Kind, Parser, Span, Step, Token};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::{NODES_MAX, REGISTERS_MAX};
 use crate::program::{Loc, Location, Node, Reg};
+use crate::syntax::limits::{NODES_MAX, REGISTERS_MAX};
 use crate::syntax::{Diagnostic, Kind, Name, Number};
 
 /// The locations by name, with the places that later messages point at.

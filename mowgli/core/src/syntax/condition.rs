@@ -3,10 +3,10 @@
 
 use super::diagnostic::{Diagnostic, Kind};
 use super::lexer::Token;
+use super::limits::{ATOMS_MAX, QUERIES_MAX};
 use super::parser::{Parser, Step};
 use super::tree::{Formula, Name, Number, Observed, Query};
-use crate::litmus::limits::{ATOMS_MAX, QUERIES_MAX};
-use crate::litmus::{Quantifier, Relation, Verdict};
+use crate::condition::{Quantifier, Relation, Verdict};
 
 impl Parser {
     /// Returns whether the rows are over.

@@ -57,7 +57,7 @@ pub enum Kind {
     UnknownModel,
     /// A model with two different verdicts, or a verdict without a condition.
     BadExpectation,
-    /// The text exceeds a named bound of its language: those of tests are in [`crate::litmus::limits`], those of models in
+    /// The text exceeds a named bound of its language: those of tests are in [`crate::syntax::limits`], those of models in
     /// [`crate::cat::limits`].
     LimitExceeded,
     /// A construct of herd7's language of models that ours leaves out.

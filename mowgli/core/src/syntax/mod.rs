@@ -11,6 +11,7 @@ mod diagnostic;
 mod expr;
 mod language;
 mod lexer;
+pub mod limits;
 mod parser;
 mod source;
 mod suggest;

@@ -7,12 +7,12 @@ use super::comment::skip_blank;
 use super::diagnostic::{Diagnostic, Kind};
 use super::language::{Language, Limits};
 use super::lexer::{self, Token};
+use super::limits::{
+    ERRORS_MAX, INSTRUCTIONS_MAX, NAME_BYTES_MAX, NESTING_MAX, SOURCE_BYTES_MAX, THREADS_MAX,
+};
 use super::parser::{Parser, Step};
 use super::source::Span;
 use super::tree::{Column, Init, Name, Row};
-use crate::litmus::limits::{
-    ERRORS_MAX, INSTRUCTIONS_MAX, NAME_BYTES_MAX, NESTING_MAX, SOURCE_BYTES_MAX, THREADS_MAX,
-};
 
 /// Names that mean something to the grammar and can name nothing else.
 pub const KEYWORDS: [&str; 20] = [

@@ -2,7 +2,7 @@
 //! a span.
 
 use super::source::Span;
-use crate::litmus::{Quantifier, Verdict};
+use crate::condition::{self, Quantifier, Verdict};
 use crate::program::{BinaryOp, UnaryOp, Value};
 
 /// A name and its place.
@@ -85,7 +85,7 @@ pub struct Observed {
 }
 
 /// A formula over values of type `V`, whose operands are names as they stand in the text.
-pub type Formula<V = Value> = crate::litmus::Formula<Observed, V>;
+pub type Formula<V = Value> = condition::Formula<Observed, V>;
 
 /// A final condition with its expected verdicts.
 #[derive(Clone, Debug)]

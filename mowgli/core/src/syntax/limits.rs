@@ -1,4 +1,4 @@
-//! Bounds on what the parser accepts. Every refusal names its bound, so that a user knows what to change.
+//! Bounds on the tests of every dialect. Every refusal names its bound, so that a user knows what to change.
 
 /// Largest source text, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;

@@ -2,7 +2,7 @@
 //!
 //! As in herd7, the *formula* describes outcomes and the *quantifier* says what is asked about them. A [`Verdict`] is about the
 //! formula alone, so that one file can serve models that disagree. Conditions of other dialects have the same form over other operands, values and
-//! settings: the types are generic, with those of tests of RDMA as defaults.
+//! settings: the types are generic, with those of tests of RDMA as defaults. `syntax` reads their text; `litmus` makes them public.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
