@@ -23,8 +23,7 @@ use loco_fabric::{FabricError, NodeId, Result, Tier};
 use smallvec::SmallVec;
 
 use super::ffi::types::*;
-use super::node::Flush;
-use super::request::Request;
+use super::request::{Flush, Request};
 use super::status::Op;
 
 /// The properties of the device that decide what waits.
