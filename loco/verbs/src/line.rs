@@ -1,8 +1,8 @@
 //! Holds operations back in their queue pair until what they wait for has come.
 //!
 //! A queue pair on a device whose order is bought (`order`) has a *line*: an entry for each operation that has not been
-//! reported, oldest first. An operation that asks for no order goes to the device at once, past those that wait. An
-//! operation that must wait is held, and handed on by whoever polls the last completion that it waits for. So no posting call
+//! reported, oldest first. An operation that asks for no order goes to the device at once, past those that wait, but a result
+//! does not go past a put whose data the device has not read. An operation that must wait is held, and handed on by whoever polls the last completion that it waits for. So no posting call
 //! waits, and a thread that sends to many peers has operations towards all of them under way. Operations end in any order and
 //! are reported in theirs, as the contract demands. On such a device each work request asks for a completion, so an end is
 //! that of one operation.
@@ -23,8 +23,7 @@ use loco_fabric::{FabricError, NodeId, Result, Tier};
 use smallvec::SmallVec;
 
 use super::ffi::types::*;
-use super::node::Flush;
-use super::request::Request;
+use super::request::{Flush, Request};
 use super::status::Op;
 
 /// The properties of the device that decide what waits.
@@ -111,15 +110,18 @@ struct Before {
     results: bool,
     /// The device does not have some get or read-modify-write yet.
     results_held: bool,
+    /// The device does not have some put yet whose data it is to read.
+    sources_held: bool,
 }
 
 impl Before {
     fn add(&mut self, entry: &Entry) {
-        let held = match entry.state {
+        let (held, data) = match &entry.state {
             State::Ended | State::Failed(_) => return,
-            State::Held(_) | State::Barrier(_) => true,
-            State::UnderWay => false,
+            State::Held(held) | State::Barrier(held) => (true, held.data.as_slice()),
+            State::UnderWay => (false, [].as_slice()),
         };
+        self.sources_held |= held && entry.op == Op::Put && data.is_empty();
         let (writes, results) = (entry.op.writes(), entry.op.has_result());
         self.any = true;
         self.writes |= writes;
@@ -157,7 +159,9 @@ impl Rules {
                 true => before.results,
                 false => before.results_held,
             };
-        match strong || fenced {
+        // A card reads the data of a put before it places a later result, which may be for the same memory.
+        let overwrites = op.has_result() && before.sources_held;
+        match strong || fenced || overwrites {
             true => Step::Wait,
             // A flush of this tier is a barrier itself.
             false if asked.strong && relaxed && !placed && op != Op::Flush => Step::Barrier,
@@ -200,7 +204,9 @@ impl Line {
     /// Adds an operation. Returns true if it goes to the device now, and false if it waits.
     pub(super) fn add(&mut self, asked: Asked, request: &Request, wr_id: u64, data: Option<&[u8]>) -> bool {
         let op = request.op;
-        let goes = !(asked.strong || asked.fenced) || {
+        // Relaxed: the operations of this line were added under its lock.
+        let overwrites = op.has_result() && self.waiting.load(Ordering::Relaxed) > 0;
+        let goes = !(asked.strong || asked.fenced || overwrites) || {
             let mut before = Before::default();
             self.entries.iter().for_each(|entry| before.add(entry));
             self.rules

@@ -112,6 +112,19 @@ fn what_asks_for_nothing_passes_what_waits() {
     assert_eq!([1, 2].map(|_| line.take_ended().unwrap().0), [1, 2]);
 }
 
+/// The put that waits reads its data later, and must not find the result of the get there.
+#[test]
+fn a_result_does_not_pass_a_put_whose_data_is_still_to_be_read() {
+    let (mut line, waiting) = line(Tier::OooRw, false, take);
+    assert!(line.add(PLAIN, &request(Op::Put), 0, None));
+    assert!(!line.add(STRONG, &request(Op::Put), 1, None));
+    assert!(!line.add(PLAIN, &request(Op::Get), 2, None));
+    assert!(line.add(PLAIN, &request(Op::Put), 3, None));
+    line.ended(0);
+    line.hand_on().unwrap();
+    assert_eq!((posted(), waiting.load(Ordering::Relaxed)), (vec![1, 2], 0));
+}
+
 #[test]
 fn an_atomic_of_ooo_rw_waits_only_for_writes_that_the_card_lacks() {
     let (mut line, _) = line(Tier::OooRw, false, take);
@@ -218,6 +231,7 @@ fn requests_are_kept_and_nothing_else_waits() {
         let (mut ops, mut under_way, mut ended, mut reported) = (vec![], vec![], vec![], 0);
         let mut placed = 0; // On `pcie-relaxed`: the writes before it are placed.
         let mut given = vec![];
+        let mut has = vec![]; // Whether the device has been given the operation itself.
         let (mut step, steps) = (0, 40);
         while step < steps || !under_way.is_empty() {
             step += 1;
@@ -227,9 +241,11 @@ fn requests_are_kept_and_nothing_else_waits() {
                 let number = ops.len() as u64;
                 ops.push((op, asked));
                 ended.push(false);
+                let unread = (ops.iter().zip(&has)).any(|((op, _), has)| *op == Op::Put && !has);
+                has.push(false);
                 let goes = line.add(asked, &request(op), number, None);
                 assert!(
-                    goes || asked.strong || asked.fenced,
+                    goes || asked.strong || asked.fenced || op.has_result() && unread,
                     "seed {seed}: {number} did not ask"
                 );
                 match goes {
@@ -256,7 +272,13 @@ fn requests_are_kept_and_nothing_else_waits() {
                 let at = usize::try_from(number).unwrap();
                 let (op, asked) = ops[at];
                 let strong = asked.strong && !(tier == Tier::OooRw && op.is_atomic());
+                has[at] |= !barrier;
                 for earlier in 0..at {
+                    let unread = ops[earlier].0 == Op::Put && !has[earlier];
+                    assert!(
+                        barrier || !(op.has_result() && unread),
+                        "seed {seed}: the result of {number} before the data of {earlier} is read"
+                    );
                     let lacks = !ended[earlier];
                     assert!(
                         !(strong && ops[earlier].0.writes() && lacks),

@@ -14,11 +14,11 @@ use super::bell::CompletionBell;
 use super::config::VerbsConfig;
 use super::connect::{Dial, Hello, VERSION};
 use super::device::Device;
-use super::ffi::types::Sge;
 use super::heap::Heap;
 use super::line::{Exit, Line, Rules};
 use super::memory::VerbsMemory;
 use super::outage::Outage;
+use super::request::Flush;
 use super::send_queue::{Poller, SendQueue, Task};
 use super::service::Service;
 
@@ -53,29 +53,6 @@ pub(super) struct Card {
     /// The word that flushes read: its address and key.
     pub(super) scratch: (u64, u32),
     pub(super) zero_length_reads: bool,
-}
-
-/// The way to force earlier puts to be placed.
-#[derive(Clone, Copy)]
-pub(super) struct Flush {
-    /// The peer's word that is read.
-    pub(super) remote: (u64, u32),
-    /// The word of ours that results go to.
-    pub(super) local: (u64, u32),
-    /// Set if both devices support reads of length zero.
-    pub(super) zero_length: bool,
-}
-
-impl Flush {
-    /// Returns the word of ours that results go to.
-    pub(super) fn result(self) -> Sge {
-        let (addr, lkey) = self.local;
-        Sge {
-            addr,
-            length: 8,
-            lkey,
-        }
-    }
 }
 
 /// Takes lost nodes' access away, on behalf of the mesh. The reference is weak because the node holds the

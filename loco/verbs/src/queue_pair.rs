@@ -9,8 +9,8 @@ use super::chain::{CHAIN_MAX, Chain};
 use super::ffi::types::*;
 use super::line::{Asked, refused};
 use super::memory::{VerbsMemory, VerbsRemote};
-use super::node::{Flush, Node};
-use super::request::Request;
+use super::node::Node;
+use super::request::{Flush, Request};
 use super::send_queue::SendQueue;
 use super::status::Op;
 use loco_fabric::{

@@ -1,8 +1,30 @@
-//! A work request before it is written for the device. Used by `queue_pair` and `line`.
+//! A work request before it is written for the device. Used by `queue_pair`, `line` and `node`.
 
 use super::ffi::types::*;
-use super::node::Flush;
 use super::status::Op;
+
+/// The way to force earlier puts to be placed.
+#[derive(Clone, Copy)]
+pub(super) struct Flush {
+    /// The peer's word that is read.
+    pub(super) remote: (u64, u32),
+    /// The word of ours that results go to.
+    pub(super) local: (u64, u32),
+    /// Set if both devices support reads of length zero.
+    pub(super) zero_length: bool,
+}
+
+impl Flush {
+    /// Returns the word of ours that results go to.
+    pub(super) fn result(self) -> Sge {
+        let (addr, lkey) = self.local;
+        Sge {
+            addr,
+            length: 8,
+            lkey,
+        }
+    }
+}
 
 /// The parts in which work requests differ.
 #[derive(Clone, Copy)]

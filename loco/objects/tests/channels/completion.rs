@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{ALL, Cluster, Net};
 use loco::fabric::{Fabric, NodeId};
+use loco::raw::Flags;
 use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
 use proptest::prelude::*;
 
@@ -134,7 +135,11 @@ fn a_key_can_be_awaited() {
                     buffer.set_word(0, round)?;
                     let pending = buffer.put(region.target(NodeId(1), 0)?)?;
                     block_on(pending.key().into_future())?;
-                    let read = pending.wait()?.get(region.target(NodeId(1), 0)?)?;
+                    // The end of a put does not say that it is placed.
+                    let after_put = Flags::STRONG;
+                    let read = pending
+                        .wait()?
+                        .get_with(region.target(NodeId(1), 0)?, after_put)?;
                     block_on(read.key().into_future())?;
                     assert_eq!(read.wait()?.word(0)?, round, "{cluster:?}");
                 }
@@ -155,7 +160,12 @@ fn more_operations_than_the_window_holds() {
             |_, region, thread| {
                 let mut first = None;
                 for i in 1..=OPERATIONS {
-                    let key = thread.put_inline(&i.to_ne_bytes(), region.target(NodeId(1), 0)?)?;
+                    let last = Flags {
+                        strong: i == OPERATIONS,
+                        ..Flags::default()
+                    };
+                    let word = region.target(NodeId(1), 0)?;
+                    let key = thread.put_inline_with(&i.to_ne_bytes(), word, last)?;
                     if i == 1 {
                         first = Some(key);
                     } else {

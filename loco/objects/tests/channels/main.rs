@@ -18,6 +18,7 @@ mod atomic_var;
 mod awaiting;
 mod collective;
 mod completion;
+mod costs;
 mod declared_lost;
 mod faults;
 mod fence;

@@ -14,8 +14,13 @@ use crate::failing::Faults;
 #[derive(Debug, Default)]
 pub struct Counts {
     pub puts: AtomicU64,
+    /// Gets and read-modify-writes.
+    pub results: AtomicU64,
     pub flushes: AtomicU64,
     pub signaled: AtomicU64,
+    /// Those that asked for strong order, and those that asked for a fence.
+    pub strong: AtomicU64,
+    pub fenced: AtomicU64,
     pub cpu_fences: AtomicU64,
     /// While this is set nobody hears of a completion.
     pub completions_held: AtomicBool,
@@ -102,9 +107,14 @@ impl<F: Fabric> Fabric for Counting<F> {
 impl<Q> CountingPair<Q> {
     fn count(&self, counter: &AtomicU64, work: Work) {
         counter.fetch_add(1, Ordering::SeqCst);
-        self.counts
-            .signaled
-            .fetch_add(u64::from(work.signaled), Ordering::SeqCst);
+        let asked = [
+            (&self.counts.signaled, work.signaled),
+            (&self.counts.strong, work.strong),
+            (&self.counts.fenced, work.fenced),
+        ];
+        for (counter, asks) in asked {
+            counter.fetch_add(u64::from(asks), Ordering::SeqCst);
+        }
     }
 }
 
@@ -125,6 +135,7 @@ impl<Q: QueuePair> QueuePair for CountingPair<Q> {
         self.inner.put_inline(data, dst, work)
     }
     fn get(&mut self, dst: Local<'_, Q::Memory>, src: Target<'_, Q::Remote>, work: Work) -> Result<Posted> {
+        self.count(&self.counts.results, work);
         self.inner.get(dst, src, work)
     }
     fn fetch_add(
@@ -134,6 +145,7 @@ impl<Q: QueuePair> QueuePair for CountingPair<Q> {
         result: Local<'_, Q::Memory>,
         work: Work,
     ) -> Result<Posted> {
+        self.count(&self.counts.results, work);
         self.inner.fetch_add(target, add, result, work)
     }
     fn compare_swap(
@@ -144,6 +156,7 @@ impl<Q: QueuePair> QueuePair for CountingPair<Q> {
         result: Local<'_, Q::Memory>,
         work: Work,
     ) -> Result<Posted> {
+        self.count(&self.counts.results, work);
         self.inner.compare_swap(target, expected, new, result, work)
     }
     fn flush(&mut self, work: Work) -> Result<Posted> {

@@ -9,7 +9,7 @@ use loco::fabric::ofi::{self, OfiConfig};
 use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{
     AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, NodeId, PeerState, ShmConfig,
-    ShmFabric, TcpConfig,
+    ShmFabric, TcpConfig, Tier,
 };
 use loco::{Config, Manager, Polling, Result};
 use loco_test_networks::deferred::{Deferred, Nic};
@@ -45,9 +45,10 @@ pub enum Cluster {
     Synchronous,
     /// A simulated card executes operations late, as the contract allows; whoever waits polls.
     Deferred(u64),
-    /// The card of `Deferred`, with a polling thread.
+    /// Such a card on a network that keeps no order (tier `unordered`), with a polling thread.
     DeferredPolled(u64),
-    /// The verbs fabric over a device played in software; whoever waits polls.
+    /// The verbs fabric over a device played in software of which nothing is known, and which reorders what it may (tier
+    /// `ooo-all`); whoever waits polls.
     Verbs,
     /// The TCP fabric; whoever waits polls.
     Tcp,
@@ -192,9 +193,8 @@ impl Cluster {
 
     fn nic(self) -> Option<Nic> {
         match self {
-            Cluster::Deferred(seed) | Cluster::DeferredPolled(seed) if !on_device() => {
-                Some(Nic::deferred(seed))
-            }
+            Cluster::Deferred(seed) if !on_device() => Some(Nic::deferred(seed)),
+            Cluster::DeferredPolled(seed) if !on_device() => Some(Nic::deferred(seed).tier(Tier::Unordered)),
             _ => None,
         }
     }
@@ -210,7 +210,12 @@ impl Cluster {
         let provider = if on_device() {
             Provider::System
         } else {
-            SoftDevice::new(SoftLimits::default()).provider()
+            SoftDevice::new(SoftLimits {
+                tier: Tier::OooAll,
+                tier_is_known: false,
+                ..SoftLimits::default()
+            })
+            .provider()
         };
         AnyConfig::default()
             .choice(choice)
