@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "HOW", default_value = "default")]
     stress: Stress,
     /// What random choices begin with; random if it is not given.
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u64>(..))]
     seed: Option<u64>,
     /// Folder where processes meet; one of the user if it is not given.
     #[arg(long, value_name = "DIR")]

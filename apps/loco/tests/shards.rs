@@ -40,9 +40,14 @@ fn shares_make_up_the_whole() {
             found
         })
         .collect();
-    let most = shares.iter().map(Vec::len).max().unwrap_or(0);
-    let joined = (0..most).flat_map(|line| shares.iter().filter_map(move |share| share.get(line)));
-    assert_eq!(joined.cloned().collect::<Vec<_>>(), whole);
+    // Shares take objects in turn, and each object has a line for each fabric.
+    let of_objects: Vec<Vec<&[Value]>> = shares
+        .iter()
+        .map(|share| share.chunk_by(|a, b| a["object"] == b["object"]).collect())
+        .collect();
+    let most = of_objects.iter().map(Vec::len).max().unwrap_or(0);
+    let joined = (0..most).flat_map(|turn| of_objects.iter().filter_map(move |share| share.get(turn)));
+    assert_eq!(joined.copied().flatten().cloned().collect::<Vec<_>>(), whole);
 }
 
 #[test]

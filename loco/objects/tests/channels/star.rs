@@ -7,6 +7,7 @@
 
 use crate::common::ALL;
 use loco::fabric::{Fabric, NodeId};
+use loco::raw::Flags;
 use loco::{Barrier, Manager, Result, SharedRegion, Thread};
 
 const ROUNDS: u64 = 100;
@@ -51,16 +52,20 @@ struct Client<'a, F: Fabric> {
 }
 
 impl<F: Fabric> Words for Client<'_, F> {
-    /// A get, whose completion is waited for where its result is used.
+    /// A get after all puts before it, whose completion is waited for where its result is used.
     fn load(&self, offset: usize) -> Result<u64> {
         let copy = self.thread.mem_ref(8)?;
-        copy.get(self.data.target(NodeId(0), offset)?)?.wait()?.word(0)
+        let word = self.data.target(NodeId(0), offset)?;
+        copy.get_with(word, Flags::STRONG)?.wait()?.word(0)
     }
 
-    /// A put of a value, which nothing waits for.
+    /// A put of a value, placed after those before it, which nothing waits for. The translation is for networks that keep the order of
+    /// puts; on others the client asks for it.
     fn store(&self, offset: usize, value: u64) -> Result<()> {
         let target = self.data.target(NodeId(0), offset)?;
-        self.thread.put_inline(&value.to_ne_bytes(), target)?.forget();
+        self.thread
+            .put_inline_with(&value.to_ne_bytes(), target, Flags::STRONG)?
+            .forget();
         Ok(())
     }
 

@@ -34,7 +34,7 @@ fn late<T>(thread: &Thread<Net>, nodes: &[u16], words: &str, mut call: impl FnMu
         let ids: Vec<u16> = error.awaited().iter().map(|node| node.0).collect();
         assert_eq!(ids, nodes, "{told}");
         assert!(told.contains(words), "{told}");
-        if *limit >= LIMIT / 10 * 9 {
+        if *limit >= LIMIT / 2 {
             return;
         }
     }

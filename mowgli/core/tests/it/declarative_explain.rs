@@ -76,7 +76,7 @@ fn a_value_that_nobody_writes_has_no_candidates() {
 /// Every forbidden outcome of the catalogue under every model.
 #[test]
 fn every_forbidden_outcome_has_a_cycle_in_the_model() {
-    let (mut explained, mut unexplained) = (0, Vec::new());
+    let (mut explained, mut unexplained) = (0, BTreeSet::new());
     for entry in catalogue::entries() {
         let test = entry.parse().unwrap();
         for query in &test.queries {
@@ -102,12 +102,9 @@ fn every_forbidden_outcome_has_a_cycle_in_the_model() {
                 let reason = explain::forbidden(&test.program, setting, wanted, &budget);
                 let Some(explain::Case { execution, cycle, .. }) = reason.cases.first() else {
                     // Without a limit this says that no execution has these values, consistent or not.
-                    unexplained.extend(
-                        reason
-                            .limit
-                            .is_none()
-                            .then(|| format!("{} under {model}", entry.name)),
-                    );
+                    if reason.limit.is_none() {
+                        unexplained.insert(entry.name);
+                    }
                     continue;
                 };
                 let spec = Spec::of(model, setting.rmw);
@@ -127,7 +124,16 @@ fn every_forbidden_outcome_has_a_cycle_in_the_model() {
         }
     }
     assert!(explained > 80, "{explained}");
-    assert_eq!(unexplained, [""; 0]);
+    // One word has data and flag, a comparison fails that cannot, or a value is asked for that nobody writes.
+    let impossible = [
+        "MP+one-word",
+        "MP+relaxed+one-word",
+        "RCAS-fail",
+        "ROB-3a",
+        "ROB-6a",
+        "ROB-6b",
+    ];
+    assert_eq!(unexplained, BTreeSet::from(impossible));
 }
 
 #[test]
