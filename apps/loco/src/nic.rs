@@ -49,13 +49,13 @@ enum Stress {
 /// is not found.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What the network keeps in order: ibta, ooo-rw, ooo-all, pcie-relaxed or unordered (`docs/ordering-models.md`).
+    /// Order that the network keeps: ibta, ooo-rw, ooo-all, pcie-relaxed or unordered (`docs/ordering-models.md`).
     #[arg(long, value_name = "TIER", default_value = "ibta", value_parser = tier)]
     tier: Tier,
     /// How much the NIC does out of the ordinary.
     #[arg(long, value_name = "HOW", default_value = "default")]
     stress: Stress,
-    /// What random choices begin with; random if it is not given.
+    /// Seed of all random choices; drawn if it is not given.
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u64>(..))]
     seed: Option<u64>,
     /// Folder where processes meet; one of the user if it is not given.

@@ -66,7 +66,7 @@ fn demanded() -> Vec<Test> {
     tests_of(str::to_owned)
 }
 
-/// The same programs, which ask for no order.
+/// Returns the tests of the mapping with programs that ask for no order.
 fn not_demanded() -> Vec<Test> {
     tests_of(|text| text.replace("strong ", "").replace(" rfence(2) ;\n", ""))
 }

@@ -251,7 +251,7 @@ fn verbs_buys_what_is_asked_for_and_a_purchase_left_out_is_found() {
         // A device is stronger than its tier allows in some places.
         these.retain(|test| test.name.starts_with("MP+puts") || test.name.starts_with("CoWW"));
         let mut seen = BTreeSet::new();
-        // Of a device that is known, a setting may not say more than that.
+        // A setting may not claim more order than is known of a device, so that the device must be unknown.
         let unknown = SoftLimits {
             tier_is_known: false,
             ..limits

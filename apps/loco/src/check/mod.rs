@@ -560,7 +560,8 @@ mod tests {
 
     use super::*;
 
-    /// What is explored is what runs only if both fabrics say the same of themselves.
+    /// Compares the capabilities of the model's fabric `shm` with those of shared memory: only if they are equal do both run the same
+    /// code.
     #[test]
     fn the_model_has_the_capabilities_of_the_fabric_for_shared_memory() {
         let mesh = Mesh::in_process(1).unwrap().remove(0);

@@ -1,8 +1,8 @@
 //! The fabrics that a world can run on: the weakest that the contract allows, and one for each set of capabilities that a
 //! shipped fabric has.
 //!
-//! What object code does depends on [`Caps`]. So the code that runs on a shipped fabric is the code that is explored only on a
-//! fabric of the model with the same capabilities.
+//! Object code branches on [`Caps`]. An exploration therefore covers the code that runs on a shipped fabric only if the model's
+//! fabric has the same capabilities.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What this connection manager refuses: multicast, sockets over RDMA, extended options.
+//! Refuses what this connection manager does not support: multicast, sockets over RDMA, extended options.
 
 use std::ffi::c_int;
 

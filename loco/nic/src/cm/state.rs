@@ -1,4 +1,4 @@
-//! What stands behind identifiers, channels and events.
+//! Holds the state behind identifiers, event channels and events.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

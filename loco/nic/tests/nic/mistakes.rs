@@ -144,7 +144,7 @@ fn completed_data_in_a_region_of_relaxed_ordering() {
 }
 
 #[test]
-fn without_stress_only_mistakes_of_counting_show() {
+fn mended_forms_pass_without_stress() {
     let folder = tempfile::tempdir().unwrap();
     for name in [
         "flag_before_data",
