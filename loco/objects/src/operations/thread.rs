@@ -18,6 +18,9 @@ use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
 use crate::operations::queues::{Attempt, Queues, ThreadQueues, Unfenced};
 
+/// The number of nodes of which a thread knows by a bit that it has queue pairs towards them.
+const OPENED_BITS: u16 = 64;
+
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
 ///
@@ -36,7 +39,7 @@ pub struct Thread<F: Fabric = AnyFabric> {
     pool: RefCell<Pool<F>>,
     /// The deadline of this thread's waits, in place of the configured one.
     deadline: Cell<Option<Time>>,
-    /// The first 64 nodes to which the thread is known to have queue pairs, one bit for each.
+    /// The first nodes ([`OPENED_BITS`]) to which the thread is known to have queue pairs, one bit for each.
     opened: Cell<u64>,
 }
 
@@ -124,16 +127,21 @@ impl<F: Fabric> Thread<F> {
     /// Returns `OutOfMemory` and the errors of making a queue pair. A lost peer is not an error yet.
     #[inline]
     pub(crate) fn prepare(&self, peers: &[NodeId]) -> Result<()> {
-        let mask = peers
-            .iter()
-            .try_fold(0, |mask, peer| Some(mask | 1_u64.checked_shl(peer.0.into())?));
-        if mask.is_none_or(|mask| self.opened.get() & mask != mask) {
-            match self.with_queues(|queues| queues.open_all(self.fabric(), peers)) {
-                Ok(()) => self.opened.set(self.opened.get() | mask.unwrap_or(0)),
-                Err(error) => return Err(error.into()),
-            }
-        }
         // Operations on words that are done at once need no memory.
+        let opened = self.opened.get();
+        let is_open = |peer: &NodeId| peer.0 < OPENED_BITS && opened & (1 << peer.0) != 0;
+        match &self.queues {
+            ThreadQueues::Private(_) if peers.iter().all(is_open) => Ok(()),
+            _ => self.prepare_slowly(peers),
+        }
+    }
+
+    #[cold]
+    fn prepare_slowly(&self, peers: &[NodeId]) -> Result<()> {
+        self.with_queues(|queues| queues.open_all(self.fabric(), peers))?;
+        let bits = peers.iter().filter(|peer| peer.0 < OPENED_BITS);
+        self.opened
+            .set(bits.fold(self.opened.get(), |opened, peer| opened | 1 << peer.0));
         match self.queues {
             ThreadQueues::Private(_) => Ok(()),
             ThreadQueues::Shared(_) => {
