@@ -137,6 +137,10 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         if listener.is_done(test, &fabric, node.nodes()) {
             continue;
         }
+        if let Some(why) = oracle.lacks_regions(&test.litmus.program) {
+            listener.refused(test, &why)?;
+            continue;
+        }
         let code = match Code::new(&test.litmus.program, node.nodes()) {
             Ok(code) => Arc::new(code),
             Err(why) => {

@@ -118,6 +118,24 @@ impl Oracle {
 }
 
 impl Oracle {
+    /// Returns why a test says nothing on this fabric, and the remedy: it asks for regions of relaxed ordering, which neither the
+    /// fabric nor the model has.
+    pub(crate) fn lacks_regions(&self, program: &Program) -> Option<String> {
+        let has_regions = match &self.model {
+            Some(Theory::File(_)) => true,
+            Some(Theory::BuiltIn(model)) => applicable(program, *model).is_ok(),
+            None => self.tier == Tier::PcieRelaxed,
+        };
+        if has_regions || program.locations.iter().all(|location| !location.relaxed) {
+            return None;
+        }
+        Some(format!(
+            "it has regions of relaxed ordering, and a fabric of tier {} has none: leave `relaxed` out of the test, or judge it by \
+             `--model rdma-tso+pcie-relaxed`",
+            self.tier
+        ))
+    }
+
     /// Returns the program with its locations in the regions that the fabric has.
     fn as_placed<'p>(&self, program: &'p Program, model: Model) -> Cow<'p, Program> {
         if self.tier != Tier::PcieRelaxed || model.tier() != self.tier {

@@ -55,7 +55,8 @@ use crate::run::local_nodes;
 ///   loco run --hosts hosts.txt --fabric verbs -- loco litmus run catalogue
 ///
 /// Exit status: 0 nothing forbidden seen; 1 a forbidden state, a test that
-/// hung, or a failure of the job; 2 bad usage; 130 stopped by Ctrl-C.
+/// hung, or a failure of the job; 2 bad usage, or no test can be run here;
+/// 130 stopped by Ctrl-C.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -306,6 +307,8 @@ struct Report<'a> {
     out: Option<Results>,
     records: Vec<Record>,
     left_out: usize,
+    /// The tests that cannot be run here, or that nothing is known of.
+    refused: usize,
     /// The reason that the output failed.
     failure: Option<CliError>,
     stop: &'a Stop,
@@ -323,6 +326,7 @@ impl<'a> Report<'a> {
             out,
             records: Vec::new(),
             left_out: 0,
+            refused: 0,
             failure: None,
             stop,
         })
@@ -375,6 +379,9 @@ impl<'a> Report<'a> {
                 ))?;
             }
         }
+        if self.records.is_empty() && self.left_out == 0 && self.refused > 0 {
+            return Ok(2);
+        }
         let bad = |record: &Record| record.is_violated() || record.hung.is_some();
         Ok(u8::from(self.records.iter().any(bad)))
     }
@@ -414,6 +421,7 @@ impl Listener for Report<'_> {
 
     fn refused(&mut self, test: &Test, why: &str) -> loco_litmus::Result<()> {
         complain(format_args!("loco: {} is left out: {why}", test.name));
+        self.refused += 1;
         Ok(())
     }
 
