@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::litmus::{Condition, Litmus, Operand, Quantifier, Query, Setting, Verdict};
+use crate::litmus::{Condition, Dialect, Litmus, Quantifier, Query, Setting, Verdict};
 use crate::model::{Model, RmwAtomicity, UnknownName};
 use crate::models::Spec;
 use crate::outcome::{Budget, Limit, Outcome, Search};
@@ -238,9 +238,7 @@ pub fn decide(
         return run(program, setting, engine, budget);
     }
     applicable(program, setting.model)?;
-    let mut operands: Vec<Operand> = (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
-    operands.sort_unstable();
-    operands.dedup();
+    let operands = litmus.all_shown();
     let spec = Spec::of(setting.model, setting.rmw);
     Ok(Answer {
         search: declarative::outcomes_of(program, &spec, &operands, budget),
@@ -299,10 +297,10 @@ pub struct Judgement {
 }
 
 /// Counts the states that satisfy query `index` of a test, and those that do not. The states are those that the report shows.
-pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
+pub fn judge<P: Dialect>(litmus: &Litmus<P>, index: usize, search: &Search<P::Outcome>) -> Judgement {
     let shown = litmus.shown(index);
     let formula = litmus.queries.get(index).map(|q| &q.condition.formula);
-    let mut states: [BTreeSet<Vec<i64>>; 2] = Default::default();
+    let mut states: [BTreeSet<Vec<P::Value>>; 2] = Default::default();
     for outcome in &search.outcomes {
         let holds = formula.is_some_and(|f| f.holds(outcome));
         states[usize::from(holds)].insert(shown.iter().map(|o| o.value(outcome)).collect());
@@ -348,7 +346,7 @@ impl Judgement {
     }
 
     /// Returns whether the condition with its quantifier holds, or `None` when the search stopped too early to tell.
-    pub fn validates(&self, condition: &Condition) -> Option<bool> {
+    pub fn validates<O, V>(&self, condition: &Condition<O, V>) -> Option<bool> {
         self.meets(match condition.quantifier {
             Quantifier::Exists => Verdict::Allowed,
             Quantifier::NotExists => Verdict::Forbidden,

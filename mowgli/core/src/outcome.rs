@@ -139,20 +139,20 @@ fn binary_size(bytes: u64) -> String {
     }
 }
 
-/// The result of a search.
+/// The result of a search for the final states of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Search {
+pub struct Search<O: Ord = Outcome> {
     /// Every final state that was reached, each possible under the model.
-    pub outcomes: BTreeSet<Outcome>,
+    pub outcomes: BTreeSet<O>,
     /// The completeness of the search that found them.
     pub completeness: Completeness,
     /// States (operational) or candidate executions (declarative) that were considered.
     pub states: u64,
 }
 
-impl Search {
+impl<O: Ord> Search<O> {
     /// Makes the result of a search that was refused before it began.
-    pub fn refused(limit: Limit) -> Search {
+    pub fn refused(limit: Limit) -> Search<O> {
         Search {
             outcomes: BTreeSet::new(),
             completeness: Completeness::Incomplete(limit),

@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-/// Apply mutations to the shipped objects and climb the ladder of `loco check` with each.
+/// Apply mutations to the shipped objects and run the ladder of `loco check` with each.
 ///
 /// Run in the root of the repository. All mutations are built at once, into a copy of the workspace. Prints a line for each
 /// mutation and the share found by object. Survivors are listed at the end. Mutations that are argued harmless are left out.

@@ -36,7 +36,7 @@ pub enum Outcome {
         seconds: f64,
         /// Seconds of processor time that it took.
         processor: f64,
-        /// The rung or client with that execution; empty if the ladder could not be climbed at all.
+        /// The world or client with that execution; empty if the ladder could not be run at all.
         by: String,
     },
     /// The ladder found nothing.
@@ -70,11 +70,11 @@ pub enum TreeError {
         source: io::Error,
     },
     /// The ladder of an object fails with the code as shipped, so it says nothing about mutations.
-    #[error("the ladder of {object} fails without a mutation, at rung '{by}': mend that first")]
+    #[error("the ladder of {object} fails without a mutation, in world '{by}': mend that first")]
     ShippedFails {
         /// The object.
         object: String,
-        /// The rung; empty if the checker crashed.
+        /// The world; empty if the checker crashed.
         by: String,
     },
     /// The code as shipped does not build; the compiler's messages.
@@ -243,7 +243,7 @@ impl Tree {
         tests.into_iter().chain(options.map(str::to_owned)).collect()
     }
 
-    /// Climbs with a mutation, or with the code as shipped in its place.
+    /// Runs the ladder with a mutation, or with the code as shipped in its place.
     fn climb(
         &self,
         number: usize,

@@ -36,10 +36,10 @@ const TICK: Duration = Duration::from_millis(200);
 pub(super) struct ClientArgs {
     /// Run this client of libraries (docs/clients.md) on the shipped objects: a file, or the name of a built-in client.
     /// OBJECT then says which lock or owned variable is meant. May be given several times
-    #[arg(long, value_name = "FILE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = super::SIZED, conflicts_with_all = ["world", "worlds"])]
     pub(super) client: Vec<String>,
     /// Run every client of OBJECT of this size, once up to symmetry: parts such as threads<=3,calls<=2,nodes<=2,with=sv
-    #[arg(long, value_name = "SIZE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs", "replay", "client"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = super::SIZED, conflicts_with_all = ["world", "worlds", "replay", "client"])]
     pub(super) clients: Option<Size>,
     /// With --clients: draw N at random, of the whole size, with --seed
     #[arg(long, value_name = "N", requires = "clients", value_parser = loco_app::number::<u64>(1..=1_000_000_000_000))]
