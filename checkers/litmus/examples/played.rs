@@ -262,7 +262,11 @@ fn main() -> Result<ExitCode, Failure> {
     if names.is_empty() && options.random == 0 {
         names.push("catalogue".to_owned());
     }
-    let mut tests = test::load(&names)?;
+    let loaded = test::load(&names)?;
+    for (name, why) in &loaded.left_out {
+        eprintln!("{name} is left out: {why}");
+    }
+    let mut tests = loaded.tests;
     tests.extend(test::random(options.random, options.seed));
     let is_bad = match options.until_forbidden {
         Some(seconds) => until_forbidden(&options, &tests, Duration::from_secs(seconds))?,

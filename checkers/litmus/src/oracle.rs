@@ -17,9 +17,11 @@ use mowgli::declarative;
 use mowgli::model::{Model, RmwAtomicity, Tier, UnknownName};
 use mowgli::outcome::{Budget, Outcome};
 use mowgli::program::Program;
+use mowgli_corerma::switches::Model as OfCoreRma;
 
 use crate::error::{Error, Result};
 use crate::files::read_text;
+use crate::test::Test;
 
 /// The longest time that the model may take for a test.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,6 +44,8 @@ pub enum Theory {
     BuiltIn(Model),
     /// A model from a file.
     File(Box<ModelFile>),
+    /// A variant of coreRMA, which judges tests of coreRMA only.
+    CoreRma(OfCoreRma),
 }
 
 /// The outcomes that the model allows.
@@ -81,14 +85,27 @@ impl Oracle {
         })
     }
 
+    /// Returns the outcomes that the model allows of a test that is run as this program. Without a choice, the stock rules judge
+    /// tests of coreRMA, as in coreRMA'16 Table 6.
+    pub fn judge(&self, test: &Test, program: &Program) -> Allowed {
+        match (&test.corerma, &self.model) {
+            (Some(corerma), None) => corerma.allowed(OfCoreRma::Stock, &budget()),
+            (Some(corerma), Some(Theory::CoreRma(model))) => corerma.allowed(*model, &budget()),
+            _ => self.ask(program),
+        }
+    }
+
     /// Returns the outcomes that the model allows of a program. If the model has no meaning for the program, it
     /// allows nothing and the result is not complete.
     pub fn ask(&self, program: &Program) -> Allowed {
-        let budget = Budget {
-            deadline: Some(Instant::now() + PATIENCE),
-            ..Budget::default()
-        };
+        let budget = budget();
         let (model, search) = match &self.model {
+            Some(Theory::CoreRma(model)) => {
+                return Allowed {
+                    model: model.name().to_owned(),
+                    ..Allowed::default()
+                };
+            }
             Some(Theory::File(file)) => {
                 let search = cat::outcomes(program, file, self.atomicity, &budget);
                 (file.name().to_owned(), search)
@@ -149,6 +166,14 @@ impl Oracle {
     }
 }
 
+/// Returns what a search for the outcomes of a test may take.
+fn budget() -> Budget<'static> {
+    Budget {
+        deadline: Some(Instant::now() + PATIENCE),
+        ..Budget::default()
+    }
+}
+
 /// Returns the model over a network of this tier; every model that [`usual`] returns has one.
 pub fn on(tier: Tier, model: Model) -> Model {
     model.on(tier).unwrap_or(model)
@@ -191,9 +216,13 @@ impl Theory {
     pub fn named(name: &str) -> Result<Theory> {
         let path = Path::new(name);
         if path.extension().is_none_or(|extension| extension != "cat") {
+            if let Ok(model) = name.parse() {
+                return Ok(Theory::CoreRma(model));
+            }
+            let others = "corerma and its variants for tests of coreRMA, or a file `NAME.cat`";
             let model = name
                 .parse()
-                .map_err(|error| Error::Input(format!("{error}, or a file `NAME.cat`")))?;
+                .map_err(|error| Error::Input(format!("{error}, {others}")))?;
             return Ok(Theory::BuiltIn(model));
         }
         let text = match (read_text(path), cat::find(name)) {

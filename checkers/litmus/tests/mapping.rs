@@ -99,7 +99,9 @@ fn the_catalogue_on_a_provider_without_orders_shows_nothing_forbidden() {
     if !has_libfabric() {
         return;
     }
-    let tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
+    let tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()])
+        .unwrap()
+        .tests;
     let runs = std::env::var("LOCO_LITMUS_RUNS").map_or(50, |runs| runs.parse().unwrap());
     let weak = WeakProvider::honest(1, Orders::NONE);
     for (nodes, stress) in [(1, Strategy::None), (2, Strategy::Default)] {

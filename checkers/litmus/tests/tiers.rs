@@ -114,7 +114,9 @@ fn the_deferred_card_of_a_tier_shows_what_the_tier_allows_and_nothing_else() {
 /// Random programs and the rest of the catalogue on every tier.
 #[test]
 fn the_deferred_card_of_a_tier_shows_nothing_forbidden_by_other_tests() {
-    let mut tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
+    let mut tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()])
+        .unwrap()
+        .tests;
     tests.extend(test::random(60, 7));
     for (seed, tier) in (1..).zip(Tier::ALL) {
         let kept = job(shm(2, Some(deferred(seed).tier(tier))), &tests, &plan(50, seed));

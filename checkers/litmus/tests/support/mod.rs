@@ -153,7 +153,7 @@ pub fn job_with_a_loss(fabrics: Vec<Deferred<ShmFabric>>, tests: &[Test], plan: 
 /// Starts two nodes with different tests and returns the leader's error.
 pub fn job_with_other_tests(fabrics: Vec<Deferred<ShmFabric>>, plan: &Plan) -> Error {
     let [leader, other] = <[Deferred<ShmFabric>; 2]>::try_from(fabrics).unwrap();
-    let load = |name: &str| test::load(&[name.to_owned()]).unwrap();
+    let load = |name: &str| test::load(&[name.to_owned()]).unwrap().tests;
     std::thread::scope(|scope| {
         scope.spawn(move || run(other, &load("SB2"), plan, &mut Kept::default()).unwrap_err());
         run(leader, &load("SB1"), plan, &mut Kept::default()).unwrap_err()

@@ -10,6 +10,7 @@ mod declarative_laws;
 mod diagnostics;
 mod differential;
 mod explore;
+mod field;
 mod front_end;
 mod fuzz_models;
 mod fuzz_parser;
