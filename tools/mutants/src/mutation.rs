@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 17] = [
+const LISTS: [(&str, &str); 19] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -19,6 +19,7 @@ const LISTS: [(&str, &str); 17] = [
     ("sst", include_str!("../mutations/sst.toml")),
     ("msw", include_str!("../mutations/msw.toml")),
     ("barrier", include_str!("../mutations/barrier.toml")),
+    ("collective", include_str!("../mutations/collective.toml")),
     ("ring-buffer", include_str!("../mutations/ring-buffer.toml")),
     ("atomic", include_str!("../mutations/atomic.toml")),
     ("ticket-lock", include_str!("../mutations/ticket-lock.toml")),
@@ -27,6 +28,7 @@ const LISTS: [(&str, &str); 17] = [
     ("kv", include_str!("../mutations/kv.toml")),
     ("", include_str!("../mutations/at-once.toml")),
     ("", include_str!("../mutations/purchases.toml")),
+    ("", include_str!("../mutations/worlds.toml")),
     (PLANTED, include_str!("../mutations/planted.toml")),
 ];
 

@@ -162,7 +162,7 @@ pub fn job_with_other_tests(fabrics: Vec<Deferred<ShmFabric>>, plan: &Plan) -> E
 
 /// The tests of `litmus/ordering`.
 pub fn ordering() -> Vec<Test> {
-    test::load(&["ordering".to_owned()]).unwrap()
+    test::load(&["ordering".to_owned()]).unwrap().tests
 }
 
 /// Returns whether the outcome that a test asks for was seen.

@@ -225,6 +225,7 @@ pub(crate) fn ticket_rungs() -> Vec<Rung> {
 /// Returns the rungs of the test-and-set lock.
 pub(crate) fn tas_rungs() -> Vec<Rung> {
     let mut all = rungs::<TasLock<Fabric>>();
+    all.push(super::last_nodes::tas_lock());
     all.push(Rung::new("combine", combined(1)));
     all.push(Rung::new("combine-two-threads", combined(2)));
     all.push(Rung::new("combine-expiry", combined_late).expiries(1));
