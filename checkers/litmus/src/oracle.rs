@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use loco_fabric::{Atomicity, Caps};
 use mowgli::cat::{self, Embedded, Included, Includes, ModelFile};
-use mowgli::check::{Features, applicable};
-use mowgli::declarative;
+use mowgli::check::{self, Engine, Features};
+use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity, Tier, UnknownName};
 use mowgli::outcome::{Budget, Outcome};
 use mowgli::program::Program;
@@ -116,14 +116,19 @@ impl Oracle {
                     _ => on(self.tier, usual(program)),
                 };
                 let program = &*self.as_placed(program, model);
-                if applicable(program, model).is_err() {
-                    return Allowed {
-                        model: model.name().to_owned(),
-                        ..Allowed::default()
-                    };
+                let setting = Setting {
+                    model,
+                    rmw: self.atomicity,
+                };
+                match check::run(program, setting, Engine::Declarative, &budget) {
+                    Ok(answer) => (model.name().to_owned(), answer.search),
+                    Err(_) => {
+                        return Allowed {
+                            model: model.name().to_owned(),
+                            ..Allowed::default()
+                        };
+                    }
                 }
-                let search = declarative::outcomes(program, model, self.atomicity, &budget);
-                (model.name().to_owned(), search)
             }
         };
         Allowed {

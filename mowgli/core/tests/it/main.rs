@@ -17,6 +17,7 @@ mod fuzz_parser;
 mod golden;
 mod inlined;
 mod litmus_language;
+mod loops;
 mod machine;
 mod mend;
 mod mend_brute;
