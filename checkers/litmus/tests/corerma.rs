@@ -76,6 +76,7 @@ fn a_strong_memory_shows_what_corerma_allows() {
                 program,
                 observed: Vec::new(),
                 queries: Vec::new(),
+                stated: Vec::new(),
             };
             let (corerma, run) = CoreRma::translate(&litmus).unwrap();
             let setting = Setting {

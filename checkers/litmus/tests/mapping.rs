@@ -27,7 +27,7 @@ const DEMANDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demanded");
 const ROUNDS: u64 = 100;
 
 fn demanded() -> Vec<Test> {
-    test::load(&[DEMANDED.to_owned()]).unwrap()
+    test::load(&[DEMANDED.to_owned()]).unwrap().tests
 }
 
 /// Returns the tests of the mapping with programs that ask for no order.

@@ -60,7 +60,7 @@ fn the_catalogue_on_the_deferred_nic_shows_nothing_forbidden() {
 fn a_test_with_regions_of_relaxed_ordering_is_refused_where_there_are_none() {
     use loco_fabric::Tier;
     use loco_litmus::oracle::Theory;
-    let tests = test::load(&["MP+relaxed".to_owned()]).unwrap();
+    let tests = test::load(&["MP+relaxed".to_owned()]).unwrap().tests;
     let kept = job(shm(2, None), &tests, &plan(10, Strategy::None));
     assert!(kept.records.is_empty());
     let [why] = &kept.refused[..] else {

@@ -57,7 +57,7 @@ fn the_catalogue_shows_nothing_that_the_tier_forbids() {
     let rest = ["rdma-tso24", "rmw", "loco26"].map(str::to_owned);
     for (seed, tier) in (1..).zip(Tier::ALL) {
         let mut tests = tests_of(tier);
-        tests.extend(test::load(&rest).unwrap());
+        tests.extend(test::load(&rest).unwrap().tests);
         tests.extend(test::random(40, seed));
         for words in ["weak", "verbs"] {
             let kept = job(ofi(2, &config(seed, tier, words)), &tests, &plan(seed));
