@@ -50,6 +50,10 @@ pub struct Record {
     pub states: Vec<State>,
     /// The stress that showed the rarest states, if several were tried.
     pub best: Option<String>,
+    /// For a test of coreRMA, how many of the values of a state are its *output* (coreRMA'16 section 7): the values of the
+    /// registers. They come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<usize>,
 }
 
 /// A final state.
@@ -152,6 +156,10 @@ impl Record {
             seconds: 0.0,
             states: states.collect(),
             best: None,
+            outputs: test
+                .corerma
+                .is_some()
+                .then(|| program.threads.iter().map(|t| t.registers.len()).sum()),
         }
     }
 
@@ -166,11 +174,17 @@ impl Record {
         self.states.iter().filter(seen)
     }
 
-    /// Returns how many allowed states there are, and how many of them were seen.
+    /// Returns how many allowed states there are, and how many of them were seen. Of a test of coreRMA, these are outputs.
     pub fn allowed(&self) -> (usize, usize) {
         let allowed = self.states.iter().filter(|s| s.verdict == Verdict::Allowed);
-        let seen = allowed.clone().filter(|s| s.count > 0);
-        (allowed.count(), seen.count())
+        // States with the same output are one.
+        let shown = |s: &State| match self.outputs {
+            Some(values) => s.values.iter().take(values).copied().collect(),
+            None => s.values.clone(),
+        };
+        let seen: BTreeSet<Vec<Value>> = allowed.clone().filter(|s| s.count > 0).map(shown).collect();
+        let allowed: BTreeSet<Vec<Value>> = allowed.map(shown).collect();
+        (allowed.len(), seen.len())
     }
 
     /// Parses the test again.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::litmus::{Condition, Dialect, Litmus, Quantifier, Query, Setting, Verdict};
 use crate::model::{Model, RmwAtomicity, UnknownName};
 use crate::models::Spec;
-use crate::outcome::{Budget, Limit, Outcome, Search};
+use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
 use crate::{declarative, explore};
 
@@ -192,7 +192,7 @@ pub struct Disagreement {
     pub operational_only: BTreeSet<Outcome>,
 }
 
-/// Runs an engine, or both, on a program and returns all outcomes.
+/// Runs an engine, or both, on a program and returns all outcomes. A loop that the declarative engine does not decide is left to the machine.
 ///
 /// # Errors
 ///
@@ -208,7 +208,7 @@ pub fn run(
     let operational = || explore::outcomes(program, setting.model, setting.rmw, budget);
     Ok(match engine {
         Engine::Declarative => Answer {
-            search: declarative(),
+            search: with_loops(program, setting, declarative(), budget),
             disagreement: None,
         },
         Engine::Operational => Answer {
@@ -217,6 +217,30 @@ pub fn run(
         },
         Engine::Both => compare(declarative(), operational()),
     })
+}
+
+/// Asks the machine about a program with loops that the declarative engine has not decided. If its states have an end, they decide the
+/// program; otherwise the search stays as it is and names the loop.
+pub(crate) fn with_loops(program: &Program, setting: Setting, found: Search, budget: &Budget<'_>) -> Search {
+    let Some(Limit::LoopBound { .. } | Limit::TooLarge(_)) = found.completeness.limit() else {
+        return found;
+    };
+    if !program.has_loops() {
+        return found;
+    }
+    let options = explore::Options::new(setting.model, setting.rmw);
+    let whole = explore::outcomes_without_bounds(program, &options, budget);
+    let states = found.states + whole.states;
+    let mut search = match whole.completeness {
+        Completeness::Complete => whole,
+        Completeness::Incomplete(Limit::LoopBound { .. }) => Search {
+            outcomes: found.outcomes.into_iter().chain(whole.outcomes).collect(),
+            ..whole
+        },
+        Completeness::Incomplete(_) => found,
+    };
+    search.states = states;
+    search
 }
 
 /// Runs an engine, or both, on a test and returns enough outcomes to [`judge`] and report its conditions.
@@ -240,8 +264,9 @@ pub fn decide(
     applicable(program, setting.model)?;
     let operands = litmus.all_shown();
     let spec = Spec::of(setting.model, setting.rmw);
+    let found = declarative::outcomes_of(program, &spec, &operands, budget);
     Ok(Answer {
-        search: declarative::outcomes_of(program, &spec, &operands, budget),
+        search: with_loops(program, setting, found, budget),
         disagreement: None,
     })
 }
@@ -383,7 +408,6 @@ pub fn expected(program: &Program, query: &Query, setting: Setting) -> Option<Ve
 mod tests {
     use super::*;
     use crate::litmus::parse;
-    use crate::outcome::Completeness;
 
     fn outcome(x: i64) -> Outcome {
         Outcome {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use loco_app::{OutputError, complain, counted, print};
 use loco_check::Object;
 use loco_check::clients::{
-    Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, film, graph, promised,
+    Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, film, graph, library,
+    promised,
 };
 use loco_sim::{Completeness, Failure, Schedule, Stats, Strategy};
 use mowgli_libraries::catalogue;
@@ -71,9 +72,15 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
 }
 
 fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
+    if let Some(object) = args.object.filter(|&object| library(object).is_none()) {
+        return Err(CliError::Usage(format!(
+            "--clients: no specification says what clients of `{object}` may see: it has a ladder only"
+        )));
+    }
     let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
+    let objects = objects.into_iter().filter(|&object| library(object).is_some());
     let mut all = Some(true);
-    for object in args.share(objects) {
+    for object in args.share(objects.collect()) {
         let campaign = Campaign {
             clients: Clients::new(object, size),
             random: args.clients.random.map(|count| (count, args.seed)),

@@ -190,7 +190,7 @@ pub struct Args {
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
     /// The fabric whose capabilities the world's fabric has: model, the weakest; shm, on which every operation is done at once;
-    /// verbs, verbs-no-inline or ofi. May be given several times. Both model and shm unless given or --tier or --glob is, and
+    /// verbs, verbs-no-inline, ofi or tcp. May be given several times. Both model and shm unless given or --tier or --glob is, and
     /// model for clients and with --robust
     #[arg(long, value_name = "NAME")]
     fabric: Vec<FabricKind>,
@@ -303,8 +303,10 @@ impl Args {
             );
         }
         let asks_of_network = self.tier.is_some() || self.glob;
-        if asks_of_network && self.fabric.iter().any(|fabric| fabric.is_synchronous()) {
-            return usage("--tier and --glob say how a network and its cards are: shared memory has none");
+        if asks_of_network && self.fabric.iter().any(|fabric| !fabric.has_tiers()) {
+            return usage(
+                "--tier and --glob say how a network and its cards are: shared memory and TCP have none",
+            );
         }
         let bounds = self.preemptions.is_some() || self.delays.is_some();
         match (self.strategy == Some(How::Bounded), bounds) {
@@ -568,5 +570,13 @@ mod tests {
         let config = AnyConfig::default().choice(FabricChoice::Shm);
         let shipped = AnyFabric::new(mesh, config).unwrap();
         assert_eq!(FabricKind::Shm.caps(Tier::Unordered, false), *shipped.caps());
+    }
+
+    #[test]
+    fn the_model_has_the_capabilities_of_the_fabric_over_tcp() {
+        let mesh = Mesh::in_process(1).unwrap().remove(0);
+        let config = AnyConfig::default().choice(FabricChoice::Tcp);
+        let shipped = AnyFabric::new(mesh, config).unwrap();
+        assert_eq!(FabricKind::Tcp.caps(Tier::Unordered, false), *shipped.caps());
     }
 }
