@@ -16,7 +16,7 @@ use mowgli_corerma::outcome;
 use mowgli_corerma::program::{Access, Process, Program, Statement};
 use mowgli_corerma::switches::Model;
 
-use crate::oracle::Allowed;
+use crate::allowed::Allowed;
 
 /// The program of a test of coreRMA.
 #[derive(Clone, Debug, PartialEq, Eq)]

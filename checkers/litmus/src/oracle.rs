@@ -6,7 +6,6 @@
 //! inference.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,10 +14,11 @@ use mowgli::cat::{self, Embedded, Included, Includes, ModelFile};
 use mowgli::check::{self, Engine, Features};
 use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity, Tier, UnknownName};
-use mowgli::outcome::{Budget, Outcome};
+use mowgli::outcome::Budget;
 use mowgli::program::Program;
 use mowgli_corerma::switches::Model as OfCoreRma;
 
+use crate::allowed::Allowed;
 use crate::error::{Error, Result};
 use crate::files::read_text;
 use crate::test::Test;
@@ -46,17 +46,6 @@ pub enum Theory {
     File(Box<ModelFile>),
     /// A variant of coreRMA, which judges tests of coreRMA only.
     CoreRma(OfCoreRma),
-}
-
-/// The outcomes that the model allows.
-#[derive(Clone, Debug, Default)]
-pub struct Allowed {
-    /// The model's name.
-    pub model: String,
-    /// The outcomes.
-    pub outcomes: BTreeSet<Outcome>,
-    /// Whether these are all, so that every other one is forbidden.
-    pub complete: bool,
 }
 
 impl Oracle {

@@ -12,7 +12,7 @@ use mowgli::outcome::Outcome;
 use mowgli::program::{Loc, Program, Reg, ThreadId, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::oracle::Allowed;
+use crate::allowed::Allowed;
 use crate::test::Test;
 
 /// The result of a test.
