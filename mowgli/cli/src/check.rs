@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::time::Instant;
 
 use mowgli::check::{self, Engine, Judgement, applicable, settings, tiered_settings};
-use mowgli::litmus::{Dialect, Operand, Query, Setting, Verdict};
+use mowgli::litmus::{Dialect, Query, QueryOf, Setting, Verdict};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Search;
 use mowgli::report;
@@ -285,9 +285,6 @@ struct Found<'a, P: Dialect> {
     engines_disagree: bool,
     time_s: f64,
 }
-
-/// A condition of a test in a dialect.
-type QueryOf<P> = Query<Operand, <P as Dialect>::Value, <P as Dialect>::Setting>;
 
 /// Reports on each condition of a test under a model, or says why the model does not apply.
 fn rows<P: Dialect>(

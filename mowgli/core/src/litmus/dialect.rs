@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::{Litmus, ParseError};
-use crate::condition::{Formula, Names, Operand, State};
+use crate::condition::{Formula, Names, Operand, Query, State};
 use crate::program::{Loc, Reg, ThreadId};
 
 /// A program of a dialect of the litmus language.
@@ -52,6 +52,9 @@ pub trait Dialect: Names<Operand> + Clone {
         registers.chain(locations).collect()
     }
 }
+
+/// A query of a test in the dialect of `P`.
+pub type QueryOf<P> = Query<Operand, <P as Dialect>::Value, <P as Dialect>::Setting>;
 
 impl<P: Dialect> Litmus<P> {
     /// Returns the name of query `index` in reports: `NAME` for the first, `NAME#2` for the second.

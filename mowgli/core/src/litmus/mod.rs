@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::condition::{
     Condition, Expected, Formula, Names, Operand, Quantifier, Query, Relation, Setting, State, Verdict,
 };
-pub use dialect::Dialect;
+pub use dialect::{Dialect, QueryOf};
 pub(crate) use print::instruction;
 pub use print::{fingerprint, fingerprint_of};
 pub use property::Property;

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use mowgli::cat;
 use mowgli::check::{self, Engine};
-use mowgli::litmus::{Dialect, Litmus, Operand, Query, Verdict};
+use mowgli::litmus::{Dialect, Litmus, QueryOf, Verdict};
 use mowgli::outcome::{Budget, Limit, Search};
 use mowgli_libraries::client::Client;
 use mowgli_libraries::judge::{self, Under, UnknownUnder};
@@ -64,9 +64,6 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     answer.time_ms = start.elapsed().as_secs_f64() * 1e3;
     Ok(answer)
 }
-
-/// A condition of a test in a dialect.
-type QueryOf<P> = Query<Operand, <P as Dialect>::Value, <P as Dialect>::Setting>;
 
 /// Answers with the outcomes of a test, and what they say about its conditions. `stated` returns the verdict that a test states.
 pub(super) fn found<P: Dialect>(
