@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 /// Climbs. Returns true if something failed.
 fn run(args: &[String]) -> Result<bool, String> {
     let [network, seconds, objects @ ..] = args else {
-        return Err("usage: tiers TIER|FABRIC SECONDS [OBJECT...]".to_owned());
+        return Err("usage: tiers TIER|FABRIC SECONDS [OBJECT[/RUNG...]...]".to_owned());
     };
     let (fabric, tier) = match network.parse::<FabricKind>() {
         Ok(fabric) => (fabric, Config::default().tier),
@@ -35,18 +35,24 @@ fn run(args: &[String]) -> Result<bool, String> {
         ),
     };
     let seconds = seconds.parse().map_err(|error| format!("{seconds}: {error}"))?;
-    let named = objects.iter().map(|name| name.parse::<Object>());
-    let mut objects = named
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| error.to_string())?;
+    let named = objects.iter().map(|name| {
+        let mut names = name.split('/');
+        let object = names.next().unwrap_or_default().parse::<Object>();
+        let rungs: Vec<String> = names.map(str::to_owned).collect();
+        object
+            .map(|object| (object, rungs))
+            .map_err(|error| error.to_string())
+    });
+    let mut objects = named.collect::<Result<Vec<_>, _>>()?;
     if objects.is_empty() {
-        objects.extend(Object::ALL);
+        objects.extend(Object::ALL.map(|object| (object, Vec::new())));
     }
     let mut any = false;
-    for object in objects {
+    for (object, only) in objects {
         let ladder = Ladder {
             fabrics: vec![fabric],
             tier,
+            only,
             ..Ladder::new(object, Duration::from_secs(seconds))
         };
         let report = ladder.run().map_err(|error| error.to_string())?;

@@ -1,7 +1,8 @@
 //! Runs the ladder of an object within a time limit.
 //!
-//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. It
-//! is first run under a few random schedules, which find shallow mistakes in the largest worlds at once.
+//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. The
+//! few worlds that are small enough are explored first. Then every rung is run under a few random schedules, which find shallow
+//! mistakes in the largest worlds at once.
 //! Then the rungs are explored exhaustively, cheapest first: those on a synchronous fabric before the others. Each rung gets an even share of the time that is left,
 //! so the time that cheap rungs leave goes to the large ones. The time that remains is spent in turns on the rungs
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
@@ -28,8 +29,10 @@ pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 
 /// The number of random schedules of each rung before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
-/// The share of the time for the first, random round.
-const SMOKE_SHARE: f64 = 0.15;
+/// The share of the time for small rungs, before anything else.
+const SMALL_SHARE: f64 = 0.25;
+/// The share of the time after which the first, random round ends.
+const SMOKE_SHARE: f64 = 0.35;
 /// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
 /// The shortest exploration that is worth beginning.
@@ -212,6 +215,17 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&mut self) -> Result<(), SimError> {
+        let mut small: Vec<usize> = (0..self.runs.len())
+            .filter(|&index| self.runs[index].0.is_small())
+            .collect();
+        // Operations in any order are what random schedules miss.
+        small.sort_by_key(|&index| self.runs[index].1.is_synchronous());
+        for index in small {
+            // Each may take half of what is left, so the largest come first.
+            if !self.exhaustive(index, self.share(SMALL_SHARE, 2))? {
+                return Ok(());
+            }
+        }
         for index in 0..self.runs.len() {
             let time = self.share(SMOKE_SHARE, self.runs.len() - index);
             if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
@@ -219,6 +233,9 @@ impl Run<'_> {
             }
         }
         for index in 0..self.runs.len() {
+            if self.reports[index].completeness == Completeness::Complete {
+                continue;
+            }
             let time = self.share(EXHAUSTIVE_SHARE, self.runs.len() - index);
             if !self.exhaustive(index, time)? {
                 return Ok(());

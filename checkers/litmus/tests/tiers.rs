@@ -17,19 +17,10 @@ use loco_litmus::{Plan, Record, Strategy, Test, test};
 use loco_test_networks::deferred::{Discipline, Nic};
 use loco_test_networks::soft::SoftLimits;
 use mowgli::model::Tier as ModelTier;
-use support::{allowed, deferred, is_seen, job, ordering, shm, soft_of, tests_of};
+use support::{allowed, deferred, is_seen, job, ordering, shm, shows, soft_of, tests_of};
 
 /// The most times that tests are run again until they show what they must.
 const ROUNDS: u64 = 200;
-
-/// Tests that wait for a get behind a put. Their models let the get complete first. Every fabric completes operations in order, so
-/// the wait is one for the put as well, after which a bus that keeps its order is enough.
-const BY_COMPLETION_IN_ORDER: [&str; 2] = ["MP+put-get-put+wait", "MP+put-get-put+strong-wait"];
-
-fn shows(tier: Tier, test: &str) -> bool {
-    let bus_keeps_order = matches!(tier, Tier::OooRw | Tier::OooAll);
-    !(bus_keeps_order && BY_COMPLETION_IN_ORDER.contains(&test))
-}
 
 fn runs() -> u64 {
     std::env::var("LOCO_LITMUS_RUNS").map_or(400, |runs| runs.parse().unwrap())

@@ -207,12 +207,12 @@ pub(super) fn lost_before<L: Lock>(tries: bool) -> impl Fn(&mut World) {
     }
 }
 
-/// Makes a world in which threads of node 1 ask for the lock one after the other, without fences, and the last one keeps it.
-/// Node 0 has held it before, and wants it when node 1 is lost, which may be at any step. It gets the lock: what node 1 held is
-/// known from what it told the home of itself. Nothing else happens, so the world is small.
-pub(super) fn lost_keeper<L: Lock>(threads: usize, tries: bool) -> impl Fn(&mut World) {
+/// Makes a world in which threads of node 1 take the lock one after the other, without fences, and the last one keeps it. When all that
+/// they posted is placed, the lock is late for node 0, and the error names node 1: the home shows the last of what a node told it.
+/// Node 0 has held the lock before.
+pub(super) fn late_keeper<L: Lock>(threads: usize, tries: bool) -> impl Fn(&mut World) {
     move |world| {
-        let config = LockConfig::default().on_loss(OnLoss::Recover);
+        let config = LockConfig::default();
         let mut stage = Stage::prepared(world, 2, threads, make::<L>(0, config), hold_before);
         let last = threads as u64;
         stage.in_turn(
@@ -222,25 +222,32 @@ pub(super) fn lost_keeper<L: Lock>(threads: usize, tries: bool) -> impl Fn(&mut 
             |objects| &objects.flag,
             last,
             move |objects, thread, number| {
-                let asked = match tries {
-                    true => objects.lock.try_lock(thread, Scope::Nothing).transpose(),
-                    false => Some(objects.lock.lock(thread, Scope::Nothing)),
+                let guard = match tries {
+                    true => must(objects.lock.try_lock(thread, Scope::Nothing)),
+                    false => Some(must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)))),
                 };
-                let Some(guard) = asked.and_then(unless_lost) else {
-                    return;
+                let Some(guard) = guard else {
+                    panic!("nobody else wants the lock");
                 };
-                match number == last {
-                    true => std::mem::forget(guard),
-                    false => drop(unless_lost(guard.release())),
+                if number < last {
+                    return must(guard.release());
                 }
+                std::mem::forget(guard);
+                must(loco::fence::all_threads(thread));
+                objects.flag.write(number);
+                must(objects.flag.broadcast(thread)).forget();
             },
         );
-        stage.run(0, 0, "node 0", |objects, thread| {
-            let never = || None::<()>;
-            let told = thread.wait_until("the loss of node 1", Peers::These(&[NodeId(1)]), never);
-            if told.is_err_and(|error| !error.is_timeout()) {
-                let guard = must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)));
-                must(guard.release());
+        stage.run(0, 0, "node 0", move |objects, thread| {
+            must(until_in_time(|| {
+                objects.flag.wait_until(thread, |flag| flag == last)
+            }));
+            match objects.lock.lock_until(thread, Scope::Nothing, thread.now()) {
+                Ok(_) => panic!("node 1 keeps the lock"),
+                Err(error) => assert!(
+                    error.to_string().contains("node 1 holds"),
+                    "the home shows who holds the lock: {error}"
+                ),
             }
         });
     }

@@ -18,7 +18,7 @@ use crate::rung::Rung;
 use crate::stage::Fabric;
 
 use faulty::{
-    Patience, combined_late, late, late_alone, lost, lost_after_try, lost_alone, lost_before, lost_keeper,
+    Patience, combined_late, late, late_alone, late_keeper, lost, lost_after_try, lost_alone, lost_before,
     lost_while_held,
 };
 use holders::{Ask, PLAIN, Shape, combined, holders, tries, tries_again};
@@ -85,7 +85,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new("try-again", tries_again::<L>),
+        Rung::new("try-again", tries_again::<L>).small(),
         Rung::new("try-when-free", tries::<L>),
         Rung::new(
             "twice",
@@ -206,15 +206,17 @@ fn rungs<L: Lock>() -> Vec<Rung> {
 /// Returns the rungs of the ticket lock.
 pub(crate) fn ticket_rungs() -> Vec<Rung> {
     let mut all = rungs::<TicketLock<Fabric>>();
-    let keeper =
-        |name, threads, tries| Rung::new(name, lost_keeper::<TicketLock<Fabric>>(threads, tries)).crash();
+    let keeper = |name, threads, tries| {
+        let world = late_keeper::<TicketLock<Fabric>>(threads, tries);
+        Rung::new(name, world).idle().small()
+    };
     let before = |name, tries| Rung::new(name, lost_before::<TicketLock<Fabric>>(tries)).crash();
     all.splice(
         0..0,
         [
-            keeper("crash-keeper", 1, false),
-            keeper("crash-keeper-tries", 1, true),
-            keeper("crash-keepers", 2, false),
+            keeper("late-keepers", 2, false),
+            keeper("late-keeper", 1, false),
+            keeper("late-keeper-tries", 1, true),
             before("crash-before", false),
             before("crash-before-tries", true),
         ],
