@@ -34,5 +34,6 @@ mod shapes;
 mod star;
 mod support;
 mod tiers;
+mod unsignaled;
 mod x86;
 mod x86_refusals;
