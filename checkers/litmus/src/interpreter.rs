@@ -44,7 +44,7 @@ pub trait Stand {
     /// Fails if there is no queue pair towards the node.
     fn fence(&mut self, node: Node) -> std::result::Result<(), Self::Error>;
 
-    /// Waits for the next completion of an operation towards a node.
+    /// Waits for the next completion of an operation towards a node that has one, and so for the operations before it.
     ///
     /// # Errors
     /// Fails if it does not come.
@@ -67,6 +67,8 @@ pub struct Request {
     /// Set if the thread asks for strong order. A fabric that places every put after the earlier ones of its queue pair
     /// need not be asked.
     pub strong: bool,
+    /// Whether the operation has a completion of its own, which a poll takes.
+    pub signaled: bool,
     /// The operation.
     pub operation: Operation,
 }
@@ -185,7 +187,8 @@ fn step<S: Stand>(
         | Instr::Get { .. }
         | Instr::RemoteFaa { .. }
         | Instr::RemoteCas { .. }
-        | Instr::Strong(_) => {
+        | Instr::Strong(_)
+        | Instr::Unsignaled(_) => {
             if let Some(request) = request(instr, registers) {
                 stand.post(request)?;
             }
@@ -236,6 +239,7 @@ pub fn far_side(instr: &Instr) -> Option<(Loc, Option<WorkId>)> {
 fn request(instr: &Instr, registers: &[Value]) -> Option<Request> {
     let value = |e: &Expr| evaluate(e, registers) as u64;
     let (far, work) = far_side(instr)?;
+    let signaled = !instr.is_unsignaled();
     let (instr, strong) = instr.request();
     let operation = match instr {
         Instr::Put { src, .. } => match src {
@@ -254,6 +258,7 @@ fn request(instr: &Instr, registers: &[Value]) -> Option<Request> {
         far,
         work,
         strong,
+        signaled,
         operation,
     })
 }

@@ -6,6 +6,7 @@
 //! the test nothing happens that would order them: handles on words are made before the batch. Relies on [`Lines`].
 //! Used by the node.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -112,8 +113,8 @@ struct Execution<'a, F: Fabric> {
     constants: Vec<Cell<F>>,
     /// For each peer, its node in the job, the number of the queue pair set, and the index of the queue pair in `queues`.
     lines: Vec<(usize, usize, usize)>,
-    /// For each peer, the number of the last operation before this run, and of polls in this run.
-    begun: Vec<(u64, u64)>,
+    /// For each peer, the numbers of the operations of this run that a poll can take, the next one first.
+    pollable: Vec<VecDeque<u64>>,
     /// The operations of this run that have an identifier.
     works: Vec<(WorkId, usize, u64)>,
     /// The number of constants put in this run.
@@ -188,7 +189,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             cells,
             constants,
             lines: Vec::new(),
-            begun: Vec::new(),
+            pollable: Vec::new(),
             works: Vec::new(),
             put: 0,
             run: 0,
@@ -228,14 +229,14 @@ impl<'a, F: Fabric> Execution<'a, F> {
         Ok(())
     }
 
-    /// Returns the position of a peer in `lines` and `begun`.
+    /// Returns the position of a peer in `lines` and `pollable`.
     fn peer(&mut self, node: usize, set: usize) -> Result<usize> {
         if let Some(peer) = self.lines.iter().position(|&(n, l, _)| (n, l) == (node, set)) {
             return Ok(peer);
         }
         let line = self.queues.line(node, set)?;
         self.lines.push((node, set, line));
-        self.begun.push((0, 0));
+        self.pollable.push(VecDeque::new());
         Ok(self.lines.len() - 1)
     }
 
@@ -295,7 +296,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         }
         for (at, &(_, _, line)) in self.lines.iter().enumerate() {
             self.queues.unfence(line);
-            self.begun[at] = (self.queues.posted(line), 0);
+            self.pollable[at].clear();
         }
         if stress.delay != Delay::None {
             self.delay();
@@ -442,6 +443,9 @@ impl<F: Fabric> Stand for Execution<'_, F> {
                     .operation
                     .post(queue_pair, target, of, constant.map(local), work)
             })?;
+        if request.signaled {
+            self.pollable[at].push_back(number);
+        }
         if let Some(work) = request.work {
             self.works.push((work, line, number));
         }
@@ -459,10 +463,11 @@ impl<F: Fabric> Stand for Execution<'_, F> {
     fn poll(&mut self, node: Node) -> Result<()> {
         let (node, set) = self.code.peer(node);
         let at = self.peer(node, set)?;
-        let (before, polled) = &mut self.begun[at];
-        *polled += 1;
-        let number = *before + *polled;
-        self.queues.until(self.lines[at].2, number, self.deadline)
+        let line = self.lines[at].2;
+        // A poll for which there is no operation waits for one that is never posted. Completions come in order.
+        let none = self.queues.posted(line) + 1;
+        let number = self.pollable[at].pop_front().unwrap_or(none);
+        self.queues.until(line, number, self.deadline)
     }
 
     #[inline]

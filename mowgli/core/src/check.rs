@@ -94,7 +94,9 @@ impl Features {
                     self.remote = true;
                     self.rmw = true;
                 }
-                Instr::Strong(operation) => self.block(std::slice::from_ref(operation)),
+                Instr::Strong(operation) | Instr::Unsignaled(operation) => {
+                    self.block(std::slice::from_ref(operation));
+                }
                 Instr::Poll { .. } => self.poll = true,
                 Instr::Wait { .. } => self.wait = true,
                 Instr::If { then, otherwise, .. } => {

@@ -103,7 +103,7 @@ impl Flow {
             }
             Instr::Choose(blocks) => self.branch(blocks.iter().map(Vec::as_slice)),
             Instr::Get { .. } | Instr::Mfence | Instr::Poll { .. } => {}
-            Instr::Rfence { .. } | Instr::Wait { .. } | Instr::Strong(_) => {}
+            Instr::Rfence { .. } | Instr::Wait { .. } | Instr::Strong(_) | Instr::Unsignaled(_) => {}
         }
     }
 }

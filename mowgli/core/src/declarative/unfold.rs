@@ -140,6 +140,7 @@ fn unfold(
         }],
         instances: 0,
         strong: false,
+        signaled: true,
         unpolled: Vec::new(),
     };
     let mut unfolding = Unfolding {
@@ -165,8 +166,19 @@ struct State<'p> {
     instances: u32,
     /// True while the events of an operation with a request for strong order are added.
     strong: bool,
-    /// Completions not yet polled, oldest first, with their peer.
-    unpolled: Vec<(Node, usize)>,
+    /// False while the events of an operation without a completion of its own are added.
+    signaled: bool,
+    /// Operations not yet polled or covered by a poll, oldest first.
+    unpolled: Vec<Unpolled>,
+}
+
+/// An operation that no poll has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unpolled {
+    peer: Node,
+    /// The event that completes it.
+    write: usize,
+    signaled: bool,
 }
 
 #[derive(Clone)]
@@ -289,6 +301,7 @@ impl<'p> Unfolding<'p> {
         if self.outline && self.outlined(state, instr, &at) {
             return None;
         }
+        state.signaled = !instr.is_unsignaled();
         let (instr, strong) = instr.request();
         state.strong = strong;
         match instr {
@@ -312,7 +325,7 @@ impl<'p> Unfolding<'p> {
             }
             Instr::Assume(cond) => return self.assume(state, cond),
             Instr::If { .. } | Instr::While { .. } | Instr::Choose(_) => self.enter(state, instr, &at),
-            Instr::Strong(_) => unreachable!("the request was taken off"),
+            Instr::Strong(_) | Instr::Unsignaled(_) => unreachable!("the request was taken off"),
         }
         None
     }

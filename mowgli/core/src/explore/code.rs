@@ -258,9 +258,10 @@ impl Compiler<'_> {
     }
 
     fn instr(&mut self, instr: &Instr) -> Result<(), Refusal> {
-        let (instr, strong) = instr.request();
+        let asks = (instr.request().1, !instr.is_unsignaled());
+        let instr = instr.request().0;
         if let Some((op, remote, work)) = self.remote(instr)? {
-            return self.post(remote, work, strong, op);
+            return self.post(remote, work, asks, op);
         }
         if let Some(op) = self.plain(instr)? {
             return self.push(op).map(drop);
@@ -419,11 +420,17 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn post(&mut self, remote: Loc, work: Option<WorkId>, strong: bool, op: PostOp) -> Result<(), Refusal> {
+    fn post(
+        &mut self,
+        remote: Loc,
+        work: Option<WorkId>,
+        (strong, signaled): (bool, bool),
+        op: PostOp,
+    ) -> Result<(), Refusal> {
         let peer = peer(self.program.locations[remote.0 as usize].node.0)?;
         // Names and notifications that nobody asks for would only multiply states.
         let tag = work.filter(|w| self.waited.contains(w)).map_or(0, tag);
-        let signaled = self.polled.contains(&peer);
+        let signaled = signaled && self.polled.contains(&peer);
         self.push(Op::Act(Act::Post {
             peer,
             tag,

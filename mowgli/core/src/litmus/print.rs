@@ -187,6 +187,7 @@ impl ThreadPrinter<'_> {
             Instr::Poll { node: n } => format!("poll({})", node(n)),
             Instr::Rfence { node: n } => format!("rfence({})", node(n)),
             Instr::Strong(operation) => format!("strong {}", self.instr(operation)),
+            Instr::Unsignaled(operation) => format!("unsignaled {}", self.instr(operation)),
             Instr::Wait { work } => format!("wait({})", self.work_name(*work)),
             Instr::Assume(e) => format!("assume({})", self.expr(e)),
             Instr::If {
@@ -248,7 +249,9 @@ fn block_follows(block: &[Instr], seen: &mut Assigned) -> bool {
         } => seen.has(cond) && block_follows(then, seen) && block_follows(otherwise, seen),
         Instr::While { cond, body, .. } => block_follows(body, seen) && seen.has(cond),
         Instr::Choose(blocks) => blocks.iter().all(|b| block_follows(b, seen)),
-        Instr::Strong(operation) => block_follows(std::slice::from_ref(operation), seen),
+        Instr::Strong(operation) | Instr::Unsignaled(operation) => {
+            block_follows(std::slice::from_ref(operation), seen)
+        }
         Instr::Mfence | Instr::Put { .. } | Instr::Get { .. } => true,
         Instr::Poll { .. } | Instr::Rfence { .. } | Instr::Wait { .. } => true,
     })

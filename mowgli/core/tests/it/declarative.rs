@@ -238,7 +238,7 @@ exists (1:r=1)"#
         }),
     };
     assert_eq!(search.completeness, Completeness::Incomplete(limit));
-    assert!(search.outcomes.iter().all(|o| o.registers[1][0] == 1));
+    assert!(search.outcomes.iter().all(|o| o.registers[1][1] == 1));
     assert!(!search.outcomes.is_empty());
 }
 

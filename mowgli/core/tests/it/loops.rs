@@ -332,12 +332,18 @@ fn an_endless_loop_has_no_outcome() {
 fn a_loop_whose_states_have_no_end_is_named() {
     let cases = [
         ("while (s == 0) bound 2 { r := r + 1; s := y }", Growth::Registers),
-        ("while (s == 0) bound 2 { x := 1; s := y }", Growth::Operations),
-        ("while (s == 0) bound 2 { z^2 := 1; s := y }", Growth::Operations),
+        (
+            "while (s == 0) bound 2 { x := 1; r := x; s := y }",
+            Growth::Operations,
+        ),
+        (
+            "while (s == 0) bound 2 { z^2 := 1; a := z^2; poll(2); s := y }",
+            Growth::Operations,
+        ),
     ];
     for (code, growth) in cases {
         let text = format!(
-            "RDMA t\n{{ x@1=0; y@1=0; z@2=0; 0:r; 0:s; }}\nP0@1 | P1@1 ;\nt := 1 | t := x ;\n{code} | y := 1 ;\nexists (true)\n"
+            "RDMA t\n{{ a@1=0; x@1=0; y@1=0; z@2=0; 0:r; 0:s; }}\nP0@1 | P1@1 ;\nt := 1 | t := x ;\n{code} | y := 1 ;\nexists (true)\n"
         );
         let test = litmus(&text);
         for engine in Engine::ALL {
@@ -431,7 +437,7 @@ fn waiting(random: &mut Random, sort: Sort) -> String {
                 format!("r < {value}"),
             ];
             let cond = &cond[random.below(3)];
-            rows.push(match random.below(13) {
+            rows.push(match random.below(15) {
                 0 => format!("{own} := {value}"),
                 1 if remote => format!("{other}^{node} := {value}"),
                 1 => format!("{other} := {value}"),
@@ -447,6 +453,10 @@ fn waiting(random: &mut Random, sort: Sort) -> String {
                 10 => format!(
                     "while ({cond}) bound 2 {{ if (r == {value}) {{ s := {own} }} else {{ {read} }} }}"
                 ),
+                12 => format!("while ({cond}) bound 2 {{ {own} := {value}; {read} }}"),
+                13 if sort == Sort::Polls => {
+                    format!("while ({cond}) bound 2 {{ {other}^{node} := {value}; poll({node}); {read} }}")
+                }
                 11 => format!("while (r != 0) bound 2 {{ r := cas({own}, 0, {value}) }}"),
                 _ => format!("while ({cond} && p < 2) bound 2 {{ {read}; {own} := {value}; p := p + 1 }}"),
             });

@@ -35,5 +35,6 @@ mod shapes;
 mod star;
 mod support;
 mod tiers;
+mod unsignaled;
 mod x86;
 mod x86_refusals;

@@ -20,7 +20,7 @@ use crate::models::Spec;
 use crate::outcome::{Budget, Endless, Limit};
 use crate::program::{BinaryOp, Instr, Loc, Node, Program, PutSrc, Reg, WorkId};
 
-use super::{End, Frame, Path, State, Sym, Unfolding, eval, fold_binary, paths_with, unfold};
+use super::{End, Frame, Path, State, Sym, Unfolding, Unpolled, eval, fold_binary, paths_with, unfold};
 
 /// The iterations that are unfolded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,13 +206,13 @@ pub(super) struct Entry {
     /// The values of the registers that the loop carries.
     carried: Vec<Arc<Sym>>,
     /// The operations that are under way towards nodes that the thread polls.
-    unpolled: Vec<(Node, usize)>,
+    unpolled: Vec<Unpolled>,
 }
 
 impl Entry {
     pub(super) fn new(state: &State<'_>, scratch: &Scratch, carried: &[Reg]) -> Entry {
         let value = |reg: &Reg| state.path.registers[usize::from(reg.0)].clone();
-        let polled = |(node, _): &&(Node, usize)| scratch.polled.contains(node);
+        let polled = |op: &&Unpolled| scratch.polled.contains(&op.peer);
         Entry {
             events: state.path.events.len(),
             carried: carried.iter().map(value).collect(),
@@ -282,12 +282,11 @@ impl Iterations {
             if !effect.scratch.iter().all(is_covered) {
                 continue;
             }
+            let has_no_reader = effect.read.is_empty();
             match (repeats, entry.differs(last)) {
-                (Repeats::Outcomes, None) if effect.read.is_empty() => return Head::Repeats,
+                (Repeats::Outcomes, None) if has_no_reader => return Head::Repeats,
                 // Without scratch locations this was asked when the iteration began.
-                (Repeats::Outcomes, Some(differs))
-                    if effect.read.is_empty() && !effect.scratch.is_empty() =>
-                {
+                (Repeats::Outcomes, Some(differs)) if has_no_reader && !effect.scratch.is_empty() => {
                     conditions.push(differs);
                 }
                 (_, None) if std::ptr::eq(entry, &earlier[earlier.len() - 1]) => {
