@@ -243,7 +243,7 @@ pub(crate) fn watch(thread: u16) {
 }
 
 /// Returns where in the program the watched thread made its request: the innermost function that belongs neither to the
-/// model nor to the library under it. Returns `None` if it has made none, or if the program has no symbols.
+/// model nor to the library under it. Returns `None` if it has made none, or if no function that has a symbol is one.
 pub(crate) fn watched() -> Option<String> {
     WATCHED.set(None);
     let trace = PLACE.take()?.to_string();
@@ -253,6 +253,10 @@ pub(crate) fn watched() -> Option<String> {
             continue;
         };
         let path = function.trim_start_matches(['<', '&']);
+        // The thread begins here. What follows resumes it.
+        if path.starts_with(BOTTOM) {
+            return None;
+        }
         let is_below = BELOW.iter().any(|below| path.starts_with(below));
         if number.parse::<u32>().is_err() || is_below {
             continue;
@@ -263,8 +267,11 @@ pub(crate) fn watched() -> Option<String> {
     None
 }
 
+/// The function at the bottom of the stack of a thread.
+const BOTTOM: &str = "stack_init_trampoline";
+
 /// The crates whose functions do not say where a program makes a request.
-const BELOW: [&str; 9] = [
+const BELOW: [&str; 8] = [
     "loco_sim::",
     "loco::",
     "loco_fabric::",
@@ -272,7 +279,6 @@ const BELOW: [&str; 9] = [
     "core::",
     "alloc::",
     "corosensei::",
-    "stack_init_trampoline",
     "__",
 ];
 

@@ -382,7 +382,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// Returns the error of the call. If it is a loss, every later call has it.
     #[cold]
     fn failed(&mut self, error: Error) -> Error {
-        if error.lost_peer().is_some() {
+        if error.lost_peer().is_some() || error.is_declared_lost() {
             self.lost = Some(error.clone());
         }
         error

@@ -106,8 +106,8 @@ fn every_object_works() {
             ticket.lock(&thread, Scope::Thread)?.release()?;
             tas.lock(&thread, Scope::Thread)?.release()?;
             let other = NodeId(1 - me.0);
-            let inserted = store.insert(&thread, &(2 * round + u64::from(me.0)), &round)?;
-            assert_eq!(inserted, Inserted::Done);
+            let key = 2 * round + u64::from(me.0);
+            assert_eq!(store.insert(&thread, &key, &round)?, Inserted::Done);
             end.wait(&thread)?;
             assert_eq!(
                 store.get(&thread, &(2 * round + u64::from(other.0)))?,
