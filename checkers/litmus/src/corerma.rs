@@ -61,7 +61,7 @@ impl CoreRma {
         let known = |outcome: &outcome::Outcome| Some(self.as_run(outcome.known()?));
         let outcomes: Option<BTreeSet<Outcome>> = search.outcomes.iter().map(known).collect();
         Allowed {
-            model: model.name().to_owned(),
+            model: model.to_string(),
             complete: search.is_complete() && outcomes.is_some(),
             outcomes: outcomes.unwrap_or_default(),
         }

@@ -89,7 +89,7 @@ impl Oracle {
     /// tests of coreRMA, as in coreRMA'16 Table 6.
     pub fn judge(&self, test: &Test, program: &Program) -> Allowed {
         match (&test.corerma, &self.model) {
-            (Some(corerma), None) => corerma.allowed(OfCoreRma::Stock, &budget()),
+            (Some(corerma), None) => corerma.allowed(OfCoreRma::STOCK, &budget()),
             (Some(corerma), Some(Theory::CoreRma(model))) => corerma.allowed(*model, &budget()),
             _ => self.ask(program),
         }
@@ -102,7 +102,7 @@ impl Oracle {
         let (model, search) = match &self.model {
             Some(Theory::CoreRma(model)) => {
                 return Allowed {
-                    model: model.name().to_owned(),
+                    model: model.to_string(),
                     ..Allowed::default()
                 };
             }
@@ -145,7 +145,8 @@ impl Oracle {
     pub(crate) fn lacks_regions(&self, program: &Program) -> Option<String> {
         let has_regions = match &self.model {
             Some(Theory::File(_)) => true,
-            Some(Theory::BuiltIn(model)) => applicable(program, *model).is_ok(),
+            Some(Theory::BuiltIn(model)) => check::applicable(program, *model).is_ok(),
+            Some(Theory::CoreRma(_)) => true,
             None => self.tier == Tier::PcieRelaxed,
         };
         if has_regions || program.locations.iter().all(|location| !location.relaxed) {

@@ -286,12 +286,15 @@ struct Found<'a, P: Dialect> {
     time_s: f64,
 }
 
+/// A condition of a test in a dialect.
+type QueryOf<P> = Query<Operand, <P as Dialect>::Value, <P as Dialect>::Setting>;
+
 /// Reports on each condition of a test under a model, or says why the model does not apply.
 fn rows<P: Dialect>(
     test: &Test<P>,
     setting: &dyn Display,
     found: Result<Found<'_, P>, &String>,
-    expected: &dyn Fn(&Query<Operand, P::Value, P::Setting>) -> Option<Verdict>,
+    expected: &dyn Fn(&QueryOf<P>) -> Option<Verdict>,
 ) -> (String, Vec<Row>) {
     let mut text = format!("Model {setting}\n");
     if let Err(reason) = &found {

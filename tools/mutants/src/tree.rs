@@ -255,15 +255,16 @@ impl Tree {
             what: "running the ladder".into(),
             source,
         };
+        let mutated = match is_mutated {
+            true => number.to_string(),
+            false => String::new(),
+        };
         let begun = Instant::now();
         let before = processor_time_of_children();
         let program = self.target().join("debug/examples").join(self.trial.example);
         let mut child = Command::new(program)
             .args(self.arguments(number, seconds, clients))
-            .env(
-                VARIABLE,
-                is_mutated.then(|| number.to_string()).unwrap_or_default(),
-            )
+            .env(VARIABLE, mutated)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

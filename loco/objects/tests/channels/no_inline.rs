@@ -106,7 +106,8 @@ fn every_object_works() {
             ticket.lock(&thread, Scope::Thread)?.release()?;
             tas.lock(&thread, Scope::Thread)?.release()?;
             let other = NodeId(1 - me.0);
-            store.insert(&thread, &(2 * round + u64::from(me.0)), &round)?;
+            let inserted = store.insert(&thread, &(2 * round + u64::from(me.0)), &round)?;
+            assert_eq!(inserted, Inserted::Done);
             end.wait(&thread)?;
             assert_eq!(
                 store.get(&thread, &(2 * round + u64::from(other.0)))?,
@@ -118,7 +119,7 @@ fn every_object_works() {
             let mut writer = ring.writer()?;
             for number in 0..100_u64 {
                 writer.submit(&thread, &number.to_ne_bytes())?;
-                queue.push(&thread, number)?;
+                assert_eq!(queue.push(&thread, number)?, Pushed::Done);
             }
         } else {
             let mut reader = ring.reader()?;

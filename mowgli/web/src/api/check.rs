@@ -65,17 +65,20 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     Ok(answer)
 }
 
+/// A condition of a test in a dialect.
+type QueryOf<P> = Query<Operand, <P as Dialect>::Value, <P as Dialect>::Setting>;
+
 /// Answers with the outcomes of a test, and what they say about its conditions. `stated` returns the verdict that a test states.
 pub(super) fn found<P: Dialect>(
     litmus: &Litmus<P>,
     search: &Search<P::Outcome>,
-    stated: &dyn Fn(&Query<Operand, P::Value, P::Setting>) -> Option<Verdict>,
+    stated: &dyn Fn(&QueryOf<P>) -> Option<Verdict>,
 ) -> Answer {
     let operands = litmus.all_shown();
     let row = |outcome| operands.iter().map(|o| o.value(outcome)).collect();
     let rows: BTreeSet<Vec<P::Value>> = search.outcomes.iter().map(row).collect();
     let text = |row: &Vec<P::Value>| row.iter().map(ToString::to_string).collect();
-    let condition = |(at, query): (usize, &Query<Operand, P::Value, P::Setting>)| {
+    let condition = |(at, query): (usize, &QueryOf<P>)| {
         let judgement = check::judge(litmus, at, search);
         let text = query.condition.display(&litmus.program);
         Condition::judged(litmus.query_name(at), text, &judgement, stated(query))

@@ -284,11 +284,11 @@ impl Iterations {
             }
             match (repeats, entry.differs(last)) {
                 (Repeats::Outcomes, None) if effect.read.is_empty() => return Head::Repeats,
-                (Repeats::Outcomes, Some(differs)) if effect.read.is_empty() => {
-                    // Without scratch locations this was asked when the iteration began.
-                    if !effect.scratch.is_empty() {
-                        conditions.push(differs);
-                    }
+                // Without scratch locations this was asked when the iteration began.
+                (Repeats::Outcomes, Some(differs))
+                    if effect.read.is_empty() && !effect.scratch.is_empty() =>
+                {
+                    conditions.push(differs);
                 }
                 (_, None) if std::ptr::eq(entry, &earlier[earlier.len() - 1]) => {
                     kept = Some(repeats.kept() + effect.readers(scratch));
