@@ -1,12 +1,10 @@
 //! Draws the parser's diagnostics under the source text, in the form that rustc made familiar, and writes them as JSON.
 
-use std::io::IsTerminal;
-
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use mowgli::syntax::{self, Diagnostic, Located, Severity, Span};
 use serde::Serialize;
 
-use crate::output::complain;
+use crate::output::{complain, is_coloured};
 
 /// The diagnostics of one text, as JSON reports have them.
 #[derive(Clone, Debug, Serialize)]
@@ -40,8 +38,7 @@ pub(crate) fn print_model(found: &[Located]) {
 }
 
 fn renderer() -> Renderer {
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if colour {
+    if is_coloured(&std::io::stderr()) {
         Renderer::styled()
     } else {
         Renderer::plain()

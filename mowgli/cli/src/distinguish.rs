@@ -62,7 +62,8 @@ EXIT STATUS
   0  no test separates the models
   1  some do
   2  wrong usage
-  3  interrupted, and no test found; or the machine contradicts a test";
+  3  the machine contradicts a test
+  130  interrupted, and no test found";
 
 /// The result as JSON.
 #[derive(Serialize)]

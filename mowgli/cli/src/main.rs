@@ -17,6 +17,7 @@ mod explain;
 mod faults;
 mod generate;
 mod list;
+mod man;
 mod merge;
 #[cfg(test)]
 mod numbers;
@@ -50,6 +51,9 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "mowgli", version, max_term_width = 110, after_help = AFTER_HELP)]
 struct Cli {
+    /// Print in colours on a terminal (auto), always, or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: clap::ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
@@ -82,7 +86,8 @@ EXIT STATUS
   0  every verdict is as the tests state
   1  some verdict differs or is vacuous, or the two engines disagree
   2  wrong usage, a file cannot be read, or a test has errors
-  3  some verdict is unknown: a limit was reached";
+  3  some verdict is unknown: a limit was reached
+  130  interrupted by Ctrl-C, and nothing above but unknown";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -102,6 +107,7 @@ enum Command {
     Robust(robust::Args),
     Serve(serve::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// The reason why a command stops without an answer. The exit status is 2.
@@ -167,9 +173,14 @@ pub(crate) enum Exit {
     Unknown,
 }
 
+/// The exit status after Ctrl-C, as shells report it.
+pub(crate) const INTERRUPTED_STATUS: u8 = 130;
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(match exit {
+            // What was found keeps its status.
+            Exit::AsStated | Exit::Unknown if budget::is_interrupted() => INTERRUPTED_STATUS,
             Exit::AsStated => 0,
             Exit::Differs => 1,
             Exit::Refused => 2,
@@ -179,7 +190,9 @@ impl From<Exit> for ExitCode {
 }
 
 fn main() -> ExitCode {
-    let result = match arguments().command {
+    let arguments = arguments();
+    output::choose_colours(arguments.color);
+    let result = match arguments.command {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
@@ -196,6 +209,7 @@ fn main() -> ExitCode {
         Command::Robust(args) => robust::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
     match result {
         Ok(exit) => exit.into(),
@@ -221,8 +235,16 @@ fn arguments() -> Cli {
     })
 }
 
-/// Returns clap's description of the command, for completions.
+/// Returns clap's description of the command, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
     use clap::CommandFactory;
     Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_documents_show_calls_that_are_taken() {
+        loco_testing::documented::are_parsed(&super::command());
+    }
 }

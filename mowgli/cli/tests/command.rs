@@ -362,7 +362,7 @@ fn control_c_stops_a_search_and_still_reports() {
         .unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut text).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(3), "{text}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{text}");
     assert!(text.contains("Unknown (cancelled)"), "{text}");
     assert!(text.contains("Interrupted: the table is not complete."), "{text}");
 }

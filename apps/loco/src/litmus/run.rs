@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Job, Mesh, var};
-use loco_app::{Stop, complain, counted, print, some_seconds};
+use loco_app::{Stop, complain, counted, print, some_time};
 use loco_litmus::oracle::Theory;
 use loco_litmus::results::Results;
 use loco_litmus::table::Table;
@@ -84,11 +84,11 @@ pub struct Args {
     /// rdma-tso.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Seconds after which a test that has not ended hangs.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = some_seconds)]
+    /// Time after which a test that has not ended hangs.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = some_time)]
     deadline: Duration,
-    /// Most seconds for the runs of one test.
-    #[arg(long, value_name = "S", value_parser = some_seconds)]
+    /// Longest time for the runs of one test.
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     time: Option<Duration>,
     /// Number of node processes, where this command starts them.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = loco_app::number::<u16>(1..=16))]

@@ -241,7 +241,10 @@ impl<F: Fabric> Barrier<F> {
             };
             error.because(
                 &missing,
-                format!("{who} not arrived at {}", self.channel().name()),
+                format!(
+                    "{who} not arrived at {}; every participant must call the barrier as often",
+                    self.channel().name()
+                ),
             )
         })
     }

@@ -392,7 +392,10 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     #[cold]
     fn name_missing(&self, error: Error) -> Error {
         let (missing, name) = (error.awaited().to_vec(), self.channel.name());
-        let what = format!("{} not made the call on collective {name}", have(&missing));
+        let what = format!(
+            "{} not made the call on collective {name}; all participants must make the same calls",
+            have(&missing)
+        );
         error.because(&missing, what)
     }
 

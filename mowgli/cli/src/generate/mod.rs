@@ -88,7 +88,7 @@ EXAMPLES
 EXIT STATUS
   0  every test was made
   2  wrong usage, or a file cannot be written
-  3  interrupted: start again with the same folder to go on";
+  130  interrupted: start again with the same folder to go on";
 
 /// The result of a run as JSON.
 #[derive(Serialize)]

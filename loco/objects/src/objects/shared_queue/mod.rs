@@ -207,7 +207,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Once::Blocked(cell) => {
                     let waited = self.wait(thread, self.indices.home(), cell, &mut back_off, &mut timing);
                     waited.map_err(|error| {
-                        let full = format!("queue {} stayed full: no call pops", self.channel.name());
+                        let full = format!(
+                            "queue {} stayed full: no call pops; pop, or make its capacity larger",
+                            self.channel.name()
+                        );
                         error.because(&[], full)
                     })?;
                 }
@@ -253,7 +256,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Once::Blocked(cell) => {
                     let waited = self.wait(thread, self.indices.home(), cell, &mut back_off, &mut timing);
                     waited.map_err(|error| {
-                        let empty = format!("queue {} stayed empty: no call pushes", self.channel.name());
+                        let empty = format!(
+                            "queue {} stayed empty: no call pushes; push, or close it",
+                            self.channel.name()
+                        );
                         error.because(&[], empty)
                     })?;
                 }
