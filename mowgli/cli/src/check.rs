@@ -286,9 +286,6 @@ struct Found<'a, P: Dialect> {
     time_s: f64,
 }
 
-/// A condition of a test in a dialect.
-type QueryOf<P> = Query<Operand, <P as Dialect>::Value, <P as Dialect>::Setting>;
-
 /// Reports on each condition of a test under a model, or says why the model does not apply.
 fn rows<P: Dialect>(
     test: &Test<P>,

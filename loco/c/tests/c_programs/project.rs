@@ -54,7 +54,7 @@ fn a_project_in_c_is_made_and_runs() {
     );
 
     run(&mut make(&["test"], &installation.prefix));
-    let output = run(&mut alone("./run.sh")
+    let output = run(alone("./run.sh")
         .current_dir(&project)
         .env("PATH", &path)
         .env("LD_LIBRARY_PATH", installation.prefix.join("lib"))

@@ -65,9 +65,6 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     Ok(answer)
 }
 
-/// A condition of a test in a dialect.
-type QueryOf<P> = Query<Operand, <P as Dialect>::Value, <P as Dialect>::Setting>;
-
 /// Answers with the outcomes of a test, and what they say about its conditions. `stated` returns the verdict that a test states.
 pub(super) fn found<P: Dialect>(
     litmus: &Litmus<P>,
