@@ -32,12 +32,14 @@ mod serve;
 mod shard;
 mod show;
 mod source;
+mod stack;
 mod star;
 mod summary;
 mod theories;
 mod values;
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +53,11 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "mowgli", version, max_term_width = 110, after_help = AFTER_HELP)]
 struct Cli {
+    /// Looks for model files, and for what they include, in this folder too
+    ///
+    /// A file beside the one that includes it is taken first, then one in these folders, then a built-in one. May be given several times.
+    #[arg(short = 'I', long = "include", global = true, value_name = "FOLDER")]
+    include: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -179,7 +186,19 @@ impl From<Exit> for ExitCode {
 }
 
 fn main() -> ExitCode {
-    let result = match arguments().command {
+    let arguments = arguments();
+    let result = choice::look_in(arguments.include).and_then(|()| run(arguments.command));
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output::complain(format_args!("mowgli: {error}"));
+            Exit::Refused.into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, Error> {
+    match command {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
@@ -196,13 +215,6 @@ fn main() -> ExitCode {
         Command::Robust(args) => robust::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Completions(args) => completions::run(&args),
-    };
-    match result {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            output::complain(format_args!("mowgli: {error}"));
-            Exit::Refused.into()
-        }
     }
 }
 
