@@ -194,7 +194,7 @@ fn mistakes_of_writing_have_a_place_and_a_remedy() {
         ),
         ("wait_sv(d) { wait(1); }", "and a work identifier is due", "id(x)"),
         (
-            "read_sv(x) { return r; }",
+            "read_sv(object) { return r; }",
             "`r` holds nothing here",
             "assign it first",
         ),
@@ -204,7 +204,7 @@ fn mistakes_of_writing_have_a_place_and_a_remedy() {
             "did you mean `r`",
         ),
         (
-            "read_sv(x) { return read(x); }",
+            "read_sv(x) { r := 1 + read(x); }",
             "stands inside an expression",
             "register first",
         ),

@@ -105,7 +105,7 @@ fn locally(named: &Named<'_>, calls: usize) -> Summary {
         implementation: named.implementation,
         specification: specified.libraries.get(named.implementation.library()).unwrap(),
         rules: &rules,
-        executions_max: 20_000,
+        executions_max: 1_000_000,
     };
     over_clients(
         &local,

@@ -88,6 +88,8 @@ enum Stmt {
     While(Expr, Vec<Stmt>),
     For(usize, Expr, Vec<Stmt>),
     Return(Expr),
+    /// `return m(..)`: the result of the call is that of the method.
+    Forward(Callee, Vec<Expr>),
     Await(Expr),
 }
 

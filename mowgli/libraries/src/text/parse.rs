@@ -290,7 +290,10 @@ impl Reader {
             return Ok(Stmt::For(to, list, self.block(p)?));
         }
         if p.eat_word("return") {
-            return Ok(Stmt::Return(self.of_kind(p, Kind::Value)?));
+            return match self.call(p)? {
+                Some((callee, args, _)) => Ok(Stmt::Forward(callee, args)),
+                None => Ok(Stmt::Return(self.of_kind(p, Kind::Value)?)),
+            };
         }
         if p.eat_word("await") {
             return Ok(Stmt::Await(self.in_parentheses(p)?));

@@ -57,11 +57,7 @@ impl<'t> Frame<'t> {
         match stmt {
             Stmt::Assign(to, e) => self.variables[*to] = self.eval(e, c)?,
             Stmt::Call { result, callee, args } => {
-                let args = args.iter().map(|e| self.eval(e, c)).collect::<Run<Vec<Item>>>()?;
-                let value = match callee {
-                    Callee::Method(method) => call(*method, &args, c)?,
-                    Callee::Own(at) => Frame::run(self.text, &self.text.procedures[*at], c, args)?,
-                };
+                let value = self.call(*callee, args, c)?;
                 if let Some(to) = result {
                     self.variables[*to] = Item::Value(value);
                 }
@@ -93,6 +89,7 @@ impl<'t> Frame<'t> {
                     }
                 }
             }
+            Stmt::Forward(callee, args) => return self.call(*callee, args, c).map(Some),
             Stmt::Return(e) => return Ok(Some(self.eval(e, c)?.value())),
             Stmt::Await(cond) => {
                 if !self.eval(cond, c)?.value().truth() {
@@ -101,6 +98,14 @@ impl<'t> Frame<'t> {
             }
         }
         Ok(None)
+    }
+
+    fn call(&self, callee: Callee, args: &[Expr], c: &mut Caller<'_>) -> Run<Value> {
+        let args = args.iter().map(|e| self.eval(e, c)).collect::<Run<Vec<Item>>>()?;
+        match callee {
+            Callee::Method(method) => call(method, &args, c),
+            Callee::Own(at) => Frame::run(self.text, &self.text.procedures[at], c, args),
+        }
     }
 
     /// Evaluates an expression. A location that does not exist, such as that on a node that is none, ends the run.
