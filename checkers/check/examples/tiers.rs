@@ -1,4 +1,4 @@
-//! Climbs the ladders of objects on one tier of networks, or on one fabric of the model, and prints a line for each rung, as a table
+//! Runs the ladders of objects on one tier of networks, or on one fabric of the model, and prints a line for each world, as a table
 //! of what holds where.
 //!
 //! `tiers TIER SECONDS [OBJECT...]`, or the name of a fabric such as `shm` in place of the tier, with so many seconds for each object, of all objects if none is named. Exit status: 0 nothing
@@ -49,28 +49,28 @@ fn run(args: &[String]) -> Result<bool, String> {
             tier,
             ..Ladder::new(object, Duration::from_secs(seconds))
         };
-        let report = ladder.climb().map_err(|error| error.to_string())?;
+        let report = ladder.run().map_err(|error| error.to_string())?;
         let complete = report
-            .rungs
+            .worlds
             .iter()
             .filter(|r| r.completeness == Completeness::Complete);
         let complete = complete.count();
         println!(
             "{object} on {network}: {complete} of {} complete, {:.1} s",
-            report.rungs.len(),
+            report.worlds.len(),
             report.seconds
         );
-        for rung in &report.rungs {
+        for rung in &report.worlds {
             let stats = &rung.stats;
             println!(
                 "  {:26} {} ({} random, {} states, {:.1} s)",
-                rung.rung, rung.completeness, rung.random, stats.states, stats.seconds
+                rung.world, rung.completeness, rung.random, stats.states, stats.seconds
             );
         }
         if let Some(rung) = report.failed() {
             any = true;
             let failure = rung.failure.as_ref().map(ToString::to_string);
-            println!("FAILED on {}\n{}", rung.rung, failure.unwrap_or_default());
+            println!("FAILED on {}\n{}", rung.world, failure.unwrap_or_default());
         }
     }
     Ok(any)

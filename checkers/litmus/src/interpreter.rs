@@ -20,6 +20,12 @@ pub trait Stand {
     /// Is called before each instruction.
     fn pause(&mut self) {}
 
+    /// Returns the most iterations that a loop of this body may make; `bound` is what the test states.
+    fn iterations(&self, body: &[Instr], bound: u32) -> u32 {
+        let _ = body;
+        bound
+    }
+
     /// Returns the word of a location of this thread's node.
     fn cell(&self, location: Loc) -> &Cell<Self::Fabric>;
 
@@ -117,7 +123,7 @@ impl Operation {
 pub enum Stop<E> {
     /// An `assume` failed.
     Discarded,
-    /// A loop would need more iterations than its bound.
+    /// A loop would need more iterations than it may make.
     LoopBound,
     /// A post or a wait failed.
     Failed(E),
@@ -202,7 +208,7 @@ fn step<S: Stand>(
             run(stand, block, registers)?;
         }
         Instr::While { cond, body, bound } => {
-            for _ in 0..*bound {
+            for _ in 0..stand.iterations(body, *bound) {
                 if evaluate(cond, registers) == 0 {
                     return Ok(());
                 }

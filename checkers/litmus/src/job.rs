@@ -12,10 +12,11 @@ use loco_fabric::{Fabric, Std};
 use loco_job::Mesh;
 use mowgli::outcome::Outcome;
 
+use crate::allowed::Allowed;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::node::{Command, Node};
-use crate::oracle::{Allowed, Oracle, Theory};
+use crate::oracle::{Oracle, Theory};
 use crate::record::{Part, Record};
 use crate::search::{self, Search, Strategy};
 use crate::stress::Constant;
@@ -137,6 +138,10 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         if listener.is_done(test, &fabric, node.nodes()) {
             continue;
         }
+        if let Some(why) = oracle.lacks_regions(&test.litmus.program) {
+            listener.refused(test, &why)?;
+            continue;
+        }
         let code = match Code::new(&test.litmus.program, node.nodes()) {
             Ok(code) => Arc::new(code),
             Err(why) => {
@@ -144,7 +149,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
                 continue;
             }
         };
-        let judged = Judged::new(&oracle, &code, &plan.stress);
+        let judged = Judged::new(&oracle, test, &code, &plan.stress);
         // Time reserved for the last tests may go unused.
         let left = u32::try_from(tests.len() - index).map_or(SPREAD, |left| left.min(SPREAD));
         let time = plan.time.map(|time| time + saved / left);
@@ -236,14 +241,14 @@ struct Judged {
 }
 
 impl Judged {
-    fn new(oracle: &Oracle, code: &Code, strategy: &Strategy) -> Judged {
+    fn new(oracle: &Oracle, test: &Test, code: &Code, strategy: &Strategy) -> Judged {
         let made = |constant| match strategy {
             Strategy::None => constant == Constant::default(),
             Strategy::Fixed(stress) => constant == stress.constant,
             Strategy::Default | Strategy::Auto => true,
         };
         let same = code.as_run(Constant::Memory) == code.as_run(Constant::Inline);
-        let ask = |constant| oracle.ask(code.as_run(constant));
+        let ask = |constant| oracle.judge(test, code.as_run(constant));
         Judged {
             memory: (same || made(Constant::Memory)).then(|| ask(Constant::Memory)),
             inline: (!same && made(Constant::Inline)).then(|| ask(Constant::Inline)),

@@ -5,11 +5,13 @@
 //! [`node`]; the [`interpreter`] executes them) under conditions that make rare outcomes likelier ([`stress`], [`search`]). The model judges the
 //! observed outcomes ([`oracle`], [`record`]). [`job`] does this for many tests with the same connections, memory and
 //! threads. The crate relies on the fabric contract alone, so that every fabric can be tested; on `loco-job` for
-//! set-up; and on `mowgli` for the language and the models. The command `loco litmus` uses it (`docs/fabrics.md`).
+//! set-up; and on `mowgli` for the language and the models, and `mowgli-corerma` for tests of coreRMA ([`corerma`]). The command `loco litmus` uses it (`docs/fabrics.md`).
 
 #![forbid(unsafe_code)]
 
+pub mod allowed;
 pub mod code;
+pub mod corerma;
 pub mod error;
 mod files;
 pub mod infer;

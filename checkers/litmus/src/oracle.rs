@@ -6,20 +6,22 @@
 //! inference.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loco_fabric::{Atomicity, Caps};
 use mowgli::cat::{self, Embedded, Included, Includes, ModelFile};
-use mowgli::check::{Features, applicable};
-use mowgli::declarative;
+use mowgli::check::{self, Engine, Features};
+use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity, Tier, UnknownName};
-use mowgli::outcome::{Budget, Outcome};
+use mowgli::outcome::Budget;
 use mowgli::program::Program;
+use mowgli_corerma::switches::Model as OfCoreRma;
 
+use crate::allowed::Allowed;
 use crate::error::{Error, Result};
 use crate::files::read_text;
+use crate::test::Test;
 
 /// The longest time that the model may take for a test.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,17 +44,8 @@ pub enum Theory {
     BuiltIn(Model),
     /// A model from a file.
     File(Box<ModelFile>),
-}
-
-/// The outcomes that the model allows.
-#[derive(Clone, Debug, Default)]
-pub struct Allowed {
-    /// The model's name.
-    pub model: String,
-    /// The outcomes.
-    pub outcomes: BTreeSet<Outcome>,
-    /// Whether these are all, so that every other one is forbidden.
-    pub complete: bool,
+    /// A variant of coreRMA, which judges tests of coreRMA only.
+    CoreRma(OfCoreRma),
 }
 
 impl Oracle {
@@ -81,14 +74,27 @@ impl Oracle {
         })
     }
 
+    /// Returns the outcomes that the model allows of a test that is run as this program. Without a choice, the stock rules judge
+    /// tests of coreRMA, as in coreRMA'16 Table 6.
+    pub fn judge(&self, test: &Test, program: &Program) -> Allowed {
+        match (&test.corerma, &self.model) {
+            (Some(corerma), None) => corerma.allowed(OfCoreRma::STOCK, &budget()),
+            (Some(corerma), Some(Theory::CoreRma(model))) => corerma.allowed(*model, &budget()),
+            _ => self.ask(program),
+        }
+    }
+
     /// Returns the outcomes that the model allows of a program. If the model has no meaning for the program, it
     /// allows nothing and the result is not complete.
     pub fn ask(&self, program: &Program) -> Allowed {
-        let budget = Budget {
-            deadline: Some(Instant::now() + PATIENCE),
-            ..Budget::default()
-        };
+        let budget = budget();
         let (model, search) = match &self.model {
+            Some(Theory::CoreRma(model)) => {
+                return Allowed {
+                    model: model.to_string(),
+                    ..Allowed::default()
+                };
+            }
             Some(Theory::File(file)) => {
                 let search = cat::outcomes(program, file, self.atomicity, &budget);
                 (file.name().to_owned(), search)
@@ -99,14 +105,19 @@ impl Oracle {
                     _ => on(self.tier, usual(program)),
                 };
                 let program = &*self.as_placed(program, model);
-                if applicable(program, model).is_err() {
-                    return Allowed {
-                        model: model.name().to_owned(),
-                        ..Allowed::default()
-                    };
+                let setting = Setting {
+                    model,
+                    rmw: self.atomicity,
+                };
+                match check::run(program, setting, Engine::Declarative, &budget) {
+                    Ok(answer) => (model.name().to_owned(), answer.search),
+                    Err(_) => {
+                        return Allowed {
+                            model: model.name().to_owned(),
+                            ..Allowed::default()
+                        };
+                    }
                 }
-                let search = declarative::outcomes(program, model, self.atomicity, &budget);
-                (model.name().to_owned(), search)
             }
         };
         Allowed {
@@ -118,6 +129,25 @@ impl Oracle {
 }
 
 impl Oracle {
+    /// Returns why a test says nothing on this fabric, and the remedy: it asks for regions of relaxed ordering, which neither the
+    /// fabric nor the model has.
+    pub(crate) fn lacks_regions(&self, program: &Program) -> Option<String> {
+        let has_regions = match &self.model {
+            Some(Theory::File(_)) => true,
+            Some(Theory::BuiltIn(model)) => check::applicable(program, *model).is_ok(),
+            Some(Theory::CoreRma(_)) => true,
+            None => self.tier == Tier::PcieRelaxed,
+        };
+        if has_regions || program.locations.iter().all(|location| !location.relaxed) {
+            return None;
+        }
+        Some(format!(
+            "it has regions of relaxed ordering, and a fabric of tier {} has none: leave `relaxed` out of the test, or judge it by \
+             `--model rdma-tso+pcie-relaxed`",
+            self.tier
+        ))
+    }
+
     /// Returns the program with its locations in the regions that the fabric has.
     fn as_placed<'p>(&self, program: &'p Program, model: Model) -> Cow<'p, Program> {
         if self.tier != Tier::PcieRelaxed || model.tier() != self.tier {
@@ -128,6 +158,14 @@ impl Oracle {
             location.relaxed = true;
         }
         Cow::Owned(program)
+    }
+}
+
+/// Returns what a search for the outcomes of a test may take.
+fn budget() -> Budget<'static> {
+    Budget {
+        deadline: Some(Instant::now() + PATIENCE),
+        ..Budget::default()
     }
 }
 
@@ -173,9 +211,13 @@ impl Theory {
     pub fn named(name: &str) -> Result<Theory> {
         let path = Path::new(name);
         if path.extension().is_none_or(|extension| extension != "cat") {
+            if let Ok(model) = name.parse() {
+                return Ok(Theory::CoreRma(model));
+            }
+            let others = "corerma and its variants for tests of coreRMA, or a file `NAME.cat`";
             let model = name
                 .parse()
-                .map_err(|error| Error::Input(format!("{error}, or a file `NAME.cat`")))?;
+                .map_err(|error| Error::Input(format!("{error}, {others}")))?;
             return Ok(Theory::BuiltIn(model));
         }
         let text = match (read_text(path), cat::find(name)) {

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use mowgli::counted::counted;
-use mowgli::litmus::{self, Litmus, Operand, Quantifier};
+use mowgli::litmus::{self, Dialect, Litmus, Operand, Quantifier};
 use mowgli::outcome::Outcome;
 use mowgli::program::{Loc, Program, Reg, ThreadId, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::oracle::Allowed;
+use crate::allowed::Allowed;
 use crate::test::Test;
 
 /// The result of a test.
@@ -50,6 +50,10 @@ pub struct Record {
     pub states: Vec<State>,
     /// The stress that showed the rarest states, if several were tried.
     pub best: Option<String>,
+    /// For a test of coreRMA, how many of the values of a state are its *output* (coreRMA'16 section 7): the values of the
+    /// registers. They come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<usize>,
 }
 
 /// A final state.
@@ -106,17 +110,12 @@ impl Part<'_> {
     }
 }
 
-/// Returns the registers, then the locations of a program.
-fn operands(program: &Program) -> Vec<Operand> {
-    mowgli_generate::condition::operands(program)
-}
-
 impl Record {
     /// Judges the observed outcomes of each part of the runs. A state that was seen in several parts is forbidden if one of
     /// them forbids it.
     pub fn new(test: &Test, parts: &[Part<'_>]) -> Record {
         let program = &test.litmus.program;
-        let operands = operands(program);
+        let operands = program.operands();
         let seen: BTreeSet<&Outcome> = parts.iter().flat_map(|part| part.counts.keys()).collect();
         let allowed: BTreeSet<&Outcome> = parts.iter().flat_map(|part| &part.allowed.outcomes).collect();
         let unseen = allowed.difference(&seen);
@@ -157,6 +156,10 @@ impl Record {
             seconds: 0.0,
             states: states.collect(),
             best: None,
+            outputs: test
+                .corerma
+                .is_some()
+                .then(|| program.threads.iter().map(|t| t.registers.len()).sum()),
         }
     }
 
@@ -171,11 +174,17 @@ impl Record {
         self.states.iter().filter(seen)
     }
 
-    /// Returns how many allowed states there are, and how many of them were seen.
+    /// Returns how many allowed states there are, and how many of them were seen. Of a test of coreRMA, these are outputs.
     pub fn allowed(&self) -> (usize, usize) {
         let allowed = self.states.iter().filter(|s| s.verdict == Verdict::Allowed);
-        let seen = allowed.clone().filter(|s| s.count > 0);
-        (allowed.count(), seen.count())
+        // States with the same output are one.
+        let shown = |s: &State| match self.outputs {
+            Some(values) => s.values.iter().take(values).copied().collect(),
+            None => s.values.clone(),
+        };
+        let seen: BTreeSet<Vec<Value>> = allowed.clone().filter(|s| s.count > 0).map(shown).collect();
+        let allowed: BTreeSet<Vec<Value>> = allowed.map(shown).collect();
+        (allowed.len(), seen.len())
     }
 
     /// Parses the test again.
@@ -196,7 +205,7 @@ impl Record {
                 .collect(),
             memory: vec![0; program.locations.len()],
         };
-        for (operand, &value) in operands(program).iter().zip(&state.values) {
+        for (operand, &value) in program.operands().iter().zip(&state.values) {
             match *operand {
                 Operand::Reg(ThreadId(t), Reg(r)) => {
                     outcome.registers[usize::from(t)][usize::from(r)] = value

@@ -9,8 +9,11 @@ use mowgli::catalogue;
 use mowgli::generate::{self, Shape, families::Family};
 use mowgli::litmus::{self, Condition, Formula, Litmus, Quantifier, Query};
 use mowgli::program::Program;
+use mowgli_corerma::catalogue as of_corerma;
+use mowgli_corerma::litmus as corerma;
 
 use crate::code::Code;
+use crate::corerma::CoreRma;
 use crate::error::{Error, Result};
 use crate::files::read_text;
 
@@ -25,6 +28,17 @@ pub struct Test {
     pub litmus: Litmus,
     /// The fingerprint of program and conditions.
     pub hash: String,
+    /// The test of coreRMA that this one is run for, if it is.
+    pub corerma: Option<CoreRma>,
+}
+
+/// The tests that were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// The tests that can be run.
+    pub tests: Vec<Test>,
+    /// The names of those that no fabric can run, each with the reason.
+    pub left_out: Vec<(String, &'static str)>,
 }
 
 impl Test {
@@ -35,7 +49,20 @@ impl Test {
             family: family.to_owned(),
             hash: litmus::fingerprint(&litmus),
             litmus,
+            corerma: None,
         }
+    }
+
+    /// Takes a test of coreRMA. Its conditions are not taken over: every outcome is judged.
+    ///
+    /// # Errors
+    /// Returns why no fabric can run it.
+    pub fn of_corerma(litmus: corerma::Litmus, family: &str) -> std::result::Result<Test, &'static str> {
+        let (corerma, program) = CoreRma::translate(&litmus)?;
+        let mut test = Test::of_program(litmus.name, family, program);
+        test.litmus.description = litmus.description;
+        test.corerma = Some(corerma);
+        Ok(test)
     }
 
     /// Makes a test without a condition from a program. Its threads get the names that a file of the test requires.
@@ -63,25 +90,72 @@ impl Test {
 }
 
 /// Returns the tests that `names` name, each a file, a folder of files (with the folders in it), a test or a folder of the
-/// catalogue, or `catalogue` for all of it.
+/// catalogue, or `catalogue` for all of it but coreRMA's examples, which have the folder `corerma16`.
 ///
 /// # Errors
 /// Fails if a file cannot be read or has a mistake, or if there is no such test.
-pub fn load(names: &[String]) -> Result<Vec<Test>> {
-    let mut tests = Vec::new();
+pub fn load(names: &[String]) -> Result<Loaded> {
+    let mut loaded = Loaded::default();
     for name in names {
         let path = Path::new(name);
         if path.is_dir() {
             for file in files(path)? {
-                tests.extend(read(&file)?);
+                loaded.read(&file)?;
             }
         } else if path.is_file() {
-            tests.extend(read(path)?);
-        } else {
-            tests.extend(of_catalogue(name)?);
+            loaded.read(path)?;
+        } else if !loaded.take_examples(name)? {
+            loaded.tests.extend(of_catalogue(name)?);
         }
     }
-    Ok(tests)
+    Ok(loaded)
+}
+
+impl Loaded {
+    /// Takes a test of coreRMA, or its name and why it is left out.
+    fn take(&mut self, litmus: corerma::Litmus, family: &str) {
+        let name = litmus.name.clone();
+        match Test::of_corerma(litmus, family) {
+            Ok(test) => self.tests.push(test),
+            Err(why) => self.left_out.push((name, why)),
+        }
+    }
+
+    /// Takes the examples of coreRMA'16 that a name names. Returns whether there are any.
+    fn take_examples(&mut self, name: &str) -> Result<bool> {
+        let folder = of_corerma::Entry::FOLDER;
+        let mut any = false;
+        for entry in of_corerma::entries() {
+            if name == folder || name == entry.name {
+                let litmus = entry.parse();
+                let litmus = litmus.map_err(|error| Error::Input(format!("{}: {error}", entry.name)))?;
+                self.take(litmus, folder);
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Reads a file.
+    fn read(&mut self, path: &Path) -> Result<()> {
+        let text = read_text(path).map_err(Error::file(path))?;
+        let mistake = |error| Error::Input(format!("{}: {error}", path.display()));
+        let folder = path.parent().and_then(Path::file_name);
+        let folder = folder.map_or("files".into(), |name| name.to_string_lossy());
+        let family = |description: &Option<String>| {
+            pivot(description.as_deref()).unwrap_or_else(|| folder.clone().into_owned())
+        };
+        if corerma::is_dialect(&text) {
+            let litmus = corerma::parse(&text).map_err(mistake)?.litmus;
+            let family = family(&litmus.description);
+            self.take(litmus, &family);
+        } else {
+            let litmus = litmus::parse(&text).map_err(mistake)?.litmus;
+            let family = family(&litmus.description);
+            self.tests.push(Test::new(litmus, &family));
+        }
+        Ok(())
+    }
 }
 
 fn of_catalogue(name: &str) -> Result<Vec<Test>> {
@@ -119,29 +193,15 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().collect())
 }
 
-/// Reads a file. Returns `None` for a test of another dialect: coreRMA's programs are not programs for a queue pair.
-fn read(path: &Path) -> Result<Option<Test>> {
-    let text = read_text(path).map_err(Error::file(path))?;
-    if mowgli::syntax::dialect(&text).is_some_and(|dialect| dialect != "RDMA") {
-        return Ok(None);
-    }
-    let litmus = litmus::parse(&text)
-        .map_err(|error| Error::Input(format!("{}: {error}", path.display())))?
-        .litmus;
-    let folder = path.parent().and_then(Path::file_name);
-    let folder = folder.map_or("files".into(), |name| name.to_string_lossy());
-    let family = pivot(&litmus).unwrap_or(folder.into_owned());
-    Ok(Some(Test::new(litmus, &family)))
-}
-
 /// Returns the first pivot that a generated test states in its description.
-fn pivot(litmus: &Litmus) -> Option<String> {
-    let description = litmus.description.as_ref()?;
-    let after = description.split("pivot").nth(1)?;
+fn pivot(description: Option<&str>) -> Option<String> {
+    let after = description?.split("pivot").nth(1)?;
     let word = after
         .trim_start_matches(['s', ':', ' '])
         .split([',', ';', ' '])
         .next()?;
+    // The pivot of a test of coreRMA is a rule, with a colon behind it.
+    let word = word.trim_end_matches(':');
     (!word.is_empty()).then(|| word.to_owned())
 }
 
@@ -203,12 +263,14 @@ mod tests {
         let family = |description: &str| {
             let text = format!("RDMA t\n\"{description}\"\n{{ x@1=0; }}\nP0@1 ;\nx := 1 ;\nexists ([x]=1)\n");
             let litmus = litmus::parse(&text).unwrap_or_else(|e| panic!("{e:?}")).litmus;
-            pivot(&litmus)
+            pivot(litmus.description.as_deref())
         };
         let generated = "minimal: forbidden by rdma-tso, allowed without its pivots oppo:G7 ob:rb";
         assert_eq!(family(generated).as_deref(), Some("oppo:G7"));
         let one = "minimal: forbidden by rdma-tso, allowed without its pivot G8";
         assert_eq!(family(one).as_deref(), Some("G8"));
+        let of_corerma = "pivot IR: P0 X := get(X^1) -> P0 X := get(Y^1); size 9; generated from corerma";
+        assert_eq!(family(of_corerma).as_deref(), Some("IR"));
         assert_eq!(family("message passing"), None);
     }
 }

@@ -57,7 +57,7 @@ pub fn run(tests: &[Test], plan: &Plan, listener: &mut dyn Listener) -> Result<(
             listener.refused(test, &limit.to_string())?;
             continue;
         }
-        let allowed = oracle.ask(program);
+        let allowed = oracle.judge(test, program);
         let begin = Instant::now();
         let (mut counts, mut discarded, mut made) = (BTreeMap::<Outcome, u64>::new(), 0, 0);
         let mut hung = None;

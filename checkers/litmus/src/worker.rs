@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use loco_fabric::{Fabric, FabricError, Local, Memory, Result, Target, WordCell, Work};
 use mowgli::generate::Random;
-use mowgli::program::{Instr, Loc, Node, Value, WorkId};
+use mowgli::program::{Instr, Loc, Node, PutSrc, Value, WorkId};
 
 use crate::code::Code;
 use crate::interpreter::{self, Cell, Operation, Request, Stand, Stop, far_side};
@@ -24,6 +24,8 @@ const LOOKS: u32 = 300;
 const YIELDS: u32 = 3;
 /// The maximum number of bytes of traffic before a run, if that is more than one operation.
 const TRAFFIC_BYTES: usize = 1 << 15;
+/// The number of iterations that a loop may make at least, where a test states fewer: it may wait for a thread that has not begun.
+const ITERATIONS: u32 = 4096;
 /// The distance, in runs, by which words are loaded or flushed ahead.
 const AHEAD: usize = 2;
 
@@ -51,7 +53,7 @@ pub enum Status {
     Complete = 0,
     /// An `assume` failed.
     Discarded = 1,
-    /// A loop would need more iterations than its bound.
+    /// A loop would need more iterations than it may make.
     LoopBound = 2,
     /// The run was not made, because an earlier one hung or the time of the batch was over.
     NotRun = 3,
@@ -362,6 +364,16 @@ impl<'a, F: Fabric> Execution<'a, F> {
     }
 }
 
+/// Returns whether a block puts constants from memory.
+fn puts_from_memory(code: &[Instr]) -> bool {
+    code.iter().any(|instr| match instr.request().0 {
+        Instr::Put { src, .. } => matches!(src, PutSrc::Value(_)),
+        Instr::If { then, otherwise, .. } => puts_from_memory(then) || puts_from_memory(otherwise),
+        Instr::While { body, .. } => puts_from_memory(body),
+        _ => false,
+    })
+}
+
 impl<F: Fabric> Stand for Execution<'_, F> {
     type Fabric = F;
     type Error = FabricError;
@@ -370,6 +382,15 @@ impl<F: Fabric> Stand for Execution<'_, F> {
     fn pause(&mut self) {
         if self.batch.stress.delay == Delay::Between {
             self.delay();
+        }
+    }
+
+    fn iterations(&self, body: &[Instr], bound: u32) -> u32 {
+        // Each put from memory has a word of its own in each iteration that the test states.
+        if puts_from_memory(body) {
+            bound
+        } else {
+            bound.max(ITERATIONS)
         }
     }
 

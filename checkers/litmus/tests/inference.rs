@@ -148,7 +148,9 @@ fn outcomes(program: &Program, model: &ModelFile) -> BTreeSet<mowgli::outcome::O
 
 #[test]
 fn the_promised_rules_are_rdma_tso() {
-    let catalogue = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "tables".to_owned()]).unwrap();
+    let catalogue = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "tables".to_owned()])
+        .unwrap()
+        .tests;
     let random = (0..150).map(|seed| {
         generate::program(
             seed,
@@ -263,7 +265,9 @@ fn of_two_rules_in_conflict_the_promised_one_stays() {
 /// A card without the PCIe guarantees shows nothing that the model without them forbids.
 #[test]
 fn a_fabric_without_the_pcie_guarantees_is_as_its_model_says() {
-    let tests = test::load(&["rdma-tso24".to_owned(), "tables".to_owned()]).unwrap();
+    let tests = test::load(&["rdma-tso24".to_owned(), "tables".to_owned()])
+        .unwrap()
+        .tests;
     let plan = Plan {
         runs: 60,
         batch: 30,
@@ -287,7 +291,7 @@ fn a_fabric_without_the_pcie_guarantees_is_as_its_model_says() {
 /// The tier of a fabric is named when its weak outcomes were seen, with the runs that say nothing about weaker ones.
 #[test]
 fn the_tier_of_a_fabric_is_named() {
-    let tests = test::load(&["ordering".to_owned()]).unwrap();
+    let tests = test::load(&["ordering".to_owned()]).unwrap().tests;
     let tests: Vec<Test> = tests
         .into_iter()
         .filter(|test| {

@@ -66,7 +66,7 @@ fn without_violations(records: Vec<Record>) -> Vec<Record> {
 #[test]
 fn fig_18_on_the_fabrics_of_every_machine() {
     let names = FIG_18.map(|(name, _)| name.to_owned());
-    let tests = test::load(&names).unwrap();
+    let tests = test::load(&names).unwrap().tests;
     let columns = [
         job(shm(2, None), &tests, &plan(Strategy::Auto, "shm")),
         job(
@@ -104,7 +104,9 @@ fn spread(mut values: Vec<usize>) -> String {
 fn strategies_compared_in_the_same_time() {
     const STRATEGIES: [Strategy; 3] = [Strategy::None, Strategy::Default, Strategy::Auto];
     let rounds = std::env::var("LOCO_LITMUS_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
-    let mut tests: Vec<Test> = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned()]).unwrap();
+    let mut tests: Vec<Test> = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned()])
+        .unwrap()
+        .tests;
     tests.extend(test::random(40, 1));
     let mut last = Vec::new();
     for fabric in ["shm", "shm, deferred NIC"] {

@@ -39,7 +39,7 @@ fn all_as_the_model_says(kept: &Kept, least: usize) {
 
 #[test]
 fn the_catalogue_on_shared_memory_shows_nothing_forbidden() {
-    let tests = test::load(&["catalogue".to_owned()]).unwrap();
+    let tests = test::load(&["catalogue".to_owned()]).unwrap().tests;
     for (nodes, strategy) in [(1, Strategy::None), (2, Strategy::Default), (3, Strategy::Auto)] {
         let kept = job(shm(nodes, None), &tests, &plan(100, strategy));
         all_as_the_model_says(&kept, 60);
@@ -48,15 +48,44 @@ fn the_catalogue_on_shared_memory_shows_nothing_forbidden() {
 
 #[test]
 fn the_catalogue_on_the_deferred_nic_shows_nothing_forbidden() {
-    let tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
+    let tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()])
+        .unwrap()
+        .tests;
     let kept = job(shm(2, Some(deferred(15))), &tests, &plan(50, Strategy::Default));
     all_as_the_model_says(&kept, 50);
+}
+
+/// A fabric whose memory is all of one kind cannot give a test the regions that it asks for.
+#[test]
+fn a_test_with_regions_of_relaxed_ordering_is_refused_where_there_are_none() {
+    use loco_fabric::Tier;
+    use loco_litmus::oracle::Theory;
+    let tests = test::load(&["MP+relaxed".to_owned()]).unwrap();
+    let kept = job(shm(2, None), &tests, &plan(10, Strategy::None));
+    assert!(kept.records.is_empty());
+    let [why] = &kept.refused[..] else {
+        panic!("{:?}", kept.refused)
+    };
+    assert!(
+        why.contains("leave `relaxed` out") && why.contains("--model"),
+        "{why}"
+    );
+    let on_relaxed = shm(2, Some(deferred(1).tier(Tier::PcieRelaxed)));
+    assert_eq!(
+        job(on_relaxed, &tests, &plan(10, Strategy::None)).records.len(),
+        1
+    );
+    let judged = Plan {
+        model: Some(Theory::named("rdma-tso+pcie-relaxed").unwrap()),
+        ..plan(10, Strategy::None)
+    };
+    assert_eq!(job(shm(2, None), &tests, &judged).records.len(), 1);
 }
 
 /// Each batch is judged by the program that it ran: puts from memory flush results, inlined puts do not.
 #[test]
 fn the_catalogue_with_constants_in_memory_and_inlined_shows_nothing_forbidden() {
-    let tests = test::load(&["catalogue".to_owned()]).unwrap();
+    let tests = test::load(&["catalogue".to_owned()]).unwrap().tests;
     for (seed, constant) in [(41, "constant=memory"), (42, "constant=inline")] {
         let fixed = Strategy::Fixed(constant.parse().unwrap());
         let kept = job(shm(2, Some(deferred(seed))), &tests, &plan(50, fixed));
@@ -70,7 +99,7 @@ fn the_catalogue_with_constants_in_memory_and_inlined_shows_nothing_forbidden() 
 /// RDMA-TSO'24 appendix A.11: the outcome of GFP2 was seen with inlined puts, and its model, whose puts read, forbids it.
 #[test]
 fn the_outcome_of_gfp2_is_allowed_where_the_put_is_inlined() {
-    let tests = test::load(&["GFP2".to_owned()]).unwrap();
+    let tests = test::load(&["GFP2".to_owned()]).unwrap().tests;
     let record = |constant: &str, seed: u64| {
         let stress = format!("delay=between:4,{constant}");
         let fixed = Strategy::Fixed(stress.parse().unwrap());
@@ -96,7 +125,7 @@ fn a_state_is_judged_by_the_batches_that_showed_it() {
     use loco_litmus::oracle::Oracle;
     use loco_litmus::record::Part;
     use std::collections::BTreeMap;
-    let test = test::load(&["GFP2".to_owned()]).unwrap().remove(0);
+    let test = test::load(&["GFP2".to_owned()]).unwrap().tests.remove(0);
     let program = &test.litmus.program;
     let oracle = Oracle::new(None, loco_fabric::Atomicity::Hca);
     let (memory, inline) = (oracle.ask(program), oracle.ask(&program.inlined()));
@@ -119,7 +148,7 @@ fn a_state_is_judged_by_the_batches_that_showed_it() {
 
 #[test]
 fn a_sample_on_the_device_played_by_software_shows_nothing_forbidden() {
-    let tests = test::load(&["rdma-tso24".to_owned()]).unwrap();
+    let tests = test::load(&["rdma-tso24".to_owned()]).unwrap().tests;
     let kept = job(soft(2), &tests, &plan(50, Strategy::None));
     all_as_the_model_says(&kept, 40);
 }
@@ -135,7 +164,9 @@ fn random_programs_show_nothing_forbidden() {
 
 #[test]
 fn the_deferred_nic_shows_weak_outcomes() {
-    let mut tests = test::load(&["SB3".to_owned(), "LB3".to_owned(), "MP3".to_owned()]).unwrap();
+    let mut tests = test::load(&["SB3".to_owned(), "LB3".to_owned(), "MP3".to_owned()])
+        .unwrap()
+        .tests;
     // How soon depends on when the processors run which thread.
     for round in 0..20 {
         if tests.is_empty() {
@@ -180,7 +211,7 @@ fn tests_with_one_outcome_show_it_each_time() {
 fn a_test_that_hangs_is_reported_and_the_others_go_on() {
     let vain = "RDMA vain\n{ x@2=0; }\n P0@1 | P1@2 ;\n x^2 := 1 | a := x ;\n poll(2) | ;\n poll(2) | ;\n\nexists (1:a=0)\n";
     let mut tests = vec![Test::new(mowgli::litmus::parse(vain).unwrap().litmus, "vain")];
-    tests.extend(test::load(&["SB1".to_owned()]).unwrap());
+    tests.extend(test::load(&["SB1".to_owned()]).unwrap().tests);
     let plan = Plan {
         patience: Duration::from_millis(200),
         ..plan(20, Strategy::None)
@@ -193,7 +224,7 @@ fn a_test_that_hangs_is_reported_and_the_others_go_on() {
 
 #[test]
 fn a_lost_peer_ends_the_job_with_the_name_of_the_test() {
-    let tests = test::load(&["SB3".to_owned()]).unwrap();
+    let tests = test::load(&["SB3".to_owned()]).unwrap().tests;
     let error = support::job_with_a_loss(shm(2, None), &tests, &plan(u64::MAX, Strategy::None));
     let text = error.to_string();
     assert!(
@@ -229,7 +260,9 @@ impl Listener for Stopping {
 
 #[test]
 fn a_stopped_job_hands_on_what_it_has_seen() {
-    let tests = test::load(&["SB1".to_owned(), "SB3".to_owned(), "MP1".to_owned()]).unwrap();
+    let tests = test::load(&["SB1".to_owned(), "SB3".to_owned(), "MP1".to_owned()])
+        .unwrap()
+        .tests;
     let mut seen = Stopping::default();
     let fabrics = shm(2, None);
     support::job_for(fabrics, &tests, &plan(300, Strategy::None), &mut seen);
@@ -248,7 +281,9 @@ fn a_stopped_job_hands_on_what_it_has_seen() {
 /// is left goes to the tests after it.
 #[test]
 fn automatic_stress_gives_up_tests_that_can_show_nothing_new() {
-    let tests = test::load(&["SB3".to_owned(), "SB1".to_owned(), "MP1".to_owned()]).unwrap();
+    let tests = test::load(&["SB3".to_owned(), "SB1".to_owned(), "MP1".to_owned()])
+        .unwrap()
+        .tests;
     let plan = Plan {
         time: Some(Duration::from_millis(50)),
         ..plan(u64::MAX, Strategy::Auto)
@@ -264,7 +299,7 @@ fn automatic_stress_gives_up_tests_that_can_show_nothing_new() {
 
 #[test]
 fn words_can_be_out_of_every_cache() {
-    let tests = test::load(&["rdma-tso24".to_owned()]).unwrap();
+    let tests = test::load(&["rdma-tso24".to_owned()]).unwrap().tests;
     for stress in ["cache=flushed,pin=near", "cache=flushed,place=page,pin=far"] {
         let fixed = Strategy::Fixed(stress.parse().unwrap());
         let kept = job(shm(1, None), &tests, &plan(50, fixed));
@@ -274,7 +309,9 @@ fn words_can_be_out_of_every_cache() {
 
 #[test]
 fn random_walks_show_what_the_model_allows_and_nothing_else() {
-    let mut tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
+    let mut tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()])
+        .unwrap()
+        .tests;
     tests.extend(test::random(60, 3));
     let mut kept = Kept::default();
     walk::run(&tests, &plan(300, Strategy::None), &mut kept).unwrap();

@@ -12,11 +12,11 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use mowgli::cat::{self, Included, Includes, ModelFile, limits};
 use mowgli::check::{self, Answer, Engine, Features};
-use mowgli::litmus::{Litmus, Operand, Setting};
+use mowgli::litmus::{Litmus, Setting};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Search};
 use mowgli::program::Program;
-use mowgli_corerma::switches::Model as CoreRma;
+use mowgli_corerma::switches::{Model as CoreRma, Variant};
 
 use crate::{Error, diagnostics, read};
 
@@ -93,7 +93,9 @@ impl TypedValueParser for ModelParser {
 /// Returns the names of the models that are no files.
 fn names() -> impl Iterator<Item = &'static str> {
     let rdma = Model::every().map(Model::name);
-    rdma.chain(CoreRma::ALL.into_iter().map(CoreRma::name))
+    // `sc` is a model of either language.
+    let corerma = Variant::ALL.into_iter().filter(|&v| v != Variant::Sc);
+    rdma.chain(corerma.map(Variant::name))
 }
 
 fn parse_model(text: &str) -> Option<ModelChoice> {
@@ -238,7 +240,7 @@ impl fmt::Display for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Loaded::BuiltIn(model) => f.pad(model.name()),
-            Loaded::CoreRma(model) => f.pad(model.name()),
+            Loaded::CoreRma(model) => fmt::Display::fmt(model, f),
             Loaded::File(file) => f.pad(file.name()),
         }
     }
@@ -293,10 +295,7 @@ impl Under {
     ) -> Result<Answer, String> {
         match (&self.model, self.setting()) {
             (Loaded::File(file), _) => {
-                let mut operands: Vec<Operand> =
-                    (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
-                operands.sort_unstable();
-                operands.dedup();
+                let operands = litmus.all_shown();
                 let operands = (!litmus.queries.is_empty()).then_some(operands.as_slice());
                 let search = cat::decide(&litmus.program, file, self.rmw, operands, budget);
                 search.map(answer).map_err(|e| e.to_string())
@@ -338,6 +337,11 @@ impl Under {
     }
 }
 
+/// Finds a model that is of coreRMA and not of RDMA, as `sc` is.
+pub(crate) fn corerma_alone(name: &str) -> Option<CoreRma> {
+    name.parse().ok().filter(|&model| model != CoreRma::SC)
+}
+
 /// Says that a model of coreRMA does not apply.
 pub(crate) fn not_of_corerma(model: CoreRma) -> String {
     format!(
@@ -349,12 +353,24 @@ pub(crate) fn not_of_corerma(model: CoreRma) -> String {
 /// Returns the model under which a test of coreRMA is asked about: `corerma` unless one is named.
 pub(crate) fn of_corerma(named: Option<Loaded>) -> Result<CoreRma, Error> {
     match named {
-        None => Ok(CoreRma::Stock),
-        Some(Loaded::CoreRma(model)) => Ok(model),
-        Some(other) => Err(Error::Usage(format!(
-            "{other} does not apply: the test is of coreRMA, whose models are {}",
-            CoreRma::ALL.map(CoreRma::name).join(", ")
-        ))),
+        None => Ok(CoreRma::STOCK),
+        Some(model) => model.of_corerma().ok_or_else(|| {
+            Error::Usage(format!(
+                "{model} does not apply: the test is of coreRMA, whose models are {}",
+                Variant::ALL.map(Variant::name).join(", ")
+            ))
+        }),
+    }
+}
+
+impl Loaded {
+    /// Returns the model as one of coreRMA: `sc` is one of either language.
+    pub(crate) fn of_corerma(&self) -> Option<CoreRma> {
+        match self {
+            Loaded::CoreRma(model) => Some(*model),
+            Loaded::BuiltIn(Model::Sc) => Some(CoreRma::SC),
+            Loaded::BuiltIn(_) | Loaded::File(_) => None,
+        }
     }
 }
 

@@ -7,7 +7,6 @@
 mod bench;
 mod budget;
 mod check;
-mod check_corerma;
 mod choice;
 mod clients;
 mod compare;
@@ -73,8 +72,9 @@ MODELS
   MODEL+TIER       rdma-sc, rdma-tso or rdma-wait over a network that orders less: +ooo-rw,
                    +ooo-all, +pcie-relaxed, +unordered (docs/ordering-models.md)
   FILE.cat         a model file, yours or a built-in one: rdma-tso.cat (docs/models.md)
-  corerma          coreRMA with in-order routing (coreRMA'16), for tests of coreRMA only;
-                   variants: -fig4, -unordered, -ib, -inlined, -atomic-rga
+  corerma          coreRMA with in-order routing (coreRMA'16), for tests of coreRMA, as sc is, too;
+                   variants: -fig4, -unordered, -ib, -inlined, -atomic-rga; any rule is left out
+                   by -RULE and added by +RULE: corerma-R1 (docs/corerma.md)
 
 EXAMPLES
   mowgli check                        the catalogue under every model

@@ -1,9 +1,10 @@
 //! `mowgli show`: the text of a test.
 
-use mowgli_corerma::litmus::Litmus as CoreRma;
+use mowgli::litmus::Dialect;
 use mowgli_libraries::text;
+use serde::Serialize;
 
-use crate::source::AnyTest;
+use crate::source::{AnyTest, Test};
 use crate::{Error, Exit, output, source};
 
 /// Print the text of a test
@@ -31,42 +32,28 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         output::print(text)?;
         return Ok(Exit::AsStated);
     }
-    let test = match source::load_any(&args.name)? {
-        AnyTest::Rdma(test) => test,
-        AnyTest::CoreRma(test) => {
-            if args.json {
-                output::print_json(&json(&test.litmus))?;
-            } else {
-                output::print(&if args.print {
-                    test.litmus.print()
-                } else {
-                    test.source
-                })?;
-            }
-            return Ok(Exit::AsStated);
-        }
-    };
-    if args.json {
-        let json = serde_json::json!({
-            "name": test.litmus.name,
-            "description": test.litmus.description,
-            "program": test.litmus.program,
-            "conditions": test.litmus.queries.iter().map(|q| &q.condition).collect::<Vec<_>>(),
-        });
-        output::print_json(&json)?;
-    } else if args.print {
-        output::print(&test.litmus.print())?;
-    } else {
-        output::print(&test.source)?;
+    match source::load_any(&args.name)? {
+        AnyTest::Rdma(test) => show(args, test),
+        AnyTest::CoreRma(test) => show(args, test),
     }
-    Ok(Exit::AsStated)
 }
 
-fn json(litmus: &CoreRma) -> serde_json::Value {
-    serde_json::json!({
-        "name": litmus.name,
-        "description": litmus.description,
-        "program": litmus.program,
-        "conditions": litmus.queries.iter().map(|q| &q.condition).collect::<Vec<_>>(),
-    })
+fn show<P>(args: &Args, test: Test<P>) -> Result<Exit, Error>
+where
+    P: Dialect + Serialize,
+    P::Value: Serialize,
+{
+    let litmus = &test.litmus;
+    if args.json {
+        let conditions: Vec<_> = litmus.queries.iter().map(|q| &q.condition).collect();
+        output::print_json(&serde_json::json!({
+            "name": litmus.name,
+            "description": litmus.description,
+            "program": litmus.program,
+            "conditions": conditions,
+        }))?;
+    } else {
+        output::print(&if args.print { litmus.print() } else { test.source })?;
+    }
+    Ok(Exit::AsStated)
 }

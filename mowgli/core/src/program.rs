@@ -282,7 +282,8 @@ pub enum Instr {
         /// Run when false.
         otherwise: Vec<Instr>,
     },
-    /// Runs `body` while `cond` is not 0, at most `bound` times. If an execution needs more iterations, the verdict is *Unknown*.
+    /// Runs `body` while `cond` is not 0. Where an engine does not come to an end otherwise, it runs `body` at most `bound` times, and the
+    /// verdict is *Unknown* if an execution needs more iterations.
     While {
         /// Condition.
         cond: Expr,
@@ -343,6 +344,15 @@ impl Program {
     /// Returns whether a location is in a region registered for relaxed ordering.
     pub fn has_relaxed_regions(&self) -> bool {
         self.locations.iter().any(|l| l.relaxed)
+    }
+
+    /// Returns whether some thread has a loop.
+    pub fn has_loops(&self) -> bool {
+        fn any(code: &[Instr]) -> bool {
+            code.iter()
+                .any(|i| matches!(i, Instr::While { .. }) || i.blocks().into_iter().any(any))
+        }
+        self.threads.iter().any(|thread| any(&thread.code))
     }
 
     /// Returns whether some thread has an instruction for the network card.

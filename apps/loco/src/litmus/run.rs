@@ -9,7 +9,8 @@ use loco_app::{Stop, complain, counted, print, some_seconds};
 use loco_litmus::oracle::Theory;
 use loco_litmus::results::Results;
 use loco_litmus::table::Table;
-use loco_litmus::{Listener, Plan, Record, Strategy, Stress, Test, pin, stress, test, walk};
+use loco_litmus::test::{self, Loaded};
+use loco_litmus::{Listener, Plan, Record, Strategy, Stress, Test, pin, stress, walk};
 
 use crate::effect::{Mode, refuse_others};
 use crate::error::CliError;
@@ -24,7 +25,9 @@ use crate::run::local_nodes;
 ///
 /// TESTS are files, folders of files, and tests or folders of the catalogue;
 /// `catalogue` is all of it, and is taken if neither TESTS nor --random is
-/// given. A job with fewer nodes than a test wraps round.
+/// given. A job with fewer nodes than a test wraps round. Tests of coreRMA are
+/// run as programs of RDMA and judged by coreRMA; its examples are `corerma16`.
+/// Tests that cannot be run are named and counted.
 ///
 /// For each test there is a histogram as litmus7 prints it, with the model's
 /// verdict. A state that the model forbids fails the run. With --out results
@@ -55,7 +58,8 @@ use crate::run::local_nodes;
 ///   loco run --hosts hosts.txt --fabric verbs -- loco litmus run catalogue
 ///
 /// Exit status: 0 nothing forbidden seen; 1 a forbidden state, a test that
-/// hung, or a failure of the job; 2 bad usage; 130 stopped by Ctrl-C.
+/// hung, or a failure of the job; 2 bad usage, or no test can be run here;
+/// 130 stopped by Ctrl-C.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -76,7 +80,8 @@ pub struct Args {
     /// Seed of random programs and of all choices.
     #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     seed: u64,
-    /// Model that judges, or a file: without it rdma-wait for tests that wait, else rdma-tso.
+    /// Model that judges, or a file: without it corerma for tests of coreRMA, rdma-wait for tests that wait, else
+    /// rdma-tso.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Seconds after which a test that has not ended hangs.
@@ -187,9 +192,9 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
     if LAUNCHED.iter().any(|name| std::env::var_os(name).is_some()) {
         return node(args);
     }
-    let (tests, model) = load(args)?; // Mistakes are reported once, before any process starts.
+    let (loaded, model) = load(args)?; // Mistakes are reported once, before any process starts.
     let Ground::Fabric(fabric) = args.fabric else {
-        return walks(args, &tests, model);
+        return walks(args, &loaded, model);
     };
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let mut command = vec![own.into_os_string()];
@@ -209,23 +214,27 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
 }
 
 /// Loads the tests and the model.
-fn load(args: &Args) -> Result<(Vec<Test>, Option<Theory>), CliError> {
+fn load(args: &Args) -> Result<(Loaded, Option<Theory>), CliError> {
     let mut names = args.tests.clone();
     if names.is_empty() && args.random == 0 {
         names.push("catalogue".to_owned());
     }
-    let mut tests = test::load(&names)?;
-    tests.extend(test::random(args.random as usize, args.seed));
-    if tests.is_empty() {
-        return Err(CliError::Usage("these files hold no test for RDMA".into()));
+    let mut loaded = test::load(&names)?;
+    loaded.tests.extend(test::random(args.random as usize, args.seed));
+    if loaded.tests.is_empty() {
+        let text = match loaded.left_out.first() {
+            Some((name, why)) => format!("no test can be run; {name}: {why}"),
+            None => "these folders hold no test".to_owned(),
+        };
+        return Err(CliError::Usage(text));
     }
     let model = args.model.as_deref().map(Theory::named).transpose()?;
-    Ok((tests, model))
+    Ok((loaded, model))
 }
 
 fn node(args: &Args) -> Result<u8, CliError> {
     let stop = Stop::on_signals().map_err(CliError::os("taking over signals"))?;
-    let (tests, model) = load(args)?;
+    let (loaded, model) = load(args)?;
     let Ground::Fabric(choice) = args.fabric else {
         return Err(CliError::Usage(
             "--fabric model is no job: run the command without a launcher".into(),
@@ -249,11 +258,12 @@ fn node(args: &Args) -> Result<u8, CliError> {
     let mut report = Report::new(args, &plan, leads, &stop)?;
     if leads {
         report.say_what_has_no_effect();
+        report.leave_out(&loaded);
     }
     let mesh = Mesh::connect(&job)?;
     let fabric = AnyFabric::new(mesh, config)?;
     stop.begin_work();
-    let ended = loco_litmus::run(fabric, &tests, &plan, &mut report);
+    let ended = loco_litmus::run(fabric, &loaded.tests, &plan, &mut report);
     if let Some(failure) = report.failure.take() {
         return Err(failure);
     }
@@ -278,7 +288,7 @@ fn plan(args: &Args, model: Option<Theory>, fabric: String) -> Plan {
 }
 
 /// Runs the tests as random walks of the model's machine.
-fn walks(args: &Args, tests: &[Test], model: Option<Theory>) -> Result<u8, CliError> {
+fn walks(args: &Args, loaded: &Loaded, model: Option<Theory>) -> Result<u8, CliError> {
     let stop = Stop::on_signals().map_err(CliError::os("taking over signals"))?;
     // Walks have no stress. Earlier results are found under the name that they have.
     let plan = Plan {
@@ -286,8 +296,9 @@ fn walks(args: &Args, tests: &[Test], model: Option<Theory>) -> Result<u8, CliEr
         ..plan(args, model, String::new())
     };
     let mut report = Report::new(args, &plan, true, &stop)?;
+    report.leave_out(loaded);
     stop.begin_work();
-    let ended = walk::run(tests, &plan, &mut report);
+    let ended = walk::run(&loaded.tests, &plan, &mut report);
     if let Some(failure) = report.failure.take() {
         return Err(failure);
     }
@@ -305,7 +316,10 @@ struct Report<'a> {
     plan: &'a Plan,
     out: Option<Results>,
     records: Vec<Record>,
+    /// Tests whose results are there.
     left_out: usize,
+    /// The tests that cannot be run here, or that nothing is known of.
+    refused: usize,
     /// The reason that the output failed.
     failure: Option<CliError>,
     stop: &'a Stop,
@@ -323,6 +337,7 @@ impl<'a> Report<'a> {
             out,
             records: Vec::new(),
             left_out: 0,
+            refused: 0,
             failure: None,
             stop,
         })
@@ -339,6 +354,14 @@ impl<'a> Report<'a> {
         if cache == stress::Cache::Flushed && !cfg!(target_arch = "x86_64") {
             complain("loco: cache=flushed changes nothing: only x86-64 processors are asked to flush");
         }
+    }
+
+    /// Names the tests that no fabric can run.
+    fn leave_out(&mut self, loaded: &Loaded) {
+        for (name, why) in &loaded.left_out {
+            complain(format_args!("loco: {name} is left out: {why}"));
+        }
+        self.refused += loaded.left_out.len();
     }
 
     fn keep(&mut self, record: &Record) -> Result<(), CliError> {
@@ -374,6 +397,15 @@ impl<'a> Report<'a> {
                     counted(self.left_out, "test")
                 ))?;
             }
+            if self.refused > 0 {
+                print(format_args!(
+                    "{} left out: they cannot be run here",
+                    counted(self.refused, "test")
+                ))?;
+            }
+        }
+        if self.records.is_empty() && self.left_out == 0 && self.refused > 0 {
+            return Ok(2);
         }
         let bad = |record: &Record| record.is_violated() || record.hung.is_some();
         Ok(u8::from(self.records.iter().any(bad)))
@@ -414,6 +446,7 @@ impl Listener for Report<'_> {
 
     fn refused(&mut self, test: &Test, why: &str) -> loco_litmus::Result<()> {
         complain(format_args!("loco: {} is left out: {why}", test.name));
+        self.refused += 1;
         Ok(())
     }
 

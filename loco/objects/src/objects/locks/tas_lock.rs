@@ -365,7 +365,7 @@ impl<F: Fabric> TasLock<F> {
 
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
-        let fenced = thread.to_the_end(|| scope.fence(thread));
+        let fenced = thread.to_the_end(|| scope.order(thread));
         // The waiting thread may just have given up. The lock then leaves the node after all.
         if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
             return fenced.and(thread.still_in());
