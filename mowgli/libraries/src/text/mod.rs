@@ -183,7 +183,7 @@ impl Implementation for Text {
         };
         let mut fitting = events.iter().copied().filter(fits);
         let event = match choice.last {
-            true => fitting.last(),
+            true => fitting.next_back(),
             false => fitting.next(),
         }?;
         g.subevent(event, stamp).or_else(|| g.of_event(event).last())
