@@ -331,7 +331,7 @@ fn calls_in_another_order() {
         node.wait_for_ready()?;
         Ok(match is_first(node) {
             true => Some(fails(collective.all_gather(thread, 1))),
-            false => Some(fails(collective.gather(thread, home(node), 1))),
+            false => Some(fails(collective.gather(thread, node.node(), 1))),
         })
     });
 }
