@@ -341,9 +341,9 @@ fn a_store_for_smaller_values() {
     let words: &[&str] = &["store `s`", "`value_bytes_max`", "make it larger"];
     on_two_nodes([words; 2], |node, thread| {
         let config = KvConfig::default().value_bytes_max(4);
-        let store = KvStore::<u64, loco::Bytes>::new(node, "s", config)?;
+        let store = KvStore::<u64, Bytes>::new(node, "s", config)?;
         node.wait_for_ready()?;
-        let value = loco::Bytes(vec![0; 100]);
+        let value = Bytes(vec![0; 100]);
         Ok(Some(fails(store.insert(
             thread,
             &u64::from(node.node().0),
