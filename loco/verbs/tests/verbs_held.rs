@@ -181,6 +181,23 @@ fn an_operation_that_asks_for_nothing_passes_one_that_is_held_and_is_reported_af
 }
 
 #[test]
+fn a_flush_waits_for_the_puts_before_it() {
+    let (device, fabrics) = unknown(2, SoftLimits::default());
+    let [a, b] = &fabrics[..] else { unreachable!() };
+    let (_there, remote) = share(b, a, 64);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    device.hold_completions(true);
+    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let doorbells = device.doorbells();
+    let _ = qp.flush(work(1)).unwrap();
+    assert_eq!(device.doorbells(), doorbells, "it is held");
+    device.hold_completions(false);
+    device.release_completions();
+    assert_eq!(outcomes(&poll_until(a, 2)), [(0, true), (1, true)]);
+    assert_eq!(device.doorbells(), doorbells + 1);
+}
+
+#[test]
 fn a_strong_operation_goes_at_once_if_nothing_is_under_way() {
     let (device, fabrics) = unknown(2, SoftLimits::default());
     let [a, b] = &fabrics[..] else { unreachable!() };

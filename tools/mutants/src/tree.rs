@@ -109,10 +109,13 @@ const NETWORKS: Trial = Trial {
     package: "loco-litmus",
     example: "played",
 };
-/// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics, and those
-/// of the catalogue.
-const DEMANDED: &str = "checkers/litmus/tests/demanded";
-const CATALOGUE: &str = "litmus/ordering";
+/// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
+/// of operations that are held, and those of the catalogue.
+const TESTS: [&str; 3] = [
+    "checkers/litmus/tests/demanded",
+    "checkers/litmus/tests/held",
+    "litmus/ordering",
+];
 
 impl Tree {
     /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, removes files that `from`
@@ -237,7 +240,7 @@ impl Tree {
             let own = [mutation.object.clone(), seconds];
             return own.into_iter().chain(clients.map(str::to_owned)).collect();
         };
-        let tests = [DEMANDED, CATALOGUE].map(|folder| self.root.join(folder).display().to_string());
+        let tests = TESTS.map(|folder| self.root.join(folder).display().to_string());
         let limits = ["--runs", "100", "--batch", "50", "--until-forbidden", &seconds];
         let options = limits.into_iter().chain(network.split_whitespace());
         tests.into_iter().chain(options.map(str::to_owned)).collect()

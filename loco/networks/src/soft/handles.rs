@@ -84,6 +84,8 @@ pub(super) struct Request {
     pub(super) data: Vec<u8>,
     /// The status, once it is carried out.
     pub(super) status: Option<u32>,
+    /// Whether the data of a write have been read.
+    pub(super) has_source: bool,
 }
 
 /// Returns the device around `context`.

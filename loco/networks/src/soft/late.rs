@@ -1,7 +1,7 @@
 //! Plays devices of other tiers than `ibta`, and of that one if asked for ([`SoftLimits::late`](super::SoftLimits::late)):
 //! work requests wait in their queue pair, and are carried out in every order that the tier allows (`docs/ordering-models.md`).
 //!
-//! The source of a write is read when it is posted. On the tiers whose network reorders, a write is placed when it is carried
+//! The source of a write is read when it is posted, or when its fence lets it begin. On the tiers whose network reorders, a write is placed when it is carried
 //! out, so an acknowledged one is placed before anything later. On `ibta` and `pcie-relaxed` requests are carried out one after the
 //! other, but a write may pass reads. On `pcie-relaxed` a write is then on the bus, from which it is placed at any time; an atomic is carried out when nothing is on the bus
 //! (`ibv_reg_mr(3)`). Completions come in the order of the requests on every tier.
@@ -42,6 +42,7 @@ impl Request {
             sge,
             data: Vec::new(),
             status: None,
+            has_source: false,
         }
     }
 
@@ -58,6 +59,7 @@ impl Request {
 
     /// Copies the data of a write, which the poster may change when it has completed.
     fn read_source(&mut self, shared: &Shared, inline_max: u32) -> Result<(), u32> {
+        self.has_source = true;
         if self.wr.num_sge == 0 || self.sge.length == 0 {
             return Ok(());
         }
@@ -128,10 +130,32 @@ pub(super) fn post(qp: &SoftQp, state: &mut QpState, wr: &SendWr) {
     let mut request = Request::of(wr);
     if state.state != IBV_QPS_RTS {
         request.status = Some(IBV_WC_WR_FLUSH_ERR);
-    } else if request.is_write() {
+    } else if request.wr.send_flags & IBV_SEND_INLINE != 0 {
         request.status = request.read_source(&qp.shared, state.cap.max_inline_data).err();
     }
     state.late.waiting.push_back(request);
+    read_sources(&qp.shared, state);
+}
+
+/// Reads the data of writes, in their order, up to one whose fence is up: its data may be a result that is still to come.
+fn read_sources(shared: &Shared, state: &mut QpState) {
+    let inline_max = state.cap.max_inline_data;
+    let mut results = false;
+    for request in state
+        .late
+        .waiting
+        .iter_mut()
+        .filter(|request| request.status.is_none())
+    {
+        if results && request.wr.send_flags & IBV_SEND_FENCE != 0 {
+            return;
+        }
+        if !request.is_write() {
+            results = true;
+        } else if !request.has_source {
+            request.status = request.read_source(shared, inline_max).err();
+        }
+    }
 }
 
 /// Makes a step after a request was posted, or not, and leaves the others to the device's thread.
@@ -162,7 +186,10 @@ fn step(qp: &SoftQp) -> bool {
             let mut write = state.late.bus.swap_remove(at);
             write.carry_out(shared, &state);
         }
-        Step::CarryOut(at) => carry_out_waiting(shared, &mut state, at),
+        Step::CarryOut(at) => {
+            carry_out_waiting(shared, &mut state, at);
+            read_sources(shared, &mut state);
+        }
     }
     let ended = take_ended(shared, &mut state);
     drop(state);
@@ -185,6 +212,7 @@ fn carry_out_waiting(shared: &Shared, state: &mut QpState, at: usize) {
                 sge: request.sge,
                 data: std::mem::take(&mut request.data),
                 status: None,
+                has_source: true,
             });
             IBV_WC_SUCCESS
         }
