@@ -57,6 +57,7 @@ fi
 # What this host provides is tested; a test that is skipped for want of it fails.
 echo '#include <stdio.h>' | cc -E -x c - >/dev/null 2>&1 && export LOCO_REQUIRE_C=1
 command -v script >/dev/null && export LOCO_REQUIRE_SCRIPT=1
+command -v make >/dev/null && export LOCO_REQUIRE_MAKE=1
 [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 && export LOCO_REQUIRE_IPV6=1
 getent hosts "$(cat /proc/sys/kernel/hostname)" >/dev/null && export LOCO_REQUIRE_HOSTNAME=1
 setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null && export LOCO_REQUIRE_OTHER_USER=1

@@ -13,7 +13,7 @@ use loco::{Error, Manager, Result};
 use tracing_subscriber::EnvFilter;
 
 use crate::output::{OUTPUT_CLOSED, OutputError, complain};
-use crate::stop::{INTERRUPTED, Stop};
+use crate::stop::Stop;
 
 /// The environment variable that selects what is logged.
 const LOG: &str = "LOCO_LOG";
@@ -102,7 +102,7 @@ pub fn run<E: Display>(
 }
 
 /// Returns the exit code of the command `name`. It is that of the command's outcome, whose error is printed
-/// first, or 130 if the command was stopped. If the reader of the output has gone, no message is printed.
+/// first, or 130 or 143 if SIGINT or SIGTERM has stopped the command. If the reader of the output has gone, no message is printed.
 pub fn exit<E: Display>(
     name: &str,
     stop: &Stop,
@@ -110,8 +110,7 @@ pub fn exit<E: Display>(
     code: impl FnOnce(&E) -> u8,
 ) -> ExitCode {
     match outcome {
-        Ok(_) if stop.is_asked() => ExitCode::from(INTERRUPTED),
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(stop.exit_code().unwrap_or(code)),
         Err(error) => {
             let code = code(&error);
             if code != OUTPUT_CLOSED {
@@ -178,29 +177,52 @@ pub fn number<T: TryFrom<u64> + Clone + Send + Sync + 'static>(
 /// The longest time that commands take as an argument, in seconds: thirty years, which every clock can count.
 pub const SECONDS_MAX: u64 = 1_000_000_000;
 
-/// Reads a number of seconds up to [`SECONDS_MAX`], for arguments.
+/// Reads a time such as `500ms`, `10s`, `2m` or `1h`, up to [`SECONDS_MAX`], for arguments. A number alone counts seconds.
 ///
 /// # Errors
 /// Returns a sentence about the text that was given.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let found = text
-        .parse()
-        .ok()
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    found
-        .filter(|&time| time <= Duration::from_secs(SECONDS_MAX))
-        .ok_or_else(|| format!("not a number of seconds from 0 to {SECONDS_MAX}"))
+pub fn time(text: &str) -> Result<Duration, String> {
+    read_time(text, 1.0).ok_or_else(|| not_a_time("0s"))
 }
 
-/// Reads a number of seconds in which something is to happen, for arguments.
+/// Reads a [`time`] in which something is to happen, for arguments.
 ///
 /// # Errors
 /// Returns a sentence about the text that was given.
-pub fn some_seconds(text: &str) -> Result<Duration, String> {
-    match seconds(text)? {
-        Duration::ZERO => Err(format!("not a number of seconds above 0, up to {SECONDS_MAX}")),
-        time => Ok(time),
+pub fn some_time(text: &str) -> Result<Duration, String> {
+    let found = read_time(text, 1.0).filter(|&time| time > Duration::ZERO);
+    found.ok_or_else(|| not_a_time("above 0s"))
+}
+
+/// Reads a time such as `200ms` or `3s` as a number of milliseconds from 1 to `last`, for arguments. A number alone counts
+/// milliseconds.
+pub fn milliseconds(last: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let found = read_time(text, 1e-3).and_then(|time| u64::try_from(time.as_millis()).ok());
+        found
+            .filter(|milliseconds| (1..=last).contains(milliseconds))
+            .ok_or_else(|| format!("not a time such as 200ms or 3s, from 1ms to {}s", last / 1000))
     }
+}
+
+/// Reads a number with a unit, or of `alone` seconds each.
+fn read_time(text: &str, alone: f64) -> Option<Duration> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[number.len()..] {
+        "" => alone,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let time = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+    (time <= Duration::from_secs(SECONDS_MAX)).then_some(time)
+}
+
+fn not_a_time(from: &str) -> String {
+    format!("not a time such as 500ms, 10s, 2m or 1h, from {from} to {SECONDS_MAX}s")
 }
 
 #[cfg(test)]
@@ -231,27 +253,53 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_read_or_refused() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+    fn times_are_read_with_their_units_or_refused() {
+        let ms = |ms| Ok(Duration::from_millis(ms));
+        for (text, expected) in [
+            ("0.5", 500),
+            ("500ms", 500),
+            ("10s", 10_000),
+            ("2m", 120_000),
+            ("1.5h", 5_400_000),
+            ("3000us", 3),
+            ("0", 0),
+        ] {
+            assert_eq!(time(text), ms(expected), "{text}");
+        }
         for bad in [
             "",
             "x",
+            "s",
+            "5 s",
+            "5d",
             "-1",
+            "-1s",
             "NaN",
             "inf",
             "1e400",
             "1000000001",
+            "300000h",
             "9223372036854775807",
         ] {
-            let refused = seconds(bad);
+            let refused = time(bad);
             assert!(
-                refused.is_err_and(|why| why.contains("from 0 to 1000000000")),
+                refused.is_err_and(|why| why.contains("from 0s to 1000000000s")),
                 "{bad}"
             );
         }
-        assert_eq!(seconds("1000000000"), Ok(Duration::from_secs(SECONDS_MAX)));
-        assert_eq!(seconds("0"), Ok(Duration::ZERO));
-        assert!(some_seconds("0").is_err() && some_seconds("1e-10").is_err());
-        assert_eq!(some_seconds("0.5"), seconds("0.5"));
+        assert_eq!(time("1000000000"), Ok(Duration::from_secs(SECONDS_MAX)));
+        assert!(some_time("0").is_err() && some_time("1e-10").is_err());
+        assert_eq!(some_time("0.5"), time("0.5"));
+        let short = milliseconds(60_000);
+        assert_eq!(
+            (short("200"), short("3s"), short("1m")),
+            (Ok(200), Ok(3000), Ok(60_000))
+        );
+        for bad in ["0", "0.5ms", "61s", "2d", ""] {
+            assert!(
+                short(bad).is_err_and(|why| why.contains("from 1ms to 60s")),
+                "{bad}"
+            );
+        }
     }
 }

@@ -5,6 +5,9 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
+
 /// The exit code when nobody reads the output any more. Shells report it for a program killed by SIGPIPE.
 pub const OUTPUT_CLOSED: u8 = 128 + 13;
 
@@ -21,6 +24,22 @@ impl OutputError {
             _ => 1,
         }
     }
+}
+
+/// Sets for this process when it prints in colours, as `--color` says it.
+pub fn choose_colours(when: clap::ColorChoice) {
+    let choice = match when {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// Returns whether to print in colours to `stream`: as [`choose_colours`] has set it, else as the terminal and the variables
+/// `NO_COLOR` and `CLICOLOR_FORCE` say.
+pub fn is_coloured(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
 }
 
 /// Prints `text` and a newline to standard output, at once.

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::{register, register_conditional_default};
+use signal_hook::flag::{register, register_conditional_default, register_usize};
 
-/// The exit code of an interrupted run, as shells report it.
-pub(crate) const INTERRUPTED: u8 = 130;
+/// The number to which shells add that of the signal that ended a program.
+const SIGNAL_BASE: usize = 128;
 
 /// The request by SIGINT or SIGTERM to end the command.
 ///
@@ -17,7 +17,8 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// so that the command can end its work in order. A second signal then ends the process at once.
 #[derive(Debug, Default)]
 pub struct Stop {
-    asked: Arc<AtomicBool>,
+    /// The signal, or 0 before it comes.
+    asked: Arc<AtomicUsize>,
     at_once: Arc<AtomicBool>,
 }
 
@@ -36,7 +37,8 @@ impl Stop {
             // has set.
             register_conditional_default(signal, Arc::clone(&stop.at_once))?;
             register(signal, Arc::clone(&stop.at_once))?;
-            register(signal, Arc::clone(&stop.asked))?;
+            // Signals have small positive numbers.
+            register_usize(signal, Arc::clone(&stop.asked), signal.unsigned_abs() as usize)?;
         }
         Ok(stop)
     }
@@ -50,7 +52,15 @@ impl Stop {
 
     /// Returns whether the command is to end.
     pub fn is_asked(&self) -> bool {
-        // Relaxed: the flag publishes no other data.
-        self.asked.load(Ordering::Relaxed)
+        self.exit_code().is_some()
+    }
+
+    /// Returns the exit code of a command that is to end, as shells report it: 130 after SIGINT, 143 after SIGTERM.
+    pub(crate) fn exit_code(&self) -> Option<u8> {
+        // Relaxed: the number publishes no other data.
+        match self.asked.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(u8::try_from(SIGNAL_BASE + signal).unwrap_or(u8::MAX)),
+        }
     }
 }

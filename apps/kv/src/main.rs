@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loco_app::{Stop, counted, print, some_seconds};
+use loco_app::{Stop, counted, print, some_time};
 use loco_kv::pick::{Distribution, Mix};
 use loco_kv::workload::{self, Outcome, Plan};
 use loco_kv::{KvError, Result, shell};
@@ -60,7 +60,7 @@ struct Load {
     #[arg(short, long, value_enum, default_value = "mixed")]
     mix: Mix,
     /// Seconds to run.
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
     duration: Duration,
     /// End after N operations of each thread, if that comes first.
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u64>(1..=1_000_000_000_000_000))]

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 use loco_app::Stop;
 
 mod bench;
@@ -18,7 +18,9 @@ mod fabrics;
 mod launcher;
 mod litmus;
 mod machine;
+mod manual;
 mod meet;
+mod new;
 mod nic;
 mod record;
 mod run;
@@ -30,12 +32,16 @@ use error::CliError;
 #[derive(Parser)]
 #[command(name = "loco", version, propagate_version = true)]
 struct Cli {
+    /// Print in colours on a terminal (auto), always, or never.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    New(new::Args),
     Run(run::Args),
     Demo(demo::Args),
     Check(Box<check::Args>),
@@ -45,6 +51,8 @@ enum Command {
     Stress(stress::Args),
     Litmus(litmus::Args),
     Nic(nic::Args),
+    Completions(manual::CompletionsArgs),
+    Man(manual::ManArgs),
     #[command(name = demo::NODE, hide = true)]
     DemoNode(demo::NodeArgs),
     #[command(name = bench::NODE, hide = true)]
@@ -61,11 +69,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let (cli, given) = loco_app::arguments_and_given::<Cli>();
+    loco_app::choose_colours(cli.color);
     // Helpers of the launcher have nothing to log, and what is wrong with `LOCO_LOG` has been said by then.
     if !matches!(cli.command, Command::Exec(_) | Command::Guard) {
         loco_app::init_logging();
     }
     let outcome = match cli.command {
+        Command::New(args) => new::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Check(args) => check::run(&args, &given),
@@ -77,6 +87,8 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&args, &given),
         Command::Litmus(args) => litmus::run(&args, &given),
         Command::Nic(args) => nic::run(&args),
+        Command::Completions(args) => manual::completions(&args, &Cli::command()),
+        Command::Man(args) => manual::man(&args, Cli::command()),
         Command::StressNode(args) => stress::node(&args),
         Command::Pause(args) => stress::pause(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),
@@ -88,10 +100,15 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use super::*;
+
+    #[test]
+    fn the_documents_show_calls_that_are_taken() {
+        loco_testing::documented::are_parsed(&Cli::command());
+    }
 
     #[test]
     fn numbers_beyond_all_reason_are_refused_by_every_option() {
-        loco_testing::numbers::are_refused(&super::Cli::command(), &["seed"]);
+        loco_testing::numbers::are_refused(&Cli::command(), &["seed"]);
     }
 }

@@ -67,8 +67,8 @@ pub struct Args {
     /// Lose one of N datagrams and unreliable messages, at random.
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(1..))]
     drop: Option<u32>,
-    /// Program and arguments.
-    #[arg(last = true, required = true)]
+    /// The program, and its arguments.
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM [ARGS]...")]
     command: Vec<OsString>,
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use loco::fabric::{Address, FabricChoice, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
-use loco_app::seconds;
+use loco_app::time;
 
 use crate::error::CliError;
 use crate::launcher::{Node, Plan, Remote, is_name, launch};
@@ -46,11 +46,11 @@ pub struct Args {
     /// Fabric that the nodes use: shm, verbs (RDMA), tcp, ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
-    /// End the job after this many seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// End the job after this time, such as 90s, 10m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
-    /// Seconds between asking nodes to end and killing them.
-    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    /// Time between asking nodes to end and killing them.
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
     grace: Duration,
     /// Let the other nodes go on when one fails.
     #[arg(long)]
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long)]
     no_prefix: bool,
     /// The program that every node runs, and its arguments.
-    #[arg(last = true, required = true, value_name = "PROGRAM [ARGS]...")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM [ARGS]...")]
     command: Vec<OsString>,
 }
 

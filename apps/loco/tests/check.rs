@@ -62,32 +62,41 @@ fn every_object_keeps_its_promises() {
 }
 
 #[test]
-fn a_ladder_says_what_each_rung_has_seen() {
+fn a_ladder_says_what_each_world_has_seen() {
     let output = check(&["fence", "--time", "30", "--json"]);
     let line = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{line}");
     let report: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
-    let rungs = report["rungs"].as_array().expect("a list");
-    let is_complete = |rung: &serde_json::Value| rung["completeness"] == "Complete";
-    let rung = |name: &str| {
-        rungs
+    let worlds = report["worlds"].as_array().expect("a list");
+    let is_complete = |world: &serde_json::Value| world["completeness"] == "Complete";
+    let world = |name: &str| {
+        worlds
             .iter()
-            .find(|rung| rung["rung"] == name)
-            .expect("it is a rung")
+            .find(|world| world["world"] == name)
+            .expect("it is a world")
     };
-    assert!(is_complete(rung("another-thread")), "{line}");
-    // How much of the rungs with crashes is seen in this time depends on the machine; that it is said does not.
-    assert_eq!(report["complete"], rungs.iter().all(is_complete), "{line}");
+    assert!(is_complete(world("another-thread")), "{line}");
+    // How much of the worlds with crashes is seen in this time depends on the machine; that it is said does not.
+    assert_eq!(report["complete"], worlds.iter().all(is_complete), "{line}");
     assert_eq!(report["unreached"], serde_json::json!([]), "{line}");
 }
 
 #[test]
-fn rungs_are_listed_and_others_refused() {
-    let output = check(&["barrier", "--rungs"]);
-    assert!(text(&output.stdout).contains("two-threads-puts-twice"));
-    let output = check(&["barrier", "--rung", "nonsense"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no rung `nonsense`"));
+fn worlds_are_listed_and_others_refused() {
+    for listing in ["--worlds", "--rungs"] {
+        let output = check(&["barrier", listing]);
+        assert!(
+            text(&output.stdout).contains("two-threads-puts-twice"),
+            "{listing}"
+        );
+    }
+    // The options' old names still work, and no help shows them.
+    for naming in ["--world", "--rung"] {
+        let output = check(&["barrier", naming, "nonsense"]);
+        assert_eq!(output.status.code(), Some(2), "{naming}");
+        assert!(text(&output.stderr).contains("no world `nonsense`"), "{naming}");
+    }
+    assert!(!text(&check(&["--help"]).stdout).contains("rung"));
 }
 
 #[test]

@@ -110,6 +110,14 @@ fn mistakes_are_reported_once_and_name_the_remedy() {
         ),
         (&["litmus", "run", "MP1", "--model", "vax"], "unknown model 'vax'"),
         (
+            &["litmus", "run", "MP1", "--model", "rdma-tso+ooo"],
+            "unknown tier 'ooo': expected one of ibta, ooo-rw,",
+        ),
+        (
+            &["litmus", "run", "MP+relaxed", "--runs", "10", "--fabric", "shm"],
+            "leave `relaxed` out of the test",
+        ),
+        (
             &["litmus", "table", "/nowhere.jsonl"],
             "/nowhere.jsonl: No such file",
         ),

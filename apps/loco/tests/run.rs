@@ -160,7 +160,7 @@ fn bad_usage_is_refused() {
         (&["run", "-n", "1"], "required"),
         (
             &["run", "-n", "1", "--timeout", "soon", "--", "true"],
-            "not a number of seconds",
+            "not a time such as 500ms",
         ),
     ] {
         let (code, _, err) = finish(loco(args));

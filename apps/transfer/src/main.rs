@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use loco_app::{Stop, counted, print, some_seconds};
+use loco_app::{Stop, counted, print, some_time};
 use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
 
 /// Transfers between accounts on several nodes, each under the locks of both accounts.
@@ -26,7 +26,7 @@ struct Args {
     #[arg(short, long, value_name = "N", default_value = "341", value_parser = loco_app::number::<u32>(1..=1 << 16))]
     locks: u32,
     /// Seconds to run.
-    #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds)]
+    #[arg(short, long, value_name = "TIME", default_value = "5s", value_parser = some_time)]
     duration: Duration,
     /// Let all threads pay into one account under one lock, instead of transferring between random accounts.
     #[arg(long, conflicts_with_all = ["accounts", "locks", "seed"])]

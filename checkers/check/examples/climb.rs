@@ -2,7 +2,7 @@
 //! `loco check OBJECT --clients SIZE` does, and says what failed. What the mutation harness builds and runs for each mutation,
 //! as less is built for it than for the command.
 //!
-//! `climb OBJECT SECONDS [SIZE]`. Exit status: 0 nothing found, 1 a failing execution, whose rung or client is printed with
+//! `climb OBJECT SECONDS [SIZE]`. Exit status: 0 nothing found, 1 a failing execution, whose world or client is printed with
 //! what broke, 2 bad usage or a world that cannot be explored.
 
 use std::process::ExitCode;
@@ -49,14 +49,14 @@ fn parsed(object: &str, seconds: &str) -> Result<(Object, Duration), String> {
     Ok((object, Duration::from_secs(seconds)))
 }
 
-/// The rung that failed, and how.
+/// The world that failed, and how.
 fn ladder(object: &str, seconds: &str) -> Result<Option<String>, String> {
     let (object, time) = parsed(object, seconds)?;
     let report = Ladder::new(object, time)
-        .climb()
+        .run()
         .map_err(|error| error.to_string())?;
     let failed = report.failed();
-    let found = failed.and_then(|rung| Some((rung.rung, rung.failure.as_ref()?)));
+    let found = failed.and_then(|rung| Some((rung.world, rung.failure.as_ref()?)));
     Ok(found.map(|(rung, failure)| format!("{rung}: {failure}")))
 }
 

@@ -1,4 +1,4 @@
-//! Climbs the ladders of objects on one tier of networks, or on one fabric of the model, and prints a line for each rung, as a table
+//! Runs the ladders of objects on one tier of networks, or on one fabric of the model, and prints a line for each world, as a table
 //! of what holds where.
 //!
 //! `tiers TIER SECONDS [OBJECT...]`, or the name of a fabric such as `shm` in place of the tier, with so many seconds for each object, of all objects if none is named. Exit status: 0 nothing
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 /// Climbs. Returns true if something failed.
 fn run(args: &[String]) -> Result<bool, String> {
     let [network, seconds, objects @ ..] = args else {
-        return Err("usage: tiers TIER|FABRIC SECONDS [OBJECT...]".to_owned());
+        return Err("usage: tiers TIER|FABRIC SECONDS [OBJECT[/RUNG...]...]".to_owned());
     };
     let (fabric, tier) = match network.parse::<FabricKind>() {
         Ok(fabric) => (fabric, Config::default().tier),
@@ -35,42 +35,48 @@ fn run(args: &[String]) -> Result<bool, String> {
         ),
     };
     let seconds = seconds.parse().map_err(|error| format!("{seconds}: {error}"))?;
-    let named = objects.iter().map(|name| name.parse::<Object>());
-    let mut objects = named
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| error.to_string())?;
+    let named = objects.iter().map(|name| {
+        let mut names = name.split('/');
+        let object = names.next().unwrap_or_default().parse::<Object>();
+        let rungs: Vec<String> = names.map(str::to_owned).collect();
+        object
+            .map(|object| (object, rungs))
+            .map_err(|error| error.to_string())
+    });
+    let mut objects = named.collect::<Result<Vec<_>, _>>()?;
     if objects.is_empty() {
-        objects.extend(Object::ALL);
+        objects.extend(Object::ALL.map(|object| (object, Vec::new())));
     }
     let mut any = false;
-    for object in objects {
+    for (object, only) in objects {
         let ladder = Ladder {
             fabrics: vec![fabric],
             tier,
+            only,
             ..Ladder::new(object, Duration::from_secs(seconds))
         };
-        let report = ladder.climb().map_err(|error| error.to_string())?;
+        let report = ladder.run().map_err(|error| error.to_string())?;
         let complete = report
-            .rungs
+            .worlds
             .iter()
             .filter(|r| r.completeness == Completeness::Complete);
         let complete = complete.count();
         println!(
             "{object} on {network}: {complete} of {} complete, {:.1} s",
-            report.rungs.len(),
+            report.worlds.len(),
             report.seconds
         );
-        for rung in &report.rungs {
+        for rung in &report.worlds {
             let stats = &rung.stats;
             println!(
                 "  {:26} {} ({} random, {} states, {:.1} s)",
-                rung.rung, rung.completeness, rung.random, stats.states, stats.seconds
+                rung.world, rung.completeness, rung.random, stats.states, stats.seconds
             );
         }
         if let Some(rung) = report.failed() {
             any = true;
             let failure = rung.failure.as_ref().map(ToString::to_string);
-            println!("FAILED on {}\n{}", rung.rung, failure.unwrap_or_default());
+            println!("FAILED on {}\n{}", rung.world, failure.unwrap_or_default());
         }
     }
     Ok(any)

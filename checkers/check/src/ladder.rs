@@ -1,7 +1,8 @@
-//! Climbs the ladder of an object within a time limit.
+//! Runs the ladder of an object within a time limit.
 //!
-//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. It
-//! is first run under a few random schedules, which find shallow mistakes in the largest worlds at once.
+//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. The
+//! few worlds that are small enough are explored first. Then every rung is run under a few random schedules, which find shallow
+//! mistakes in the largest worlds at once.
 //! Then the rungs are explored exhaustively, cheapest first: those on a synchronous fabric before the others. Each rung gets an even share of the time that is left,
 //! so the time that cheap rungs leave goes to the large ones. The time that remains is spent in turns on the rungs
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
@@ -28,8 +29,12 @@ pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 
 /// The number of random schedules of each rung before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
-/// The share of the time for the first, random round.
-const SMOKE_SHARE: f64 = 0.15;
+/// The share of the time for small rungs, before anything else.
+const SMALL_SHARE: f64 = 0.25;
+/// A small rung gets one part in so many of what is left of that; the last one gets the rest.
+const SMALL_AMONG: usize = 8;
+/// The share of the time after which the first, random round ends.
+const SMOKE_SHARE: f64 = 0.35;
 /// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
 /// The shortest exploration that is worth beginning.
@@ -64,11 +69,11 @@ pub struct Ladder {
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
-/// The findings on one rung.
+/// The findings on one world.
 #[derive(Clone, Debug, Serialize)]
-pub struct RungReport {
-    /// Name of the rung.
-    pub rung: &'static str,
+pub struct WorldReport {
+    /// Name of the world.
+    pub world: &'static str,
     /// The fabric.
     pub fabric: FabricKind,
     /// The faults that each execution could have.
@@ -79,7 +84,7 @@ pub struct RungReport {
     pub random: u64,
     /// The deepest PCT exploration, 0 for none.
     pub depth: u32,
-    /// Counters of all explorations of the rung.
+    /// Counters of all explorations of the world.
     pub stats: Stats,
     /// The failing execution, if there was one.
     #[serde(skip)]
@@ -91,12 +96,12 @@ pub struct RungReport {
 pub struct LadderReport {
     /// The object.
     pub object: Object,
-    /// The fabrics on which each rung ran.
+    /// The fabrics on which each world ran.
     pub fabrics: Vec<FabricKind>,
     /// The order of the network, of those that have one.
     pub tier: Tier,
-    /// The rungs, in order, by fabric. Rungs after a failure were not taken.
-    pub rungs: Vec<RungReport>,
+    /// The worlds, in order, by fabric. Worlds after a failure were not explored.
+    pub worlds: Vec<WorldReport>,
     /// The public methods of the object that no execution called.
     pub unreached: Vec<&'static str>,
     /// Set if it was ended from outside.
@@ -106,16 +111,16 @@ pub struct LadderReport {
 }
 
 impl LadderReport {
-    /// Returns the rung that failed, if one has.
-    pub fn failed(&self) -> Option<&RungReport> {
-        self.rungs.iter().find(|rung| rung.failure.is_some())
+    /// Returns the world that failed, if one has.
+    pub fn failed(&self) -> Option<&WorldReport> {
+        self.worlds.iter().find(|world| world.failure.is_some())
     }
 
-    /// Returns true if every rung was explored completely.
+    /// Returns true if every world was explored completely.
     pub fn is_complete(&self) -> bool {
-        self.rungs
+        self.worlds
             .iter()
-            .all(|rung| rung.completeness == Completeness::Complete)
+            .all(|world| world.completeness == Completeness::Complete)
     }
 }
 
@@ -136,11 +141,11 @@ impl Ladder {
         }
     }
 
-    /// Climbs the ladder. Stops at the first failure.
+    /// Runs the ladder. Stops at the first failure.
     ///
     /// # Errors
     /// Returns [`SimError`] when a world cannot be explored.
-    pub fn climb(&self) -> Result<LadderReport, SimError> {
+    pub fn run(&self) -> Result<LadderReport, SimError> {
         let taken = |rung: &Rung| self.only.is_empty() || self.only.iter().any(|name| name == rung.name());
         let rungs: Vec<Rung> = rungs(self.object).into_iter().filter(taken).collect();
         let mut runs: Vec<(&Rung, FabricKind)> = Vec::new();
@@ -149,26 +154,26 @@ impl Ladder {
             runs.extend(own.map(|rung| (rung, fabric)));
         }
         runs.sort_by_key(|(_, fabric)| !fabric.is_synchronous());
-        let mut climb = Climb {
+        let mut run = Run {
             ladder: self,
             begun: Instant::now(),
             reports: runs
                 .iter()
-                .map(|&(rung, fabric)| RungReport::new(rung, fabric))
+                .map(|&(rung, fabric)| WorldReport::new(rung, fabric))
                 .collect(),
             runs,
         };
-        climb.run()?;
-        let place = |report: &RungReport| self.fabrics.iter().position(|&fabric| fabric == report.fabric);
-        climb.reports.sort_by_key(place);
+        run.run()?;
+        let place = |report: &WorldReport| self.fabrics.iter().position(|&fabric| fabric == report.fabric);
+        run.reports.sort_by_key(place);
         Ok(LadderReport {
             object: self.object,
             fabrics: self.fabrics.clone(),
             tier: self.tier,
-            rungs: climb.reports,
+            worlds: run.reports,
             unreached: unreached(self.object),
             interrupted: self.is_cancelled(),
-            seconds: climb.begun.elapsed().as_secs_f64(),
+            seconds: run.begun.elapsed().as_secs_f64(),
         })
     }
 
@@ -187,10 +192,10 @@ fn is_repeated(rung: &Rung, fabric: FabricKind, rungs: &[Rung]) -> bool {
     fabric.is_glob() && plain.is_some_and(|plain| rungs.iter().any(|other| other.name() == plain))
 }
 
-impl RungReport {
-    fn new(rung: &Rung, fabric: FabricKind) -> RungReport {
-        RungReport {
-            rung: rung.name(),
+impl WorldReport {
+    fn new(rung: &Rung, fabric: FabricKind) -> WorldReport {
+        WorldReport {
+            world: rung.name(),
             fabric,
             faults: rung.faults(),
             completeness: Completeness::Incomplete("not explored exhaustively".into()),
@@ -202,16 +207,31 @@ impl RungReport {
     }
 }
 
-struct Climb<'a> {
+struct Run<'a> {
     ladder: &'a Ladder,
     begun: Instant,
     /// The rungs, each on a fabric, in the order in which they are taken.
     runs: Vec<(&'a Rung, FabricKind)>,
-    reports: Vec<RungReport>,
+    reports: Vec<WorldReport>,
 }
 
-impl Climb<'_> {
+impl Run<'_> {
     fn run(&mut self) -> Result<(), SimError> {
+        // Operations in any order are what random schedules miss.
+        let small: Vec<usize> = (0..self.runs.len())
+            .filter(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous())
+            .collect();
+        for &index in &small {
+            // The last is the largest.
+            let among = if small.last() == Some(&index) {
+                1
+            } else {
+                SMALL_AMONG
+            };
+            if !self.exhaustive(index, self.share(SMALL_SHARE, among))? {
+                return Ok(());
+            }
+        }
         for index in 0..self.runs.len() {
             let time = self.share(SMOKE_SHARE, self.runs.len() - index);
             if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
@@ -219,6 +239,9 @@ impl Climb<'_> {
             }
         }
         for index in 0..self.runs.len() {
+            if self.reports[index].completeness == Completeness::Complete {
+                continue;
+            }
             let time = self.share(EXHAUSTIVE_SHARE, self.runs.len() - index);
             if !self.exhaustive(index, time)? {
                 return Ok(());
@@ -254,7 +277,7 @@ impl Climb<'_> {
         until.saturating_sub(self.begun.elapsed()) / among.max(1) as u32
     }
 
-    /// Runs random schedules by priorities. Returns false if the climb is over.
+    /// Runs random schedules by priorities. Returns false if the run is over.
     fn random(
         &mut self,
         index: usize,
@@ -276,7 +299,7 @@ impl Climb<'_> {
         Ok(self.goes_on(index))
     }
 
-    /// Explores every execution. Returns false if the climb is over.
+    /// Explores every execution. Returns false if the run is over.
     fn exhaustive(&mut self, index: usize, time: Duration) -> Result<bool, SimError> {
         if time >= SLICE_MIN
             && let Some(done) = self.explore(index, Strategy::Exhaustive, time)?
@@ -286,7 +309,7 @@ impl Climb<'_> {
         Ok(self.goes_on(index))
     }
 
-    /// Explores every execution with at most `delays` delays. Returns false if the climb is over.
+    /// Explores every execution with at most `delays` delays. Returns false if the run is over.
     fn bounded(&mut self, index: usize, delays: u32, time: Duration) -> Result<bool, SimError> {
         let done = match &self.reports[index].completeness {
             Completeness::UpTo(Bounds { delays: Some(n), .. }) => *n,

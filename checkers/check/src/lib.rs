@@ -1,4 +1,4 @@
-//! Explores the shipped objects of `loco` under the RDMA memory model, in worlds that climb a ladder: from two nodes with
+//! Explores the shipped objects of `loco` under the RDMA memory model, in the worlds of a ladder: from two nodes with
 //! one thread each to several threads, three nodes, records that straddle, data under locks.
 //!
 //! A *world* is a set of nodes whose threads use one object and assert what the object's documentation promises. A *rung*
@@ -22,7 +22,7 @@ pub mod sized;
 mod stage;
 mod worlds;
 
-pub use ladder::{FABRICS, Ladder, LadderReport, RungReport};
+pub use ladder::{FABRICS, Ladder, LadderReport, WorldReport};
 pub use methods::unreached;
 pub use object::Object;
 pub use robust::{RobustCheck, RobustReport};

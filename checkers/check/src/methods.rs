@@ -87,6 +87,13 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "Barrier::wait_fencing_all_threads",
             "Barrier::wait_unfenced",
         ],
+        Object::Collective => &[
+            "Collective::broadcast",
+            "Collective::gather",
+            "Collective::all_gather",
+            "Collective::reduce",
+            "Collective::all_reduce",
+        ],
         Object::RingBuffer => &[
             "RingWriter::try_submit",
             "RingWriter::submit",
@@ -152,7 +159,7 @@ mod tests {
     use super::*;
 
     /// The sources of the objects, each with the type whose methods it has.
-    const SOURCES: [(&str, &str); 14] = [
+    const SOURCES: [(&str, &str); 18] = [
         ("variables/shared_var.rs", "SharedVar"),
         ("variables/owned_var.rs", "OwnedVar"),
         ("variables/wide_owned_var.rs", "WideOwnedVar"),
@@ -162,11 +169,15 @@ mod tests {
         ("variables/atomic_array.rs", "AtomicArray"),
         ("variables/shared_region.rs", "SharedRegion"),
         ("barrier.rs", "Barrier"),
+        ("collective.rs", "Collective"),
         ("ring_buffer/writer.rs", "RingWriter"),
         ("ring_buffer/reader.rs", "RingReader"),
         ("locks/ticket_lock/mod.rs", "TicketLock"),
         ("locks/tas_lock.rs", "TasLock"),
         ("shared_queue/mod.rs", "SharedQueue"),
+        ("kvstore/read.rs", "KvStore"),
+        ("kvstore/write.rs", "KvStore"),
+        ("kvstore/batch.rs", "KvStore"),
     ];
 
     /// Returns the public methods in a source that take the calling thread: those that can act under the model.

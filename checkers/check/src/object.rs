@@ -25,6 +25,8 @@ pub enum Object {
     Msw,
     /// The barrier (LOCO'26 4).
     Barrier,
+    /// The collective operations.
+    Collective,
     /// The ring buffer (LOCO'26 5).
     RingBuffer,
     /// The atomic variable and the atomic array.
@@ -41,7 +43,7 @@ pub enum Object {
 
 impl Object {
     /// Every object, in the order in which `loco check` takes them.
-    pub const ALL: [Object; 14] = [
+    pub const ALL: [Object; 15] = [
         Object::Fence,
         Object::Region,
         Object::SharedVar,
@@ -50,6 +52,7 @@ impl Object {
         Object::Sst,
         Object::Msw,
         Object::Barrier,
+        Object::Collective,
         Object::RingBuffer,
         Object::Atomic,
         Object::TicketLock,
@@ -60,7 +63,7 @@ impl Object {
 
     /// Returns whether there are worlds of chosen size ([`crate::sized`]).
     pub fn has_sizes(self) -> bool {
-        !matches!(self, Object::Fence | Object::Region)
+        !matches!(self, Object::Fence | Object::Region | Object::Collective)
     }
 
     /// Returns whether several threads of a node use it at a time in worlds of chosen size.
@@ -87,6 +90,7 @@ impl Object {
             Object::Sst => "sst",
             Object::Msw => "msw",
             Object::Barrier => "barrier",
+            Object::Collective => "collective",
             Object::RingBuffer => "ring-buffer",
             Object::Atomic => "atomic",
             Object::TicketLock => "ticket-lock",

@@ -11,6 +11,7 @@ pub(crate) const STEPS_MAX: usize = 10_000;
 pub struct Rung {
     name: &'static str,
     glob: bool,
+    small: bool,
     faults: Faults,
     build: Box<dyn Fn(&mut World) + Send + Sync>,
 }
@@ -22,6 +23,7 @@ impl Rung {
         Rung {
             name,
             glob: false,
+            small: false,
             faults: Faults::default(),
             build: Box::new(build),
         }
@@ -31,6 +33,20 @@ impl Rung {
     #[must_use]
     pub(crate) fn glob(self) -> Rung {
         Rung { glob: true, ..self }
+    }
+
+    /// Explores the world exhaustively before anything else of the ladder. For worlds so small that this takes about a second,
+    /// and whose mistakes random schedules do not find.
+    #[must_use]
+    pub(crate) fn small(self) -> Rung {
+        Rung { small: true, ..self }
+    }
+
+    /// Lets time pass when nothing else can happen.
+    #[must_use]
+    pub(crate) fn idle(mut self) -> Rung {
+        self.faults.idle_expiries = true;
+        self
     }
 
     /// Lets up to `expiries` waits of an execution end by their deadlines.
@@ -60,6 +76,11 @@ impl Rung {
     /// Returns the name, unique within the object's ladder.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Returns whether the world is explored before all others.
+    pub(crate) fn is_small(&self) -> bool {
+        self.small
     }
 
     /// Returns the faults that each execution of this world may have.

@@ -56,8 +56,12 @@ fn a_ladder_takes_each_rung_on_the_weakest_fabric_and_on_shared_memory() {
         only: vec!["two-nodes".into(), "two-nodes-glob".into()],
         ..Ladder::new(Object::TasLock, Duration::from_secs(60))
     };
-    let report = ladder.climb().unwrap();
-    let taken: Vec<_> = report.rungs.iter().map(|rung| (rung.rung, rung.fabric)).collect();
+    let report = ladder.run().unwrap();
+    let taken: Vec<_> = report
+        .worlds
+        .iter()
+        .map(|rung| (rung.world, rung.fabric))
+        .collect();
     // On shared memory, both are the same world.
     let expected = [
         ("two-nodes", FabricKind::Model),

@@ -16,7 +16,7 @@ use mowgli_corerma::outcome;
 use mowgli_corerma::program::{Access, Process, Program, Statement};
 use mowgli_corerma::switches::Model;
 
-use crate::oracle::Allowed;
+use crate::allowed::Allowed;
 
 /// The program of a test of coreRMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl CoreRma {
         let known = |outcome: &outcome::Outcome| Some(self.as_run(outcome.known()?));
         let outcomes: Option<BTreeSet<Outcome>> = search.outcomes.iter().map(known).collect();
         Allowed {
-            model: model.name().to_owned(),
+            model: model.to_string(),
             complete: search.is_complete() && outcomes.is_some(),
             outcomes: outcomes.unwrap_or_default(),
         }

@@ -20,6 +20,12 @@ pub trait Stand {
     /// Is called before each instruction.
     fn pause(&mut self) {}
 
+    /// Returns the most iterations that a loop of this body may make; `bound` is what the test states.
+    fn iterations(&self, body: &[Instr], bound: u32) -> u32 {
+        let _ = body;
+        bound
+    }
+
     /// Returns the word of a location of this thread's node.
     fn cell(&self, location: Loc) -> &Cell<Self::Fabric>;
 
@@ -38,7 +44,7 @@ pub trait Stand {
     /// Fails if there is no queue pair towards the node.
     fn fence(&mut self, node: Node) -> std::result::Result<(), Self::Error>;
 
-    /// Waits for the next completion of an operation towards a node.
+    /// Waits for the next completion of an operation towards a node that has one, and so for the operations before it.
     ///
     /// # Errors
     /// Fails if it does not come.
@@ -61,6 +67,8 @@ pub struct Request {
     /// Set if the thread asks for strong order. A fabric that places every put after the earlier ones of its queue pair
     /// need not be asked.
     pub strong: bool,
+    /// Whether the operation has a completion of its own, which a poll takes.
+    pub signaled: bool,
     /// The operation.
     pub operation: Operation,
 }
@@ -117,7 +125,7 @@ impl Operation {
 pub enum Stop<E> {
     /// An `assume` failed.
     Discarded,
-    /// A loop would need more iterations than its bound.
+    /// A loop would need more iterations than it may make.
     LoopBound,
     /// A post or a wait failed.
     Failed(E),
@@ -179,7 +187,8 @@ fn step<S: Stand>(
         | Instr::Get { .. }
         | Instr::RemoteFaa { .. }
         | Instr::RemoteCas { .. }
-        | Instr::Strong(_) => {
+        | Instr::Strong(_)
+        | Instr::Unsignaled(_) => {
             if let Some(request) = request(instr, registers) {
                 stand.post(request)?;
             }
@@ -202,7 +211,7 @@ fn step<S: Stand>(
             run(stand, block, registers)?;
         }
         Instr::While { cond, body, bound } => {
-            for _ in 0..*bound {
+            for _ in 0..stand.iterations(body, *bound) {
                 if evaluate(cond, registers) == 0 {
                     return Ok(());
                 }
@@ -230,6 +239,7 @@ pub fn far_side(instr: &Instr) -> Option<(Loc, Option<WorkId>)> {
 fn request(instr: &Instr, registers: &[Value]) -> Option<Request> {
     let value = |e: &Expr| evaluate(e, registers) as u64;
     let (far, work) = far_side(instr)?;
+    let signaled = !instr.is_unsignaled();
     let (instr, strong) = instr.request();
     let operation = match instr {
         Instr::Put { src, .. } => match src {
@@ -248,6 +258,7 @@ fn request(instr: &Instr, registers: &[Value]) -> Option<Request> {
         far,
         work,
         strong,
+        signaled,
         operation,
     })
 }

@@ -12,10 +12,11 @@ use loco_fabric::{Fabric, Std};
 use loco_job::Mesh;
 use mowgli::outcome::Outcome;
 
+use crate::allowed::Allowed;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::node::{Command, Node};
-use crate::oracle::{Allowed, Oracle, Theory};
+use crate::oracle::{Oracle, Theory};
 use crate::record::{Part, Record};
 use crate::search::{self, Search, Strategy};
 use crate::stress::Constant;
@@ -135,6 +136,10 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             break;
         }
         if listener.is_done(test, &fabric, node.nodes()) {
+            continue;
+        }
+        if let Some(why) = oracle.lacks_regions(&test.litmus.program) {
+            listener.refused(test, &why)?;
             continue;
         }
         let code = match Code::new(&test.litmus.program, node.nodes()) {

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod allowed;
 pub mod code;
 pub mod corerma;
 pub mod error;

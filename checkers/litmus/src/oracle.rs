@@ -6,19 +6,19 @@
 //! inference.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loco_fabric::{Atomicity, Caps};
 use mowgli::cat::{self, Embedded, Included, Includes, ModelFile};
-use mowgli::check::{Features, applicable};
-use mowgli::declarative;
+use mowgli::check::{self, Engine, Features};
+use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity, Tier, UnknownName};
-use mowgli::outcome::{Budget, Outcome};
+use mowgli::outcome::Budget;
 use mowgli::program::Program;
 use mowgli_corerma::switches::Model as OfCoreRma;
 
+use crate::allowed::Allowed;
 use crate::error::{Error, Result};
 use crate::files::read_text;
 use crate::test::Test;
@@ -46,17 +46,6 @@ pub enum Theory {
     File(Box<ModelFile>),
     /// A variant of coreRMA, which judges tests of coreRMA only.
     CoreRma(OfCoreRma),
-}
-
-/// The outcomes that the model allows.
-#[derive(Clone, Debug, Default)]
-pub struct Allowed {
-    /// The model's name.
-    pub model: String,
-    /// The outcomes.
-    pub outcomes: BTreeSet<Outcome>,
-    /// Whether these are all, so that every other one is forbidden.
-    pub complete: bool,
 }
 
 impl Oracle {
@@ -89,7 +78,7 @@ impl Oracle {
     /// tests of coreRMA, as in coreRMA'16 Table 6.
     pub fn judge(&self, test: &Test, program: &Program) -> Allowed {
         match (&test.corerma, &self.model) {
-            (Some(corerma), None) => corerma.allowed(OfCoreRma::Stock, &budget()),
+            (Some(corerma), None) => corerma.allowed(OfCoreRma::STOCK, &budget()),
             (Some(corerma), Some(Theory::CoreRma(model))) => corerma.allowed(*model, &budget()),
             _ => self.ask(program),
         }
@@ -102,7 +91,7 @@ impl Oracle {
         let (model, search) = match &self.model {
             Some(Theory::CoreRma(model)) => {
                 return Allowed {
-                    model: model.name().to_owned(),
+                    model: model.to_string(),
                     ..Allowed::default()
                 };
             }
@@ -116,14 +105,19 @@ impl Oracle {
                     _ => on(self.tier, usual(program)),
                 };
                 let program = &*self.as_placed(program, model);
-                if applicable(program, model).is_err() {
-                    return Allowed {
-                        model: model.name().to_owned(),
-                        ..Allowed::default()
-                    };
+                let setting = Setting {
+                    model,
+                    rmw: self.atomicity,
+                };
+                match check::run(program, setting, Engine::Declarative, &budget) {
+                    Ok(answer) => (model.name().to_owned(), answer.search),
+                    Err(_) => {
+                        return Allowed {
+                            model: model.name().to_owned(),
+                            ..Allowed::default()
+                        };
+                    }
                 }
-                let search = declarative::outcomes(program, model, self.atomicity, &budget);
-                (model.name().to_owned(), search)
             }
         };
         Allowed {
@@ -135,6 +129,25 @@ impl Oracle {
 }
 
 impl Oracle {
+    /// Returns why a test says nothing on this fabric, and the remedy: it asks for regions of relaxed ordering, which neither the
+    /// fabric nor the model has.
+    pub(crate) fn lacks_regions(&self, program: &Program) -> Option<String> {
+        let has_regions = match &self.model {
+            Some(Theory::File(_)) => true,
+            Some(Theory::BuiltIn(model)) => check::applicable(program, *model).is_ok(),
+            Some(Theory::CoreRma(_)) => true,
+            None => self.tier == Tier::PcieRelaxed,
+        };
+        if has_regions || program.locations.iter().all(|location| !location.relaxed) {
+            return None;
+        }
+        Some(format!(
+            "it has regions of relaxed ordering, and a fabric of tier {} has none: leave `relaxed` out of the test, or judge it by \
+             `--model rdma-tso+pcie-relaxed`",
+            self.tier
+        ))
+    }
+
     /// Returns the program with its locations in the regions that the fabric has.
     fn as_placed<'p>(&self, program: &'p Program, model: Model) -> Cow<'p, Program> {
         if self.tier != Tier::PcieRelaxed || model.tier() != self.tier {

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use mowgli::counted::counted;
-use mowgli::litmus::{self, Litmus, Operand, Quantifier};
+use mowgli::litmus::{self, Dialect, Litmus, Operand, Quantifier};
 use mowgli::outcome::Outcome;
 use mowgli::program::{Loc, Program, Reg, ThreadId, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::oracle::Allowed;
+use crate::allowed::Allowed;
 use crate::test::Test;
 
 /// The result of a test.
@@ -110,17 +110,12 @@ impl Part<'_> {
     }
 }
 
-/// Returns the registers, then the locations of a program.
-fn operands(program: &Program) -> Vec<Operand> {
-    mowgli_generate::condition::operands(program)
-}
-
 impl Record {
     /// Judges the observed outcomes of each part of the runs. A state that was seen in several parts is forbidden if one of
     /// them forbids it.
     pub fn new(test: &Test, parts: &[Part<'_>]) -> Record {
         let program = &test.litmus.program;
-        let operands = operands(program);
+        let operands = program.operands();
         let seen: BTreeSet<&Outcome> = parts.iter().flat_map(|part| part.counts.keys()).collect();
         let allowed: BTreeSet<&Outcome> = parts.iter().flat_map(|part| &part.allowed.outcomes).collect();
         let unseen = allowed.difference(&seen);
@@ -210,7 +205,7 @@ impl Record {
                 .collect(),
             memory: vec![0; program.locations.len()],
         };
-        for (operand, &value) in operands(program).iter().zip(&state.values) {
+        for (operand, &value) in program.operands().iter().zip(&state.values) {
             match *operand {
                 Operand::Reg(ThreadId(t), Reg(r)) => {
                     outcome.registers[usize::from(t)][usize::from(r)] = value

@@ -6,12 +6,13 @@
 //! the test nothing happens that would order them: handles on words are made before the batch. Relies on [`Lines`].
 //! Used by the node.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use loco_fabric::{Fabric, FabricError, Local, Memory, Result, Target, WordCell, Work};
 use mowgli::generate::Random;
-use mowgli::program::{Instr, Loc, Node, Value, WorkId};
+use mowgli::program::{Instr, Loc, Node, PutSrc, Value, WorkId};
 
 use crate::code::Code;
 use crate::interpreter::{self, Cell, Operation, Request, Stand, Stop, far_side};
@@ -24,6 +25,8 @@ const LOOKS: u32 = 300;
 const YIELDS: u32 = 3;
 /// The maximum number of bytes of traffic before a run, if that is more than one operation.
 const TRAFFIC_BYTES: usize = 1 << 15;
+/// The number of iterations that a loop may make at least, where a test states fewer: it may wait for a thread that has not begun.
+const ITERATIONS: u32 = 4096;
 /// The distance, in runs, by which words are loaded or flushed ahead.
 const AHEAD: usize = 2;
 
@@ -51,7 +54,7 @@ pub enum Status {
     Complete = 0,
     /// An `assume` failed.
     Discarded = 1,
-    /// A loop would need more iterations than its bound.
+    /// A loop would need more iterations than it may make.
     LoopBound = 2,
     /// The run was not made, because an earlier one hung or the time of the batch was over.
     NotRun = 3,
@@ -110,8 +113,8 @@ struct Execution<'a, F: Fabric> {
     constants: Vec<Cell<F>>,
     /// For each peer, its node in the job, the number of the queue pair set, and the index of the queue pair in `queues`.
     lines: Vec<(usize, usize, usize)>,
-    /// For each peer, the number of the last operation before this run, and of polls in this run.
-    begun: Vec<(u64, u64)>,
+    /// For each peer, the numbers of the operations of this run that a poll can take, the next one first.
+    pollable: Vec<VecDeque<u64>>,
     /// The operations of this run that have an identifier.
     works: Vec<(WorkId, usize, u64)>,
     /// The number of constants put in this run.
@@ -186,7 +189,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             cells,
             constants,
             lines: Vec::new(),
-            begun: Vec::new(),
+            pollable: Vec::new(),
             works: Vec::new(),
             put: 0,
             run: 0,
@@ -226,14 +229,14 @@ impl<'a, F: Fabric> Execution<'a, F> {
         Ok(())
     }
 
-    /// Returns the position of a peer in `lines` and `begun`.
+    /// Returns the position of a peer in `lines` and `pollable`.
     fn peer(&mut self, node: usize, set: usize) -> Result<usize> {
         if let Some(peer) = self.lines.iter().position(|&(n, l, _)| (n, l) == (node, set)) {
             return Ok(peer);
         }
         let line = self.queues.line(node, set)?;
         self.lines.push((node, set, line));
-        self.begun.push((0, 0));
+        self.pollable.push(VecDeque::new());
         Ok(self.lines.len() - 1)
     }
 
@@ -293,7 +296,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         }
         for (at, &(_, _, line)) in self.lines.iter().enumerate() {
             self.queues.unfence(line);
-            self.begun[at] = (self.queues.posted(line), 0);
+            self.pollable[at].clear();
         }
         if stress.delay != Delay::None {
             self.delay();
@@ -362,6 +365,16 @@ impl<'a, F: Fabric> Execution<'a, F> {
     }
 }
 
+/// Returns whether a block puts constants from memory.
+fn puts_from_memory(code: &[Instr]) -> bool {
+    code.iter().any(|instr| match instr.request().0 {
+        Instr::Put { src, .. } => matches!(src, PutSrc::Value(_)),
+        Instr::If { then, otherwise, .. } => puts_from_memory(then) || puts_from_memory(otherwise),
+        Instr::While { body, .. } => puts_from_memory(body),
+        _ => false,
+    })
+}
+
 impl<F: Fabric> Stand for Execution<'_, F> {
     type Fabric = F;
     type Error = FabricError;
@@ -370,6 +383,15 @@ impl<F: Fabric> Stand for Execution<'_, F> {
     fn pause(&mut self) {
         if self.batch.stress.delay == Delay::Between {
             self.delay();
+        }
+    }
+
+    fn iterations(&self, body: &[Instr], bound: u32) -> u32 {
+        // Each put from memory has a word of its own in each iteration that the test states.
+        if puts_from_memory(body) {
+            bound
+        } else {
+            bound.max(ITERATIONS)
         }
     }
 
@@ -421,6 +443,9 @@ impl<F: Fabric> Stand for Execution<'_, F> {
                     .operation
                     .post(queue_pair, target, of, constant.map(local), work)
             })?;
+        if request.signaled {
+            self.pollable[at].push_back(number);
+        }
         if let Some(work) = request.work {
             self.works.push((work, line, number));
         }
@@ -438,10 +463,11 @@ impl<F: Fabric> Stand for Execution<'_, F> {
     fn poll(&mut self, node: Node) -> Result<()> {
         let (node, set) = self.code.peer(node);
         let at = self.peer(node, set)?;
-        let (before, polled) = &mut self.begun[at];
-        *polled += 1;
-        let number = *before + *polled;
-        self.queues.until(self.lines[at].2, number, self.deadline)
+        let line = self.lines[at].2;
+        // A poll for which there is no operation waits for one that is never posted. Completions come in order.
+        let none = self.queues.posted(line) + 1;
+        let number = self.pollable[at].pop_front().unwrap_or(none);
+        self.queues.until(line, number, self.deadline)
     }
 
     #[inline]

@@ -76,6 +76,7 @@ fn a_strong_memory_shows_what_corerma_allows() {
                 program,
                 observed: Vec::new(),
                 queries: Vec::new(),
+                stated: Vec::new(),
             };
             let (corerma, run) = CoreRma::translate(&litmus).unwrap();
             let setting = Setting {
@@ -83,7 +84,7 @@ fn a_strong_memory_shows_what_corerma_allows() {
                 rmw: RmwAtomicity::Glob,
             };
             let strong = check::run(&run, setting, Engine::Declarative, &Budget::default()).unwrap();
-            let allowed = corerma.allowed(OfCoreRma::Stock, &Budget::default());
+            let allowed = corerma.allowed(OfCoreRma::STOCK, &Budget::default());
             assert!(strong.search.is_complete() && allowed.complete, "{text}");
             assert!(!strong.search.outcomes.is_empty(), "{text}");
             let extra = strong.search.outcomes.difference(&allowed.outcomes).next();
@@ -144,7 +145,7 @@ fn a_network_that_corerma_does_not_describe_is_found() {
     let stock = of(None);
     assert_eq!(stock.model, "corerma");
     assert!(stock.is_violated(), "{}", stock.histogram().unwrap());
-    assert_eq!(of(Some(OfCoreRma::InfiniBand)).model, "corerma-ib");
+    assert_eq!(of(Some(OfCoreRma::INFINIBAND)).model, "corerma-ib");
     // Three outputs, though the states differ in memory too.
     assert_eq!(stock.allowed().0, 3);
     let table = Table::new([&stock]);

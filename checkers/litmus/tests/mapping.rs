@@ -14,70 +14,31 @@ mod support;
 
 use loco_host::HugePages;
 use loco_litmus::{Plan, Record, Strategy, Test, test};
-use loco_ofi::{OfiConfig, usable};
+use loco_ofi::OfiConfig;
 use loco_test_networks::weak::{Order, Orders, WeakProvider};
 use mowgli::litmus;
-use support::{job, ofi};
+use support::{has_libfabric, job, ofi};
 
-/// A test for each order of two operations that can be asked for by a strong operation, and of fenced operations.
-const DEMANDED: [(&str, &str); 9] = [
-    (
-        "put-put",
-        "{ x@2=0; }\n P0@1 ;\n x^2 := 1 ;\n strong x^2 := 2 ;\n\nexists (x=1)",
-    ),
-    (
-        "put-get",
-        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 1 ;\n strong a := x^2 ;\n\nexists (a=0)",
-    ),
-    (
-        "put-rmw",
-        "{ x@2=0; a@1=7; }\n P0@1 ;\n x^2 := 5 ;\n strong a := rfaa(x^2, 1) ;\n\nexists (a=0)",
-    ),
-    (
-        "rmw-put",
-        "{ x@2=0; a@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n strong x^2 := 5 ;\n\nexists (a=5)",
-    ),
-    (
-        "rmw-get",
-        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n strong b := x^2 ;\n\nexists (b=0)",
-    ),
-    (
-        "rmw-rmw",
-        "{ x@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := rfaa(x^2, 1) ;\n strong b := rfaa(x^2, 2) ;\n\nexists (a=2)",
-    ),
-    (
-        "get-fenced",
-        "{ x@2=0; a@1=7; }\n P0@1 ;\n a := x^2 ;\n rfence(2) ;\n x^2 := 1 ;\n\nexists (a=1)",
-    ),
-    (
-        "gets-fenced",
-        "{ y@2=0; z@2=0; a@1=7; b@1=7; }\n P0@1 ;\n a := y^2 ;\n b := y^2 ;\n rfence(2) ;\n z^2 := b ;\n\nexists (z=7)",
-    ),
-    (
-        "put-get-fenced",
-        "{ x@2=0; y@2=0; z@2=0; a@1=7; }\n P0@1 ;\n x^2 := 1 ;\n a := y^2 ;\n rfence(2) ;\n z^2 := a ;\n\nexists (z=7)",
-    ),
-];
+/// The tests of the mapping: one for each order of two operations that can be asked for by a strong operation, and some of fenced
+/// operations.
+const DEMANDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demanded");
 
 /// The most times that a test is run again until it shows what it must show.
 const ROUNDS: u64 = 100;
 
 fn demanded() -> Vec<Test> {
-    tests_of(str::to_owned)
+    test::load(&[DEMANDED.to_owned()]).unwrap().tests
 }
 
 /// Returns the tests of the mapping with programs that ask for no order.
 fn not_demanded() -> Vec<Test> {
-    tests_of(|text| text.replace("strong ", "").replace(" rfence(2) ;\n", ""))
-}
-
-fn tests_of(text_of: impl Fn(&str) -> String) -> Vec<Test> {
-    let test = |(name, text): (&str, &str)| {
-        let text = text_of(text);
-        let litmus = litmus::parse(&format!("RDMA {name}\n{text}\n")).unwrap().litmus;
-        Test::new(litmus, "demanded")
-    };
-    DEMANDED.map(test).into()
+    let stripped = demanded().into_iter().map(|test| {
+        let asked = test.litmus.print().replace("strong ", "");
+        let lines = asked.lines().filter(|line| !line.contains("rfence("));
+        let text: Vec<&str> = lines.collect();
+        Test::new(litmus::parse(&text.join("\n")).unwrap().litmus, "not demanded")
+    });
+    stripped.collect()
 }
 
 fn config(provider: &WeakProvider) -> OfiConfig {
@@ -85,16 +46,6 @@ fn config(provider: &WeakProvider) -> OfiConfig {
         .config()
         .memory_limit_bytes(16 << 20)
         .huge_pages(HugePages::Never)
-}
-
-fn has_libfabric() -> bool {
-    match usable(&config(&WeakProvider::honest(0, Orders::NONE))) {
-        Ok(_) => true,
-        Err(error) => {
-            loco_testing::skipped("OFI", error);
-            false
-        }
-    }
 }
 
 fn plan(runs: u64, seed: u64) -> Plan {

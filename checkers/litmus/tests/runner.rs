@@ -55,6 +55,33 @@ fn the_catalogue_on_the_deferred_nic_shows_nothing_forbidden() {
     all_as_the_model_says(&kept, 50);
 }
 
+/// A fabric whose memory is all of one kind cannot give a test the regions that it asks for.
+#[test]
+fn a_test_with_regions_of_relaxed_ordering_is_refused_where_there_are_none() {
+    use loco_fabric::Tier;
+    use loco_litmus::oracle::Theory;
+    let tests = test::load(&["MP+relaxed".to_owned()]).unwrap().tests;
+    let kept = job(shm(2, None), &tests, &plan(10, Strategy::None));
+    assert!(kept.records.is_empty());
+    let [why] = &kept.refused[..] else {
+        panic!("{:?}", kept.refused)
+    };
+    assert!(
+        why.contains("leave `relaxed` out") && why.contains("--model"),
+        "{why}"
+    );
+    let on_relaxed = shm(2, Some(deferred(1).tier(Tier::PcieRelaxed)));
+    assert_eq!(
+        job(on_relaxed, &tests, &plan(10, Strategy::None)).records.len(),
+        1
+    );
+    let judged = Plan {
+        model: Some(Theory::named("rdma-tso+pcie-relaxed").unwrap()),
+        ..plan(10, Strategy::None)
+    };
+    assert_eq!(job(shm(2, None), &tests, &judged).records.len(), 1);
+}
+
 /// Each batch is judged by the program that it ran: puts from memory flush results, inlined puts do not.
 #[test]
 fn the_catalogue_with_constants_in_memory_and_inlined_shows_nothing_forbidden() {

@@ -12,29 +12,15 @@ mod support;
 use std::collections::BTreeSet;
 
 use loco_fabric::Tier;
-use loco_litmus::oracle::{Oracle, on, usual};
+use loco_litmus::oracle::{on, usual};
 use loco_litmus::{Plan, Record, Strategy, Test, test};
 use loco_test_networks::deferred::{Discipline, Nic};
 use loco_test_networks::soft::SoftLimits;
 use mowgli::model::Tier as ModelTier;
-use support::{deferred, job, shm, soft_of};
+use support::{allowed, deferred, is_seen, job, ordering, shm, shows, soft_of, tests_of};
 
 /// The most times that tests are run again until they show what they must.
 const ROUNDS: u64 = 200;
-
-/// Tests that wait for a get behind a put. Their models let the get complete first. Every fabric completes operations in order, so
-/// the wait is one for the put as well, after which a bus that keeps its order is enough.
-const BY_COMPLETION_IN_ORDER: [&str; 2] = ["MP+put-get-put+wait", "MP+put-get-put+strong-wait"];
-
-fn shows(tier: Tier, test: &str) -> bool {
-    let bus_keeps_order = matches!(tier, Tier::OooRw | Tier::OooAll);
-    !(bus_keeps_order && BY_COMPLETION_IN_ORDER.contains(&test))
-}
-
-/// The tests of `litmus/ordering`.
-fn ordering() -> Vec<Test> {
-    test::load(&["ordering".to_owned()]).unwrap().tests
-}
 
 fn runs() -> u64 {
     std::env::var("LOCO_LITMUS_RUNS").map_or(400, |runs| runs.parse().unwrap())
@@ -59,45 +45,6 @@ fn nothing_forbidden(records: &[Record]) {
         assert!(!record.is_violated(), "{}", record.histogram().unwrap());
         assert_eq!(record.hung, None, "{}", record.test);
     }
-}
-
-/// Returns whether the outcome that a test asks for was seen.
-fn is_seen(record: &Record) -> bool {
-    record.witnesses(&record.litmus().unwrap())[0].0 > 0
-}
-
-/// Returns the names of the tests whose outcome a tier allows, on a fabric that treats all memory alike.
-fn allowed(tests: &[Test], tier: Tier) -> BTreeSet<String> {
-    let oracle = Oracle {
-        tier: tier.name().parse().unwrap(),
-        ..Oracle::new(None, loco_fabric::Atomicity::Glob)
-    };
-    let is_allowed = |test: &&Test| {
-        let wanted = &test.litmus.queries[0].condition.formula;
-        let allowed = oracle.ask(&test.litmus.program);
-        assert!(allowed.complete, "{}", test.name);
-        allowed.outcomes.iter().any(|outcome| wanted.holds(outcome))
-    };
-    tests
-        .iter()
-        .filter(is_allowed)
-        .map(|test| test.name.clone())
-        .collect()
-}
-
-/// Returns the tests that have a meaning on fabrics of a tier: regions of relaxed ordering are on one tier alone.
-fn tests_of(tier: Tier) -> Vec<Test> {
-    let mut tests = ordering();
-    if tier != Tier::PcieRelaxed {
-        tests.retain(|test| {
-            test.litmus
-                .program
-                .locations
-                .iter()
-                .all(|location| !location.relaxed)
-        });
-    }
-    tests
 }
 
 /// Runs tests on the deferred card of a tier until each test whose outcome the tier allows has shown it.

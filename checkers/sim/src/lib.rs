@@ -21,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use loco_fabric::Order;
 use mowgli::machine;
 use mowgli::model::{Model, RmwAtomicity};
 
@@ -65,7 +64,7 @@ pub struct Config {
     /// The fabric: the weakest, unless set otherwise.
     pub fabric: FabricKind,
     /// The order of the network: that of the fabric contract, [`Tier::Unordered`], unless set otherwise. On
-    /// [`Tier::PcieRelaxed`] all regions are of relaxed ordering. A synchronous fabric has no network.
+    /// [`Tier::PcieRelaxed`] all regions are of relaxed ordering. Some fabrics have one tier only ([`FabricKind::has_tiers`]).
     pub tier: Tier,
     /// The faults that may happen in an execution besides its schedule, in every strategy.
     pub faults: Faults,
@@ -187,14 +186,14 @@ impl Config {
         .as_the_fabric_has_it()
     }
 
-    /// Returns these settings with what the fabric says of them: its atomicity, and the order of a fabric without a network, on
-    /// which nothing is reordered.
+    /// Returns these settings with what the fabric says of them: its atomicity, and the order of a fabric that keeps the order of
+    /// each queue pair.
     fn as_the_fabric_has_it(&self) -> Config {
         Config {
             glob: self.glob || self.fabric.is_glob(),
-            tier: match self.fabric.is_synchronous() {
-                true => Order::IMMEDIATE.tier.name().parse().unwrap_or(self.tier),
-                false => self.tier,
+            tier: match self.fabric.has_tiers() {
+                true => self.tier,
+                false => Tier::Ibta,
             },
             ..self.clone()
         }

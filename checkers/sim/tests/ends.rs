@@ -10,9 +10,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use loco::fabric::{NodeId, Target};
-use loco::{Channel, Manager, Thread};
+use loco::{Channel, Manager, Polling, Thread};
 use loco_sim::{Completeness, Config, ModelFabric, SimError, Strategy, World, explore, note};
-use support::{complete, site};
+use support::{complete, site, site_of};
 
 fn words(manager: &Manager<ModelFabric>) -> Channel<ModelFabric> {
     Channel::builder(manager, "c")
@@ -98,22 +98,26 @@ fn a_long_loop_that_does_something_is_no_polling() {
         workers: 1,
         ..Config::default()
     };
-    let report = explore(&config, |world| {
-        for me in 0..2 {
-            let node = world.node(site(words));
-            world.thread(&node, &format!("node {me}"), move |site| {
-                let thread = site.thread();
-                let remote = site.objects.region("words").unwrap().remote(NodeId(0)).unwrap();
-                for _ in 0..if me == 1 { 10_000 } else { 0 } {
-                    thread.fetch_add_word(Target { remote, offset: 0 }, 1).unwrap();
-                }
-            });
-        }
-    });
-    let Completeness::Incomplete(why) = report.unwrap().completeness else {
-        panic!("a limit ended it");
-    };
-    assert!(!why.contains("polls"), "{why}");
+    // Neither does the thread that takes the completions of others, if there is one.
+    for polling in [Polling::CallerDriven, Polling::Thread] {
+        let report = explore(&config, |world| {
+            for me in 0..2 {
+                let settings = loco::Config::default().polling(polling);
+                let node = world.node(site_of(settings, words));
+                world.thread(&node, &format!("node {me}"), move |site| {
+                    let thread = site.thread();
+                    let remote = site.objects.region("words").unwrap().remote(NodeId(0)).unwrap();
+                    for _ in 0..if me == 1 { 10_000 } else { 0 } {
+                        thread.fetch_add_word(Target { remote, offset: 0 }, 1).unwrap();
+                    }
+                });
+            }
+        });
+        let Completeness::Incomplete(why) = report.unwrap().completeness else {
+            panic!("a limit ended it");
+        };
+        assert!(!why.contains("polls"), "{polling:?}: {why}");
+    }
 }
 
 /// A guard that gives a word back when it goes out of scope, and takes a failure of that for a bug.

@@ -59,7 +59,7 @@ impl Lock {
         // Relaxed: if it is this thread's id, this thread has written it.
         if self.holder.load(Ordering::Relaxed) == access.id() {
             return Err(Failure::usage(format!(
-                "this thread holds lock `{}` already",
+                "this thread holds lock `{}` already: unlock it first",
                 each!(&self.lock, lock => lock.name())
             )));
         }

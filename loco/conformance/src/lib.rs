@@ -62,6 +62,7 @@ macro_rules! suite {
                 foreign_memory_is_refused, memory_is_zeroed_and_returns, exhausted_memory_is_an_error,
                 atomics_return_the_old_value, concurrent_adds_sum_up, compare_swap_is_won_once,
                 atomics_with_cpu_accesses, loop_back, inline_data_may_be_reused_at_once,
+                inline_data_beyond_the_limit_are_refused,
                 unsignaled_operations_report_nothing, short_operations_in_a_row,
                 each_operation_is_reported_once, a_full_queue_says_so,
             }

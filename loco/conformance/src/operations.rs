@@ -348,7 +348,7 @@ pub fn loop_back<W: World>() {
     assert_eq!(word(&here, 16), 5);
 }
 
-/// Inline data are copied within the call, up to the limit and not beyond.
+/// Inline data are copied within the call, up to the limit.
 pub fn inline_data_may_be_reused_at_once<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let most = a.caps().inline_bytes_max;
@@ -367,10 +367,32 @@ pub fn inline_data_may_be_reused_at_once<W: World>() {
     let mut seen = vec![0; most];
     there.read(8, &mut seen).unwrap();
     assert!(seen.iter().all(|&byte| byte == 3));
-    let long = poster
-        .qp
-        .put_inline(&vec![0; most + 1], target(&remote, 0), Work::unsignaled());
-    assert!(matches!(long, Err(FabricError::Unsupported(_))));
+}
+
+/// Inline data beyond the limit are refused on every fabric, with the same error. Nothing is written or reported then, and the
+/// queue pair goes on.
+pub fn inline_data_beyond_the_limit_are_refused<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let long = vec![7; a.caps().inline_bytes_max + 1];
+    let (there, remote) = share(b, a, long.len() + 16);
+    let here = allocate(a, 8);
+    let mut poster = Poster::new(a, b.node());
+    let signaled = Work::signaled(WorkRequestId(u64::MAX - 2));
+    for work in [Work::unsignaled(), signaled, signaled.strong()] {
+        let refused = poster.qp.put_inline(&long, target(&remote, 8), work);
+        assert!(matches!(refused, Err(FabricError::Unsupported(_))), "{refused:?}");
+    }
+    let pieces: [(usize, &[u8]); 2] = [(0, &[]), (8, &long)];
+    let refused = poster.qp.put_inline_each(&pieces, &remote, true);
+    assert!(matches!(refused, Err(FabricError::Unsupported(_))), "{refused:?}");
+    // `complete` checks that its own completion is the only one.
+    set_word(&here, 0, 5);
+    poster.complete(|qp, work| qp.put(local(&here, 0, 8), target(&remote, 0), work));
+    poster.complete(|qp, work| qp.flush(work));
+    assert_eq!(word(&there, 0), 5);
+    let mut seen = vec![1; long.len()];
+    there.read(8, &mut seen).unwrap();
+    assert!(seen.iter().all(|&byte| byte == 0), "nothing was written");
 }
 
 /// Operations posted without a signal happen, and are never reported.

@@ -100,6 +100,9 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// none.
     fn allocate(&self, len: usize, kind: MemoryKind) -> Result<Self::Memory>;
 
+    /// Gives `memory` a name, for fabrics that show what happens to memory. Nothing depends on it.
+    fn name_memory(&self, _memory: &Self::Memory, _name: &str) {}
+
     /// Returns the key that a peer needs to access `memory`. The key travels in set-up messages.
     fn export(&self, memory: &Self::Memory) -> RegionKey;
 
@@ -240,7 +243,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 pub struct Caps {
     /// The name for logs and benchmark output (`shm`, `verbs`, `model`).
     pub name: String,
-    /// The largest [`put_inline`](QueuePair::put_inline), in bytes.
+    /// The largest [`put_inline`](QueuePair::put_inline), in bytes; 0 where there are none.
     pub inline_bytes_max: usize,
     /// The accesses against which remote read-modify-writes are atomic.
     pub atomicity: Atomicity,
@@ -440,7 +443,8 @@ pub trait QueuePair: Send + 'static {
     /// Writes `data` (at most [`Caps::inline_bytes_max`]). The data are copied within the call.
     ///
     /// # Errors
-    /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] when `data` is too long.
+    /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] when `data` is longer. No fabric then writes
+    /// or posts anything: the caller puts the data from registered memory, as `loco`'s `Thread` does.
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, Self::Remote>, work: Work) -> Result<Posted>;
 
     /// Writes each of `pieces` at its offset of `remote`. Equals an unsignaled call of

@@ -2,7 +2,8 @@
 //! other members of the job. It is for implementers of fabrics; programs use a fabric.
 //!
 //! From the bottom: [`word`] (racy accesses), `wide` (16 bytes at once), [`bytes`] (racy copies), [`span`] (bounds-checked
-//! handles), `futex` (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`backoff`]
+//! handles), `futex` (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`heap`] (one
+//! mapping and its handles), [`backoff`]
 //! (pauses of a waiting thread), `fiber` (many waits on one thread), [`membership`] (the members of the job, set-up data,
 //! waiting).
 //! Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`,
@@ -21,6 +22,8 @@ pub mod bytes;
 pub mod fiber;
 #[allow(unsafe_code)]
 mod futex;
+#[allow(unsafe_code)]
+pub mod heap;
 pub mod membership;
 #[allow(unsafe_code)]
 pub mod pages;

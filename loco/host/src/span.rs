@@ -137,7 +137,7 @@ impl<K> Span<K> {
 
     /// Returns the address of `len` bytes from `offset`, valid as long as `self` or a clone of it.
     #[inline]
-    fn address(&self, offset: usize, len: usize) -> Result<*mut u8> {
+    pub fn address(&self, offset: usize, len: usize) -> Result<*mut u8> {
         check_range(offset, len, self.len)?;
         // SAFETY: within the range, which is within one mapping.
         Ok(unsafe { self.start.add(offset) }.as_ptr())

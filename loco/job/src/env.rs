@@ -138,7 +138,7 @@ fn job(env: &Environment) -> Result<Job> {
     }
     let looked_for: Vec<_> = FOREIGN.iter().map(|launcher| launcher.rank).collect();
     Err(FabricError::Config(format!(
-        "this process is not part of a job: none of {}, {} is set; start it with `loco run -n N -- PROGRAM`",
+        "this process is not part of a job: none of {}, {} is set; start it with `loco run -n 3 PROGRAM`, mpirun or srun",
         var::NODE,
         looked_for.join(", ")
     )))

@@ -104,7 +104,7 @@ pub enum Error {
         peer: NodeId,
     },
     /// The channel does not declare this region, or it is not offered here.
-    #[error("channel `{channel}` declares no region `{region}` here")]
+    #[error("channel `{channel}` declares no region `{region}` here: declare it before `join`")]
     UnknownRegion {
         /// The full name of the channel.
         channel: String,
@@ -120,13 +120,17 @@ pub enum Error {
         node: NodeId,
     },
     /// The name would be ambiguous.
-    #[error("`{name}` cannot name a channel or region: it is empty or contains `/` or `.`")]
+    #[error(
+        "`{name}` cannot name a channel or region, as it is empty or contains `/` or `.`: take another name"
+    )]
     BadName {
         /// The name.
         name: String,
     },
     /// The node does not take part in the channel.
-    #[error("{node} is not a participant of channel `{channel}`")]
+    #[error(
+        "{node} is not a participant of channel `{channel}`: name a node that is, or make the channel among more nodes"
+    )]
     NotParticipant {
         /// The full name of the channel.
         channel: String,
@@ -134,7 +138,7 @@ pub enum Error {
         node: NodeId,
     },
     /// Only another node may do this operation.
-    #[error("only {owner} may {what} of `{channel}`, not {node}")]
+    #[error("only {owner} may {what} of `{channel}`, not {node}: leave the call to {owner}")]
     NotOwner {
         /// The operation attempted.
         what: &'static str,
@@ -146,7 +150,7 @@ pub enum Error {
         node: NodeId,
     },
     /// The value or message does not fit.
-    #[error("{what}: {len} bytes do not fit into {max} bytes")]
+    #[error("{what}: {len} bytes do not fit into {max} bytes; make it larger, or take less")]
     TooLarge {
         /// A description of what was to be stored.
         what: String,
@@ -182,7 +186,7 @@ pub enum Error {
     #[error("{0}")]
     Config(String),
     /// The manager is shut down.
-    #[error("the manager of this node is shut down")]
+    #[error("the manager of this node is shut down: make calls before `loco::run` returns")]
     Closed,
 }
 

@@ -21,7 +21,7 @@ const END: &str = "the end of the job";
 /// }
 /// ```
 ///
-/// Start it with `loco run -n 3 -- PROGRAM`, with `mpirun`, or under Slurm. The environment says which node
+/// Start it with `loco run -n 3 PROGRAM`, with `mpirun`, or under Slurm. The environment says which node
 /// this is and how nodes meet ([`var`](crate::fabric::var)). `LOCO_FABRIC` chooses the fabric. `program` gets
 /// the node's manager. It makes its objects, waits until they are ready, and uses them.
 ///
@@ -88,11 +88,7 @@ impl Startup {
     pub fn connect(self) -> Result<Manager> {
         let job = match self.job {
             Some(job) => job,
-            None => Job::from_env().map_err(|error| {
-                Error::Config(format!(
-                    "{error}\nStart the program as a job, for example: loco run -n 3 -- PROGRAM"
-                ))
-            })?,
+            None => Job::from_env().map_err(|error| Error::Config(error.to_string()))?,
         };
         let fabric = self.fabric.map_or_else(AnyConfig::from_env, Ok);
         Manager::with_config(

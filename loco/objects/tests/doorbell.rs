@@ -25,7 +25,7 @@ const HOME: NodeId = NodeId(0);
 /// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Clusters whose fabric has a doorbell that rings for what other nodes do.
-const WITH_BELL: [Cluster; 2] = [Cluster::Synchronous, Cluster::Deferred(11)];
+const WITH_BELL: [Cluster; 3] = [Cluster::Synchronous, Cluster::Deferred(11), Cluster::Deferred(12)];
 
 /// Counts its calls.
 #[derive(Default)]

@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 
 use loco_fabric::{Completion, Control, FabricError, NodeId, Result};
 use loco_host::arenas::Arena as _;
+use loco_host::heap::Heap;
 use loco_host::membership::Membership;
 use loco_host::{bytes, word};
 
-use crate::heap::Heap;
 use crate::order::{Class, Mapping, Words};
 use crate::piece::{NOBODY, Part, Pieces, cut};
 use crate::port::{Event, PARTS_MAX, Port, Posting, Range, Registration, Verb};
@@ -162,7 +162,7 @@ impl Engine {
         let place = usize::try_from(op.place).unwrap_or(usize::MAX);
         let at = self.heap.arena().start().as_ptr().wrapping_add(place);
         let local = match &op.local {
-            Some((memory, offset)) => Some(memory.address(*offset, op.len)?),
+            Some((memory, offset)) => Some(memory.span().address(*offset, op.len)?),
             None => None,
         };
         // SAFETY: the place was checked against the exported region when the operation was made, the local side just

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Control, Fabric, FabricError, Memory, MemoryKind, NodeId, RegionKey, Result,
-    Std, Wait,
+    Atomicity, Caps, Completion, Control, Fabric, FabricError, MemoryKind, NodeId, RegionKey, Result, Std,
+    Wait,
 };
 use loco_host::arenas::Arena as _;
+use loco_host::heap::Heap;
 use loco_host::membership::Membership;
 use loco_host::word;
 use loco_job::{Mesh, random};
@@ -17,7 +18,6 @@ use loco_job::{Mesh, random};
 use crate::config::OfiConfig;
 use crate::engine::{Engine, Peer};
 use crate::ffi::types::{FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
-use crate::heap::Heap;
 use crate::memory::{OfiMemory, OfiRemote};
 use crate::node::{BRING_UP_VERSION, Card, Node, Revoker};
 use crate::order::Words;
@@ -59,8 +59,8 @@ impl OfiFabric {
         } else {
             config.memory_limit_bytes
         };
-        let heap = Heap::new(job.mesh.node(), bytes, config.huge_pages)?;
-        let scratch = OfiMemory::new(heap.allocate(64)?, 64);
+        let heap = Heap::new(job.mesh.node(), bytes, config.huge_pages, "OfiConfig")?;
+        let scratch = heap.allocate(64)?;
         let nodes = job.mesh.nodes().len();
         let (start, len) = (heap.arena().start(), heap.arena().len());
         let own = job.mesh.node().position_in(job.mesh.nodes())?;
@@ -102,7 +102,7 @@ impl OfiFabric {
             },
             len: len as u64,
             keys: keys.map(|registration| registration.key()).collect(),
-            scratch: scratch.arena_offset(),
+            scratch: scratch.place(),
             token: u32::from_ne_bytes([token[0], token[1], token[2], token[3]]),
         };
         let cards = job.exchange("ofi", BRING_UP_VERSION, &card, config.set_up_timeout)?;
@@ -219,10 +219,7 @@ impl Fabric for OfiFabric {
 
     fn allocate(&self, len: usize, kind: MemoryKind) -> Result<OfiMemory> {
         match kind {
-            MemoryKind::Host => {
-                let block = self.0.shared.engine().heap.allocate(len)?;
-                Ok(OfiMemory::new(block, len))
-            }
+            MemoryKind::Host => self.0.shared.engine().heap.allocate(len),
             MemoryKind::Device => Err(FabricError::Unsupported(
                 "device memory: the ofi fabric has none, use `MemoryKind::Host`".into(),
             )),
@@ -230,25 +227,13 @@ impl Fabric for OfiFabric {
     }
 
     fn export(&self, memory: &OfiMemory) -> RegionKey {
-        RegionKey {
-            arena: 0,
-            address: memory.arena_offset(),
-            len: memory.len() as u64,
-            rkey: self.0.card(self.node()).map_or(0, |card| card.token),
-        }
+        memory.key(self.0.card(self.node()).map_or(0, |card| card.token))
     }
 
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<OfiRemote> {
         let card = self.0.card(peer)?;
         self.0.shared.job.mesh.check_alive(peer)?;
-        let end = key.address.checked_add(key.len);
-        let len = usize::try_from(key.len).ok();
-        match len.filter(|_| key.rkey == card.token && end.is_some_and(|end| end <= card.len)) {
-            Some(len) => Ok(OfiRemote::new(peer, key.address, len)),
-            None => Err(FabricError::Refused(format!(
-                "the region key is not one that {peer} exported in this run"
-            ))),
-        }
+        OfiRemote::of_key(peer, key, card.token, card.len)
     }
 
     fn queue_pair(&self, peer: NodeId) -> Result<OfiQueuePair> {

@@ -10,7 +10,7 @@
 //! - `ffi`: the library;
 //! - `order`: the mapping of the contract;
 //! - `provider`: the providers of this host;
-//! - `heap` and `memory`: registered memory;
+//! - `memory`: registered memory, which is [`loco_host::heap`]'s;
 //! - `port`: an open endpoint;
 //! - `piece` and `queue`: operations under way;
 //! - `engine`: all of it under one lock;
@@ -29,9 +29,6 @@ mod fabric;
 #[allow(unsafe_code)]
 #[doc(hidden)]
 pub mod ffi;
-#[allow(unsafe_code)]
-mod heap;
-#[allow(unsafe_code)]
 mod memory;
 mod node;
 mod order;

@@ -6,17 +6,17 @@
 //! results are copied from one when they land. Both copies keep words whole, and the engine makes them in order. If
 //! an operation was given up (a lost peer), its buffer stays with the provider until the provider is done with it.
 //!
-//! Relies on `ffi::types`, `heap`, `queue`. Used by `engine`.
+//! Relies on `ffi::types`, `queue`, [`loco_host::heap`]. Used by `engine`.
 
 use std::ffi::c_void;
 
 use loco_fabric::Result;
 use loco_host::arenas::Block;
 use loco_host::bytes;
+use loco_host::heap::{Arena, Heap};
 use smallvec::SmallVec;
 
 use crate::ffi::types::{Context2, zeroed};
-use crate::heap::{Arena, Heap};
 use crate::order::Class;
 use crate::port::{COMPARISONS_AT, PARTS_MAX, RESULTS_AT, Verb};
 use crate::queue::Op;
@@ -95,7 +95,7 @@ impl Pieces {
             parts: SmallVec::new(),
             landing: 0,
             phase: 0,
-            buffer: heap.allocate(self.buffer_bytes)?,
+            buffer: heap.block(self.buffer_bytes)?,
         };
         self.all.push(Box::into_raw(Box::new(piece)));
         Ok(Some(index))
@@ -180,7 +180,7 @@ impl Piece {
         match op.verb {
             Verb::Write => match &op.local {
                 Some((memory, start)) => {
-                    let source = memory.address(start + offset, len)?;
+                    let source = memory.span().address(start + offset, len)?;
                     // SAFETY: the source was checked just now; the buffer has room, and is ours.
                     unsafe { bytes::copy(to, source, len) };
                 }
@@ -222,7 +222,7 @@ impl Piece {
             Class::Rmw => RESULTS_AT + part.at,
             Class::Read | Class::Write => part.at,
         };
-        match memory.address(start + part.offset, part.len) {
+        match memory.span().address(start + part.offset, part.len) {
             // SAFETY: both ranges are mapped: one was checked just now, the other is the piece's.
             Ok(to) => unsafe { bytes::copy(to, self.data().add(at), part.len) },
             // The range was checked when the operation was posted.

@@ -104,7 +104,7 @@ impl OfiQueuePair {
                 region_len: 8,
             });
         }
-        result.memory.check_word(result.offset)?;
+        result.memory.span().check_word(result.offset)?;
         let place = target.remote.word_place(target.offset)?;
         self.post(Op {
             operands,
@@ -125,7 +125,7 @@ impl QueuePair for OfiQueuePair {
 
     fn put(&mut self, src: Local<'_, OfiMemory>, dst: Target<'_, OfiRemote>, work: Work) -> Result<Posted> {
         self.check_remote(&dst)?;
-        src.memory.address(src.offset, src.len)?;
+        src.memory.span().check(src.offset, src.len)?;
         let place = dst.remote.place(dst.offset, src.len)?;
         self.post(Op {
             local: Some((src.memory.clone(), src.offset)),
@@ -151,7 +151,7 @@ impl QueuePair for OfiQueuePair {
 
     fn get(&mut self, dst: Local<'_, OfiMemory>, src: Target<'_, OfiRemote>, work: Work) -> Result<Posted> {
         self.check_remote(&src)?;
-        dst.memory.address(dst.offset, dst.len)?;
+        dst.memory.span().check(dst.offset, dst.len)?;
         let place = src.remote.place(src.offset, dst.len)?;
         self.post(Op {
             local: Some((dst.memory.clone(), dst.offset)),

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
 
 use loco_fabric::{FabricError, NodeId, Result};
 use loco_host::HugePages;
@@ -207,11 +208,23 @@ fn flags(pages: Pages) -> MemfdFlags {
 /// Makes a sealed memfd and maps it. Mapping reserves huge pages, so that touching them later cannot fail.
 fn map_new(id: ArenaId, len: usize, pages: Pages) -> io::Result<(OwnedFd, NonNull<u8>)> {
     let file = rustix::fs::memfd_create(file_name(id), flags(pages))?;
+    check_limit(len)?;
     rustix::fs::ftruncate(&file, len as u64)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let start = map(&file, len)?;
     pages.advise(start, len);
     Ok((file, start))
+}
+
+/// Refuses memory beyond the limit on the size of files, for which the kernel would end the process by SIGXFSZ.
+fn check_limit(len: usize) -> io::Result<()> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < len as u64 => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("files may have {limit} bytes; `ulimit -f unlimited` before the job lifts the limit"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn map(file: impl AsFd, len: usize) -> rustix::io::Result<NonNull<u8>> {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Control, Cost, Doorbell, Fabric, FabricError, Known, Memory, MemoryKind,
-    NodeId, Order, RegionKey, Result, Std, Tier, Wait,
+    Atomicity, Caps, Completion, Control, Cost, Doorbell, Fabric, FabricError, Known, MemoryKind, NodeId,
+    Order, RegionKey, Result, Std, Tier, Wait,
 };
+use loco_host::heap::Heap;
 use loco_host::membership::Membership;
 use loco_host::word;
 use loco_job::Mesh;
 
 use crate::config::TcpConfig;
-use crate::heap::Heap;
 use crate::memory::{TcpMemory, TcpRemote};
 use crate::node::{Node, Revoker};
 use crate::queue_pair::TcpQueuePair;
@@ -47,7 +47,12 @@ impl TcpFabric {
     pub fn new(mesh: Mesh, config: TcpConfig) -> Result<TcpFabric> {
         config.check()?;
         let job = Membership::new(mesh).spinning_at_most(SPINS);
-        let heap = Heap::new(job.mesh.node(), config.memory_limit_bytes, config.huge_pages)?;
+        let heap = Heap::new(
+            job.mesh.node(),
+            config.memory_limit_bytes,
+            config.huge_pages,
+            "TcpConfig",
+        )?;
         let memory = heap.whole();
         let meeting = Meeting::open(&job.mesh, &config)?;
         let card = meeting.card(&config, memory.len() as u64)?;
@@ -146,7 +151,7 @@ impl Fabric for TcpFabric {
 
     fn allocate(&self, len: usize, kind: MemoryKind) -> Result<TcpMemory> {
         match kind {
-            MemoryKind::Host => Ok(TcpMemory::new(self.0.heap.allocate(len)?, len)),
+            MemoryKind::Host => self.0.heap.allocate(len),
             MemoryKind::Device => Err(FabricError::Unsupported(
                 "device memory: the tcp fabric has none, use `MemoryKind::Host`".into(),
             )),
@@ -154,25 +159,13 @@ impl Fabric for TcpFabric {
     }
 
     fn export(&self, memory: &TcpMemory) -> RegionKey {
-        RegionKey {
-            arena: 0,
-            address: memory.arena_offset(),
-            len: memory.len() as u64,
-            rkey: self.0.card(self.node()).map_or(0, |card| card.token),
-        }
+        memory.key(self.0.card(self.node()).map_or(0, |card| card.token))
     }
 
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<TcpRemote> {
         let card = self.0.card(peer)?;
         self.mesh().check_alive(peer)?;
-        let end = key.address.checked_add(key.len);
-        let len = usize::try_from(key.len).ok();
-        match len.filter(|_| key.rkey == card.token && end.is_some_and(|end| end <= card.len)) {
-            Some(len) => Ok(TcpRemote::new(peer, key.address, len)),
-            None => Err(FabricError::Refused(format!(
-                "the region key is not one that {peer} exported in this run"
-            ))),
-        }
+        TcpRemote::of_key(peer, key, card.token, card.len)
     }
 
     fn queue_pair(&self, peer: NodeId) -> Result<TcpQueuePair> {

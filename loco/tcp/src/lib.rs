@@ -19,7 +19,7 @@
 //! The modules from the bottom:
 //!
 //! - `config`: options;
-//! - `heap` and `memory`: registered memory;
+//! - `memory`: registered memory, which is [`loco_host::heap`]'s;
 //! - `frame`: requests and answers as bytes;
 //! - `stream`: the bytes of a connection, encrypted or not;
 //! - `queue`: operations under way;
@@ -36,10 +36,7 @@
 mod config;
 mod fabric;
 mod frame;
-#[allow(unsafe_code)]
-mod heap;
 mod link;
-#[allow(unsafe_code)]
 mod memory;
 mod node;
 mod queue;

@@ -10,10 +10,11 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use loco_fabric::{Completion, FabricError, NodeId, Result};
+use loco_host::heap::Arena;
+use loco_host::span::Span;
 use loco_host::word;
 
 use crate::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Header, Kind, Malformed, piece};
-use crate::memory::Whole;
 use crate::queue::{Op, Queue};
 use crate::stream::{Came, Stream};
 
@@ -33,7 +34,7 @@ pub(crate) struct Link {
     peer: NodeId,
     stream: Stream,
     /// This node's memory.
-    memory: Whole,
+    memory: Span<Arena>,
     queues: Vec<Option<Queue>>,
     free: Vec<u32>,
     /// The queue pairs that have something to send, and wait for room or for results.
@@ -80,7 +81,7 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(peer: NodeId, stream: Stream, memory: Whole) -> Link {
+    pub(crate) fn new(peer: NodeId, stream: Stream, memory: Span<Arena>) -> Link {
         Link {
             peer,
             stream,
@@ -386,7 +387,7 @@ impl Link {
         let queue = self.queues.get_mut(due.queue as usize)?.as_mut()?;
         let op = queue.answered(due.number)?;
         if let Some((memory, offset)) = &op.local {
-            memory.land(offset + due.at, body).ok()?;
+            memory.span().write(offset + due.at, body).ok()?;
         }
         mark_ended(&mut self.ended, queue, due.queue);
         Some(())
@@ -481,7 +482,7 @@ fn put_op(out: &mut Vec<u8>, op: &Op, at: usize, len: usize, place: u64) {
         Some((memory, offset)) => {
             out.resize(start + len, 0);
             // The range was checked when the operation was posted.
-            let read = memory.fetch(offset + at, &mut out[start..]);
+            let read = memory.span().read(offset + at, &mut out[start..]);
             debug_assert_eq!(read, Ok(()));
         }
     }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use loco_fabric::{Caps, Doorbell, NodeId, Result};
+use loco_host::heap::Heap;
 use loco_job::{Revoke, Revoked};
 
 use crate::config::TcpConfig;
-use crate::heap::Heap;
 use crate::service::Service;
 use crate::set_up::Card;
 use crate::shared::Shared;

@@ -79,16 +79,16 @@ impl TcpQueuePair {
         let place = usize::try_from(op.place).unwrap_or(usize::MAX);
         word::full_fence();
         match (op.kind, &op.local) {
-            (Kind::Put, Some((src, offset))) => src.copy_to(*offset, memory, place, op.len)?,
+            (Kind::Put, Some((src, offset))) => memory.copy_from(place, src.span(), *offset, op.len)?,
             (Kind::Put, None) => memory.write(place, data)?,
-            (Kind::Get, Some((dst, offset))) => dst.copy_from(*offset, memory, place, op.len)?,
+            (Kind::Get, Some((dst, offset))) => dst.span().copy_from(*offset, memory, place, op.len)?,
             (Kind::FetchAdd, Some((result, offset))) => {
                 let old = memory.fetch_add(place, op.operands[0])?;
-                result.land(*offset, &old.to_ne_bytes())?;
+                result.span().write(*offset, &old.to_ne_bytes())?;
             }
             (Kind::CompareSwap, Some((result, offset))) => {
                 let old = memory.compare_swap(place, op.operands[0], op.operands[1])?;
-                result.land(*offset, &old.to_ne_bytes())?;
+                result.span().write(*offset, &old.to_ne_bytes())?;
             }
             _ => {}
         }
@@ -113,7 +113,7 @@ impl TcpQueuePair {
                 region_len: 8,
             });
         }
-        result.memory.check_word(result.offset)?;
+        result.memory.span().check_word(result.offset)?;
         let place = target.remote.word_place(target.offset)?;
         let local = Some((result.memory.clone(), result.offset));
         let op = Op {
@@ -153,7 +153,7 @@ impl QueuePair for TcpQueuePair {
 
     fn put(&mut self, src: Local<'_, TcpMemory>, dst: Target<'_, TcpRemote>, work: Work) -> Result<Posted> {
         self.check_remote(&dst)?;
-        src.memory.check(src.offset, src.len)?;
+        src.memory.span().check(src.offset, src.len)?;
         let place = dst.remote.place(dst.offset, src.len)?;
         let local = Some((src.memory.clone(), src.offset));
         self.post(operation(Kind::Put, place, src.len, local, work), &[], work.more)
@@ -200,7 +200,7 @@ impl QueuePair for TcpQueuePair {
 
     fn get(&mut self, dst: Local<'_, TcpMemory>, src: Target<'_, TcpRemote>, work: Work) -> Result<Posted> {
         self.check_remote(&src)?;
-        dst.memory.check(dst.offset, dst.len)?;
+        dst.memory.span().check(dst.offset, dst.len)?;
         let place = src.remote.place(src.offset, dst.len)?;
         let local = Some((dst.memory.clone(), dst.offset));
         self.post(operation(Kind::Get, place, dst.len, local, work), &[], work.more)

@@ -14,13 +14,14 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use loco_fabric::{Armed, Completion, Control, Doorbell, FabricError, NodeId, PeerState, Result};
+use loco_host::heap::Arena;
 use loco_host::membership::Membership;
+use loco_host::span::Span;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::futex;
 
 use crate::link::{Left, Link};
-use crate::memory::Whole;
 use crate::stream::Stream;
 
 /// The bit of the doorbell's word that says that a sleep is announced.
@@ -57,7 +58,7 @@ pub(crate) struct Shared {
     /// The process of the node. A process that was forked from it has its sockets, too, and must leave them alone.
     process: u32,
     /// This node's memory.
-    pub(crate) memory: Whole,
+    pub(crate) memory: Span<Arena>,
     /// The peers in the order of the mesh's nodes. There is none at this node's own place.
     peers: Box<[Option<Peer>]>,
     /// The place of the only peer, if there is only one.
@@ -101,7 +102,7 @@ impl Drop for Attendance<'_> {
 
 impl Shared {
     /// Takes over the connections with the peers, in the order of the mesh's nodes.
-    pub(crate) fn new(job: Membership, memory: Whole, streams: Vec<Option<Stream>>) -> Result<Shared> {
+    pub(crate) fn new(job: Membership, memory: Span<Arena>, streams: Vec<Option<Stream>>) -> Result<Shared> {
         let os = |what: &str, error: rustix::io::Errno| FabricError::os(what.to_owned(), &error.into());
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| os("preparing to wait for sockets", error))?;

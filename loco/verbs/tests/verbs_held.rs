@@ -78,6 +78,43 @@ fn outcomes(completions: &[Completion]) -> Vec<(u64, bool)> {
 }
 
 #[test]
+fn a_setting_that_says_more_than_is_known_of_the_device_is_refused() {
+    let tiers = [Tier::Ibta, Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed];
+    for (known, &tier) in tiers.iter().enumerate() {
+        let device = SoftDevice::new(SoftLimits {
+            tier,
+            ..SoftLimits::default()
+        });
+        for (asked, order) in tiers.into_iter().enumerate() {
+            let config = VerbsConfig::default()
+                .provider(device.provider())
+                .arena_bytes(1 << 20)
+                .huge_pages(HugePages::Never)
+                .order(Some(order));
+            let mesh = Mesh::in_process(1).unwrap().remove(0);
+            match VerbsFabric::new(mesh, config) {
+                Ok(fabric) => {
+                    assert!(asked >= known, "{order} on a device of tier {tier}");
+                    assert_eq!(
+                        (fabric.caps().order.tier, fabric.caps().order.known),
+                        (order, Known::Asked)
+                    );
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(asked < known, "{text}");
+                    let remedy = format!("LOCO_VERBS_ORDER) says {order}");
+                    assert!(
+                        text.contains(&remedy) && text.contains(&format!("give {tier}")),
+                        "{text}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn operations_towards_all_peers_are_under_way_at_once() {
     let (device, fabrics) = unknown(5, SoftLimits::default());
     let (a, peers) = fabrics.split_first().unwrap();

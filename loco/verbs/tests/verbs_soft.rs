@@ -122,6 +122,34 @@ on_a_device!(
     Tier::PcieRelaxed
 );
 
+/// A device that puts nothing inline.
+struct NoInline;
+
+impl World for NoInline {
+    type Fabric = VerbsFabric;
+    fn nodes(n: usize) -> Vec<VerbsFabric> {
+        let limits = SoftLimits {
+            inline_bytes_max: 0,
+            ..SoftLimits::default()
+        };
+        let (_, fabrics) = bring_up(n, limits);
+        assert_eq!(fabrics[0].caps().inline_bytes_max, 0);
+        fabrics
+    }
+    fn kill(node: &VerbsFabric) {
+        node.mesh().fail();
+    }
+}
+
+mod no_inline {
+    use super::NoInline;
+    loco_conformance::suite! { NoInline:
+        operations {
+            inline_data_may_be_reused_at_once, inline_data_beyond_the_limit_are_refused,
+        }
+    }
+}
+
 mod soft {
     use super::Soft;
     loco_conformance::suite!(Soft);

@@ -3,16 +3,27 @@
 use std::alloc::System;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use cap::Cap;
 use mowgli::outcome::{Budget, MemoryLimit};
 
+use crate::INTERRUPTED_STATUS;
+
 /// Counts the bytes in use, for the memory limit. It bounds nothing itself.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Whether the user has pressed Ctrl-C.
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Returns whether Ctrl-C has stopped the run.
+pub(crate) fn is_interrupted() -> bool {
+    // Relaxed: the flag publishes no other data.
+    INTERRUPTED.load(Ordering::Relaxed)
+}
 
 /// The help text of `--limit`.
 pub(crate) const HELP: &str = "Limits, as in time=10s,total=10m,memory=2G,states=1000000";
@@ -133,10 +144,14 @@ pub(crate) struct Run {
 impl Run {
     /// Starts the clock of the total limit. From now on Ctrl-C stops the search under way; a second Ctrl-C ends the process.
     pub(crate) fn start(limits: Limits) -> Run {
-        let flag = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&INTERRUPTED);
         let interrupt = signal_hook::consts::SIGINT;
         // Without a handler Ctrl-C ends the process, which is the system's own behaviour: nothing to report.
-        let _ = signal_hook::flag::register_conditional_shutdown(interrupt, 130, Arc::clone(&flag));
+        let _ = signal_hook::flag::register_conditional_shutdown(
+            interrupt,
+            INTERRUPTED_STATUS.into(),
+            Arc::clone(&flag),
+        );
         let _ = signal_hook::flag::register(interrupt, Arc::clone(&flag));
         Run {
             limits,

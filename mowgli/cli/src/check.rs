@@ -1,13 +1,17 @@
 //! `mowgli check`: runs tests under models, reports as herd7 does, and compares the verdicts with those that the tests state.
 //!
-//! Tests of RDMA come first; [`crate::check_corerma`] does those of coreRMA.
+//! Tests of RDMA come first, then those of coreRMA.
 
+use std::fmt::Display;
 use std::time::Instant;
 
-use mowgli::check::{self, Answer, Engine, Judgement, applicable, settings, tiered_settings};
-use mowgli::litmus::Setting;
+use mowgli::check::{self, Engine, Judgement, applicable, settings, tiered_settings};
+use mowgli::litmus::{Dialect, Query, QueryOf, Setting, Verdict};
 use mowgli::model::{Model, RmwAtomicity};
+use mowgli::outcome::Search;
 use mowgli::report;
+use mowgli_corerma::litmus::Query as CoreRmaQuery;
+use mowgli_corerma::switches::Model as CoreRma;
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run, Stop};
@@ -15,9 +19,9 @@ use crate::choice::{self, Loaded, ModelChoice, Under};
 use crate::diagnostics::Report;
 use crate::row::Row;
 use crate::shard::{self, Numbered, Shard};
-use crate::source::{self, Test};
+use crate::source::{self, CoreRmaTest, Test};
 use crate::summary::{Summary, Totals};
-use crate::{Error, Exit, check_corerma, output, progress, values};
+use crate::{Error, Exit, output, progress, values};
 
 /// Check litmus tests and compare the verdicts with those the tests state
 ///
@@ -93,62 +97,34 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         refuse_regions(test, &models)?;
     }
     let run = Run::start(args.limit);
-    let mut jobs: Vec<(&Test, Under)> = Vec::new();
+    let mut jobs: Vec<Job> = Vec::new();
     for test in &loaded.tests {
         for under in settings_of(test, args, &models) {
             under.allows(args.engine)?;
-            jobs.push((test, under));
+            jobs.push(Job::Rdma(test, under));
         }
     }
-    let corerma = check_corerma::jobs(&loaded.corerma, &models);
-    let asked = || {
-        let rdma = jobs
-            .iter()
-            .map(|(t, under)| format!("{}\n{under}\n{}", t.path, t.source));
-        let corerma = corerma
-            .iter()
-            .map(|(t, model)| format!("{}\n{model}\n{}", t.path, t.source));
-        rdma.chain(corerma).collect()
-    };
-    let run_of = shard::run_of(args.shard, asked);
+    jobs.extend(jobs_of_corerma(&loaded.corerma, &models));
+    let run_of = shard::run_of(args.shard, || jobs.iter().map(Job::identity).collect());
     let mut rows = Vec::new();
-    let first_corerma = jobs.len();
     let mine = |unit: &usize| args.shard.has(*unit);
-    let (mut stopped, mut left) = (None, (0..first_corerma + corerma.len()).filter(mine).count());
+    let (mut stopped, mut left) = (None, (0..jobs.len()).filter(mine).count());
     let bar = progress::bar(left);
     // The unit of each row.
     let mut units: Vec<usize> = Vec::new();
-    for (unit, (test, setting)) in jobs.iter().enumerate().filter(|(unit, _)| mine(unit)) {
+    for (unit, job) in jobs.iter().enumerate().filter(|(unit, _)| mine(unit)) {
         stopped = run.stopped();
         if stopped.is_some() {
             break;
         }
         left -= 1;
-        bar.set_message(format!("{} {setting}", test.litmus.name));
-        let (text, found) = one(test, setting, args, &run);
+        bar.set_message(job.title());
+        let (text, found) = job.run(args, &run);
         if !args.json && !args.quiet {
             bar.suspend(|| output::print(&text))?;
         }
         rows.extend(found);
         units.resize(rows.len(), unit);
-        bar.inc(1);
-    }
-    for (number, (test, model)) in corerma.into_iter().enumerate() {
-        if !mine(&(first_corerma + number)) {
-            continue;
-        }
-        stopped = stopped.or(run.stopped());
-        if stopped.is_some() {
-            break;
-        }
-        left -= 1;
-        bar.set_message(format!("{} {model}", test.litmus.name));
-        let (text, found) = check_corerma::one(test, &model, &run);
-        if !args.json && !args.quiet {
-            bar.suspend(|| output::print(&text))?;
-        }
-        rows.extend(found);
-        units.resize(rows.len(), first_corerma + number);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -232,26 +208,106 @@ fn settings_of(test: &Test, args: &Args, models: &[Loaded]) -> Vec<Under> {
     out
 }
 
-/// Checks one test under one setting: its reports and its rows.
-fn one(test: &Test, setting: &Under, args: &Args, run: &Run) -> (String, Vec<Row>) {
-    let start = Instant::now();
-    let answer = setting.decide(&test.litmus, args.engine, &run.budget());
-    let time_s = start.elapsed().as_secs_f64();
+/// Returns the checks of tests of coreRMA: under the models named, or all of coreRMA. Any other model is reported as one that does not apply.
+fn jobs_of_corerma<'a>(tests: &'a [CoreRmaTest], named: &[Loaded]) -> Vec<Job<'a>> {
+    let models = match named.is_empty() {
+        true => CoreRma::ALL.map(Loaded::CoreRma).to_vec(),
+        false => named.to_vec(),
+    };
+    let jobs = |test| models.iter().map(move |model| Job::CoreRma(test, model.clone()));
+    tests.iter().flat_map(jobs).collect()
+}
+
+/// A test, and what it is checked under.
+enum Job<'a> {
+    /// A test of RDMA.
+    Rdma(&'a Test, Under),
+    /// A test of coreRMA. There is one engine for it.
+    CoreRma(&'a CoreRmaTest, Loaded),
+}
+
+impl Job<'_> {
+    /// Returns all on which the result depends.
+    fn identity(&self) -> String {
+        match self {
+            Job::Rdma(test, under) => format!("{}\n{under}\n{}", test.path, test.source),
+            Job::CoreRma(test, model) => format!("{}\n{model}\n{}", test.path, test.source),
+        }
+    }
+
+    fn title(&self) -> String {
+        match self {
+            Job::Rdma(test, under) => format!("{} {under}", test.litmus.name),
+            Job::CoreRma(test, model) => format!("{} {model}", test.litmus.name),
+        }
+    }
+
+    /// Checks the test: its reports and its rows.
+    fn run(&self, args: &Args, run: &Run) -> (String, Vec<Row>) {
+        let start = Instant::now();
+        let seconds = || start.elapsed().as_secs_f64();
+        match self {
+            Job::Rdma(test, under) => {
+                let answer = under.decide(&test.litmus, args.engine, &run.budget());
+                let found = answer.as_ref().map(|answer| Found {
+                    search: &answer.search,
+                    engines_disagree: answer.disagreement.is_some(),
+                    time_s: seconds(),
+                });
+                // Tests state verdicts for built-in models only.
+                let expected = |query: &Query| {
+                    let setting = under.setting()?;
+                    check::expected(&test.litmus.program, query, setting)
+                };
+                rows(test, under, found, &expected)
+            }
+            Job::CoreRma(test, named) => {
+                let model = choice::of_corerma(Some(named.clone()));
+                let search = model
+                    .as_ref()
+                    .map(|m| m.outcomes(&test.litmus.program, &run.budget()));
+                let found = search.as_ref().map(|search| Found {
+                    search,
+                    engines_disagree: false,
+                    time_s: seconds(),
+                });
+                let reason = format!("{named} does not apply: the test is of coreRMA");
+                let expected = |query: &CoreRmaQuery| query.expected.get(model.as_ref().ok()?).copied();
+                rows(test, named, found.map_err(|_| &reason), &expected)
+            }
+        }
+    }
+}
+
+/// The outcomes of a test.
+struct Found<'a, P: Dialect> {
+    search: &'a Search<P::Outcome>,
+    engines_disagree: bool,
+    time_s: f64,
+}
+
+/// Reports on each condition of a test under a model, or says why the model does not apply.
+fn rows<P: Dialect>(
+    test: &Test<P>,
+    setting: &dyn Display,
+    found: Result<Found<'_, P>, &String>,
+    expected: &dyn Fn(&QueryOf<P>) -> Option<Verdict>,
+) -> (String, Vec<Row>) {
     let mut text = format!("Model {setting}\n");
-    if let Err(reason) = &answer {
+    if let Err(reason) = &found {
         text.push_str(&format!("Test {}: {reason}\n", test.litmus.name));
     }
     let mut rows = Vec::new();
-    for index in 0..test.litmus.queries.len() {
-        if let Ok(answer) = &answer {
+    for (index, query) in test.litmus.queries.iter().enumerate() {
+        if let Ok(Found { search, time_s, .. }) = &found {
             text.push_str(&report::herd_with_time(
                 &test.litmus,
                 index,
-                &answer.search,
-                Some(time_s),
+                search,
+                Some(*time_s),
             ));
         }
-        let row = row(test, index, setting, &answer, time_s);
+        let row = row(test, index, setting, &found, expected(query));
         if let (Some(expected), Some(false)) = (row.expected, row.as_expected) {
             text.push_str(&format!(
                 "Expected {}: {expected} under {setting} (DIFFERS)\n",
@@ -267,13 +323,15 @@ fn one(test: &Test, setting: &Under, args: &Args, run: &Run) -> (String, Vec<Row
     (text, rows)
 }
 
-fn row(test: &Test, index: usize, setting: &Under, answer: &Result<Answer, String>, time_s: f64) -> Row {
+fn row<P: Dialect>(
+    test: &Test<P>,
+    index: usize,
+    setting: &dyn Display,
+    found: &Result<Found<'_, P>, &String>,
+    expected: Option<Verdict>,
+) -> Row {
     let litmus = &test.litmus;
     let query = &litmus.queries[index];
-    // Tests state verdicts for built-in models only.
-    let expected = setting
-        .setting()
-        .and_then(|s| check::expected(&litmus.program, query, s));
     let mut row = Row {
         name: litmus.query_name(index),
         path: test.path.clone(),
@@ -289,20 +347,21 @@ fn row(test: &Test, index: usize, setting: &Under, answer: &Result<Answer, Strin
         states: Vec::new(),
         positive: 0,
         negative: 0,
-        time_s,
+        time_s: 0.0,
     };
-    match answer {
-        Err(reason) => row.not_applicable = Some(reason.clone()),
-        Ok(answer) => {
-            let judgement: Judgement = check::judge(litmus, index, &answer.search);
+    match found {
+        Err(reason) => row.not_applicable = Some(reason.to_string()),
+        Ok(found) => {
+            let judgement: Judgement = check::judge(litmus, index, found.search);
             row.verdict = judgement.verdict();
             row.vacuous = judgement.is_vacuous();
             row.as_expected = expected.and_then(|v| judgement.meets(v));
-            row.engines_disagree = answer.disagreement.is_some();
-            row.states = report::states(litmus, index, &answer.search);
+            row.engines_disagree = found.engines_disagree;
+            row.states = report::states(litmus, index, found.search);
             row.positive = judgement.positive;
             row.negative = judgement.negative;
             row.limit = judgement.limit.map(|l| l.advice());
+            row.time_s = found.time_s;
         }
     }
     row

@@ -5,18 +5,18 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use mowgli::cat::{self, Included, Includes, ModelFile, limits};
 use mowgli::check::{self, Answer, Engine, Features};
-use mowgli::litmus::{Litmus, Operand, Setting};
+use mowgli::litmus::{Litmus, Setting};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Search};
 use mowgli::program::Program;
-use mowgli_corerma::switches::Model as CoreRma;
+use mowgli_corerma::switches::{Model as CoreRma, Variant};
 
 use crate::{Error, diagnostics, read};
 
@@ -93,7 +93,9 @@ impl TypedValueParser for ModelParser {
 /// Returns the names of the models that are no files.
 fn names() -> impl Iterator<Item = &'static str> {
     let rdma = Model::every().map(Model::name);
-    rdma.chain(CoreRma::ALL.into_iter().map(CoreRma::name))
+    // `sc` is a model of either language.
+    let corerma = Variant::ALL.into_iter().filter(|&v| v != Variant::Sc);
+    rdma.chain(corerma.map(Variant::name))
 }
 
 fn parse_model(text: &str) -> Option<ModelChoice> {
@@ -152,8 +154,32 @@ pub(crate) fn load(choice: &ModelChoice) -> Result<Loaded, Error> {
     }
 }
 
-/// Returns the text of a model file, or of the embedded one of that name.
+/// Folders in which model files are looked up, besides those of the files that include them.
+static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// Makes folders known in which model files are looked up. The first call counts.
+pub(crate) fn look_in(folders: Vec<PathBuf>) -> Result<(), Error> {
+    if let Some(wrong) = folders.iter().find(|f| !f.is_dir()) {
+        return Err(Error::Usage(format!(
+            "-I {}: there is no such folder",
+            wrong.display()
+        )));
+    }
+    FOLDERS.get_or_init(|| folders);
+    Ok(())
+}
+
+/// Returns the path of a file in one of the folders, if it is in one.
+fn in_folders(name: &str) -> Option<PathBuf> {
+    let folders = FOLDERS.get().into_iter().flatten();
+    folders.map(|f| f.join(name)).find(|path| path.exists())
+}
+
+/// Returns the text of a model file, of one in the folders of `-I`, or of the embedded one of that name.
 pub(crate) fn text_of(name: &str) -> Result<String, Error> {
+    if let (false, Some(path)) = (Path::new(name).exists(), in_folders(name)) {
+        return model_text(&path);
+    }
     match (model_text(Path::new(name)), cat::find(name)) {
         (Ok(text), _) => Ok(text),
         (Err(_), Some(embedded)) if !Path::new(name).exists() => Ok(embedded.to_owned()),
@@ -182,18 +208,18 @@ fn model_text(path: &Path) -> Result<String, Error> {
 /// Marks the names of embedded files, so that what they include is embedded too.
 const EMBEDDED: &str = "built-in ";
 
-/// Finds included files: beside the file that includes them, or else embedded.
+/// Finds included files: beside the file that includes them, in the folders of `-I`, or else embedded.
 pub(crate) struct Files;
 
 impl Includes for Files {
     fn read(&self, includer: &str, path: &str) -> Result<Included, String> {
         if !includer.starts_with(EMBEDDED) {
             let folder = Path::new(includer).parent().unwrap_or(Path::new(""));
-            let beside = folder.join(path);
-            if beside.exists() {
-                return match model_text(&beside) {
+            let beside = Some(folder.join(path)).filter(|path| path.exists());
+            if let Some(found) = beside.or_else(|| in_folders(path)) {
+                return match model_text(&found) {
                     Ok(text) => Ok(Included {
-                        name: beside.display().to_string(),
+                        name: found.display().to_string(),
                         text,
                     }),
                     Err(error) => Err(error.to_string()),
@@ -205,7 +231,7 @@ impl Includes for Files {
                 name: format!("{EMBEDDED}{path}"),
                 text: text.to_owned(),
             }),
-            None => Err("there is no such file beside it and none built in".to_owned()),
+            None => Err("there is no such file beside it, in a folder of -I, or built in".to_owned()),
         }
     }
 }
@@ -214,7 +240,7 @@ impl fmt::Display for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Loaded::BuiltIn(model) => f.pad(model.name()),
-            Loaded::CoreRma(model) => f.pad(model.name()),
+            Loaded::CoreRma(model) => fmt::Display::fmt(model, f),
             Loaded::File(file) => f.pad(file.name()),
         }
     }
@@ -269,10 +295,7 @@ impl Under {
     ) -> Result<Answer, String> {
         match (&self.model, self.setting()) {
             (Loaded::File(file), _) => {
-                let mut operands: Vec<Operand> =
-                    (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
-                operands.sort_unstable();
-                operands.dedup();
+                let operands = litmus.all_shown();
                 let operands = (!litmus.queries.is_empty()).then_some(operands.as_slice());
                 let search = cat::decide(&litmus.program, file, self.rmw, operands, budget);
                 search.map(answer).map_err(|e| e.to_string())
@@ -314,6 +337,11 @@ impl Under {
     }
 }
 
+/// Finds a model that is of coreRMA and not of RDMA, as `sc` is.
+pub(crate) fn corerma_alone(name: &str) -> Option<CoreRma> {
+    name.parse().ok().filter(|&model| model != CoreRma::SC)
+}
+
 /// Says that a model of coreRMA does not apply.
 pub(crate) fn not_of_corerma(model: CoreRma) -> String {
     format!(
@@ -325,12 +353,24 @@ pub(crate) fn not_of_corerma(model: CoreRma) -> String {
 /// Returns the model under which a test of coreRMA is asked about: `corerma` unless one is named.
 pub(crate) fn of_corerma(named: Option<Loaded>) -> Result<CoreRma, Error> {
     match named {
-        None => Ok(CoreRma::Stock),
-        Some(Loaded::CoreRma(model)) => Ok(model),
-        Some(other) => Err(Error::Usage(format!(
-            "{other} does not apply: the test is of coreRMA, whose models are {}",
-            CoreRma::ALL.map(CoreRma::name).join(", ")
-        ))),
+        None => Ok(CoreRma::STOCK),
+        Some(model) => model.of_corerma().ok_or_else(|| {
+            Error::Usage(format!(
+                "{model} does not apply: the test is of coreRMA, whose models are {}",
+                Variant::ALL.map(Variant::name).join(", ")
+            ))
+        }),
+    }
+}
+
+impl Loaded {
+    /// Returns the model as one of coreRMA: `sc` is one of either language.
+    pub(crate) fn of_corerma(&self) -> Option<CoreRma> {
+        match self {
+            Loaded::CoreRma(model) => Some(*model),
+            Loaded::BuiltIn(Model::Sc) => Some(CoreRma::SC),
+            Loaded::BuiltIn(_) | Loaded::File(_) => None,
+        }
     }
 }
 

@@ -1,19 +1,16 @@
 //! `mowgli compare`: outcomes that separate two models.
 
-use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use mowgli::check::Engine;
 use mowgli::counted::counted;
-use mowgli::litmus::{Names, Operand, State};
-use mowgli::outcome::{Completeness, Limit};
-use mowgli::program::{Loc, Reg, ThreadId};
-use mowgli_corerma::check;
+use mowgli::litmus::{Dialect, Litmus};
+use mowgli::outcome::{Budget, Limit, Search};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
-use crate::choice::{self, Choice, Under};
-use crate::source::{AnyTest, CoreRmaTest};
+use crate::choice::{self, Choice};
+use crate::source::AnyTest;
 use crate::{Error, Exit, output, progress, source, values};
 
 /// Show the outcomes that separate two models
@@ -71,52 +68,45 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         ));
     };
     let (a, b) = (a.load()?, b.load()?);
-    let test = match source::load_any(&args.test)? {
-        AnyTest::Rdma(test) => test,
-        AnyTest::CoreRma(test) => return report(args, &test.litmus.name, &of_corerma(args, &test, a, b)?),
-    };
-    a.allows(args.engine)?;
-    b.allows(args.engine)?;
-    let run = Run::start(args.limit);
-    let program = &test.litmus.program;
-    let search = |under: &Under| {
-        under
-            .outcomes(program, args.engine, &run.budget())
-            .map_err(Error::Usage)
-    };
-    let clock = progress::clock(format!("{} under {a} and {b}", test.litmus.name));
-    let (found_a, found_b) = (search(&a)?, search(&b)?);
-    clock.finish_and_clear();
-    let registers: Vec<usize> = program.threads.iter().map(|t| t.registers.len()).collect();
-    let operands = operands(&registers, program.locations.len());
-    let found = [
-        (a.to_string(), &found_a.outcomes, &found_a.completeness),
-        (b.to_string(), &found_b.outcomes, &found_b.completeness),
-    ];
-    report(args, &test.litmus.name, &sides(program, &operands, found))
+    match source::load_any(&args.test)? {
+        AnyTest::Rdma(test) => {
+            a.allows(args.engine)?;
+            b.allows(args.engine)?;
+            let program = &test.litmus.program;
+            compare(args, &test.litmus, [&a, &b], |under, budget| {
+                let found = under.outcomes(program, args.engine, budget);
+                found.map_err(Error::Usage)
+            })
+        }
+        // There is one engine for coreRMA.
+        AnyTest::CoreRma(test) => {
+            let models = [
+                choice::of_corerma(Some(a.model))?,
+                choice::of_corerma(Some(b.model))?,
+            ];
+            compare(args, &test.litmus, models.each_ref(), |model, budget| {
+                Ok(model.outcomes(&test.litmus.program, budget))
+            })
+        }
+    }
 }
 
-/// Compares a test of coreRMA under two models of coreRMA, by the one engine that there is for it.
-fn of_corerma(args: &Args, test: &CoreRmaTest, a: Under, b: Under) -> Result<[Side; 2], Error> {
-    let (a, b) = (
-        choice::of_corerma(Some(a.model))?,
-        choice::of_corerma(Some(b.model))?,
-    );
+/// Searches for the outcomes of a test under two models, and reports what separates them.
+fn compare<P: Dialect, M: Display>(
+    args: &Args,
+    litmus: &Litmus<P>,
+    [a, b]: [&M; 2],
+    search: impl Fn(&M, &Budget<'_>) -> Result<Search<P::Outcome>, Error>,
+) -> Result<Exit, Error> {
     let run = Run::start(args.limit);
-    let program = &test.litmus.program;
-    let clock = progress::clock(format!("{} under {a} and {b}", test.litmus.name));
-    let (found_a, found_b) = (
-        check::run(&test.litmus, a, &run.budget()),
-        check::run(&test.litmus, b, &run.budget()),
-    );
+    let clock = progress::clock(format!("{} under {a} and {b}", litmus.name));
+    let found = [search(a, &run.budget())?, search(b, &run.budget())?];
     clock.finish_and_clear();
-    let registers: Vec<usize> = program.processes.iter().map(|p| p.registers.len()).collect();
-    let operands = operands(&registers, program.locations.len());
-    let found = [
-        (a.to_string(), &found_a.outcomes, &found_a.completeness),
-        (b.to_string(), &found_b.outcomes, &found_b.completeness),
+    let sides = [
+        side(&litmus.program, a, &found[0], &found[1]),
+        side(&litmus.program, b, &found[1], &found[0]),
     ];
-    Ok(sides(program, &operands, found))
+    report(args, &litmus.name, &sides)
 }
 
 fn report(args: &Args, test: &str, sides: &[Side; 2]) -> Result<Exit, Error> {
@@ -139,36 +129,21 @@ fn report(args: &Args, test: &str, sides: &[Side; 2]) -> Result<Exit, Error> {
     })
 }
 
-/// Says of each model, given its name, its outcomes and whether these are all or a limit was reached, what it has and the other one has not.
-fn sides<O>(
-    program: &impl Names<Operand>,
-    operands: &[Operand],
-    [a, b]: [(String, &BTreeSet<O>, &Completeness); 2],
-) -> [Side; 2]
-where
-    O: Ord + State<Operand>,
-    O::Value: std::fmt::Display,
-{
-    let states = |own: &BTreeSet<O>, other: &BTreeSet<O>| {
-        let only = own.difference(other);
-        only.map(|o| state(program, operands, o)).collect()
-    };
-    [
-        Side {
-            only_here: states(a.1, b.1),
-            states: a.1.len(),
-            complete: *a.2 == Completeness::Complete,
-            limit: a.2.limit().map(Limit::advice),
-            model: a.0,
-        },
-        Side {
-            only_here: states(b.1, a.1),
-            states: b.1.len(),
-            complete: *b.2 == Completeness::Complete,
-            limit: b.2.limit().map(Limit::advice),
-            model: b.0,
-        },
-    ]
+/// Says what a model has and the other one has not.
+fn side<P: Dialect>(
+    program: &P,
+    model: &impl Display,
+    own: &Search<P::Outcome>,
+    other: &Search<P::Outcome>,
+) -> Side {
+    let only = own.outcomes.difference(&other.outcomes);
+    Side {
+        model: model.to_string(),
+        states: own.outcomes.len(),
+        complete: own.is_complete(),
+        limit: own.completeness.limit().map(Limit::advice),
+        only_here: only.map(|outcome| state(program, outcome)).collect(),
+    }
 }
 
 fn text(name: &str, sides: &[Side; 2]) -> String {
@@ -197,26 +172,9 @@ fn text(name: &str, sides: &[Side; 2]) -> String {
     out
 }
 
-/// Lists every register, given how many each thread has, and every location.
-fn operands(registers: &[usize], locations: usize) -> Vec<Operand> {
-    // The parser bounds threads, registers and locations far below these types.
-    let of_thread = |(t, &count): (usize, &usize)| {
-        let thread = ThreadId(t as u8);
-        (0..count).map(move |r| Operand::Reg(thread, Reg(r as u16)))
-    };
-    let registers = registers.iter().enumerate().flat_map(of_thread);
-    let locations = (0..locations).map(|l| Operand::Loc(Loc(l as u16)));
-    registers.chain(locations).collect()
-}
-
-/// Prints the values of the operands in an outcome.
-fn state<O>(program: &impl Names<Operand>, operands: &[Operand], outcome: &O) -> String
-where
-    O: State<Operand>,
-    O::Value: std::fmt::Display,
-{
-    let parts = operands
-        .iter()
-        .map(|o| format!("{}={};", o.display(program), o.value(outcome)));
+/// Prints the values of every register and location in an outcome.
+fn state<P: Dialect>(program: &P, outcome: &P::Outcome) -> String {
+    let operands = program.operands().into_iter();
+    let parts = operands.map(|o| format!("{}={};", o.display(program), o.value(outcome)));
     parts.collect::<Vec<_>>().join(" ")
 }

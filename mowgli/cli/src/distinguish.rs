@@ -1,5 +1,7 @@
 //! `mowgli distinguish`: the tests that separate two models, the smallest first.
 
+mod corerma;
+
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -21,7 +23,7 @@ use crate::{Error, Exit, output, progress, values};
 /// Goes through every program up to a size that has a meaning under both models, once up to symmetry, and prints each test that one
 /// model forbids and the other allows, if nothing can be left out of it: no value of the condition, no instruction. A model
 /// is a built-in one (rdma-tso, or rdma-tso/glob) or a file (mine.cat). For built-in models the machine is asked too, and
-/// must agree.
+/// must agree. Two models of coreRMA (corerma, corerma-R1, sc) are separated by tests of coreRMA.
 ///
 /// Equal arguments give equal tests in equal order, whatever the number of threads.
 #[derive(Debug, clap::Args)]
@@ -31,9 +33,9 @@ pub(crate) struct Args {
     first: String,
     /// Another model
     second: String,
-    /// Most instructions of a test
-    #[arg(short, long, value_name = "S", default_value = "4", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=theories::SIZE_MAX as u64))]
-    size: usize,
+    /// Most instructions of a test. Default: 4. For two models of coreRMA: most actions, initial writes among them; default: 8
+    #[arg(short, long, value_name = "S", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=theories::SIZE_MAX as u64))]
+    size: Option<usize>,
     #[command(flatten)]
     bounds: Bounds,
     /// Stop after the smallest size that has a test
@@ -54,12 +56,14 @@ EXAMPLES
   mowgli distinguish rdma-sc rdma-tso --smallest
   mowgli distinguish rdma-tso rdma-tso-nopcie --size 4 --without cas
   mowgli distinguish rdma-tso mine.cat --size 5 --processes 2 --shard slurm --json
+  mowgli distinguish corerma corerma-IR --smallest
 
 EXIT STATUS
   0  no test separates the models
   1  some do
   2  wrong usage
-  3  interrupted, and no test found; or the machine contradicts a test";
+  3  the machine contradicts a test
+  130  interrupted, and no test found";
 
 /// The result as JSON.
 #[derive(Serialize)]
@@ -97,7 +101,10 @@ struct Row {
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let models = [theories::named(&args.first)?, theories::named(&args.second)?];
-    let size = theories::size(args.size)?;
+    if let [Some(first), Some(second)] = models.each_ref().map(|m| m.corerma) {
+        return corerma::run(args, [first, second]);
+    }
+    let size = theories::size(args.size.unwrap_or(4))?;
     let [first, second] = models.each_ref().map(|m| &*m.theory);
     let language = args
         .bounds
@@ -147,10 +154,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         return Err(error);
     }
     let complete = done == units.len() || (args.smallest && !tests.is_empty() && run.stopped().is_none());
-    let contradicted = tests.iter().any(|test| test.confirmed == Some(false));
-    let found = tests.len();
-    if args.json {
-        output::print_json(&Document {
+    report(
+        args,
+        Document {
             version: 1,
             shard: shard::named(args.shard),
             run: shard::run_of(args.shard, || {
@@ -163,24 +169,37 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             complete,
             tests,
             time_s: start.elapsed().as_secs_f64(),
-        })?;
-    } else {
-        let stopped = if complete { "" } else { " so far; interrupted" };
-        output::print(&format!(
-            "{} separating {} and {} ({}): {}{stopped}, {:.2} s\n",
-            counted(found, "test"),
-            args.first,
-            args.second,
-            theories::describe(&language),
-            counted(programs, "program"),
-            start.elapsed().as_secs_f64()
-        ))?;
-    }
-    Ok(match (found, contradicted, complete) {
+        },
+    )
+}
+
+/// Prints the document, or the line that ends the list of tests.
+fn report(args: &Args, document: Document) -> Result<Exit, Error> {
+    let found = document.tests.len();
+    let contradicted = document.tests.iter().any(|test| test.confirmed == Some(false));
+    let exit = match (found, contradicted, document.complete) {
         (_, true, _) | (0, _, false) => Exit::Unknown,
         (0, ..) => Exit::AsStated,
         _ => Exit::Differs,
-    })
+    };
+    if args.json {
+        output::print_json(&document)?;
+        return Ok(exit);
+    }
+    let stopped = match document.complete {
+        true => "",
+        false => " so far; interrupted",
+    };
+    output::print(&format!(
+        "{} separating {} and {} ({}): {}{stopped}, {:.2} s\n",
+        counted(found, "test"),
+        document.first,
+        document.second,
+        document.language,
+        counted(document.programs, "program"),
+        document.time_s
+    ))?;
+    Ok(exit)
 }
 
 fn row(models: &[Named; 2], args: &Args, unit: usize, place: usize, separator: &Separator, run: &Run) -> Row {

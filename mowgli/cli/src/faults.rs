@@ -62,7 +62,7 @@ EXIT STATUS
   0  every change that a program notices, the suite notices (or there is no suite)
   1  the suite misses some
   2  wrong usage
-  3  interrupted";
+  130  interrupted";
 
 /// The result as JSON.
 #[derive(Serialize)]

@@ -7,7 +7,6 @@
 mod bench;
 mod budget;
 mod check;
-mod check_corerma;
 mod choice;
 mod clients;
 mod compare;
@@ -18,6 +17,7 @@ mod explain;
 mod faults;
 mod generate;
 mod list;
+mod man;
 mod merge;
 #[cfg(test)]
 mod numbers;
@@ -32,12 +32,14 @@ mod serve;
 mod shard;
 mod show;
 mod source;
+mod stack;
 mod star;
 mod summary;
 mod theories;
 mod values;
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +53,14 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "mowgli", version, max_term_width = 110, after_help = AFTER_HELP)]
 struct Cli {
+    /// Print in colours on a terminal (auto), always, or never
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: clap::ColorChoice,
+    /// Looks for model files, and for what they include, in this folder too
+    ///
+    /// A file beside the one that includes it is taken first, then one in these folders, then a built-in one. May be given several times.
+    #[arg(short = 'I', long = "include", global = true, value_name = "FOLDER")]
+    include: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -66,8 +76,9 @@ MODELS
   MODEL+TIER       rdma-sc, rdma-tso or rdma-wait over a network that orders less: +ooo-rw,
                    +ooo-all, +pcie-relaxed, +unordered (docs/ordering-models.md)
   FILE.cat         a model file, yours or a built-in one: rdma-tso.cat (docs/models.md)
-  corerma          coreRMA with in-order routing (coreRMA'16), for tests of coreRMA only;
-                   variants: -fig4, -unordered, -ib, -inlined, -atomic-rga
+  corerma          coreRMA with in-order routing (coreRMA'16), for tests of coreRMA, as sc is, too;
+                   variants: -fig4, -unordered, -ib, -inlined, -atomic-rga; any rule is left out
+                   by -RULE and added by +RULE: corerma-R1 (docs/corerma.md)
 
 EXAMPLES
   mowgli check                        the catalogue under every model
@@ -82,7 +93,8 @@ EXIT STATUS
   0  every verdict is as the tests state
   1  some verdict differs or is vacuous, or the two engines disagree
   2  wrong usage, a file cannot be read, or a test has errors
-  3  some verdict is unknown: a limit was reached";
+  3  some verdict is unknown: a limit was reached
+  130  interrupted by Ctrl-C, and nothing above but unknown";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -102,6 +114,7 @@ enum Command {
     Robust(robust::Args),
     Serve(serve::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// The reason why a command stops without an answer. The exit status is 2.
@@ -167,9 +180,14 @@ pub(crate) enum Exit {
     Unknown,
 }
 
+/// The exit status after Ctrl-C, as shells report it.
+pub(crate) const INTERRUPTED_STATUS: u8 = 130;
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(match exit {
+            // What was found keeps its status.
+            Exit::AsStated | Exit::Unknown if budget::is_interrupted() => INTERRUPTED_STATUS,
             Exit::AsStated => 0,
             Exit::Differs => 1,
             Exit::Refused => 2,
@@ -179,7 +197,20 @@ impl From<Exit> for ExitCode {
 }
 
 fn main() -> ExitCode {
-    let result = match arguments().command {
+    let arguments = arguments();
+    output::choose_colours(arguments.color);
+    let result = choice::look_in(arguments.include).and_then(|()| run(arguments.command));
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output::complain(format_args!("mowgli: {error}"));
+            Exit::Refused.into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, Error> {
+    match command {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
@@ -196,13 +227,7 @@ fn main() -> ExitCode {
         Command::Robust(args) => robust::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Completions(args) => completions::run(&args),
-    };
-    match result {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            output::complain(format_args!("mowgli: {error}"));
-            Exit::Refused.into()
-        }
+        Command::Man(args) => man::run(&args),
     }
 }
 
@@ -221,8 +246,16 @@ fn arguments() -> Cli {
     })
 }
 
-/// Returns clap's description of the command, for completions.
+/// Returns clap's description of the command, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
     use clap::CommandFactory;
     Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_documents_show_calls_that_are_taken() {
+        loco_testing::documented::are_parsed(&super::command());
+    }
 }

@@ -3,6 +3,25 @@
 use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, Write};
 
+use anstream::stream::RawStream;
+use anstream::{AutoStream, ColorChoice};
+
+/// Sets for this process when it prints in colours, as `--color` says it.
+pub(crate) fn choose_colours(when: clap::ColorChoice) {
+    let choice = match when {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// Returns whether to print in colours to `stream`: as [`choose_colours`] has set it, else as the terminal and the variables
+/// `NO_COLOR` and `CLICOLOR_FORCE` say.
+pub(crate) fn is_coloured(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
+}
+
 /// Writes a text to standard output. When the reader has gone away (`mowgli check | head`), the text is dropped and the command
 /// goes on, because its exit status is still the answer.
 pub(crate) fn print(text: &str) -> io::Result<()> {

@@ -102,7 +102,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let models = jobs::models(args)?;
     let loaded = source::load(&args.paths)?;
     if loaded.tests.is_empty() && !loaded.corerma.is_empty() {
-        let words = "robustness is defined for programs of RDMA, and the tests named are of coreRMA";
+        let words = "robustness is defined for programs of RDMA, and the tests named are of coreRMA: \
+                     `mowgli compare TEST --models sc,corerma` shows where such a test is weaker than sc";
         return Err(Error::Usage(words.to_owned()));
     }
     let run = Run::start(args.limit);

@@ -27,8 +27,8 @@ EXAMPLES
   mowgli serve --listen 0.0.0.0 --port 7700   for other machines too
 
 EXIT STATUS
-  0  stopped by Ctrl-C
-  2  wrong usage, or the port is taken")]
+  2  wrong usage, or the port is taken
+  130  stopped by Ctrl-C")]
 pub(crate) struct Args {
     /// The port; 0 takes a free one
     #[arg(short, long, default_value = "0", allow_negative_numbers = true, value_parser = values::whole::<u16>(0..=u64::from(u16::MAX)))]

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mowgli::catalogue;
-use mowgli::litmus::{Diagnostic, Litmus, ParseError, limits, parse};
+use mowgli::litmus::{Diagnostic, Dialect, Litmus, ParseError, limits, parse};
+use mowgli::program::Program;
 use mowgli::star::x86;
 use mowgli_corerma::catalogue as corerma_catalogue;
 use mowgli_corerma::litmus as corerma;
@@ -17,30 +18,20 @@ use crate::read::{self, LIST_BYTES_MAX, error as read_error};
 /// Most bytes of a test. Parsers refuse longer texts.
 const TEST_BYTES_MAX: u64 = limits::SOURCE_BYTES_MAX as u64;
 
-/// A test that parsed.
-#[derive(Debug)]
-pub(crate) struct Test {
+/// A test that parsed, of RDMA unless its dialect is another.
+pub(crate) struct Test<P: Dialect = Program> {
     /// Path, or the catalogue's path of a built-in test.
     pub(crate) path: String,
     /// The text.
     pub(crate) source: String,
     /// The test.
-    pub(crate) litmus: Litmus,
+    pub(crate) litmus: Litmus<P>,
 }
 
 /// A test of coreRMA that parsed.
-#[derive(Debug)]
-pub(crate) struct CoreRmaTest {
-    /// Path, or the catalogue's path of a built-in test.
-    pub(crate) path: String,
-    /// The text.
-    pub(crate) source: String,
-    /// The test.
-    pub(crate) litmus: corerma::Litmus,
-}
+pub(crate) type CoreRmaTest = Test<mowgli_corerma::program::Program>;
 
 /// One test, of either language.
-#[derive(Debug)]
 pub(crate) enum AnyTest {
     /// Of the models of RDMA.
     Rdma(Test),
@@ -49,7 +40,7 @@ pub(crate) enum AnyTest {
 }
 
 /// The tests, and the diagnostics of their texts, which have been printed.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Loaded {
     /// Tests that parsed.
     pub(crate) tests: Vec<Test>,
@@ -59,6 +50,8 @@ pub(crate) struct Loaded {
     pub(crate) refused: Vec<Report>,
     /// Warnings about the tests.
     pub(crate) warnings: Vec<Report>,
+    /// Paths and texts of the tests with warnings, and the warnings, until they are printed.
+    unprinted: Vec<(String, String, Vec<Diagnostic>)>,
 }
 
 /// Loads every test that the arguments name; the whole catalogue if there are none.
@@ -75,6 +68,8 @@ pub(crate) fn load(paths: &[String]) -> Result<Loaded, Error> {
     for path in paths {
         loaded.argument(path)?;
     }
+    let unprinted = std::mem::take(&mut loaded.unprinted);
+    loaded.warnings = diagnostics::print_warnings(&unprinted);
     Ok(loaded)
 }
 
@@ -218,7 +213,8 @@ impl Loaded {
         match parsed {
             Ok((litmus, warnings)) => {
                 if !warnings.is_empty() {
-                    self.warnings.push(diagnostics::print(path, source, &warnings));
+                    self.unprinted
+                        .push((path.to_owned(), source.to_owned(), warnings));
                 }
                 Some(litmus)
             }

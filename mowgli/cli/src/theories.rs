@@ -9,7 +9,7 @@ use mowgli::check::applicable;
 use mowgli::counted::counted;
 use mowgli::explore;
 use mowgli::litmus::{self, Condition, Litmus, Quantifier, Query, Setting, Verdict};
-use mowgli::model::RmwAtomicity;
+use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
 use mowgli_corerma::common;
@@ -26,6 +26,8 @@ pub(crate) struct Named {
     pub(crate) theory: Box<dyn Theory>,
     /// The setting of a built-in model.
     pub(crate) setting: Option<Setting>,
+    /// The model of coreRMA.
+    pub(crate) corerma: Option<CoreRma>,
     /// Name and atomicity, and for a file also a fingerprint of its text and of the texts that it includes. Two
     /// models with one identity are the same.
     pub(crate) identity: String,
@@ -56,16 +58,21 @@ pub(crate) fn named(name: &str) -> Result<Named, Error> {
         return Ok(Named {
             theory: Box::new(theory),
             setting: None,
+            corerma: None,
             identity: format!(
                 "{name} ({})",
                 litmus::fingerprint_of(&(text + &files.0.into_inner()))
             ),
         });
     }
-    if let Ok(model) = name.parse::<CoreRma>() {
+    if let Some(model) = choice::corerma_alone(name) {
         return Ok(Named {
-            theory: Box::new(Shared(model)),
+            theory: Box::new(Shared {
+                model,
+                name: model.to_string(),
+            }),
             setting: None,
+            corerma: Some(model),
             identity: model.to_string(),
         });
     }
@@ -77,16 +84,21 @@ pub(crate) fn named(name: &str) -> Result<Named, Error> {
     Ok(Named {
         theory: Box::new(BuiltIn::new(setting.model, setting.rmw)),
         setting: Some(setting),
+        // Tests of coreRMA state verdicts for `sc`, too.
+        corerma: (setting.model == Model::Sc).then_some(CoreRma::SC),
         identity: setting.to_string(),
     })
 }
 
 /// A model of coreRMA on programs of RDMA.
-struct Shared(CoreRma);
+struct Shared {
+    model: CoreRma,
+    name: String,
+}
 
 impl Theory for Shared {
     fn name(&self) -> &str {
-        self.0.name()
+        &self.name
     }
 
     fn language(&self, size: u8) -> Language {
@@ -96,7 +108,7 @@ impl Theory for Shared {
             remote_fences: false,
             cas: false,
             regions: Regions::Unknown,
-            ..Language::of(mowgli::model::Model::RdmaTso, size)
+            ..Language::of(Model::RdmaTso, size)
         }
     }
 
@@ -106,8 +118,8 @@ impl Theory for Shared {
 
     fn outcomes(&self, program: &Program, _: &Budget<'_>) -> Result<BTreeSet<Outcome>, Limit> {
         let translated = common::from_rdma(program);
-        let found = translated.and_then(|program| common::outcomes(&program, &self.0.switches()));
-        found.ok_or_else(|| Limit::TooLarge(format!("a program has no outcomes under {}", self.0.name())))
+        let found = translated.and_then(|program| common::outcomes(&program, &self.model.switches()));
+        found.ok_or_else(|| Limit::TooLarge(format!("a program has no outcomes under {}", self.name)))
     }
 
     fn rules(&self) -> Vec<Box<dyn Rule + '_>> {

@@ -280,4 +280,32 @@ fn tests_of_corerma_are_compared() {
         &mowgli(&["compare", "RMA-6", "--models", "corerma,corerma-fig4"]),
         0,
     );
+    // Where a test is weaker than sequential consistency.
+    let weaker = mowgli(&["compare", "RMA-8", "--models", "sc,corerma", "--json"]);
+    exits(&weaker, 1);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&weaker)).unwrap();
+    assert_eq!(document["models"][0]["model"], "sc");
+    assert_eq!(document["models"][0]["only_here"].as_array().unwrap().len(), 0);
+}
+
+/// `sc` is a model of either language: a test of coreRMA is checked and explained under it, by its rules.
+#[test]
+fn tests_of_corerma_are_asked_about_under_sc() {
+    let checked = mowgli(&["check", "RMA-6", "-q", "--model", "sc,corerma"]);
+    exits(&checked, 0);
+    assert!(
+        stdout(&checked).contains("RMA-6#4  forbidden    forbidden ="),
+        "{}",
+        stdout(&checked)
+    );
+    let explained = mowgli(&["explain", "RMA-6", "--query", "4", "--model", "sc"]);
+    exits(&explained, 0);
+    let text = stdout(&explained);
+    assert!(text.starts_with("RMA-6 under sc: 0:a=0 /\\ 1:b=1"), "{text}");
+    assert!(text.contains("Forbidden.") && text.contains("-> PO: "), "{text}");
+    assert!(text.contains("under corerma-unordered"), "{text}");
+    // A rule left out by name.
+    let explained = mowgli(&["explain", "RMA-6", "--query", "4", "--model", "corerma-IR"]);
+    exits(&explained, 0);
+    assert!(stdout(&explained).contains("Allowed."), "{}", stdout(&explained));
 }

@@ -131,7 +131,7 @@ fn a_run_that_was_interrupted_goes_on() {
         .unwrap();
     assert!(interrupted.success());
     let output = running.wait_with_output().unwrap();
-    exits(&output, 3);
+    exits(&output, 130);
     assert!(
         stdout(&output).contains("start again with the same folder"),
         "{}",

@@ -103,6 +103,38 @@ fn corerma_and_rdma_are_compared_on_their_common_language() {
     assert!(!found.contains("cas(") && !found.contains("mfence"), "{found}");
 }
 
+/// Two models of coreRMA are separated by tests of coreRMA, and what these state holds.
+#[test]
+fn models_of_corerma_are_separated_by_their_own_tests() {
+    let separated = mowgli(&["distinguish", "corerma", "corerma-IR", "--smallest", "--json"]);
+    exits(&separated, 1);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&separated)).unwrap();
+    assert_eq!(document["complete"], true);
+    let tests = document["tests"].as_array().unwrap();
+    assert!(!tests.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    for test in tests {
+        assert_eq!(test["forbidden_by"], "corerma", "{test}");
+        let text = test["litmus"].as_str().unwrap();
+        assert!(text.starts_with("coreRMA corerma-corerma-unordered-S"), "{text}");
+        let path = folder
+            .path()
+            .join(format!("{}.litmus", test["name"].as_str().unwrap()));
+        fs::write(path, text).unwrap();
+    }
+    let models = "corerma,corerma-IR";
+    let checked = mowgli(&["check", folder.path().to_str().unwrap(), "-q", "--model", models]);
+    exits(&checked, 0);
+    exits(&mowgli(&["distinguish", "corerma", "corerma-fig4"]), 1);
+    exits(
+        &mowgli(&["distinguish", "sc", "corerma", "--size", "5", "--processes", "1"]),
+        1,
+    );
+    let refused = mowgli(&["distinguish", "corerma", "sc", "--without", "put"]);
+    exits(&refused, 2);
+    assert!(stderr(&refused).contains("--without"), "{}", stderr(&refused));
+}
+
 #[test]
 fn one_of_a_kind_is_not_many() {
     let bounds = ["--size", "1", "--processes", "1", "--nodes", "1"];

@@ -52,7 +52,7 @@ fn a_port_that_is_taken_is_an_error_and_ctrl_c_is_the_end() {
         .status()
         .unwrap();
     assert!(interrupted.success());
-    assert_eq!(first.0.wait().unwrap().code(), Some(0));
+    assert_eq!(first.0.wait().unwrap().code(), Some(130));
 }
 
 /// A server with 64 files, and more half-open connections than that: it waits until they are closed, and does not spin meanwhile.

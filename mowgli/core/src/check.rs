@@ -10,10 +10,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::litmus::{Condition, Litmus, Operand, Quantifier, Query, Setting, Verdict};
+use crate::litmus::{Condition, Dialect, Litmus, Quantifier, Query, Setting, Verdict};
 use crate::model::{Model, RmwAtomicity, UnknownName};
 use crate::models::Spec;
-use crate::outcome::{Budget, Limit, Outcome, Search};
+use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
 use crate::{declarative, explore};
 
@@ -94,7 +94,9 @@ impl Features {
                     self.remote = true;
                     self.rmw = true;
                 }
-                Instr::Strong(operation) => self.block(std::slice::from_ref(operation)),
+                Instr::Strong(operation) | Instr::Unsignaled(operation) => {
+                    self.block(std::slice::from_ref(operation));
+                }
                 Instr::Poll { .. } => self.poll = true,
                 Instr::Wait { .. } => self.wait = true,
                 Instr::If { then, otherwise, .. } => {
@@ -192,7 +194,7 @@ pub struct Disagreement {
     pub operational_only: BTreeSet<Outcome>,
 }
 
-/// Runs an engine, or both, on a program and returns all outcomes.
+/// Runs an engine, or both, on a program and returns all outcomes. A loop that the declarative engine does not decide is left to the machine.
 ///
 /// # Errors
 ///
@@ -208,7 +210,7 @@ pub fn run(
     let operational = || explore::outcomes(program, setting.model, setting.rmw, budget);
     Ok(match engine {
         Engine::Declarative => Answer {
-            search: declarative(),
+            search: with_loops(program, setting, declarative(), budget),
             disagreement: None,
         },
         Engine::Operational => Answer {
@@ -217,6 +219,30 @@ pub fn run(
         },
         Engine::Both => compare(declarative(), operational()),
     })
+}
+
+/// Asks the machine about a program with loops that the declarative engine has not decided. If its states have an end, they decide the
+/// program; otherwise the search stays as it is and names the loop.
+pub(crate) fn with_loops(program: &Program, setting: Setting, found: Search, budget: &Budget<'_>) -> Search {
+    let Some(Limit::LoopBound { .. } | Limit::TooLarge(_)) = found.completeness.limit() else {
+        return found;
+    };
+    if !program.has_loops() {
+        return found;
+    }
+    let options = explore::Options::new(setting.model, setting.rmw);
+    let whole = explore::outcomes_without_bounds(program, &options, budget);
+    let states = found.states + whole.states;
+    let mut search = match whole.completeness {
+        Completeness::Complete => whole,
+        Completeness::Incomplete(Limit::LoopBound { .. }) => Search {
+            outcomes: found.outcomes.into_iter().chain(whole.outcomes).collect(),
+            ..whole
+        },
+        Completeness::Incomplete(_) => found,
+    };
+    search.states = states;
+    search
 }
 
 /// Runs an engine, or both, on a test and returns enough outcomes to [`judge`] and report its conditions.
@@ -238,12 +264,11 @@ pub fn decide(
         return run(program, setting, engine, budget);
     }
     applicable(program, setting.model)?;
-    let mut operands: Vec<Operand> = (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
-    operands.sort_unstable();
-    operands.dedup();
+    let operands = litmus.all_shown();
     let spec = Spec::of(setting.model, setting.rmw);
+    let found = declarative::outcomes_of(program, &spec, &operands, budget);
     Ok(Answer {
-        search: declarative::outcomes_of(program, &spec, &operands, budget),
+        search: with_loops(program, setting, found, budget),
         disagreement: None,
     })
 }
@@ -299,10 +324,10 @@ pub struct Judgement {
 }
 
 /// Counts the states that satisfy query `index` of a test, and those that do not. The states are those that the report shows.
-pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
+pub fn judge<P: Dialect>(litmus: &Litmus<P>, index: usize, search: &Search<P::Outcome>) -> Judgement {
     let shown = litmus.shown(index);
     let formula = litmus.queries.get(index).map(|q| &q.condition.formula);
-    let mut states: [BTreeSet<Vec<i64>>; 2] = Default::default();
+    let mut states: [BTreeSet<Vec<P::Value>>; 2] = Default::default();
     for outcome in &search.outcomes {
         let holds = formula.is_some_and(|f| f.holds(outcome));
         states[usize::from(holds)].insert(shown.iter().map(|o| o.value(outcome)).collect());
@@ -348,7 +373,7 @@ impl Judgement {
     }
 
     /// Returns whether the condition with its quantifier holds, or `None` when the search stopped too early to tell.
-    pub fn validates(&self, condition: &Condition) -> Option<bool> {
+    pub fn validates<O, V>(&self, condition: &Condition<O, V>) -> Option<bool> {
         self.meets(match condition.quantifier {
             Quantifier::Exists => Verdict::Allowed,
             Quantifier::NotExists => Verdict::Forbidden,
@@ -385,7 +410,6 @@ pub fn expected(program: &Program, query: &Query, setting: Setting) -> Option<Ve
 mod tests {
     use super::*;
     use crate::litmus::parse;
-    use crate::outcome::Completeness;
 
     fn outcome(x: i64) -> Outcome {
         Outcome {

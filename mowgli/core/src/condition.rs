@@ -161,6 +161,15 @@ impl Names<Operand> for Program {
 }
 
 impl<O, V> Formula<O, V> {
+    /// Returns the formula that all of these make: the one alone, or true if there is none.
+    pub fn all(mut parts: Vec<Formula<O, V>>) -> Formula<O, V> {
+        match parts.len() {
+            0 => Formula::Const(true),
+            1 => parts.remove(0),
+            _ => Formula::And(parts),
+        }
+    }
+
     /// Returns whether the final state satisfies the formula.
     pub fn holds<S: State<O, Value = V>>(&self, state: &S) -> bool
     where

@@ -19,6 +19,7 @@ pub mod explain;
 pub mod explore;
 pub mod generate;
 pub mod litmus;
+mod loops;
 pub mod machine;
 pub mod model;
 pub mod models;

@@ -49,12 +49,14 @@ pub enum Limit {
     Time,
     /// So many states or candidate executions were considered.
     States(u64),
-    /// A loop of this thread needs more iterations than its bound.
+    /// A loop of this thread needs more iterations than its bound, and is not decided without it.
     LoopBound {
         /// Thread index.
         thread: usize,
         /// The bound written in the program.
         bound: u32,
+        /// The place of the loop and why it may need more iterations than any bound, where that is known.
+        at: Option<Endless>,
     },
     /// More than so many bytes of memory were in use.
     Memory(u64),
@@ -66,17 +68,54 @@ pub enum Limit {
     Unshown(u64),
 }
 
+/// A loop that may need more iterations than any bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Endless {
+    /// The instruction of its thread that is the loop, or contains it, counted from 0.
+    pub instruction: usize,
+    /// What may grow.
+    pub growth: Growth,
+}
+
+/// What may grow with every iteration of a loop, so that the loop is not decided whatever its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Growth {
+    /// Stores and operations that have not taken effect.
+    Operations,
+    /// The values of registers.
+    Registers,
+    /// The states of the program, which are more than were visited.
+    States,
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Growth::Operations => "each may leave one more store or operation that has not taken effect",
+            Growth::Registers => "each may leave other values in its registers",
+            Growth::States => "its states are too many to visit them all",
+        })
+    }
+}
+
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Limit::Time => write!(f, "time limit reached"),
             Limit::States(n) => write!(f, "limit of {} reached", counted(*n, "state")),
-            Limit::LoopBound { thread, bound } => {
-                write!(
-                    f,
-                    "a loop of thread {thread} needs more than {}",
-                    counted(*bound, "iteration")
-                )
+            Limit::LoopBound { thread, bound, at } => {
+                let iterations = counted(*bound, "iteration");
+                write!(f, "a loop of thread {thread} needs more than {iterations}")?;
+                match at {
+                    Some(Endless { instruction, growth }) => {
+                        write!(
+                            f,
+                            ", and {growth} (it is in instruction {} of the thread)",
+                            instruction + 1
+                        )
+                    }
+                    None => Ok(()),
+                }
             }
             Limit::Memory(bytes) => write!(f, "memory limit of {} reached", binary_size(*bytes)),
             Limit::Cancelled => write!(f, "cancelled"),
@@ -139,20 +178,20 @@ fn binary_size(bytes: u64) -> String {
     }
 }
 
-/// The result of a search.
+/// The result of a search for the final states of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Search {
+pub struct Search<O: Ord = Outcome> {
     /// Every final state that was reached, each possible under the model.
-    pub outcomes: BTreeSet<Outcome>,
+    pub outcomes: BTreeSet<O>,
     /// The completeness of the search that found them.
     pub completeness: Completeness,
     /// States (operational) or candidate executions (declarative) that were considered.
     pub states: u64,
 }
 
-impl Search {
+impl<O: Ord> Search<O> {
     /// Makes the result of a search that was refused before it began.
-    pub fn refused(limit: Limit) -> Search {
+    pub fn refused(limit: Limit) -> Search<O> {
         Search {
             outcomes: BTreeSet::new(),
             completeness: Completeness::Incomplete(limit),

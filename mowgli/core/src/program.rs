@@ -266,6 +266,9 @@ pub enum Instr {
     /// `strong I`: a put, get or remote read-modify-write that takes effect at the peer after the earlier writes of its queue pair have
     /// been placed there (`docs/ordering-models.md`). Only remote operations with a remote side stand inside.
     Strong(Box<Instr>),
+    /// `unsignaled I`: an operation without a completion of its own. The poll of the next operation of its queue pair that has one covers it.
+    /// What may stand inside [`Instr::Strong`] may stand inside; a request for strong order stands outside.
+    Unsignaled(Box<Instr>),
     /// `wait(d)`: waits for earlier operations with work identifier `d` (RDMA^WAIT).
     Wait {
         /// The work identifier.
@@ -282,7 +285,8 @@ pub enum Instr {
         /// Run when false.
         otherwise: Vec<Instr>,
     },
-    /// Runs `body` while `cond` is not 0, at most `bound` times. If an execution needs more iterations, the verdict is *Unknown*.
+    /// Runs `body` while `cond` is not 0. Where an engine does not come to an end otherwise, it runs `body` at most `bound` times, and the
+    /// verdict is *Unknown* if an execution needs more iterations.
     While {
         /// Condition.
         cond: Expr,
@@ -345,6 +349,15 @@ impl Program {
         self.locations.iter().any(|l| l.relaxed)
     }
 
+    /// Returns whether some thread has a loop.
+    pub fn has_loops(&self) -> bool {
+        fn any(code: &[Instr]) -> bool {
+            code.iter()
+                .any(|i| matches!(i, Instr::While { .. }) || i.blocks().into_iter().any(any))
+        }
+        self.threads.iter().any(|thread| any(&thread.code))
+    }
+
     /// Returns whether some thread has an instruction for the network card.
     pub fn has_remote_operations(&self) -> bool {
         self.threads
@@ -388,6 +401,7 @@ impl Instr {
     pub fn request(&self) -> (&Instr, bool) {
         match self {
             Instr::Strong(operation) => (operation.request().0, true),
+            Instr::Unsignaled(operation) => operation.request(),
             other => (other, false),
         }
     }
@@ -395,17 +409,27 @@ impl Instr {
     /// Returns the instruction without its requests, to change it.
     pub fn request_mut(&mut self) -> &mut Instr {
         match self {
-            Instr::Strong(operation) => operation.request_mut(),
+            Instr::Strong(operation) | Instr::Unsignaled(operation) => operation.request_mut(),
             other => other,
         }
     }
 
     /// Returns whether the instruction may stand inside [`Instr::Strong`].
     pub fn can_be_strong(&self) -> bool {
-        matches!(
-            self,
-            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. }
-        )
+        match self {
+            Instr::Unsignaled(operation) => operation.can_be_strong(),
+            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the instruction is an operation without a completion of its own.
+    pub fn is_unsignaled(&self) -> bool {
+        match self {
+            Instr::Strong(operation) => operation.is_unsignaled(),
+            Instr::Unsignaled(_) => true,
+            _ => false,
+        }
     }
 
     /// Returns the blocks in the instruction, in the order of their numbers in places.

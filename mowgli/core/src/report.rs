@@ -21,16 +21,21 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::check::{Judgement, judge};
-use crate::litmus::{Litmus, Quantifier, fingerprint};
+use crate::litmus::{Dialect, Litmus, Quantifier, fingerprint};
 use crate::outcome::Search;
 
 /// Writes the report on query `index` of a test without the `Time` line. It is empty if there is no such query.
-pub fn herd(litmus: &Litmus, index: usize, search: &Search) -> String {
+pub fn herd<P: Dialect>(litmus: &Litmus<P>, index: usize, search: &Search<P::Outcome>) -> String {
     herd_with_time(litmus, index, search, None)
 }
 
 /// Writes the report with herd7's `Time` line, in seconds.
-pub fn herd_with_time(litmus: &Litmus, index: usize, search: &Search, time_s: Option<f64>) -> String {
+pub fn herd_with_time<P: Dialect>(
+    litmus: &Litmus<P>,
+    index: usize,
+    search: &Search<P::Outcome>,
+    time_s: Option<f64>,
+) -> String {
     let Some(query) = litmus.queries.get(index) else {
         return String::new();
     };
@@ -67,15 +72,15 @@ pub fn herd_with_time(litmus: &Litmus, index: usize, search: &Search, time_s: Op
 }
 
 /// Lists the distinct states of query `index`, one line each, in the order of their values.
-pub fn states(litmus: &Litmus, index: usize, search: &Search) -> Vec<String> {
+pub fn states<P: Dialect>(litmus: &Litmus<P>, index: usize, search: &Search<P::Outcome>) -> Vec<String> {
     let shown = litmus.shown(index);
     let names: Vec<String> = shown.iter().map(|o| o.display(&litmus.program)).collect();
-    let values: BTreeSet<Vec<i64>> = search
+    let values: BTreeSet<Vec<P::Value>> = search
         .outcomes
         .iter()
         .map(|outcome| shown.iter().map(|o| o.value(outcome)).collect())
         .collect();
-    let line = |values: &Vec<i64>| {
+    let line = |values: &Vec<P::Value>| {
         let mut text = String::new();
         for (name, value) in names.iter().zip(values) {
             let space = if text.is_empty() { "" } else { " " };

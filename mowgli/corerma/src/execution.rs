@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::action::{Action, Kind};
 use crate::closure::Closure;
-use crate::rules::{Order, orders};
+use crate::rules::{Order, Rule, orders};
 use crate::switches::Switches;
 
 /// Source of an atomic read's value.
@@ -93,6 +93,7 @@ pub struct Problem<'a> {
     has_plain: bool,
     left_out: Option<LeftOut>,
     reading: Option<Reading>,
+    switches: Switches,
 }
 
 /// An execution.
@@ -138,6 +139,7 @@ impl<'a> Problem<'a> {
             has_plain: false,
             left_out,
             reading: None,
+            switches,
         };
         let mut base = Closure::new(actions.len());
         let dropped =
@@ -175,6 +177,11 @@ impl<'a> Problem<'a> {
     /// Returns the happens-before of the program alone, unless it has a cycle.
     pub fn base(&self) -> Option<&Closure> {
         self.base.as_ref()
+    }
+
+    /// Returns the rules.
+    pub fn switches(&self) -> Switches {
+        self.switches
     }
 
     /// Returns whether some access is not atomic.
@@ -218,7 +225,14 @@ impl<'a> Problem<'a> {
             used: 0,
             visit,
         };
-        choice.order(0, base) == Next::Stop
+        match self.switches.has(Rule::Ws) {
+            true => choice.order(0, base) == Next::Stop,
+            // The writes of a location have no order; any list of them offers the reads their sources.
+            false => {
+                choice.orders = self.writes.iter().map(|(_, of)| of.clone()).collect();
+                choice.read(0, base) == Next::Stop
+            }
+        }
     }
 
     /// Returns whether the write was flushed before the read, if this is demanded: with [`Reading::Flushed`], of
@@ -342,8 +356,9 @@ impl Choice<'_, '_> {
                 continue;
             }
             let mut closure = closure.clone();
-            let left_out = problem.left_out == Some(LeftOut::R2 { write, read });
-            if !left_out && !problem.add(&mut closure, write, read) {
+            let applies =
+                problem.switches.has(Rule::R2) && problem.left_out != Some(LeftOut::R2 { write, read });
+            if applies && !problem.add(&mut closure, write, read) {
                 continue;
             }
             if !self.before_all(read, Some(write), &writes[index + 1..], &mut closure) {
@@ -368,8 +383,13 @@ impl Choice<'_, '_> {
         Next::Continue
     }
 
-    /// Applies R1: the read, which reads from `source`, precedes the later writes.
+    /// Applies R1: the read, which reads from `source`, precedes the later writes. Without WS happens-before says which these are, when
+    /// all choices are made ([`Self::ordered_reads`]).
     fn before_all(&self, read: u8, source: Option<u8>, later: &[u8], closure: &mut Closure) -> bool {
+        let switches = self.problem.switches;
+        if !switches.has(Rule::R1) || !switches.has(Rule::Ws) {
+            return true;
+        }
         later.iter().all(|&write| {
             let left_out = self.problem.left_out == Some(LeftOut::R1 { read, write })
                 || source.is_some_and(|source| self.is_pair(source, write));
@@ -394,9 +414,51 @@ impl Choice<'_, '_> {
         }
     }
 
+    /// Applies R1 without WS: a read precedes the writes that happen after the one that it reads from. Returns nothing if this closes a
+    /// cycle.
+    fn ordered_reads(&self, closure: &Closure) -> Option<Closure> {
+        let problem = self.problem;
+        let mut closure = closure.clone();
+        loop {
+            let before = closure.clone();
+            for &read in &problem.reads {
+                let place = problem.actions[usize::from(read)]
+                    .loc
+                    .and_then(|l| problem.place(l));
+                let writes = place.map_or(&[][..], |place| problem.writes[place].1.as_slice());
+                for &write in writes.iter().filter(|&&write| write != read) {
+                    let is_later = match self.sources[usize::from(read)] {
+                        Source::Init => true,
+                        Source::Write(source) => {
+                            problem.is_before(&before, usize::from(source), usize::from(write))
+                        }
+                        Source::Plain => false,
+                    };
+                    if is_later && !problem.add(&mut closure, read, write) {
+                        return None;
+                    }
+                }
+            }
+            if closure == before {
+                return Some(closure);
+            }
+        }
+    }
+
     /// Visits the execution if it is one: what was demanded holds, and reads of writes that are not atomic are possible.
     fn end(&mut self, closure: &Closure) -> Next {
         let problem = self.problem;
+        let ordered;
+        let closure = match problem.switches {
+            switches if switches.has(Rule::R1) && !switches.has(Rule::Ws) => {
+                ordered = self.ordered_reads(closure);
+                match &ordered {
+                    Some(closure) => closure,
+                    None => return Next::Continue,
+                }
+            }
+            _ => closure,
+        };
         if let Some(left_out) = problem.left_out {
             if !self.is_applied(left_out) {
                 return Next::Continue;
@@ -470,9 +532,10 @@ impl Execution<'_> {
             // Writes that are not atomic are all ordered with the read.
             let latest = self.latest(loc, Some(at));
             let is_atomic = |w: &u8| self.problem.actions[usize::from(*w)].atomic;
+            let is_free = !self.problem.switches.reads_are_coherent();
             match self.sources[at] {
-                Source::Init => latest.is_empty(),
-                Source::Write(w) => latest.contains(&w),
+                Source::Init => is_free || latest.is_empty(),
+                Source::Write(w) => is_free || latest.contains(&w),
                 Source::Plain => latest.iter().any(|w| !is_atomic(w)),
             }
         })

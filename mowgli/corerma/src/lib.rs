@@ -7,7 +7,6 @@
 
 pub mod action;
 pub mod catalogue;
-pub mod check;
 pub mod closure;
 pub mod common;
 pub mod execution;

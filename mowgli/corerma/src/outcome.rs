@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::action::{ACTIONS_MAX, Action, Effect, actions};
 use crate::execution::{Execution, Next, Problem};
 use crate::program::Program;
-use crate::switches::Switches;
+use crate::switches::{Model, Switches};
 use crate::value::Value;
 use crate::values::{Origins, Values};
 
@@ -34,41 +34,32 @@ impl Outcome {
     }
 }
 
-/// The result of a search.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Search {
-    /// Every final state that was found.
-    pub outcomes: BTreeSet<Outcome>,
-    /// Whether these are all of them.
-    pub completeness: Completeness,
-    /// Executions that were considered.
-    pub executions: u64,
-}
+/// The result of a search: its states are the executions that were considered.
+pub type Search = mowgli::outcome::Search<Outcome>;
 
-impl Search {
-    /// Returns whether every execution was considered.
-    pub fn is_complete(&self) -> bool {
-        self.completeness == Completeness::Complete
+impl Model {
+    /// Finds all final states of a program under the model.
+    pub fn outcomes(self, program: &Program, budget: &Budget<'_>) -> Search {
+        outcomes(program, &self.switches(), budget)
     }
 }
 
 /// Finds all final states of a program.
 pub fn outcomes(program: &Program, switches: &Switches, budget: &Budget<'_>) -> Search {
-    let actions = actions_within(program);
+    let actions = actions_within(program, *switches);
     let mut search = Search {
         outcomes: BTreeSet::new(),
         completeness: Completeness::Complete,
-        executions: 0,
+        states: 0,
     };
     let Some(actions) = actions else {
         let words = format!("the program has more than {ACTIONS_MAX} actions (ACTIONS_MAX)");
-        search.completeness = Completeness::Incomplete(Limit::TooLarge(words));
-        return search;
+        return Search::refused(Limit::TooLarge(words));
     };
     let problem = Problem::new(&actions, |p| program.processes[usize::from(p)].node, *switches);
     problem.visit(&mut |execution| {
-        search.executions += 1;
-        if let Some(limit) = budget.exceeded(search.executions) {
+        search.states += 1;
+        if let Some(limit) = budget.exceeded(search.states) {
             search.completeness = Completeness::Incomplete(limit);
             return Next::Stop;
         }
@@ -79,13 +70,22 @@ pub fn outcomes(program: &Program, switches: &Switches, budget: &Budget<'_>) -> 
 }
 
 /// Returns the actions of a program, unless there are too many.
-pub(crate) fn actions_within(program: &Program) -> Option<Vec<Action>> {
+pub(crate) fn actions_within(program: &Program, switches: Switches) -> Option<Vec<Action>> {
     // A statement has one action at least and four at most: the count is bounded before the list is made.
     let statements: usize = program.processes.iter().map(|p| p.code.len()).sum();
     if statements > ACTIONS_MAX {
         return None;
     }
-    Some(actions(program)).filter(|actions| actions.len() <= ACTIONS_MAX)
+    Some(actions_under(program, switches)).filter(|actions| actions.len() <= ACTIONS_MAX)
+}
+
+/// Returns the actions of a program, with their accesses as the switches take them.
+pub(crate) fn actions_under(program: &Program, switches: Switches) -> Vec<Action> {
+    let mut actions = actions(program);
+    for action in actions.iter_mut().filter(|a| a.loc.is_some()) {
+        action.atomic |= switches.all_atomic;
+    }
+    actions
 }
 
 /// Returns the final state of an execution.

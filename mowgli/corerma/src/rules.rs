@@ -1,7 +1,8 @@
 //! The rules of coreRMA as data (coreRMA'16 Fig. 4).
 //!
-//! [`orders`] lists the pairs that the program alone puts into happens-before, each with the rule that gives it. The rules R1, R2
-//! and WS depend on an execution; [`crate::execution`] applies them. A pair can be left out, which is what a pivot does.
+//! The tables `ACROSS` and `WITHIN` have the rules about program order, and [`orders`] lists the pairs that they put into happens-before,
+//! each with the rule that gives it. The rules R1, R2 and WS depend on an execution; [`crate::execution`] applies them. Every rule that
+//! orders can be left out of a model ([`Switches`]), and a single pair out of an execution, which is what a pivot does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -49,11 +50,13 @@ pub enum Rule {
     GetGet,
     /// The external read of a put happens before all that follows it in program order (inlined puts).
     Inlined,
+    /// An action happens before all that follow it in program order (sequential consistency).
+    Po,
 }
 
 impl Rule {
     /// Every rule: those of Fig. 4, then those of the variants.
-    pub const ALL: [Rule; 17] = [
+    pub const ALL: [Rule; 18] = [
         Rule::R1,
         Rule::R2,
         Rule::NoC,
@@ -71,6 +74,7 @@ impl Rule {
         Rule::PutPut,
         Rule::GetGet,
         Rule::Inlined,
+        Rule::Po,
     ];
 
     /// Returns the paper's name, or that of the variant.
@@ -93,6 +97,7 @@ impl Rule {
             Rule::PutPut => "put-put",
             Rule::GetGet => "get-get",
             Rule::Inlined => "inlined-put",
+            Rule::Po => "PO",
         }
     }
 }
@@ -118,6 +123,7 @@ impl Rule {
             Rule::PutPut => "puts towards one target happen in program order",
             Rule::GetGet => "gets towards one target happen in program order",
             Rule::Inlined => "an inlined put reads its source before all that follows it",
+            Rule::Po => "an action happens before all that follow it in its process",
         }
     }
 }
@@ -143,6 +149,168 @@ impl FromStr for Rule {
     }
 }
 
+/// A set of rules.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rules(u32);
+
+impl Rules {
+    /// No rule.
+    pub const NONE: Rules = Rules(0);
+
+    /// The rules of Fig. 4.
+    pub const FIG4: Rules = Rules(u32::MAX >> (u32::BITS - Rule::ALL.len() as u32))
+        .without(Rule::PutPut)
+        .without(Rule::GetGet)
+        .without(Rule::Inlined)
+        .without(Rule::Po);
+
+    /// The rules of sequential consistency: program order, and the order of writes with the reads from them.
+    pub const SC: Rules = Rules::NONE
+        .with(Rule::NoC)
+        .with(Rule::C)
+        .with(Rule::R1)
+        .with(Rule::R2)
+        .with(Rule::Ws)
+        .with(Rule::Po);
+
+    /// Returns whether the rule is in the set.
+    pub const fn has(self, rule: Rule) -> bool {
+        self.0 >> rule as u32 & 1 == 1
+    }
+
+    /// Adds a rule.
+    pub const fn with(self, rule: Rule) -> Rules {
+        Rules(self.0 | 1 << rule as u32)
+    }
+
+    /// Leaves a rule out.
+    pub const fn without(self, rule: Rule) -> Rules {
+        Rules(self.0 & !(1 << rule as u32))
+    }
+
+    /// Returns the rules that are in one of two sets only.
+    pub const fn differing(self, other: Rules) -> Rules {
+        Rules(self.0 ^ other.0)
+    }
+
+    /// Returns the number of rules.
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = Rule::ALL.into_iter().filter(|&rule| self.has(rule));
+        f.debug_set().entries(rules).finish()
+    }
+}
+
+/// Actions of which a rule speaks.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    /// All.
+    Any,
+    /// Reads and writes of the CPU.
+    Local,
+    /// Flushes.
+    Flush,
+    /// The one action of each remote statement that touches the target's memory.
+    Remote,
+    /// Reads of puts.
+    PutRead,
+    /// Writes of puts.
+    PutWrite,
+    /// Reads of gets.
+    GetRead,
+}
+
+impl Of {
+    /// Returns whether it speaks of action `at`.
+    fn is_of(self, actions: &[Action], at: usize) -> bool {
+        let a = &actions[at];
+        let is_put = |x: &Action| x.kind == Kind::ExternalWrite && x.is_remote();
+        match self {
+            Of::Any => true,
+            Of::Local => a.is_local(),
+            Of::Flush => a.kind == Kind::Flush,
+            Of::Remote => a.is_remote(),
+            Of::PutWrite => is_put(a),
+            Of::GetRead => a.kind == Kind::ExternalRead && a.is_remote(),
+            // The read of a put is the first of its two actions and no remote one.
+            Of::PutRead => {
+                a.kind == Kind::ExternalRead && !a.is_remote() && actions.get(at + 1).is_some_and(is_put)
+            }
+        }
+    }
+}
+
+/// A rule about two actions of one process: an action `from` happens before any action `to` that follows it in program order.
+struct Across {
+    rule: Rule,
+    from: Of,
+    to: Of,
+    /// Whether both must have the same target.
+    one_target: bool,
+}
+
+const fn across(rule: Rule, from: Of, to: Of) -> Across {
+    Across {
+        rule,
+        from,
+        to,
+        one_target: false,
+    }
+}
+
+const fn to_one_target(rule: Rule, from: Of, to: Of) -> Across {
+    Across {
+        one_target: true,
+        ..across(rule, from, to)
+    }
+}
+
+/// The rules across statements. F2 and F3 speak of a remote action and order all actions of its statement; IR may leave out what a process
+/// sends to itself.
+const ACROSS: [Across; 9] = [
+    across(Rule::Lo, Of::Local, Of::Any),
+    across(Rule::F1, Of::Flush, Of::Local),
+    to_one_target(Rule::F2, Of::Remote, Of::Flush),
+    to_one_target(Rule::F3, Of::Flush, Of::Remote),
+    to_one_target(Rule::Ir, Of::Remote, Of::Remote),
+    to_one_target(Rule::PutPut, Of::PutWrite, Of::PutWrite),
+    to_one_target(Rule::GetGet, Of::GetRead, Of::GetRead),
+    across(Rule::Inlined, Of::PutRead, Of::Any),
+    across(Rule::Po, Of::Any, Of::Any),
+];
+
+/// A rule about a statement of so many actions: action `from` happens before action `to`.
+struct Within {
+    rule: Rule,
+    actions: usize,
+    from: usize,
+    to: usize,
+}
+
+const fn within(rule: Rule, actions: usize, from: usize, to: usize) -> Within {
+    Within {
+        rule,
+        actions,
+        from,
+        to,
+    }
+}
+
+/// The rules within statements: puts and gets have two actions, get accumulates three, compare and swaps four.
+const WITHIN: [Within; 6] = [
+    within(Rule::Pg, 2, 0, 1),
+    within(Rule::Ga, 3, 0, 1),
+    within(Rule::Ga, 3, 1, 2),
+    within(Rule::CasT, 4, 0, 2),
+    within(Rule::CasT, 4, 1, 2),
+    within(Rule::CasT, 4, 2, 3),
+];
+
 /// A pair that a rule puts into happens-before: action `from` before action `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order {
@@ -157,93 +325,49 @@ pub struct Order {
 /// Lists the pairs that the rules give whatever the execution. `home` is the node of each process.
 pub fn orders(actions: &[Action], home: impl Fn(u8) -> Node, switches: Switches) -> Vec<Order> {
     let mut out = Vec::new();
-    for (i, a) in actions.iter().enumerate() {
-        within(&mut out, actions, i);
-        for (j, b) in actions.iter().enumerate().skip(i + 1) {
-            if b.process != a.process {
-                break;
-            }
-            across(&mut out, actions, (i, a), (j, b), &home, switches);
-        }
-    }
-    out
-}
-
-/// Adds the pairs inside the statement whose first action is `first`: the rules PG, GA and CAS.
-fn within(out: &mut Vec<Order>, actions: &[Action], first: usize) {
-    if usize::from(actions[first].first) != first {
-        return;
-    }
-    let count = actions[first..]
-        .iter()
-        .take_while(|a| usize::from(a.first) == first)
-        .count();
-    let pairs: &[(usize, usize, Rule)] = match count {
-        2 => &[(0, 1, Rule::Pg)],
-        3 => &[(0, 1, Rule::Ga), (1, 2, Rule::Ga)],
-        4 => &[(0, 2, Rule::CasT), (1, 2, Rule::CasT), (2, 3, Rule::CasT)],
-        _ => &[],
-    };
-    out.extend(pairs.iter().map(|&(from, to, rule)| Order {
-        from: (first + from) as u8,
-        to: (first + to) as u8,
-        rule,
-    }));
-}
-
-/// Adds the pairs that two actions of one process, in program order, give.
-fn across(
-    out: &mut Vec<Order>,
-    actions: &[Action],
-    (i, a): (usize, &Action),
-    (j, b): (usize, &Action),
-    home: &impl Fn(u8) -> Node,
-    switches: Switches,
-) {
     let mut add = |from: usize, to: usize, rule: Rule| {
+        // ACTIONS_MAX is 64.
         out.push(Order {
             from: from as u8,
             to: to as u8,
             rule,
         });
     };
-    // The statement of an action: its actions stand together.
-    let statement = |at: usize| {
-        let first = actions[at].first;
-        let end = actions[at..].iter().take_while(|a| a.first == first).count();
-        usize::from(first)..at + end
-    };
-    if a.is_local() {
-        add(i, j, Rule::Lo);
-    }
-    if a.kind == Kind::Flush && b.is_local() {
-        add(i, j, Rule::F1);
-    }
-    let is_put = |x: &Action| x.kind == Kind::ExternalWrite && x.is_remote();
-    let is_get = |x: &Action| x.kind == Kind::ExternalRead && x.is_remote();
-    if a.target.is_some() && a.target == b.target {
-        match (a.kind == Kind::Flush, b.kind == Kind::Flush) {
-            (true, true) => {}
-            (false, true) => statement(i).for_each(|of| add(of, j, Rule::F2)),
-            (true, false) => statement(j).for_each(|of| add(i, of, Rule::F3)),
-            (false, false) => {
+    for (i, a) in actions.iter().enumerate() {
+        let own = statement(actions, i);
+        if own.start == i {
+            let of_statement = WITHIN.iter().filter(|row| row.actions == own.len());
+            for row in of_statement.filter(|row| switches.has(row.rule)) {
+                add(i + row.from, i + row.to, row.rule);
+            }
+        }
+        for (j, b) in actions.iter().enumerate().skip(i + 1) {
+            if b.process != a.process {
+                break;
+            }
+            for row in ACROSS.iter().filter(|row| switches.has(row.rule)) {
                 let is_self = a.target == Some(home(a.process));
-                if switches.in_order && (!is_self || switches.in_order_self) {
-                    add(i, j, Rule::Ir);
+                let applies = row.from.is_of(actions, i)
+                    && row.to.is_of(actions, j)
+                    && (!row.one_target || a.target == b.target)
+                    && (row.rule != Rule::Ir || !is_self || switches.in_order_self);
+                if !applies {
+                    continue;
                 }
-                if switches.put_put && is_put(a) && is_put(b) {
-                    add(i, j, Rule::PutPut);
-                }
-                if switches.get_get && is_get(a) && is_get(b) {
-                    add(i, j, Rule::GetGet);
+                match row.rule {
+                    Rule::F2 => statement(actions, i).for_each(|of| add(of, j, row.rule)),
+                    Rule::F3 => statement(actions, j).for_each(|of| add(i, of, row.rule)),
+                    _ => add(i, j, row.rule),
                 }
             }
         }
     }
-    // The read of a put is the first of its two actions and no remote one.
-    let reads_for_put =
-        || a.kind == Kind::ExternalRead && !a.is_remote() && actions.get(i + 1).is_some_and(is_put);
-    if switches.inlined_put && reads_for_put() {
-        add(i, j, Rule::Inlined);
-    }
+    out
+}
+
+/// Returns the actions of the statement of an action, which stand together.
+fn statement(actions: &[Action], at: usize) -> std::ops::Range<usize> {
+    let first = actions[at].first;
+    let end = actions[at..].iter().take_while(|a| a.first == first).count();
+    usize::from(first)..at + end
 }

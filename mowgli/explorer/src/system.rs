@@ -10,7 +10,8 @@ use crate::bounds::Mover;
 /// A transition system, as one worker of an exploration sees it.
 ///
 /// Each worker has a value of its own, made on its own thread, so methods may keep scratch space and collect
-/// what they find. Every execution must be finite: no state may be reachable from itself by one move or more.
+/// what they find. Executions must be finite: no state may be reachable from itself by one move or more. A search without bounds and without
+/// stutters allows circles of states, if none has eager moves alone.
 pub trait System {
     /// A state. `clone_from` should reuse storage: states are copied all the time.
     type State: Clone + Send;

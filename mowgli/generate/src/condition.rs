@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 
 use mowgli::litmus::{Formula, Operand, Relation};
 use mowgli::outcome::Outcome;
-use mowgli::program::{Loc, Program, Reg, ThreadId, Value};
+use mowgli::program::Value;
 
 /// A condition: all of these registers and locations have these final values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Condition {
-    /// The values, in the order of [`operands`].
+    /// The values, in the order of [`mowgli::litmus::Dialect::operands`].
     pub atoms: Vec<(Operand, Value)>,
 }
 
@@ -28,22 +28,8 @@ impl Condition {
     /// Returns the condition as a formula of the litmus language.
     pub fn formula(&self) -> Formula {
         let atom = |&(operand, value): &(Operand, Value)| Formula::Atom(operand, Relation::Eq, value);
-        match self.atoms.as_slice() {
-            [] => Formula::Const(true),
-            [one] => atom(one),
-            more => Formula::And(more.iter().map(atom).collect()),
-        }
+        Formula::all(self.atoms.iter().map(atom).collect())
     }
-}
-
-/// Returns the registers, then the locations of a program.
-pub fn operands(program: &Program) -> Vec<Operand> {
-    let registers = program.threads.iter().enumerate().flat_map(|(t, thread)| {
-        let registers = 0..thread.registers.len();
-        registers.map(move |r| Operand::Reg(ThreadId(t as u8), Reg(r as u16)))
-    });
-    let locations = (0..program.locations.len()).map(|l| Operand::Loc(Loc(l as u16)));
-    registers.chain(locations).collect()
 }
 
 /// Finds every least condition that no outcome of `allowed` satisfies and that some outcome of `forbidden` satisfies.

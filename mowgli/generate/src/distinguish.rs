@@ -4,10 +4,11 @@
 //! condition is least and in which every instruction is needed: no variant ([`crate::minimal`]) separates the two
 //! models in the same way. Used by `mowgli distinguish`.
 
+use mowgli::litmus::Dialect;
 use mowgli::outcome::{Budget, Limit};
 use mowgli::program::Program;
 
-use crate::condition::{Condition, least_forbidden, operands};
+use crate::condition::{Condition, least_forbidden};
 use crate::enumerate::{Unit, programs};
 use crate::language::Language;
 use crate::minimal::Variants;
@@ -81,7 +82,7 @@ fn compare(
     for (strong, weak) in [(0, 1), (1, 0)] {
         let forbidden = outcomes[weak].difference(&outcomes[strong]);
         let variants = Variants::new(theories[strong], Some(theories[weak]), program, budget);
-        for condition in least_forbidden(&operands(program), &outcomes[strong], forbidden) {
+        for condition in least_forbidden(&program.operands(), &outcomes[strong], forbidden) {
             if variants.none_forbids(&condition)? {
                 tests.push(Separator {
                     program: program.clone(),

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeSet;
 
+use mowgli::litmus::Dialect;
 use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
 
-use crate::condition::{Condition, least_forbidden, operands};
+use crate::condition::{Condition, least_forbidden};
 use crate::enumerate::{Unit, programs};
 use crate::language::Language;
 use crate::minimal::Variants;
@@ -124,7 +125,7 @@ impl<'a> Generator<'a> {
             [only] if self.pivot => only.outcomes_without(program, budget)?,
             _ => candidates(program, budget)?,
         };
-        let conditions = least_forbidden(&operands(program), &allowed, wider.difference(&allowed));
+        let conditions = least_forbidden(&program.operands(), &allowed, wider.difference(&allowed));
         let variants = Variants::new(self.theory, None, program, budget);
         let mut minimal = Vec::new();
         for condition in conditions {

@@ -254,6 +254,7 @@ fn thread_runs(
                 limit = Some(Limit::LoopBound {
                     thread: usize::from(thread),
                     bound: rules.iterations_max,
+                    at: None,
                 });
             }
         }

@@ -4,7 +4,7 @@ import { StreamLanguage } from "./vendor/codemirror.js";
 const word = (list) => new Set(list.split(" "));
 
 const TEST = {
-  keywords: word("RDMA coreRMA if else while bound choose or loop break exists forall locations objects assume nodes strong relaxed"),
+  keywords: word("RDMA coreRMA if else while bound choose or loop break exists forall locations objects assume nodes strong unsignaled relaxed"),
   verdicts: word("allowed forbidden required robust ldrf fenced tree-fenced"),
   calls: word("mfence poll rfence wait cas rcas rfaa get put rga flush"),
 };

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-/// Apply mutations to the shipped objects and climb the ladder of `loco check` with each.
+/// Apply mutations to the shipped objects and run the ladder of `loco check` with each.
 ///
 /// Run in the root of the repository. All mutations are built at once, into a copy of the workspace. Prints a line for each
 /// mutation and the share found by object. Survivors are listed at the end. Mutations that are argued harmless are left out.
@@ -22,7 +22,8 @@ use rand::seq::SliceRandom;
 /// not fit the sources or does not build, or the code as shipped does not build.
 #[derive(Parser)]
 struct Args {
-    /// Objects whose mutations to try, as `loco check` names them; all if none is named.
+    /// Objects whose mutations to try, as `loco check` names them; all if none is named. With --purchases, fabrics: ofi, verbs
+    /// or tcp.
     objects: Vec<String>,
     /// Try only mutations of this name. May be given several times.
     #[arg(long)]
@@ -30,6 +31,10 @@ struct Args {
     /// Try only mutations that drop a request for order.
     #[arg(long)]
     requests: bool,
+    /// Try mutations of the fabrics in place of those of the objects: each leaves out an order that a fabric buys when it is
+    /// asked for, and litmus tests on a network that is played are to find it.
+    #[arg(long, conflicts_with_all = ["requests", "planted", "clients"])]
+    purchases: bool,
     /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -95,7 +100,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<bool, Error> {
-    let all = all()?;
+    let mut all = all()?;
+    // Those of the fabrics are tried by another program, and the number of one is its place in what is built.
+    all.retain(|mutation| mutation.network.is_some() == args.purchases);
     let chosen = chosen(args, &all);
     if args.list {
         for &number in &chosen {
@@ -124,9 +131,12 @@ fn run(args: &Args) -> Result<bool, Error> {
     if !open.is_empty() {
         // All are built, whichever are tried, so that the next run has nothing to build.
         let mut tree = Tree::build(Path::new("."), &args.folder, all.clone())?;
-        let objects: BTreeSet<&str> = open.iter().map(|&number| all[number].object.as_str()).collect();
-        for object in objects {
-            tree.check_shipped(object)?;
+        let ways: BTreeMap<_, usize> = open
+            .iter()
+            .map(|&number| ((&all[number].object, &all[number].network), number))
+            .collect();
+        for number in ways.into_values() {
+            tree.check_shipped(number)?;
         }
         let (apart, together): (Vec<usize>, Vec<usize>) =
             open.iter().partition(|number| tree.apart().contains(number));

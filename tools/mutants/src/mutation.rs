@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 16] = [
+const LISTS: [(&str, &str); 19] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -19,6 +19,7 @@ const LISTS: [(&str, &str); 16] = [
     ("sst", include_str!("../mutations/sst.toml")),
     ("msw", include_str!("../mutations/msw.toml")),
     ("barrier", include_str!("../mutations/barrier.toml")),
+    ("collective", include_str!("../mutations/collective.toml")),
     ("ring-buffer", include_str!("../mutations/ring-buffer.toml")),
     ("atomic", include_str!("../mutations/atomic.toml")),
     ("ticket-lock", include_str!("../mutations/ticket-lock.toml")),
@@ -26,6 +27,8 @@ const LISTS: [(&str, &str); 16] = [
     ("queue", include_str!("../mutations/queue.toml")),
     ("kv", include_str!("../mutations/kv.toml")),
     ("", include_str!("../mutations/at-once.toml")),
+    ("", include_str!("../mutations/purchases.toml")),
+    ("", include_str!("../mutations/worlds.toml")),
     (PLANTED, include_str!("../mutations/planted.toml")),
 ];
 
@@ -38,7 +41,8 @@ const PLANTED: &str = "planted";
 pub struct Mutation {
     /// The name, which is unique within the object.
     pub name: String,
-    /// The object whose ladder is to find the mutation, as `loco check` names it.
+    /// The object whose ladder is to find the mutation, as `loco check` names it; of a [purchase](Mutation::network), the
+    /// fabric.
     #[serde(default)]
     pub object: String,
     /// The source file, from the root of the repository.
@@ -55,6 +59,10 @@ pub struct Mutation {
     /// Set if the change drops a request for order of an operation of the network.
     #[serde(default)]
     pub request: bool,
+    /// Set if the change leaves out a *purchase*: an order that a fabric buys when it is asked for. Litmus tests are to find it
+    /// on this network, given as options of the example `played` of `loco-litmus`.
+    #[serde(default)]
+    pub network: Option<String>,
     /// The reason why the change breaks no promise, if it breaks none. Such a mutation is not counted.
     #[serde(default)]
     pub harmless: Option<String>,
@@ -209,6 +217,7 @@ mod tests {
             wrong: "narrowed".into(),
             after_failure: false,
             request: false,
+            network: None,
             harmless: None,
             planted: false,
         }

@@ -119,6 +119,7 @@ mod tests {
             wrong: "waits for none".into(),
             after_failure: false,
             request: false,
+            network: None,
             harmless: None,
             planted: false,
         };

@@ -7,6 +7,7 @@
 //!
 //! Relies on `syn` to find the bodies of functions. Used by [`crate::Tree`].
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
@@ -18,8 +19,7 @@ use crate::{Misfit, Mutation};
 /// The environment variable with the number of the active mutation: its place in the list. Unset means none.
 pub const VARIABLE: &str = "LOCO_MUTANT";
 
-/// The crate whose sources are mutated, and the module that it gets.
-const ROOT: &str = "loco/objects/src/lib.rs";
+/// The module that each crate with mutated sources gets.
 const SELECTOR: &str = r#"
 mod mutant {
     pub(crate) fn active() -> u32 {
@@ -83,19 +83,21 @@ impl Schemata {
                 .map(|(body, numbers)| (bodies[body].clone(), numbers));
             files.insert(file.to_owned(), weave(&shipped, bodies, mutations)?);
         }
-        if let Some(first) = mutations.first() {
+        let roots: BTreeSet<String> = files.keys().filter_map(|file| root_of(file)).collect();
+        for file in roots {
+            let Some(any) = mutations.first() else { break };
             let of_root = Mutation {
-                file: ROOT.to_owned(),
-                ..first.clone()
+                file: file.clone(),
+                ..any.clone()
             };
-            let shipped = of_root.shipped(root)?;
-            files.entry(ROOT.to_owned()).or_insert_with(|| Woven {
-                text: shipped,
-                ..Woven::default()
-            });
-        }
-        if let Some(root) = files.get_mut(ROOT) {
-            root.text.push_str(SELECTOR);
+            let woven = match files.entry(file) {
+                Entry::Occupied(woven) => woven.into_mut(),
+                Entry::Vacant(place) => place.insert(Woven {
+                    text: of_root.shipped(root)?,
+                    ..Woven::default()
+                }),
+            };
+            woven.text.push_str(SELECTOR);
         }
         Ok(Schemata { files, apart })
     }
@@ -157,6 +159,12 @@ fn weave(
     Ok(woven)
 }
 
+/// Returns the root of the crate that a file belongs to: `loco/ofi/src/lib.rs` of `loco/ofi/src/queue.rs`.
+fn root_of(file: &str) -> Option<String> {
+    let (folder, _) = file.split_once("/src/")?;
+    Some(format!("{folder}/src/lib.rs"))
+}
+
 /// Returns the number of the last line of a text.
 fn line(text: &str) -> usize {
     1 + text.matches('\n').count()
@@ -212,6 +220,7 @@ mod tests {
 
     use super::*;
 
+    const ROOT: &str = "loco/objects/src/lib.rs";
     const SHIPPED: &str = "use std::fmt;
 
 const LIMIT: u32 = 3;
@@ -238,6 +247,7 @@ impl Counter {
             wrong: String::new(),
             after_failure: false,
             request: false,
+            network: None,
             harmless: None,
             planted: false,
         }

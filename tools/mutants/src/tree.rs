@@ -36,7 +36,7 @@ pub enum Outcome {
         seconds: f64,
         /// Seconds of processor time that it took.
         processor: f64,
-        /// The rung or client with that execution; empty if the ladder could not be climbed at all.
+        /// The world or client with that execution; empty if the ladder could not be run at all.
         by: String,
     },
     /// The ladder found nothing.
@@ -70,11 +70,11 @@ pub enum TreeError {
         source: io::Error,
     },
     /// The ladder of an object fails with the code as shipped, so it says nothing about mutations.
-    #[error("the ladder of {object} fails without a mutation, at rung '{by}': mend that first")]
+    #[error("the ladder of {object} fails without a mutation, in world '{by}': mend that first")]
     ShippedFails {
         /// The object.
         object: String,
-        /// The rung; empty if the checker crashed.
+        /// The world; empty if the checker crashed.
         by: String,
     },
     /// The code as shipped does not build; the compiler's messages.
@@ -90,11 +90,33 @@ pub struct Tree {
     laid: BTreeSet<String>,
     mutations: Vec<Mutation>,
     apart: BTreeSet<usize>,
+    trial: Trial,
 }
+
+/// The program that tries mutations: an example, and its package.
+struct Trial {
+    package: &'static str,
+    example: &'static str,
+}
+
+/// Climbs the ladder of an object.
+const LADDERS: Trial = Trial {
+    package: "loco-check",
+    example: "climb",
+};
+/// Runs litmus tests on a fabric over a network that is played.
+const NETWORKS: Trial = Trial {
+    package: "loco-litmus",
+    example: "played",
+};
+/// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics, and those
+/// of the catalogue.
+const DEMANDED: &str = "checkers/litmus/tests/demanded";
+const CATALOGUE: &str = "litmus/ordering";
 
 impl Tree {
     /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, removes files that `from`
-    /// does not have any more, and builds.
+    /// does not have any more, and builds. The mutations are either all [purchases](Mutation::network) or none is.
     ///
     /// # Errors
     /// Returns [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does
@@ -105,12 +127,14 @@ impl Tree {
             what: format!("finding {}", to.display()),
             source,
         })?;
+        let purchases = mutations.iter().any(|mutation| mutation.network.is_some());
         let mut tree = Tree {
             from: from.to_owned(),
             root,
             laid: BTreeSet::new(),
             mutations,
             apart: BTreeSet::new(),
+            trial: if purchases { NETWORKS } else { LADDERS },
         };
         tree.weave()?;
         Ok(tree)
@@ -121,7 +145,8 @@ impl Tree {
         &self.apart
     }
 
-    /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most.
+    /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most; for a
+    /// purchase, litmus tests on its network.
     ///
     /// # Errors
     /// Returns [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
@@ -132,7 +157,7 @@ impl Tree {
         clients: Option<&str>,
     ) -> Result<Outcome, TreeError> {
         let mutation = &self.mutations[number];
-        let climb = |tree: &Tree| tree.climb(Some(number), &tree.mutations[number].object, seconds, clients);
+        let climb = |tree: &Tree| tree.climb(number, true, seconds, clients);
         if !self.apart.contains(&number) {
             return climb(self);
         }
@@ -189,26 +214,40 @@ impl Tree {
         Ok(())
     }
 
-    /// Climbs the ladder of `object` with the code as shipped, for a second. A harness that fails then would count every
+    /// Does what [`check`](Tree::check) does with the code as shipped, for a second. A harness that fails then would count every
     /// mutation as found.
     ///
     /// # Errors
     /// Returns [`TreeError::ShippedFails`] if that finds something or crashes.
-    pub fn check_shipped(&self, object: &str) -> Result<(), TreeError> {
-        match self.climb(None, object, 1, None)? {
+    pub fn check_shipped(&self, number: usize) -> Result<(), TreeError> {
+        match self.climb(number, false, 1, None)? {
             Outcome::Found { by, .. } => Err(TreeError::ShippedFails {
-                object: object.to_owned(),
+                object: self.mutations[number].object.clone(),
                 by,
             }),
             _ => Ok(()),
         }
     }
 
-    /// Climbs with a mutation, or without any.
+    /// Returns the arguments of the program that tries a mutation.
+    fn arguments(&self, number: usize, seconds: u64, clients: Option<&str>) -> Vec<String> {
+        let mutation = &self.mutations[number];
+        let seconds = seconds.to_string();
+        let Some(network) = &mutation.network else {
+            let own = [mutation.object.clone(), seconds];
+            return own.into_iter().chain(clients.map(str::to_owned)).collect();
+        };
+        let tests = [DEMANDED, CATALOGUE].map(|folder| self.root.join(folder).display().to_string());
+        let limits = ["--runs", "100", "--batch", "50", "--until-forbidden", &seconds];
+        let options = limits.into_iter().chain(network.split_whitespace());
+        tests.into_iter().chain(options.map(str::to_owned)).collect()
+    }
+
+    /// Runs the ladder with a mutation, or with the code as shipped in its place.
     fn climb(
         &self,
-        mutation: Option<usize>,
-        object: &str,
+        number: usize,
+        is_mutated: bool,
         seconds: u64,
         clients: Option<&str>,
     ) -> Result<Outcome, TreeError> {
@@ -216,15 +255,16 @@ impl Tree {
             what: "running the ladder".into(),
             source,
         };
+        let mutated = match is_mutated {
+            true => number.to_string(),
+            false => String::new(),
+        };
         let begun = Instant::now();
         let before = processor_time_of_children();
-        let mut child = Command::new(self.target().join("debug/examples/climb"))
-            .args([object, &seconds.to_string()])
-            .args(clients)
-            .env(
-                VARIABLE,
-                mutation.map_or_else(String::new, |number| number.to_string()),
-            )
+        let program = self.target().join("debug/examples").join(self.trial.example);
+        let mut child = Command::new(program)
+            .args(self.arguments(number, seconds, clients))
+            .env(VARIABLE, mutated)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -270,8 +310,8 @@ impl Tree {
     fn cargo(&self) -> Result<Built, TreeError> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "loco-check"])
-            .args(["--example", "climb", "--message-format", "json"])
+            .args(["build", "--quiet", "--package", self.trial.package])
+            .args(["--example", self.trial.example, "--message-format", "json"])
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             // The profile optimises the explorer. The objects' code costs more to optimise than to run.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// Returns the launcher, which cargo puts beside `program`. It is built here if the program's package is
 /// tested alone.
-fn launcher(program: &str) -> PathBuf {
+pub fn launcher(program: &str) -> PathBuf {
     let loco = Path::new(program).with_file_name("loco");
     if !loco.exists() {
         let built = Command::new(env!("CARGO"))

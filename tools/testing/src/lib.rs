@@ -1,5 +1,5 @@
 //! Helpers of the tests of several packages: free [`addresses`](free_addresses), [skips](skipped) that are seen, jobs of
-//! [programs](launched), options with [`numbers`], and whether there is a [`browser`].
+//! [programs](launched), options with [`numbers`], the calls that are [`documented`], and whether there is a [`browser`].
 //!
 //! Relies on nothing of ours, and panics where a test should fail. Used by tests only.
 #![forbid(unsafe_code)]
@@ -7,6 +7,7 @@
 
 mod addresses;
 pub mod browser;
+pub mod documented;
 pub mod launched;
 pub mod numbers;
 mod skip;

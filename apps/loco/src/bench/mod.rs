@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use loco::fabric::{FabricChoice, var};
 
-use loco_app::some_seconds;
+use loco_app::some_time;
 
 use crate::effect::refuse_others;
 use crate::error::CliError;
@@ -56,8 +56,8 @@ pub struct Args {
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]
     json: bool,
-    /// End the measurement after this many seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = some_seconds)]
+    /// End the measurement after this time.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = some_time)]
     timeout: Duration,
 }
 

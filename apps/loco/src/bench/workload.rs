@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use loco_app::some_seconds;
+use loco_app::some_time;
 use loco_kv::pick::{Distribution, Mix};
 use serde::Serialize;
 
@@ -21,8 +21,8 @@ const WARM_UP: u32 = 10;
 /// The workload with which the objects are measured.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Workload {
-    /// Seconds for which `lock`, `transfer`, `queue` and `kv` are measured.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = some_seconds)]
+    /// Time for which `lock`, `transfer`, `queue` and `kv` are measured each.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_time)]
     #[serde(serialize_with = "as_seconds", rename = "duration_seconds")]
     pub(super) duration: Duration,
     /// For `kv`: the probabilities of the keys (Zipf's exponent is 0.99).

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use loco_app::{OutputError, complain, counted, print};
 use loco_check::Object;
 use loco_check::clients::{
-    Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, film, graph, promised,
+    Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, film, graph, library,
+    promised,
 };
 use loco_sim::{Completeness, Failure, Schedule, Stats, Strategy};
 use mowgli_libraries::catalogue;
@@ -36,10 +37,10 @@ const TICK: Duration = Duration::from_millis(200);
 pub(super) struct ClientArgs {
     /// Run this client of libraries (docs/clients.md) on the shipped objects: a file, or the name of a built-in client.
     /// OBJECT then says which lock or owned variable is meant. May be given several times
-    #[arg(long, value_name = "FILE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = super::SIZED, conflicts_with_all = ["world", "worlds"])]
     pub(super) client: Vec<String>,
     /// Run every client of OBJECT of this size, once up to symmetry: parts such as threads<=3,calls<=2,nodes<=2,with=sv
-    #[arg(long, value_name = "SIZE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs", "replay", "client"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = super::SIZED, conflicts_with_all = ["world", "worlds", "replay", "client"])]
     pub(super) clients: Option<Size>,
     /// With --clients: draw N at random, of the whole size, with --seed
     #[arg(long, value_name = "N", requires = "clients", value_parser = loco_app::number::<u64>(1..=1_000_000_000_000))]
@@ -71,9 +72,15 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
 }
 
 fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
+    if let Some(object) = args.object.filter(|&object| library(object).is_none()) {
+        return Err(CliError::Usage(format!(
+            "--clients: no specification says what clients of `{object}` may see: it has a ladder only"
+        )));
+    }
     let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
+    let objects = objects.into_iter().filter(|&object| library(object).is_some());
     let mut all = Some(true);
-    for object in args.share(objects) {
+    for object in args.share(objects.collect()) {
         let campaign = Campaign {
             clients: Clients::new(object, size),
             random: args.clients.random.map(|count| (count, args.seed)),

@@ -1,4 +1,4 @@
-//! `loco check` by default: the object climbs its ladder.
+//! `loco check` by default: the worlds of an object's ladder, from the smallest.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loco_app::{OutputError, counted, print};
-use loco_check::{Ladder, LadderReport, Object, Rung, RungReport, rungs};
+use loco_check::{Ladder, LadderReport, Object, Rung, WorldReport, rungs};
 use loco_sim::{
     Completeness, Config, FabricKind, Failure, Schedule, Tier, World, execution_graph, film, replay,
 };
@@ -24,21 +24,21 @@ pub(super) fn object() -> impl TypedValueParser<Value = Object> {
     PossibleValuesParser::new(Object::ALL.map(Object::name)).try_map(|name| name.parse::<Object>())
 }
 
-/// Climbs, lists the rungs, or repeats a schedule of a rung.
+/// Runs the ladder, lists its worlds, or repeats a schedule of a world.
 pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
-    if let Some(unknown) = args.rung.iter().find(|name| rung(&objects, name).is_none()) {
+    if let Some(unknown) = args.world.iter().find(|name| rung(&objects, name).is_none()) {
         let names: Vec<&str> = objects
             .iter()
             .flat_map(|&o| rungs(o))
             .map(|rung| rung.name())
             .collect();
         return Err(CliError::Usage(format!(
-            "--rung: no rung `{unknown}`; there are {}",
+            "--world: no world `{unknown}`; there are {}",
             names.join(", ")
         )));
     }
-    if args.rungs {
+    if args.worlds {
         return list(&objects);
     }
     if let Some(schedule) = &args.replay {
@@ -49,14 +49,14 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
         let ladder = Ladder {
             fabrics: args.fabrics(),
             tier: args.tier(),
-            only: args.rung.clone(),
+            only: args.world.clone(),
             seed: args.seed,
             progress: progress::printer(args.json),
             begins: progress::teller(args.json),
             cancel: Some(cancel.clone()),
             ..Ladder::new(object, Duration::from_secs(args.time.unwrap_or(SECONDS)))
         };
-        let report = ladder.climb();
+        let report = ladder.run();
         progress::clear(&Config {
             progress: ladder.progress,
             ..Config::default()
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
         show(args, &report)?;
         if let Some(failed) = report.failed()
             && let Some(failure) = &failed.failure
-            && let Some(rung) = rung(&[object], failed.rung)
+            && let Some(rung) = rung(&[object], failed.world)
         {
             draw(args, &rung, &failure.schedule, Some(failure))?;
             found = true;
@@ -95,11 +95,11 @@ fn list(objects: &[Object]) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Replays a schedule of the one rung that was named.
+/// Replays a schedule of the one world that was named.
 fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, CliError> {
-    let [name] = args.rung.as_slice() else {
+    let [name] = args.world.as_slice() else {
         return Err(CliError::Usage(
-            "--replay: say one --rung, the schedule's own".into(),
+            "--replay: say one --world, the schedule's own".into(),
         ));
     };
     let Some(rung) = rung(objects, name) else {
@@ -140,9 +140,9 @@ struct Line<'a> {
     tier: Tier,
     passed: bool,
     complete: bool,
-    rungs: &'a [RungReport],
+    worlds: &'a [WorldReport],
     unreached: &'a [&'static str],
-    failed_rung: Option<&'static str>,
+    failed_world: Option<&'static str>,
     failed_fabric: Option<FabricKind>,
     failure: Option<String>,
     schedule: Option<String>,
@@ -151,7 +151,7 @@ struct Line<'a> {
 
 fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
     let failed = report.failed();
-    let failure = failed.and_then(|rung| rung.failure.as_ref());
+    let failure = failed.and_then(|world| world.failure.as_ref());
     if args.json {
         let line = Line {
             object: report.object,
@@ -159,10 +159,10 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
             tier: report.tier,
             passed: failure.is_none(),
             complete: report.is_complete(),
-            rungs: &report.rungs,
+            worlds: &report.worlds,
             unreached: &report.unreached,
-            failed_rung: failed.map(|rung| rung.rung),
-            failed_fabric: failed.map(|rung| rung.fabric),
+            failed_world: failed.map(|world| world.world),
+            failed_fabric: failed.map(|world| world.fabric),
             failure: failure.map(ToString::to_string),
             schedule: failure.map(|failure| failure.schedule.to_string()),
             seconds: report.seconds,
@@ -171,22 +171,22 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
         return print(serde_json::to_string(&line).unwrap_or_default());
     }
     for &fabric in &report.fabrics {
-        let of_fabric = report.rungs.iter().filter(|rung| rung.fabric == fabric);
+        let of_fabric = report.worlds.iter().filter(|world| world.fabric == fabric);
         print(format_args!(
             "{}: {}, on {}",
             report.object,
-            counted(of_fabric.clone().count(), "rung"),
+            counted(of_fabric.clone().count(), "world"),
             fabric.on(report.tier)
         ))?;
-        for rung in of_fabric {
-            print(format_args!("  {}", line_of(rung)))?;
+        for world in of_fabric {
+            print(format_args!("  {}", line_of(world)))?;
         }
     }
     match (failed, failure) {
-        (Some(rung), Some(failure)) => show_failure(report, rung, failure)?,
+        (Some(world), Some(failure)) => show_failure(report, world, failure)?,
         _ => print(verdict(report))?,
     }
-    if !report.unreached.is_empty() && args.rung.is_empty() && failed.is_none() {
+    if !report.unreached.is_empty() && args.world.is_empty() && failed.is_none() {
         print(format_args!(
             "not called by any execution: {}",
             report.unreached.join(", ")
@@ -195,47 +195,47 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
     Ok(())
 }
 
-fn show_failure(report: &LadderReport, rung: &RungReport, failure: &Failure) -> Result<(), OutputError> {
+fn show_failure(report: &LadderReport, world: &WorldReport, failure: &Failure) -> Result<(), OutputError> {
     print(format_args!(
-        "FAILED on rung {}, {}\n{failure}",
-        rung.rung,
-        rung.fabric.on(report.tier)
+        "FAILED in world {}, {}\n{failure}",
+        world.world,
+        world.fabric.on(report.tier)
     ))?;
     print(format_args!(
-        "again: loco check {} --rung {} --replay '{}'",
-        report.object, rung.rung, failure.schedule
+        "again: loco check {} --world {} --replay '{}'",
+        report.object, world.world, failure.schedule
     ))
 }
 
-/// Formats the result of a rung, in columns.
-fn line_of(rung: &RungReport) -> String {
-    let faults = match rung.faults == loco_sim::Faults::default() {
+/// Formats the result of a world, in columns.
+fn line_of(world: &WorldReport) -> String {
+    let faults = match world.faults == loco_sim::Faults::default() {
         true => String::new(),
-        false => format!(", at most {}", rung.faults),
+        false => format!(", at most {}", world.faults),
     };
-    let random = match rung.random {
+    let random = match world.random {
         0 => String::new(),
-        n => format!(", {} up to depth {}", counted(n, "random schedule"), rung.depth),
+        n => format!(", {} up to depth {}", counted(n, "random schedule"), world.depth),
     };
-    let seen = match rung.completeness {
+    let seen = match world.completeness {
         Completeness::Complete => format!("complete{faults}"),
-        _ => format!("{}{faults}{random}", rung.completeness),
+        _ => format!("{}{faults}{random}", world.completeness),
     };
     format!(
         "{:26} {seen} ({}, {:.1} s)",
-        rung.rung,
-        counted(rung.stats.states, "state"),
-        rung.stats.seconds
+        world.world,
+        counted(world.stats.states, "state"),
+        world.stats.seconds
     )
 }
 
 fn verdict(report: &LadderReport) -> String {
     let complete = report
-        .rungs
+        .worlds
         .iter()
         .filter(|r| r.completeness == Completeness::Complete)
         .count();
-    let all = report.rungs.len();
+    let all = report.worlds.len();
     let interrupted = if report.interrupted { ", interrupted" } else { "" };
     match complete == all {
         true => format!(

@@ -49,11 +49,11 @@ const SIZED: [&str; 11] = [
 /// nodes that use it. Every explored execution is checked against what the object
 /// promises. Without OBJECT, every object has its turn.
 ///
-/// By default the object climbs its ladder for a minute (--time): worlds of two
+/// By default the ladder of the object runs for a minute (--time): worlds of two
 /// nodes, of several threads each, of three nodes, with large records, with waits
 /// that are late, with nodes that are lost. Each runs on the weakest network and on
-/// shared memory, where the objects take other ways (--fabric). A line for each rung
-/// says how much of its world was explored, and never more: everything (complete),
+/// shared memory, where the objects take other ways (--fabric). A line for each world
+/// says how much of it was explored, and never more: everything (complete),
 /// everything within bounds (complete up to ...), or so many random schedules. The
 /// end says which public methods of the object no execution called.
 ///
@@ -76,7 +76,7 @@ const SIZED: [&str; 11] = [
 ///
 ///   loco check barrier
 ///
-///   loco check ticket-lock --rung crash --time 10
+///   loco check ticket-lock --world crash --time 10
 ///
 ///   loco check barrier --nodes 2 --ops 2
 ///
@@ -107,12 +107,12 @@ pub struct Args {
     /// The object; all if none is named.
     #[arg(value_parser = ladder::object())]
     object: Option<Object>,
-    /// Explore only this rung of the ladder; may be given several times
-    #[arg(long, value_name = "NAME", requires = "object", conflicts_with_all = SIZED)]
-    rung: Vec<String>,
-    /// List the rungs of the ladder, and explore nothing
-    #[arg(long, conflicts_with_all = SIZED)]
-    rungs: bool,
+    /// Explore only this world of the ladder; may be given several times
+    #[arg(long, alias = "rung", value_name = "NAME", requires = "object", conflicts_with_all = SIZED)]
+    world: Vec<String>,
+    /// List the worlds of the ladder, and explore nothing
+    #[arg(long, alias = "worlds", conflicts_with_all = SIZED)]
+    worlds: bool,
     /// Nodes of the world (2 unless given)
     #[arg(long, value_parser = loco_app::number::<u16>(2..=8))]
     nodes: Option<u16>,
@@ -164,8 +164,8 @@ pub struct Args {
     /// random schedules of several kinds and within bounds, with ever new seeds.
     #[arg(long, value_name = "DURATION", value_parser = soak::duration, conflicts_with_all = ["strategy", "time"])]
     soak: Option<Duration>,
-    /// Compare the object with a strong memory; with --rung, in worlds of the ladder
-    #[arg(long, conflicts_with_all = SIZED, conflicts_with_all = ["replay", "rungs", "client", "clients"])]
+    /// Compare the object with a strong memory; with --world, in worlds of the ladder
+    #[arg(long, conflicts_with_all = SIZED, conflicts_with_all = ["replay", "worlds", "client", "clients"])]
     robust: bool,
     /// Draw the failing execution, or the one of --replay, as SVG into this file
     #[arg(long, value_name = "FILE")]
@@ -175,14 +175,14 @@ pub struct Args {
     dot: Option<PathBuf>,
     /// Write the failing execution, or the one of --replay, as a film into this file: one HTML document with the machine step by
     /// step, the calls of the object, and what was outstanding
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["soak", "rungs"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["soak", "worlds"])]
     html: Option<PathBuf>,
     /// Open the film in the browser
-    #[arg(long, conflicts_with_all = ["soak", "rungs"])]
+    #[arg(long, conflicts_with_all = ["soak", "worlds"])]
     open: bool,
     /// Do share I of N of the objects only (1/4 to 4/4), or the share of this Slurm array task (slurm). With --json, the first
     /// line names the share, and `mowgli merge` joins the outputs of all shares
-    #[arg(long, value_name = "I/N", value_parser = shard, conflicts_with_all = ["object", "soak", "client", "replay", "rungs"])]
+    #[arg(long, value_name = "I/N", value_parser = shard, conflicts_with_all = ["object", "soak", "client", "replay", "worlds"])]
     shard: Option<Shard>,
     /// The order of the network: unordered, on which an operation comes after others only where it asks to, ibta (the order of
     /// the InfiniBand specification), ooo-rw, ooo-all or pcie-relaxed (docs/ordering-models.md). Unordered unless given, and ibta
@@ -190,7 +190,7 @@ pub struct Args {
     #[arg(long, value_name = "TIER")]
     tier: Option<Tier>,
     /// The fabric whose capabilities the world's fabric has: model, the weakest; shm, on which every operation is done at once;
-    /// verbs, verbs-no-inline or ofi. May be given several times. Both model and shm unless given or --tier or --glob is, and
+    /// verbs, verbs-no-inline, ofi or tcp. May be given several times. Both model and shm unless given or --tier or --glob is, and
     /// model for clients and with --robust
     #[arg(long, value_name = "NAME")]
     fabric: Vec<FabricKind>,
@@ -303,8 +303,10 @@ impl Args {
             );
         }
         let asks_of_network = self.tier.is_some() || self.glob;
-        if asks_of_network && self.fabric.iter().any(|fabric| fabric.is_synchronous()) {
-            return usage("--tier and --glob say how a network and its cards are: shared memory has none");
+        if asks_of_network && self.fabric.iter().any(|fabric| !fabric.has_tiers()) {
+            return usage(
+                "--tier and --glob say how a network and its cards are: shared memory and TCP have none",
+            );
         }
         let bounds = self.preemptions.is_some() || self.delays.is_some();
         match (self.strategy == Some(How::Bounded), bounds) {
@@ -315,7 +317,7 @@ impl Args {
     }
 
     /// Returns whether the options ask for a world of chosen size in place of the ladder. So does a schedule
-    /// without a rung.
+    /// that is of no world by name.
     fn is_sized(&self) -> bool {
         self.nodes.is_some()
             || self.threads.is_some()
@@ -325,7 +327,7 @@ impl Args {
             || self.delays.is_some()
             || self.glob
             || self.faults() != Faults::default()
-            || (self.replay.is_some() && self.rung.is_empty())
+            || (self.replay.is_some() && self.world.is_empty())
     }
 
     /// Returns the objects of this share of the run.
@@ -568,5 +570,13 @@ mod tests {
         let config = AnyConfig::default().choice(FabricChoice::Shm);
         let shipped = AnyFabric::new(mesh, config).unwrap();
         assert_eq!(FabricKind::Shm.caps(Tier::Unordered, false), *shipped.caps());
+    }
+
+    #[test]
+    fn the_model_has_the_capabilities_of_the_fabric_over_tcp() {
+        let mesh = Mesh::in_process(1).unwrap().remove(0);
+        let config = AnyConfig::default().choice(FabricChoice::Tcp);
+        let shipped = AnyFabric::new(mesh, config).unwrap();
+        assert_eq!(FabricKind::Tcp.caps(Tier::Unordered, false), *shipped.caps());
     }
 }

@@ -20,11 +20,11 @@ macro_rules! world {
 const LADDER: Mode = Mode::new(
     "the ladder",
     &[
-        "--fabric", "--tier", "--rung", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html",
+        "--fabric", "--tier", "--world", "--seed", "--time", "--json", "--shard", "--svg", "--dot", "--html",
         "--open",
     ],
 );
-const RUNGS: Mode = Mode::new("--rungs", &["--rungs"]);
+const WORLDS: Mode = Mode::new("--worlds", &["--worlds"]);
 const EXHAUSTIVE: Mode = world!(
     "every schedule of one world",
     "--strategy",
@@ -66,16 +66,16 @@ const PCT: Mode = world!(
 );
 const SOAK: Mode = world!("--soak", "--soak", "--seed");
 const REPLAY: Mode = world!("--replay", "--replay", "--html", "--open");
-const REPLAY_OF_RUNG: Mode = Mode::new(
-    "--replay of a rung's schedule",
+const REPLAY_OF_WORLD: Mode = Mode::new(
+    "--replay of a schedule of the ladder",
     &[
-        "--fabric", "--tier", "--rung", "--replay", "--svg", "--dot", "--html", "--open",
+        "--fabric", "--tier", "--world", "--replay", "--svg", "--dot", "--html", "--open",
     ],
 );
 const ROBUST: Mode = Mode::new(
     "--robust",
     &[
-        "--robust", "--tier", "--rung", "--time", "--json", "--svg", "--dot", "--html", "--open",
+        "--robust", "--tier", "--world", "--time", "--json", "--svg", "--dot", "--html", "--open",
     ],
 );
 const CLIENT: Mode = Mode::new(
@@ -112,14 +112,14 @@ const REPLAY_OF_CLIENT: Mode = Mode::new(
 
 static MODES: [Mode; 13] = [
     LADDER,
-    RUNGS,
+    WORLDS,
     EXHAUSTIVE,
     BOUNDED,
     RANDOM,
     PCT,
     SOAK,
     REPLAY,
-    REPLAY_OF_RUNG,
+    REPLAY_OF_WORLD,
     ROBUST,
     CLIENT,
     CLIENTS,
@@ -132,13 +132,13 @@ impl Args {
         let clients = &self.clients;
         match (self.replay.is_some(), self.strategy) {
             (true, _) if !clients.client.is_empty() => REPLAY_OF_CLIENT,
-            (true, _) if !self.rung.is_empty() => REPLAY_OF_RUNG,
+            (true, _) if !self.world.is_empty() => REPLAY_OF_WORLD,
             (true, _) => REPLAY,
             _ if self.soak.is_some() => SOAK,
             _ if clients.clients.is_some() => CLIENTS,
             _ if clients.is_asked() => CLIENT,
             _ if self.robust => ROBUST,
-            _ if self.rungs => RUNGS,
+            _ if self.worlds => WORLDS,
             _ if !self.is_sized() => LADDER,
             (_, None | Some(How::Exhaustive)) => EXHAUSTIVE,
             (_, Some(How::Bounded)) => BOUNDED,

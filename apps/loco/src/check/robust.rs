@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
     for object in objects {
         let check = RobustCheck {
             tier: args.tier(),
-            only: args.rung.clone(),
+            only: args.world.clone(),
             progress: progress::printer(args.json),
             begins: progress::teller(args.json),
             cancel: Some(cancel.clone()),

@@ -4,7 +4,7 @@
 //! stream of a node, and one for the launcher's messages. The launcher itself never writes, so that it sees timeouts and
 //! signals all the same.
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use anstyle::{AnsiColor, Style};
 use indicatif::ProgressBar;
 use loco::fabric::NodeId;
-use loco_app::complain;
+use loco_app::{complain, is_coloured};
 
 use super::{Event, Node};
 use crate::error::CliError;
@@ -151,8 +151,8 @@ impl Printer {
 
     fn line(&self, node: NodeId, stream: Stream, line: &[u8]) {
         let write = || match stream {
-            Stream::Out => self.write(&mut io::stdout().lock(), io::stdout().is_terminal(), node, line),
-            Stream::Err => self.write(&mut io::stderr().lock(), io::stderr().is_terminal(), node, line),
+            Stream::Out => self.write(&mut io::stdout().lock(), is_coloured(&io::stdout()), node, line),
+            Stream::Err => self.write(&mut io::stderr().lock(), is_coloured(&io::stderr()), node, line),
         };
         let written = match &self.bar {
             Some(bar) => bar.suspend(write),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Job, Mesh, var};
-use loco_app::{Stop, complain, counted, print, some_seconds};
+use loco_app::{Stop, complain, counted, print, some_time};
 use loco_litmus::oracle::Theory;
 use loco_litmus::results::Results;
 use loco_litmus::table::Table;
@@ -58,7 +58,8 @@ use crate::run::local_nodes;
 ///   loco run --hosts hosts.txt --fabric verbs -- loco litmus run catalogue
 ///
 /// Exit status: 0 nothing forbidden seen; 1 a forbidden state, a test that
-/// hung, or a failure of the job; 2 bad usage; 130 stopped by Ctrl-C.
+/// hung, or a failure of the job; 2 bad usage, or no test can be run here;
+/// 130 stopped by Ctrl-C.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -83,11 +84,11 @@ pub struct Args {
     /// rdma-tso.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Seconds after which a test that has not ended hangs.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = some_seconds)]
+    /// Time after which a test that has not ended hangs.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = some_time)]
     deadline: Duration,
-    /// Most seconds for the runs of one test.
-    #[arg(long, value_name = "S", value_parser = some_seconds)]
+    /// Longest time for the runs of one test.
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     time: Option<Duration>,
     /// Number of node processes, where this command starts them.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = loco_app::number::<u16>(1..=16))]
@@ -317,7 +318,7 @@ struct Report<'a> {
     records: Vec<Record>,
     /// Tests whose results are there.
     left_out: usize,
-    /// Tests that cannot be run here.
+    /// The tests that cannot be run here, or that nothing is known of.
     refused: usize,
     /// The reason that the output failed.
     failure: Option<CliError>,
@@ -402,6 +403,9 @@ impl<'a> Report<'a> {
                     counted(self.refused, "test")
                 ))?;
             }
+        }
+        if self.records.is_empty() && self.left_out == 0 && self.refused > 0 {
+            return Ok(2);
         }
         let bad = |record: &Record| record.is_violated() || record.hung.is_some();
         Ok(u8::from(self.records.iter().any(bad)))

@@ -63,18 +63,19 @@ pub struct Load {
     /// Seed of the calls.
     #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     pub(super) seed: u64,
-    /// Kill the last node MS milliseconds after the start of the calls, or at a random one of its calls.
-    #[arg(long, value_name = "MS|random")]
+    /// Kill the last node this time after the start of the calls (a number alone counts milliseconds), or at a random one of its
+    /// calls.
+    #[arg(long, value_name = "TIME|random")]
     pub(super) kill: Option<Moment>,
-    /// Stop the last node (SIGSTOP) MS milliseconds after the start of the calls, or at a random one of its calls.
-    #[arg(long, value_name = "MS|random")]
+    /// Stop the last node (SIGSTOP) this time after the start of the calls, or at a random one of its calls.
+    #[arg(long, value_name = "TIME|random")]
     pub(super) pause: Option<Moment>,
-    /// Resume the stopped node after MS milliseconds.
-    #[arg(long, value_name = "MS", default_value = "200", requires = "pause", value_parser = loco_app::number::<u64>(1..=DAY_MS))]
+    /// Resume the stopped node after this time.
+    #[arg(long, value_name = "TIME", default_value = "200ms", requires = "pause", value_parser = loco_app::milliseconds(DAY_MS))]
     #[serde(rename = "pause_for_ms")]
     pause_for: u64,
-    /// Silence after which the others give a node up, in milliseconds.
-    #[arg(long, value_name = "MS", env = var::SILENCE_SAME_HOST_MS, default_value = "10000", value_parser = loco_app::number::<u64>(1..=DAY_MS))]
+    /// Silence after which the others give a node up.
+    #[arg(long, value_name = "TIME", env = var::SILENCE_SAME_HOST_MS, default_value = "10s", value_parser = loco_app::milliseconds(DAY_MS))]
     #[serde(rename = "silence_ms")]
     silence: u64,
     /// The policy of a lock whose holder is lost.
@@ -128,13 +129,12 @@ impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Moment, String> {
-        match text.parse() {
-            _ if text == "random" => Ok(Moment::Random),
-            Ok(milliseconds @ 1..=DAY_MS) => Ok(Moment::After(Duration::from_millis(milliseconds))),
-            _ => Err(format!(
-                "not `random` or a number of milliseconds from 1 to {DAY_MS}"
-            )),
+        if text == "random" {
+            return Ok(Moment::Random);
         }
+        let found = loco_app::milliseconds(DAY_MS)(text);
+        let found = found.map_err(|why| format!("not `random`, and {why}"))?;
+        Ok(Moment::After(Duration::from_millis(found)))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use loco::fabric::{FabricChoice, NodeId, var};
-use loco_app::{complain, counted, print, some_seconds};
+use loco_app::{complain, counted, print, some_time};
 use serde::Serialize;
 
 use crate::effect::refuse_others;
@@ -70,11 +70,11 @@ pub struct Args {
     /// Fabric that the nodes use: shm, verbs (RDMA), tcp, ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
-    /// Seconds after which the job is ended as failed.
-    #[arg(long, value_name = "S", default_value = "600", value_parser = some_seconds)]
+    /// Time after which the job is ended as failed.
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = some_time)]
     timeout: Duration,
-    /// Seconds after which the check gives up.
-    #[arg(long, value_name = "S", default_value = "300", value_parser = some_seconds)]
+    /// Time after which the check gives up.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = some_time)]
     check_time: Duration,
     /// Write the history as an HTML timeline if it breaks a promise.
     #[arg(long, value_name = "FILE")]

@@ -125,9 +125,9 @@ impl FromStr for Size {
     }
 }
 
-/// Returns the library that an object implements.
-pub fn library(object: Object) -> Library {
-    match object {
+/// Returns the library that an object implements, or `None` if no library of `mowgli` describes it.
+pub fn library(object: Object) -> Option<Library> {
+    Some(match object {
         Object::Fence => Library::Fence,
         Object::Region => Library::RdmaWait,
         Object::SharedVar => Library::SharedVariable,
@@ -140,7 +140,8 @@ pub fn library(object: Object) -> Library {
         Object::TicketLock | Object::TasLock => Library::Lock,
         Object::Queue => Library::Queue,
         Object::Kv => Library::Store,
-    }
+        Object::Collective => return None,
+    })
 }
 
 /// The clients of an object.
@@ -154,7 +155,7 @@ impl Clients {
     /// Returns the clients of this size, with calls of the object's library and of each of `size.with`. Fences
     /// concern the operations of other objects, so their clients also use words.
     pub fn new(object: Object, size: &Size) -> Clients {
-        let mut libraries = vec![library(object)];
+        let mut libraries: Vec<Library> = library(object).into_iter().collect();
         if object == Object::Fence && size.with.is_empty() {
             libraries.push(Library::RdmaWait);
         }

@@ -349,6 +349,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("turns-unfenced-thrice", turns(3, Unfenced, false)),
         Rung::new("turns-puts", turns(2, Fenced, true)),
         Rung::new("participants", third(2, 1)),
+        super::last_nodes::barrier(),
         Rung::new("third-node", third(3, 1)),
         Rung::new("third-node-memory", third(3, 2)),
         Rung::new("transitive", transitive),

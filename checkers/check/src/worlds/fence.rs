@@ -135,6 +135,33 @@ fn through_a_third(scope: Scope, data: Data) -> impl Fn(&mut World) {
     }
 }
 
+/// Makes a world in which node 0 puts data at both other nodes, fences towards both, and tells both. Each gets what was put at
+/// the other.
+fn towards_both(scope: Scope, from_memory: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let mut stage = Stage::new(world, 3, 1, make);
+        stage.run(0, 0, "writer", move |objects, thread| {
+            for peer in [1, 2] {
+                match from_memory {
+                    true => put_words(thread, &objects.data, peer, 16, &[7]),
+                    false => put_word(thread, &objects.data, peer, 16, 7),
+                }
+            }
+            fence_to(scope, thread, NodeId(1));
+            if let Scope::Pair = scope {
+                fence_to(scope, thread, NodeId(2));
+            }
+            objects.flag.write(1);
+            must(objects.flag.broadcast(thread)).forget();
+        });
+        stage.each("reader", [1, 2], |objects, thread, me| {
+            must(objects.flag.wait_until(thread, |flag| flag == 1));
+            let got = get_word(thread, &objects.data, 3 - me, 16);
+            assert_eq!(got, 7, "what was put before the fence is placed after it");
+        });
+    }
+}
+
 /// Makes a world in which the fence may be late. It is then executed again.
 fn late(scope: Scope, data: Data) -> impl Fn(&mut World) {
     move |world| {
@@ -394,6 +421,10 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("all-threads-atomic", through_a_third(Scope::AllThreads, Atomic)),
         Rung::new("towards-atomic", through_a_third(Scope::Towards, Atomic)),
         Rung::new("towards-atomic-glob", through_a_third(Scope::Towards, Atomic)).glob(),
+        Rung::new("both-pair", towards_both(Scope::Pair, false)),
+        Rung::new("both-thread", towards_both(Scope::Thread, false)),
+        Rung::new("both-towards", towards_both(Scope::Towards, false)),
+        Rung::new("both-all-threads", towards_both(Scope::AllThreads, true)),
         Rung::new("pair-get", gotten(Scope::Pair)),
         Rung::new("thread-get", gotten(Scope::Thread)),
         Rung::new("all-threads-get", gotten(Scope::AllThreads)),

@@ -2,9 +2,12 @@
 //! its worlds check.
 
 pub(crate) mod atomic;
+mod awaiting;
 pub(crate) mod barrier;
+pub(crate) mod collective;
 pub(crate) mod fence;
 pub(crate) mod kv;
+mod last_nodes;
 pub(crate) mod locks;
 pub(crate) mod msw;
 pub(crate) mod owned_var;
@@ -32,6 +35,7 @@ pub fn rungs(object: Object) -> Vec<Rung> {
         Object::Sst => sst::rungs(),
         Object::Msw => msw::rungs(),
         Object::Barrier => barrier::rungs(),
+        Object::Collective => collective::rungs(),
         Object::RingBuffer => ring_buffer::rungs(),
         Object::Atomic => atomic::rungs(),
         Object::TicketLock => locks::ticket_rungs(),

@@ -208,7 +208,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("at-once-untracked", at_once(Push::Untracked)),
         Rung::new("expiry", faulty(1)).expiries(1),
         Rung::new("crash", faulty(2)).crash(),
+        Rung::new("two-readers-expiry", faulty(2)).expiries(1),
         Rung::new("pull", pulled),
+        super::last_nodes::owned_var(),
         Rung::new("fenced", fenced),
         Rung::new("two-readers", sequence(2, 1, Push::Forget, 2)),
     ]

@@ -220,6 +220,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("try-glob", calls(1, TRY)).glob(),
         Rung::new("block", calls(1, BLOCK)),
         Rung::new("both", calls(1, BOTH)),
+        super::last_nodes::queue(),
         Rung::new("both-two-cells", calls(2, BOTH)),
         Rung::new("full-by-tail", calls(2, FULL_BY_TAIL)),
         Rung::new("empty-by-head", calls(2, EMPTY_BY_HEAD)),

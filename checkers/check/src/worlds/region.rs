@@ -6,6 +6,7 @@ use loco::raw::Flags;
 use loco::{Manager, Result, SharedRegion, SharedVar, fence};
 use loco_sim::{World, note};
 
+use super::awaiting;
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{Fabric, Stage, here, must, put_word, put_words, until_in_time};
@@ -209,6 +210,59 @@ fn of_the_region(world: &mut World) {
     });
 }
 
+/// Builds a world in which a thread of node 0 awaits a put, then a get.
+fn awaited(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "awaits", |objects, thread| {
+        put_word(thread, &objects.data, 1, 0, 7);
+        let buffer = must(thread.mem_ref(8));
+        let get = must(buffer.get_with(must(objects.data.target(NodeId(1), 0)), Flags::STRONG));
+        must(awaiting::until_done(thread, get.key()));
+        let buffer = must(get.wait());
+        assert_eq!(
+            must(buffer.word(0)),
+            7,
+            "a get that was awaited has brought the data"
+        );
+    });
+}
+
+/// Builds a world in which two threads of a node await puts at the same time.
+fn awaited_together(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 2, make);
+    for own in 0..2 {
+        stage.run(0, own, &format!("awaits {own}"), move |objects, thread| {
+            let put = || {
+                let target = must(objects.data.target(NodeId(1), 8 * own));
+                must(thread.put_inline(&1_u64.to_ne_bytes(), target))
+            };
+            must(awaiting::until_done(thread, put()));
+        });
+    }
+}
+
+/// Builds a world in which a thread gives up awaiting a put, and then another one while it awaits a third.
+fn abandoned(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(0, 0, "awaits", |objects, thread| {
+        let put = |value: u64| {
+            let target = must(objects.data.target(NodeId(1), 8 * value as usize));
+            must(thread.put_inline(&value.to_ne_bytes(), target))
+        };
+        must(awaiting::once(put(1)));
+        let other = put(2);
+        must(awaiting::until_done_beside(thread, put(3), other));
+        must(fence::pair(thread, NodeId(1)));
+        objects.flag.write(1);
+        must(objects.flag.broadcast(thread)).forget();
+    });
+    stage.run(1, 0, "reader", |objects, thread| {
+        must(objects.flag.wait_until(thread, |flag| flag == 1));
+        let words = [8, 16, 24].map(|offset| here(&objects.data, offset));
+        assert_eq!(words, [1, 2, 3], "a put that nobody awaits any more goes on");
+    });
+}
+
 /// Returns the rungs of regions.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
@@ -219,6 +273,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("buffer-again", buffer_again),
         Rung::new("of-the-region", of_the_region),
         Rung::new("united", united),
+        Rung::new("awaited", awaited),
+        Rung::new("abandoned", abandoned),
         Rung::new("buffer-late", buffer_late).expiries(2),
+        Rung::new("awaited-together", awaited_together),
     ]
 }

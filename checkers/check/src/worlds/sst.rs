@@ -136,6 +136,28 @@ fn lost(count: u16) -> impl Fn(&mut World) {
     }
 }
 
+/// Builds a world in which node 1 stores its row without pushing it, says so, and stores again. Node 0 pulls that row, and its own.
+fn pulled(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make);
+    stage.run(1, 0, "stores", |objects, thread| {
+        must(objects.table.store_mine(1));
+        objects.data[1].write(1);
+        must(objects.data[1].broadcast(thread)).forget();
+        must(objects.table.store_mine(2));
+    });
+    stage.run(0, 0, "pulls", |objects, thread| {
+        must(objects.table.store_mine(7));
+        must(objects.data[1].wait_until(thread, |data| data == 1));
+        let row = must(objects.table.row(NodeId(1)));
+        let first = must(row.pull(thread));
+        assert!((1..=2).contains(&first), "stored before the pull: {first}");
+        let second = must(row.pull(thread));
+        assert!((first..=2).contains(&second), "{second} after {first}");
+        let mine = must(must(objects.table.mine()).pull(thread));
+        assert_eq!(mine, 7, "a node pulls its own row");
+    });
+}
+
 /// Returns the rungs of the table.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
@@ -145,6 +167,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("crash", lost(2)).crash(),
         Rung::new("crash-of-three", lost(3)).crash(),
         Rung::new("suspicion-of-three", lost(3)).suspicion(),
+        Rung::new("pull", pulled),
+        super::last_nodes::sst(),
         Rung::new("two-threads", rows(2, 2, 2, true)),
         Rung::new("untracked", rows(2, 2, 1, false)),
         Rung::new("two-threads-untracked", rows(2, 2, 2, false)),

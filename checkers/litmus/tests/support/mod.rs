@@ -2,14 +2,18 @@
 
 #![allow(dead_code, clippy::unwrap_used)] // Each test file uses a part.
 
-use loco_fabric::{Fabric, NodeId, Std, Tier};
+use std::collections::BTreeSet;
+
+use loco_fabric::{Atomicity, Fabric, NodeId, Std, Tier};
 use loco_host::HugePages;
 use loco_job::Mesh;
+use loco_litmus::oracle::Oracle;
 use loco_litmus::{Error, Listener, Plan, Record, Result, Test, run, test};
-use loco_ofi::{OfiConfig, OfiFabric};
+use loco_ofi::{OfiConfig, OfiFabric, usable};
 use loco_shm::{ShmConfig, ShmFabric};
 use loco_test_networks::deferred::{Deferred, Nic};
 use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_test_networks::weak::{Orders, WeakProvider};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// Keeps what a job hands on.
@@ -80,6 +84,17 @@ pub fn soft_of(nodes: usize, limits: SoftLimits, order: Option<Tier>) -> Vec<Ver
     up(nodes, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
 }
 
+/// Returns true if this host can use libfabric. Reports otherwise that a test is skipped.
+pub fn has_libfabric() -> bool {
+    match usable(&WeakProvider::honest(0, Orders::NONE).config()) {
+        Ok(_) => true,
+        Err(error) => {
+            loco_testing::skipped("OFI", error);
+            false
+        }
+    }
+}
+
 /// Returns nodes on libfabric.
 pub fn ofi(nodes: usize, config: &OfiConfig) -> Vec<OfiFabric> {
     up(nodes, |mesh| OfiFabric::new(mesh, config.clone()).unwrap())
@@ -143,4 +158,85 @@ pub fn job_with_other_tests(fabrics: Vec<Deferred<ShmFabric>>, plan: &Plan) -> E
         scope.spawn(move || run(other, &load("SB2"), plan, &mut Kept::default()).unwrap_err());
         run(leader, &load("SB1"), plan, &mut Kept::default()).unwrap_err()
     })
+}
+
+/// The tests of `litmus/ordering`.
+pub fn ordering() -> Vec<Test> {
+    test::load(&["ordering".to_owned()]).unwrap().tests
+}
+
+/// Returns whether the outcome that a test asks for was seen.
+pub fn is_seen(record: &Record) -> bool {
+    record.witnesses(&record.litmus().unwrap())[0].0 > 0
+}
+
+/// Returns the names of the tests whose outcome a tier allows, on a fabric that treats all memory alike.
+pub fn allowed(tests: &[Test], tier: Tier) -> BTreeSet<String> {
+    let oracle = oracle(tier, Atomicity::Glob);
+    let is_allowed = |test: &&Test| {
+        let wanted = &test.litmus.queries[0].condition.formula;
+        let allowed = oracle.ask(&test.litmus.program);
+        assert!(allowed.complete, "{}", test.name);
+        allowed.outcomes.iter().any(|outcome| wanted.holds(outcome))
+    };
+    tests
+        .iter()
+        .filter(is_allowed)
+        .map(|test| test.name.clone())
+        .collect()
+}
+
+/// Returns the tests that have a meaning on fabrics of a tier: regions of relaxed ordering are on one tier alone.
+pub fn tests_of(tier: Tier) -> Vec<Test> {
+    let mut tests = ordering();
+    if tier != Tier::PcieRelaxed {
+        tests.retain(|test| {
+            test.litmus
+                .program
+                .locations
+                .iter()
+                .all(|location| !location.relaxed)
+        });
+    }
+    tests
+}
+
+/// Returns the oracle of a network of a tier that treats all memory alike.
+fn oracle(tier: Tier, atomicity: Atomicity) -> Oracle {
+    Oracle {
+        tier: tier.name().parse().unwrap(),
+        ..Oracle::new(None, atomicity)
+    }
+}
+
+/// Fails if a test hung or showed what a network of this tier forbids, whatever the fabric says of itself.
+pub fn nothing_forbidden_on(tier: Tier, atomicity: Atomicity, records: &[Record]) {
+    let oracle = oracle(tier, atomicity);
+    for record in records {
+        assert_eq!(record.hung, None, "{}", record.test);
+        let litmus = record.litmus().unwrap();
+        let allowed = oracle.ask(&litmus.program);
+        for state in record.states.iter().filter(|state| state.count > 0) {
+            assert_eq!(state.inlined, 0, "judged as it was run");
+            let is_allowed = allowed
+                .outcomes
+                .contains(&Record::outcome(&litmus.program, state));
+            assert!(
+                is_allowed || !allowed.complete,
+                "{tier} forbids {}:\n{}",
+                state.state,
+                record.histogram().unwrap()
+            );
+        }
+    }
+}
+
+/// Tests that wait for a get behind a put. Their models let the get complete first. Every fabric completes operations in order, so
+/// the wait is one for the put as well, after which a bus that keeps its order is enough.
+const BY_COMPLETION_IN_ORDER: [&str; 2] = ["MP+put-get-put+wait", "MP+put-get-put+strong-wait"];
+
+/// Returns whether a fabric that completes operations in order can show the weak outcome of a test that its tier allows.
+pub fn shows(tier: Tier, test: &str) -> bool {
+    let bus_keeps_order = matches!(tier, Tier::OooRw | Tier::OooAll);
+    !(bus_keeps_order && BY_COMPLETION_IN_ORDER.contains(&test))
 }

@@ -61,6 +61,15 @@ enum Who {
     Write(QpId, usize),
 }
 
+impl Who {
+    fn thread(self) -> u16 {
+        match self {
+            Who::Program(thread) | Who::Buffer(thread) => thread,
+            Who::Nic(qp, _) | Who::Later(qp, _) | Who::Write(qp, _) => qp.thread,
+        }
+    }
+}
+
 impl Numbering {
     fn count(self) -> usize {
         self.threads * (2 + self.nodes * PARTS)
@@ -195,6 +204,10 @@ struct Needs<'a, 'b, 'c> {
 impl Needs<'_, '_, '_> {
     #[inline]
     fn add(&mut self, who: Who) {
+        if usize::from(who.thread()) >= self.numbering.threads {
+            // Some thread that is there starts it first.
+            return self.add_all_programs();
+        }
         self.agents.insert(self.numbering.number(who));
     }
 

@@ -64,10 +64,12 @@ pub(super) fn thread(common: &Common, path: &[Answered]) -> Option<u16> {
 /// The library under a program keeps count of operations in words of its own, and uses its slots and completion words in turn.
 /// The words that the thread itself writes are therefore not told apart, nor are the values in them; the slots of its operations
 /// are not told apart, but the values in them are. A wait for the thread's own operations is one step, however often it was woken.
+/// A thread without operations of its own that takes completions waits for those of others.
 fn steps(granted: &[Granted<'_>]) -> Vec<Step> {
     let requests = || granted.iter().flatten().map(|&(request, _)| request);
     let slots: FxHashSet<VirtualWord> = requests().filter_map(slot).collect();
     let written: FxHashSet<VirtualWord> = requests().filter_map(written).collect();
+    let posts = requests().any(|request| matches!(request, Request::Post { .. }));
     let name = |word: VirtualWord| match slots.contains(&word) {
         true => "slot".to_owned(),
         false => format!("{word:?}"),
@@ -84,7 +86,8 @@ fn steps(granted: &[Granted<'_>]) -> Vec<Step> {
                 while let Some((inside, _)) = granted.next_if(is_inside) {
                     polls |= **inside == Request::Poll;
                 }
-                (what.to_string(), if polls { Kind::Inner } else { Kind::Acts })
+                let own = polls && posts;
+                (what.to_string(), if own { Kind::Inner } else { Kind::Acts })
             }
             Request::Load { word } if written.contains(word) && !slots.contains(word) => {
                 ("load".to_owned(), Kind::Inner)

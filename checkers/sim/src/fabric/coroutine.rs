@@ -7,6 +7,7 @@
 
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Once};
@@ -46,6 +47,8 @@ thread_local! {
     static THREADS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
     /// Threads that hold a lock of the model, once for each lock, in the order in which they took them.
     static HOLDERS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
+    /// The names of words.
+    static LABELS: RefCell<Labels> = const { RefCell::new(Labels::new()) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
     /// Shows the schedule that the threads of this OS thread follow; `None` in a set-up.
     static FOLLOWED: RefCell<Option<Shows>> = const { RefCell::new(None) };
@@ -67,6 +70,9 @@ struct Known {
     /// The number of the last transfer.
     transfer: u32,
 }
+
+/// The number and the common name of words that were allocated together, by the first of them.
+pub(crate) type Labels = BTreeMap<VirtualWord, (u64, Box<str>)>;
 
 /// Makes a text that is hardly ever needed.
 type Shows = Box<dyn Fn() -> String>;
@@ -237,7 +243,7 @@ pub(crate) fn watch(thread: u16) {
 }
 
 /// Returns where in the program the watched thread made its request: the innermost function that belongs neither to the
-/// model nor to the library under it. Returns `None` if it has made none, or if the program has no symbols.
+/// model nor to the library under it. Returns `None` if it has made none, or if no function that has a symbol is one.
 pub(crate) fn watched() -> Option<String> {
     WATCHED.set(None);
     let trace = PLACE.take()?.to_string();
@@ -247,6 +253,10 @@ pub(crate) fn watched() -> Option<String> {
             continue;
         };
         let path = function.trim_start_matches(['<', '&']);
+        // The thread begins here. What follows resumes it.
+        if path.starts_with(BOTTOM) {
+            return None;
+        }
         let is_below = BELOW.iter().any(|below| path.starts_with(below));
         if number.parse::<u32>().is_err() || is_below {
             continue;
@@ -256,6 +266,9 @@ pub(crate) fn watched() -> Option<String> {
     }
     None
 }
+
+/// The function at the bottom of the stack of a thread.
+const BOTTOM: &str = "stack_init_trampoline";
 
 /// The crates whose functions do not say where a program makes a request.
 const BELOW: [&str; 8] = [
@@ -301,6 +314,16 @@ pub(crate) fn fresh_transfer() -> u32 {
         *last = *last % TRANSFERS_MAX + 1;
         u32::from(thread) * TRANSFERS_MAX + *last
     })
+}
+
+/// Names words that were allocated together, for reports. A later name replaces an earlier one.
+pub(crate) fn label(first: VirtualWord, words: u64, name: &str) {
+    LABELS.with_borrow_mut(|labels| labels.insert(first, (words, name.into())));
+}
+
+/// Takes the names that were given since they were last taken.
+pub(crate) fn take_labels() -> Labels {
+    LABELS.take()
 }
 
 /// Notes that a thread has taken a lock.

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use loco_fabric::{Atomicity, Caps, Order};
+use loco_fabric::{Atomicity, Caps, Cost, Order};
 use mowgli::model::Tier;
 use serde::{Deserialize, Serialize};
 
@@ -30,23 +30,27 @@ pub enum FabricKind {
     VerbsNoInline,
     /// A provider of libfabric, as `loco-ofi`. Worlds of objects give each node a thread that polls.
     Ofi,
+    /// Connections of TCP, as `loco-tcp`: operations are posted, those of a queue pair keep their order, and processors execute
+    /// them at the peer, so that read-modify-writes are atomic against processors.
+    Tcp,
 }
 
 /// The longest inline put of the weakest fabric, in bytes.
 const INLINE_BYTES: usize = 64;
-/// The longest inline put that `loco-verbs` and `loco-ofi` ask for, in bytes.
+/// The longest inline put that `loco-verbs`, `loco-ofi` and `loco-tcp` ask for, in bytes.
 const INLINE_BYTES_ASKED: usize = 512;
 /// The longest inline put of `loco-shm`, in bytes.
 const INLINE_BYTES_SYNCHRONOUS: usize = 4 << 20;
 
 impl FabricKind {
     /// Every fabric.
-    pub const ALL: [FabricKind; 5] = [
+    pub const ALL: [FabricKind; 6] = [
         FabricKind::Model,
         FabricKind::Shm,
         FabricKind::Verbs,
         FabricKind::VerbsNoInline,
         FabricKind::Ofi,
+        FabricKind::Tcp,
     ];
 
     /// Returns the name that options, reports and schedules use.
@@ -57,19 +61,26 @@ impl FabricKind {
             FabricKind::Verbs => "verbs",
             FabricKind::VerbsNoInline => "verbs-no-inline",
             FabricKind::Ofi => "ofi",
+            FabricKind::Tcp => "tcp",
         }
     }
 
-    /// Returns whether every operation is done within the call that posts it. Such a fabric has no network, and no tier.
+    /// Returns whether every operation is done within the call that posts it. Such a fabric has no network.
     pub const fn is_synchronous(self) -> bool {
         matches!(self, FabricKind::Shm)
+    }
+
+    /// Returns whether the network may be of any tier. Otherwise it keeps the order of each queue pair, as
+    /// [`Tier::Ibta`] does, or there is no network.
+    pub const fn has_tiers(self) -> bool {
+        !matches!(self, FabricKind::Shm | FabricKind::Tcp)
     }
 
     /// Returns whether remote read-modify-writes are atomic against the processor, whatever the world asks for.
     pub const fn is_glob(self) -> bool {
         matches!(
             self,
-            FabricKind::Shm | FabricKind::Verbs | FabricKind::VerbsNoInline
+            FabricKind::Shm | FabricKind::Verbs | FabricKind::VerbsNoInline | FabricKind::Tcp
         )
     }
 
@@ -78,12 +89,12 @@ impl FabricKind {
         matches!(self, FabricKind::Ofi)
     }
 
-    /// Describes where a world runs: the fabric, unless it is the weakest, and the tier of its network, if it has one.
+    /// Describes where a world runs: the fabric, unless it is the weakest, and the tier of its network, if it may be of several.
     pub fn on(self, tier: Tier) -> String {
         match self {
             FabricKind::Model => format!("tier {tier}"),
-            _ if self.is_synchronous() => format!("fabric {self}"),
-            _ => format!("fabric {self}, tier {tier}"),
+            _ if self.has_tiers() => format!("fabric {self}, tier {tier}"),
+            _ => format!("fabric {self}"),
         }
     }
 
@@ -95,17 +106,21 @@ impl FabricKind {
             inline_bytes_max: match self {
                 FabricKind::Model => INLINE_BYTES,
                 FabricKind::Shm => INLINE_BYTES_SYNCHRONOUS,
-                FabricKind::Verbs | FabricKind::Ofi => INLINE_BYTES_ASKED,
+                FabricKind::Verbs | FabricKind::Ofi | FabricKind::Tcp => INLINE_BYTES_ASKED,
                 FabricKind::VerbsNoInline => 0,
             },
             atomicity: match glob || self.is_glob() {
                 true => Atomicity::Glob,
                 false => Atomicity::Hca,
             },
-            // Tiers have the same names there and here.
-            order: match synchronous {
-                true => Order::IMMEDIATE,
-                false => tier.name().parse().map_or(Order::IN_ORDER, Order::of_card),
+            order: match self {
+                FabricKind::Shm => Order::IMMEDIATE,
+                FabricKind::Tcp => Order {
+                    fenced: Cost::Wait,
+                    ..Order::IN_ORDER
+                },
+                // Tiers have the same names there and here.
+                _ => tier.name().parse().map_or(Order::IN_ORDER, Order::of_card),
             },
             puts_placed_on_post: synchronous,
             synchronous,

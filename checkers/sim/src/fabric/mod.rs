@@ -124,6 +124,12 @@ impl Fabric for ModelFabric {
         })
     }
 
+    /// Names the words in reports.
+    fn name_memory(&self, memory: &ModelMemory, name: &str) {
+        let words = (memory.offset + memory.len).div_ceil(WORD) as u64;
+        coroutine::label(memory.first, words, name);
+    }
+
     fn export(&self, memory: &ModelMemory) -> RegionKey {
         RegionKey {
             arena: 0,

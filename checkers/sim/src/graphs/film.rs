@@ -174,7 +174,7 @@ impl<'a> Camera<'a> {
             Some(Move::Machine(Step::Nic { qp, .. })) => (Some(qp.thread), false),
             Some(Move::Fault(_)) | None => (None, false),
         };
-        let mut machine = state.machine.view(&|addr| {
+        let mut machine = state.machine.view_from(0, &|addr| {
             self.named.borrow_mut().insert(addr.0 as usize);
             name_of(self.common, addr)
         });

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use crate::Faults;
 use crate::fabric::FabricKind;
-use crate::fabric::request::ModelThreadKind;
+use crate::fabric::request::{ModelThreadKind, Request};
 use crate::reports::schedule::Schedule;
-use crate::reports::trace::TraceStep;
+use crate::reports::trace::{Said, TraceStep};
 use crate::state::{Common, State, Status};
 use crate::world::history::{ThreadHistory, histories};
 
@@ -67,7 +67,7 @@ pub struct Report {
     pub completeness: Completeness,
     /// The fabric.
     pub fabric: FabricKind,
-    /// The order of its network. A synchronous fabric has none, and orders as this tier does at least.
+    /// The order of its network. A fabric that [has no tiers](FabricKind::has_tiers) orders as this tier does at least.
     pub tier: Tier,
     /// The faults that each execution could have.
     pub faults: Faults,
@@ -156,12 +156,24 @@ impl Failure {
                         )
                     }
                     None => {
-                        let request = common.behaviour.request(thread.past);
-                        let at = match kind {
-                            FailureKind::Endless { .. } => "goes on with",
-                            _ => "is blocked at",
+                        let does = match common.behaviour.request(thread.past) {
+                            Some(Request::Lock { lock, .. }) => match state.holder(common, *lock) {
+                                Some(holder) => format!(
+                                    "waits for a lock that P{holder} ({}) holds",
+                                    state.info(holder).name
+                                ),
+                                None => "takes a lock".to_owned(),
+                            },
+                            Some(request) => {
+                                let at = match kind {
+                                    FailureKind::Endless { .. } => "goes on with:",
+                                    _ => "is where it",
+                                };
+                                format!("{at} {}", Said(common, request))
+                            }
+                            None => "has not begun".to_owned(),
                         };
-                        format!("{} on node {} {at} {request:?}", info.name, info.node)
+                        format!("{} on node {} {does}", info.name, info.node)
                     }
                 }
             })

@@ -1,8 +1,8 @@
 //! Schedules as text: the move taken at each point, so that an execution can be repeated.
 //!
 //! A schedule is a list of moves. Its text begins with the network on which it was found, unless that is left to the reader: the
-//! tier on the weakest fabric, such as `@ooo-rw`; another fabric and the tier, such as `@verbs:ibta`; or a fabric without a
-//! network, such as `@shm`. Then it has one letter or group for each move:
+//! tier on the weakest fabric, such as `@ooo-rw`; another fabric and the tier, such as `@verbs:ibta`; or a fabric without
+//! tiers, such as `@shm`. Then it has one letter or group for each move:
 //!
 //! - `t3`: thread 3 goes on;
 //! - `d3`: the oldest entry leaves the store buffer of thread 3;
@@ -53,7 +53,7 @@ impl Schedule {
     pub(crate) fn new(fabric: FabricKind, tier: Tier, moves: Vec<Move>) -> Schedule {
         Schedule {
             fabric: Some(fabric),
-            tier: Some(tier).filter(|_| !fabric.is_synchronous()),
+            tier: Some(tier).filter(|_| fabric.has_tiers()),
             moves,
         }
     }
@@ -190,7 +190,7 @@ fn parse_network(name: &str) -> Option<(FabricKind, Option<Tier>)> {
         None => (name, None),
     };
     let fabric: FabricKind = fabric.parse().ok()?;
-    (tier.is_none() || !fabric.is_synchronous()).then_some((fabric, tier))
+    (tier.is_none() || fabric.has_tiers()).then_some((fabric, tier))
 }
 
 fn parse_move(text: &str) -> Option<Move> {

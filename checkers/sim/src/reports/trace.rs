@@ -8,7 +8,7 @@ use std::fmt;
 use mowgli::machine::{Addr, QpId, Rule, Step};
 use serde::Serialize;
 
-use crate::fabric::request::{NicOp, Note, Request, VirtualWord};
+use crate::fabric::request::{LockMode, NicOp, Note, Request, Rmw, VirtualWord};
 use crate::state::{Common, Move, State};
 
 /// A step of an execution in words.
@@ -76,7 +76,10 @@ impl Tracer {
     pub(crate) fn see(&mut self, common: &Common, state: &mut State, what: Move) {
         match what {
             Move::Machine(step) => {
-                let text = state.machine.describe(step, &|addr| name_of(common, addr));
+                // As the fabric counts them.
+                let text = state
+                    .machine
+                    .describe_from(0, step, &|addr| name_of(common, addr));
                 let weak = self.overtaken(state, step);
                 self.push(text, weak);
                 let writer = match step {
@@ -173,7 +176,7 @@ impl Tracer {
             }
             Request::Rmw { word, rmw } => {
                 let (_, name) = named(state, word);
-                self.push(format!("{who}: {rmw:?} on {name}"), None);
+                self.push(format!("{who}: {}", rmw_on(rmw, &name)), None);
             }
             Request::Fence => self.push(format!("{who}: mfence"), None),
             Request::Direct { peer, word, access } => match state.post_refusal(thread, peer) {
@@ -266,7 +269,7 @@ impl Tracer {
             Request::End(Ok(())) => self.push(format!("{who}: ends"), None),
             Request::End(Err(ref message)) => self.push(format!("{who}: panics: {message}"), None),
             Request::Lock { .. } | Request::TryLock { .. } | Request::Unlock { .. } => {}
-            ref other => self.push(format!("{who}: {other:?}"), None),
+            ref other => self.push(format!("{who}: {}", Said(common, other)), None),
         }
     }
 
@@ -275,14 +278,75 @@ impl Tracer {
     }
 }
 
-/// Returns the name of a word, made of the number of the thread that allocated it and of its place there: `n0[3]` has
+/// Describes a read-modify-write of a processor.
+fn rmw_on(rmw: Rmw, name: &str) -> String {
+    match rmw {
+        Rmw::Swap(new) => format!("swaps {name} for {new}"),
+        Rmw::Add { add, mask } if add == mask => format!("subtracts 1 from {name}"),
+        Rmw::Add { add, .. } => format!("adds {add} to {name}"),
+        Rmw::Or(bits) => format!("sets bits {bits:#x} of {name}"),
+        Rmw::And(bits) => format!("keeps bits {bits:#x} of {name}"),
+        Rmw::CompareExchange { current, new } => {
+            format!("exchanges {name} from {current} to {new}, if it can")
+        }
+    }
+}
+
+/// A request in words, as the third person has it: "takes a lock".
+pub(crate) struct Said<'a>(pub(crate) &'a Common, pub(crate) &'a Request);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Said(common, request) = *self;
+        let name = |word: VirtualWord| name_of(common, Addr(common.words.index(word.0)));
+        match *request {
+            Request::Load { word } => write!(f, "loads {}", name(word)),
+            Request::Store { word, value } => write!(f, "stores {} := {value}", name(word)),
+            Request::Rmw { word, rmw } => f.write_str(&rmw_on(rmw, &name(word))),
+            Request::Fence => f.write_str("executes mfence"),
+            Request::Direct { word, access, .. } => Said(common, &access.to(word)).fmt(f),
+            Request::Post { peer, .. } => write!(f, "posts an operation to node {peer}"),
+            Request::Poll => f.write_str("polls"),
+            Request::WaitBegin { ref what, .. } => write!(f, "begins to wait for {what}"),
+            Request::WaitEnd => f.write_str("has what it waited for"),
+            Request::Park => f.write_str("parks"),
+            Request::Now => f.write_str("reads its clock"),
+            Request::Lost => f.write_str("asks which nodes are lost"),
+            Request::Reach { peer } => write!(f, "asks whether node {peer} can be reached"),
+            Request::Lock { mode, .. } => write!(f, "takes a lock{}", mode_of(mode)),
+            Request::TryLock { .. } => f.write_str("tries to take a lock"),
+            Request::Unlock { mode, .. } => write!(f, "releases a lock{}", mode_of(mode)),
+            Request::Spawn { ref name, .. } => write!(f, "starts the thread {name}"),
+            Request::Join { thread } => write!(f, "waits for the end of P{thread}"),
+            Request::Send { to, .. } => write!(f, "sends a set-up message to node {}", to.0),
+            Request::Receive => f.write_str("receives a set-up message"),
+            Request::Close => f.write_str("ends its set-up messages"),
+            Request::Note(Note::Call(ref text)) => write!(f, "calls {text}"),
+            Request::Note(Note::Return(ref text)) => write!(f, "returns {text}"),
+            Request::Note(Note::Mark(ref text)) => write!(f, "notes {text}"),
+            Request::End(Ok(())) => f.write_str("ends"),
+            Request::End(Err(ref message)) => write!(f, "panics: {message}"),
+        }
+    }
+}
+
+fn mode_of(mode: LockMode) -> &'static str {
+    match mode {
+        LockMode::Exclusive => "",
+        LockMode::Shared => " together with others",
+    }
+}
+
+/// Returns the name of a word. A word of memory that the set-up named has the number of its node, that name, and its place in
+/// words: `n1:bar/sst.rows[2]`. Other words have the number of the thread that allocated them and their place there: `n0[3]` has
 /// the fourth name that thread 0, the set-up of node 0, gave out. Locks have names of their own in this order.
 pub(crate) fn name_of(common: &Common, addr: Addr) -> String {
-    match common.words.name(addr.0) {
-        Some(name) => {
-            let owner = name / VirtualWord::base(1);
-            format!("n{owner}[{}]", name % VirtualWord::base(1))
-        }
-        None => format!("w{}", addr.0),
+    let Some(word) = common.words.name(addr.0).map(VirtualWord) else {
+        return format!("w{}", addr.0);
+    };
+    let owner = word.owner();
+    match common.label(word) {
+        Some((name, place)) => format!("n{owner}:{name}[{place}]"),
+        None => format!("n{owner}[{}]", word.0 - VirtualWord::base(owner)),
     }
 }

@@ -14,7 +14,10 @@ impl State {
         if self.losses.is_settling() {
             return true;
         }
-        let t = &self.threads[usize::from(other.agent.parts().0)];
+        let Some(t) = self.threads.get(usize::from(other.agent.parts().0)) else {
+            // It is started later.
+            return true;
+        };
         let ended = matches!(t.status, Status::Done | Status::Failed | Status::Stopped);
         other.until == u32::MAX || !ended && other.until > t.phase
     }

@@ -16,12 +16,13 @@ pub(crate) mod sharing;
 pub(crate) mod waits;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mowgli::machine::{Addr, Machine, Step};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::fabric::request::{LockMode, ModelThreadKind, Reply, Request, VirtualWord};
+use crate::fabric::coroutine::Labels;
+use crate::fabric::request::{LockId, LockMode, ModelThreadKind, Reply, Request, VirtualWord};
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::copies::{share, share_any};
 use crate::state::faults::{Fault, Faults, Losses};
@@ -39,6 +40,8 @@ pub(crate) struct Common {
     pub(crate) waits: Waits,
     /// The words at which checks of complete executions have looked.
     checked: Mutex<FxHashSet<Addr>>,
+    /// The names that the set-up gave to words.
+    labels: OnceLock<Labels>,
 }
 
 impl Common {
@@ -48,6 +51,18 @@ impl Common {
             waits,
             ..Common::default()
         }
+    }
+
+    /// Keeps the names that the set-up, which is always the same, gave to words.
+    pub(crate) fn keep_labels(&self, labels: Labels) {
+        let _ = self.labels.set(labels);
+    }
+
+    /// Returns the name of the words among which this one was allocated, if the set-up named them, and its place there.
+    pub(crate) fn label(&self, word: VirtualWord) -> Option<(&str, u64)> {
+        let (first, (words, name)) = self.labels.get()?.range(..=word).next_back()?;
+        let place = word.0 - first.0;
+        (place < *words).then_some((name, place))
     }
 
     /// Notes that a check of a complete execution looks at the word.
@@ -207,10 +222,11 @@ impl State {
         }
     }
 
-    /// Adds a thread at the start of its body.
+    /// Adds a thread at the start of its body: one of the world, or one that another thread starts.
     pub(crate) fn add_thread(
         &mut self,
         common: &Common,
+        by: Option<u16>,
         node: u16,
         kind: ModelThreadKind,
         name: Arc<str>,
@@ -218,7 +234,12 @@ impl State {
         let thread = self.machine.add_thread();
         Arc::make_mut(&mut self.infos).push(Info { node, kind, name });
         self.threads.push(Thread {
-            past: common.behaviour.root(thread),
+            past: match by {
+                Some(by) => common
+                    .behaviour
+                    .started(self.threads[usize::from(by)].past, thread),
+                None => common.behaviour.root(thread),
+            },
             status: Status::Ready,
             wait: None,
             finished: 0,
@@ -254,6 +275,12 @@ impl State {
             self.locks.resize(index + 1, Lock::default());
         }
         index
+    }
+
+    /// Returns the thread that holds a lock alone, if one does.
+    pub(crate) fn holder(&self, common: &Common, lock: LockId) -> Option<u16> {
+        let index = common.locks.index(lock.0) as usize;
+        self.locks.get(index)?.writer
     }
 
     /// Returns whether the thread's store buffer is empty, as locked instructions require.

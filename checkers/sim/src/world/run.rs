@@ -53,6 +53,8 @@ impl Run {
             world: None,
         };
         config.faults.set_current();
+        // What an earlier world named after its set-up.
+        drop(coroutine::take_labels());
         let mut built = World::new(config);
         world(&mut built);
         coroutine::set_world(built.name.clone());
@@ -68,6 +70,7 @@ impl Run {
             run.add(common, &mut state, node, kind, name, body)?;
         }
         run.settle(common, &mut state)?;
+        common.keep_labels(coroutine::take_labels());
         let unfinished: Vec<_> = (0..state.threads.len() as u16)
             .filter(|&t| state.info(t).kind == ModelThreadKind::Worker)
             .filter(|&t| state.threads[usize::from(t)].status != Status::Done)
@@ -108,7 +111,7 @@ impl Run {
         name: Arc<str>,
         body: Body,
     ) -> Result<(), SimError> {
-        let thread = state.add_thread(common, node, kind, name.clone());
+        let thread = state.add_thread(common, None, node, kind, name.clone());
         self.start_task(thread, node, name, body)?;
         let request = &self.requests[thread as usize];
         common

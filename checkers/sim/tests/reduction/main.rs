@@ -7,5 +7,6 @@ mod losses;
 mod messages;
 mod node;
 mod programs;
+mod started;
 mod transfers;
 mod waits;

@@ -17,8 +17,16 @@ pub struct Site<T> {
 
 /// Sets a node up.
 pub fn site<T>(make: impl FnOnce(&Manager<ModelFabric>) -> T) -> impl FnOnce(ModelFabric) -> Site<T> {
+    site_of(loco::Config::default(), make)
+}
+
+/// Sets a node up that has these settings.
+pub fn site_of<T>(
+    config: loco::Config,
+    make: impl FnOnce(&Manager<ModelFabric>) -> T,
+) -> impl FnOnce(ModelFabric) -> Site<T> {
     move |fabric| {
-        let manager = Manager::new(fabric).unwrap();
+        let manager = Manager::with_config(fabric, config).unwrap();
         let objects = make(&manager);
         manager.wait_for_ready().unwrap();
         Site {

@@ -22,6 +22,17 @@ fn mistakes_are_refused_and_handles_are_freed_in_any_order() {
 }
 
 #[test]
+fn messages_about_mistakes_name_object_node_and_remedy() {
+    let Some(program) = program("mistakes") else {
+        return;
+    };
+    assert_eq!(
+        job("mistakes", 2, &program),
+        ["every message says what to do\n"; 2]
+    );
+}
+
+#[test]
 fn a_queue_that_found_no_memory_works_when_there_is_some() {
     let Some(program) = program("memory") else { return };
     assert_eq!(

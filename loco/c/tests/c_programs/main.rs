@@ -7,4 +7,5 @@
 mod border;
 mod examples;
 mod installation;
+mod project;
 mod support;

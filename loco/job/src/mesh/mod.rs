@@ -245,6 +245,7 @@ impl Control for Mesh {
         self.0.state.departures()
     }
 
+    #[inline]
     fn declared_lost(&self) -> bool {
         self.0.state.is_out()
     }

@@ -255,6 +255,7 @@ impl State {
     }
 
     /// Returns true once peers have declared this node lost.
+    #[inline]
     pub(super) fn is_out(&self) -> bool {
         if self.out.load(Ordering::Acquire) {
             return true;

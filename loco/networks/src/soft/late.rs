@@ -1,9 +1,9 @@
-//! Plays devices of other tiers than `ibta`: work requests wait in their queue pair, and are carried out in every order that
-//! the tier allows (`docs/ordering-models.md`).
+//! Plays devices of other tiers than `ibta`, and of that one if asked for ([`SoftLimits::late`](super::SoftLimits::late)):
+//! work requests wait in their queue pair, and are carried out in every order that the tier allows (`docs/ordering-models.md`).
 //!
 //! The source of a write is read when it is posted. On the tiers whose network reorders, a write is placed when it is carried
-//! out, so an acknowledged one is placed before anything later. On `pcie-relaxed` requests are carried out one after the
-//! other. A write is then on the bus, from which it is placed at any time; an atomic is carried out when nothing is on the bus
+//! out, so an acknowledged one is placed before anything later. On `ibta` and `pcie-relaxed` requests are carried out one after the
+//! other, but a write may pass reads. On `pcie-relaxed` a write is then on the bus, from which it is placed at any time; an atomic is carried out when nothing is on the bus
 //! (`ibv_reg_mr(3)`). Completions come in the order of the requests on every tier.
 //!
 //! Requests are carried out by a thread of the device, and within calls that post and poll, so that races do not depend
@@ -106,6 +106,7 @@ impl Late {
                 break; // Nothing passes a fence.
             }
             let waits = match tier {
+                Tier::Ibta | Tier::PcieRelaxed if write => writes || atomics,
                 Tier::Ibta | Tier::PcieRelaxed => any,
                 Tier::OooRw => atomic && (writes || atomics),
                 Tier::OooAll | Tier::Unordered => false,
@@ -276,5 +277,5 @@ pub(super) fn start(shared: &Arc<Shared>) {
 
 /// Returns true if the device carries requests out late.
 pub(super) fn is_late(shared: &Shared) -> bool {
-    shared.limits.tier != Tier::Ibta && !shared.limits.null
+    (shared.limits.tier != Tier::Ibta || shared.limits.late) && !shared.limits.null
 }

@@ -33,6 +33,9 @@ pub struct SoftLimits {
     pub tier: Tier,
     /// True if the fabric knows that order. Otherwise it must count on none.
     pub tier_is_known: bool,
+    /// True if requests wait on tier `ibta`, too, as on the others: a write may then pass a read. Otherwise each is carried out
+    /// when it is posted.
+    pub late: bool,
     /// True if operations complete without being executed. What remains is the cost of the code above the
     /// device.
     pub null: bool,
@@ -51,6 +54,7 @@ impl Default for SoftLimits {
             atomic_cap: IBV_ATOMIC_GLOB,
             tier: Tier::Ibta,
             tier_is_known: true,
+            late: false,
             null: false,
         }
     }

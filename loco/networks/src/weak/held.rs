@@ -6,6 +6,10 @@
 //! keeps. A write that is not asked to be delivered may be reported before it is handed on. Other operations are
 //! reported when they have ended, as libfabric says (`fi_cq`), though in any order.
 //!
+//! A provider over a network of a tier ([`Keeps::Tier`]) has one more step. A write is first *sent*, in an order that the
+//! network permits. Then it is on the bus, may be reported unless its delivery was asked for, and is handed on in an order that
+//! the bus permits. Where the bus keeps order, reads and atomics are handed on when nothing is on it.
+//!
 //! Steps are made within calls of the fabric, and an operation rests for a number of them, so that races do not depend
 //! on the clock.
 
@@ -13,13 +17,14 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 
+use loco_fabric::Tier;
 use loco_ofi::Class;
 use loco_ofi::ffi::types::*;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::message::{Message, Real};
-use super::promises::{Orders, Shape};
+use super::promises::{Keeps, Shape, bus_keeps, network_keeps};
 
 /// The maximum number of operations under way.
 const HELD_MAX: usize = 256;
@@ -42,7 +47,7 @@ pub(super) struct End {
 
 /// The operations of an endpoint.
 pub(super) struct Held {
-    keeps: Orders,
+    keeps: Keeps,
     /// Whether requests to report writes only when they are delivered are dropped.
     drops_delivery: bool,
     dice: SmallRng,
@@ -52,6 +57,8 @@ pub(super) struct Held {
     pub(super) cq_ops: *const OpsCq,
     /// The number of turns so far.
     turn: u64,
+    /// The number of writes that were sent so far.
+    sent: u64,
     /// The operations under way, oldest first.
     operations: Vec<Operation>,
     /// The reports that the fabric has not read.
@@ -76,6 +83,8 @@ struct Operation {
     delivered: bool,
     /// The turn in which the next step may come.
     rest: u64,
+    /// The place among all writes that were sent, of one that was sent on a network of a tier.
+    sent: Option<u64>,
     handed_on: bool,
     /// The error with which the real provider ended it, or 0.
     ended: Option<c_int>,
@@ -83,9 +92,21 @@ struct Operation {
     reported: bool,
 }
 
+impl Operation {
+    fn is_write(&self) -> bool {
+        self.shape.class == Class::Write
+    }
+
+    /// Returns whether both are towards the same peer.
+    fn is_like(&self, other: &Operation) -> bool {
+        self.message.to() == other.message.to()
+    }
+}
+
 /// A step of an operation.
 #[derive(Clone, Copy)]
 enum Step {
+    Send,
     HandOn,
     Report,
 }
@@ -115,7 +136,7 @@ impl Drop for Room {
 
 impl Held {
     /// Returns the operations of an endpoint that is yet to be opened.
-    pub(super) fn new(keeps: Orders, drops_delivery: bool, seed: u64) -> Held {
+    pub(super) fn new(keeps: Keeps, drops_delivery: bool, seed: u64) -> Held {
         Held {
             keeps,
             drops_delivery,
@@ -124,6 +145,7 @@ impl Held {
             cq: ptr::null_mut(),
             cq_ops: ptr::null(),
             turn: 0,
+            sent: 0,
             operations: Vec::new(),
             ends: VecDeque::new(),
             next: Vec::new(),
@@ -158,6 +180,7 @@ impl Held {
             room: Room::new(),
             delivered: asked || !is_write,
             rest,
+            sent: None,
             handed_on: false,
             ended: None,
             reported: false,
@@ -245,20 +268,17 @@ impl Held {
     fn step(&mut self) -> bool {
         let mut next = std::mem::take(&mut self.next);
         next.clear();
-        for (at, operation) in self
-            .operations
-            .iter()
-            .enumerate()
-            .filter(|(_, operation)| operation.rest <= self.turn)
-        {
-            if !operation.reported && (operation.ended.is_some() || !operation.delivered) {
+        for (at, operation) in self.operations.iter().enumerate() {
+            if operation.rest > self.turn {
+                continue;
+            }
+            if self.may_be_reported(operation) {
                 next.push((at, Step::Report));
             }
-            if !operation.handed_on
-                && !self.operations[..at]
-                    .iter()
-                    .any(|earlier| self.is_before(earlier, operation))
-            {
+            if self.may_be_sent(at) {
+                next.push((at, Step::Send));
+            }
+            if self.may_be_handed_on(at) {
                 next.push((at, Step::HandOn));
             }
         }
@@ -273,14 +293,75 @@ impl Held {
                 self.report(at);
                 true
             }
+            Some((at, Step::Send)) => {
+                self.operations[at].sent = Some(self.sent);
+                self.operations[at].rest = self.rest();
+                self.sent += 1;
+                true
+            }
             Some((at, Step::HandOn)) => self.hand_on(at),
         }
     }
 
-    fn is_before(&self, earlier: &Operation, later: &Operation) -> bool {
-        earlier.ended.is_none()
-            && earlier.message.to() == later.message.to()
-            && self.keeps.keep(earlier.shape, later.shape)
+    fn may_be_reported(&self, operation: &Operation) -> bool {
+        let has_left = match self.keeps {
+            Keeps::Orders(_) => true,
+            Keeps::Tier(_) => operation.sent.is_some(),
+        };
+        !operation.reported && (operation.ended.is_some() || !operation.delivered && has_left)
+    }
+
+    fn may_be_sent(&self, at: usize) -> bool {
+        let operation = &self.operations[at];
+        let Keeps::Tier(tier) = self.keeps else {
+            return false;
+        };
+        operation.is_write() && operation.sent.is_none() && self.network_permits(tier, at)
+    }
+
+    fn may_be_handed_on(&self, at: usize) -> bool {
+        let operation = &self.operations[at];
+        if operation.handed_on {
+            return false;
+        }
+        let tier = match self.keeps {
+            Keeps::Orders(orders) => {
+                let waits_for = |earlier: &Operation| {
+                    earlier.ended.is_none() && orders.keep(earlier.shape, operation.shape)
+                };
+                return !self.earlier(at).any(waits_for);
+            }
+            Keeps::Tier(tier) => tier,
+        };
+        let on_bus = |before: u64| {
+            let is_on_bus = |other: &Operation| {
+                other.ended.is_none()
+                    && other.sent.is_some_and(|sent| sent < before)
+                    && other.is_like(operation)
+            };
+            bus_keeps(tier) && self.operations.iter().any(is_on_bus)
+        };
+        match (operation.is_write(), operation.sent) {
+            (true, None) => false,
+            (true, Some(sent)) => !on_bus(sent),
+            (false, _) => self.network_permits(tier, at) && !on_bus(u64::MAX),
+        }
+    }
+
+    /// Returns whether the network of a tier lets an operation go: everything that it keeps before it is gone.
+    fn network_permits(&self, tier: Tier, at: usize) -> bool {
+        let later = self.operations[at].shape.class;
+        !self.earlier(at).any(|earlier| {
+            let is_gone = earlier.sent.is_some() || earlier.ended.is_some();
+            !is_gone && network_keeps(tier, earlier.shape.class, later)
+        })
+    }
+
+    /// Returns the earlier operations towards the same peer.
+    fn earlier(&self, at: usize) -> impl Iterator<Item = &Operation> {
+        let operation = &self.operations[at];
+        let earlier = self.operations[..at].iter();
+        earlier.filter(|earlier| earlier.is_like(operation))
     }
 
     /// Reports an operation. An operation that has ended is removed.

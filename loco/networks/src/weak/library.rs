@@ -14,7 +14,7 @@ use loco_ofi::ffi::{Api, system};
 
 use super::held::Held;
 use super::object::Domain;
-use super::promises::Orders;
+use super::promises::{Keeps, Orders};
 use super::table;
 
 /// The real provider.
@@ -29,7 +29,7 @@ pub(super) struct Promises {
     pub(super) seed: u64,
     pub(super) name: String,
     pub(super) says: Orders,
-    pub(super) keeps: Orders,
+    pub(super) keeps: Keeps,
     pub(super) drops_delivery: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A provider of libfabric that is as weak as its attributes allow: it stands before `tcp` and uses all the freedom that its
-//! attributes leave it.
+//! A provider of libfabric that is as weak as its attributes allow, or as a network of a tier is: it stands before `tcp` and
+//! uses all the freedom that these leave it.
 //!
 //! The libfabric fabric gets it as a library ([`WeakProvider::config`]): its table of functions opens the objects of the real
 //! library, and puts functions of its own into those tables of theirs through which operations are posted and reported.
@@ -17,5 +17,5 @@ mod promises;
 mod provider;
 mod table;
 
-pub use promises::{Order, Orders};
+pub use promises::{Keeps, Order, Orders};
 pub use provider::WeakProvider;

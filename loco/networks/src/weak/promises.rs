@@ -1,6 +1,7 @@
 //! The orders of a provider, stated or kept, so that a test can make a provider of any weakness, or one that states more
 //! than it keeps.
 
+use loco_fabric::Tier;
 use loco_ofi::Class;
 use loco_ofi::ffi::types::*;
 
@@ -58,6 +59,16 @@ pub struct Orders {
     pub rar: Order,
 }
 
+/// What a provider keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// The orders of attributes. An operation takes effect when it is handed on, and a write may be reported before that.
+    Orders(Orders),
+    /// The order of a network of this tier and of the bus behind it (`docs/ordering-models.md`). All operations towards a peer
+    /// are of one queue pair.
+    Tier(Tier),
+}
+
 /// The properties of an operation on which orders depend.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
@@ -79,6 +90,19 @@ impl Orders {
             war: order,
             waw: order,
             rar: order,
+        }
+    }
+
+    /// Returns the orders that attributes can truly state for a network of this tier. They have no words for an order of
+    /// atomics that reads lack, and their promises are about memory, behind the bus.
+    pub const fn of_tier(tier: Tier) -> Orders {
+        match tier {
+            Tier::Ibta => Orders {
+                raw: Order::ALL,
+                waw: Order::ALL,
+                ..Orders::NONE
+            },
+            Tier::OooRw | Tier::OooAll | Tier::PcieRelaxed | Tier::Unordered => Orders::NONE,
         }
     }
 
@@ -116,6 +140,21 @@ impl Orders {
     }
 }
 
+/// Returns whether the network of a tier keeps `later` behind `earlier`: the columns G, H and K of its table, where the
+/// effect at the peer is concerned.
+pub(super) fn network_keeps(tier: Tier, earlier: Class, later: Class) -> bool {
+    match tier {
+        Tier::Ibta | Tier::PcieRelaxed => earlier != Class::Read,
+        Tier::OooRw => earlier != Class::Read && later == Class::Rmw,
+        Tier::OooAll | Tier::Unordered => false,
+    }
+}
+
+/// Returns whether the bus of a tier places writes in the order in which the network sent them, and before what then reads.
+pub(super) fn bus_keeps(tier: Tier) -> bool {
+    matches!(tier, Tier::Ibta | Tier::OooRw | Tier::OooAll)
+}
+
 /// Returns whether an operation reads (`false`), writes (`true`), or does both.
 fn writes(class: Class) -> &'static [bool] {
     match class {
@@ -130,6 +169,25 @@ mod tests {
     use loco_ofi::{Attributes, Mapping, Trust, Words};
 
     use super::*;
+
+    /// What the attributes of a played tier state, the tier keeps.
+    #[test]
+    fn a_tier_states_no_more_than_it_keeps() {
+        for tier in Tier::ALL {
+            let shape = |class| Shape {
+                class,
+                atomic: false,
+                bytes: 8,
+            };
+            for earlier in Class::ALL {
+                for later in Class::ALL {
+                    let stated = Orders::of_tier(tier).keep(shape(earlier), shape(later));
+                    let kept = network_keeps(tier, earlier, later) && bus_keeps(tier);
+                    assert!(kept || !stated, "{tier}, {earlier:?}, {later:?}");
+                }
+            }
+        }
+    }
 
     /// The mapping relies on the orders that an honest provider keeps, and buys all others, for all attributes.
     #[test]

@@ -1,14 +1,15 @@
 //! The handle through which tests use a weak provider.
 
+use loco_fabric::Tier;
 use loco_ofi::{Library, OfiConfig};
 
 use super::library::{self, Promises};
-use super::promises::Orders;
+use super::promises::{Keeps, Orders};
 
 /// A provider as weak as its attributes allow. It hands operations to the real provider, `tcp`, in any order that it need not
 /// keep. It reports writes that were not asked to be delivered (`FI_DELIVERY_COMPLETE`) at any time.
 ///
-/// It has no useful speed. If `says` is `keeps`, the provider is honest, and the fabric on it keeps the contract. If it says
+/// It has no useful speed. If `says` is no more than `keeps`, the provider is honest, and the fabric on it keeps the contract. If it says
 /// more than it keeps, or drops requests, the fabric is broken, and tests should find that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeakProvider {
@@ -20,7 +21,7 @@ pub struct WeakProvider {
     /// The orders of its attributes.
     pub says: Orders,
     /// The orders that it keeps.
-    pub keeps: Orders,
+    pub keeps: Keeps,
     /// Whether it drops requests to report a write only when it is delivered.
     pub drops_delivery: bool,
 }
@@ -32,8 +33,16 @@ impl WeakProvider {
             seed,
             name: "weak".to_owned(),
             says: orders,
-            keeps: orders,
+            keeps: Keeps::Orders(orders),
             drops_delivery: false,
+        }
+    }
+
+    /// Returns a provider called `weak` over a network of this tier. Its attributes say what attributes can say of that.
+    pub fn of_tier(seed: u64, tier: Tier) -> WeakProvider {
+        WeakProvider {
+            keeps: Keeps::Tier(tier),
+            ..WeakProvider::honest(seed, Orders::of_tier(tier))
         }
     }
 

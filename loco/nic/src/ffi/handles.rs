@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use loco_host::c_structs;
 
-use super::structures::{
+use loco_ibverbs::{
     DataBuf, DeviceAttrEx, Padded, PortAttr, QpCap, RecvWr, SendWr, Sge, SrqAttr, UdParam, ValuesEx, Wc,
 };
 

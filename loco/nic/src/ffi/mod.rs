@@ -1,13 +1,18 @@
-//! The C structures and constants of `infiniband/verbs.h` and `rdma/rdma_cma.h`, as programs see them. A test compares them with
-//! the headers where these are installed.
+//! The C structures and constants of `infiniband/verbs.h` and `rdma/rdma_cma.h`, as programs see them. Those that hold data only are of
+//! [`loco_ibverbs`]; a test compares the others with the headers where these are installed.
 
-pub(crate) mod constants;
 pub(crate) mod handles;
-pub(crate) mod structures;
 
 #[cfg(test)]
 mod layout;
 
-pub(crate) use constants::*;
 pub(crate) use handles::*;
-pub(crate) use structures::*;
+pub(crate) use loco_ibverbs::*;
+
+/// Returns a zeroed structure.
+#[allow(unsafe_code)]
+pub(crate) fn zeroed<T: Copy>() -> T {
+    // SAFETY: only used with the structures of these modules: integers, nullable function pointers, raw pointers, locks of libc, and
+    // arrays of these, for all of which zero is a value.
+    unsafe { std::mem::zeroed() }
+}

@@ -174,14 +174,30 @@ impl<F: Fabric> Channel<F> {
             Some(())
         };
         let mut wait = |peers: Peers<'_>| thread.wait_for(by_puts, &self.name, peers, &mut ready);
+        match wait(Peers::These(&self.peers)) {
+            Ok(()) => Ok(()),
+            Err(error) => self.wait_on(thread, error, &arrived, &mut wait),
+        }
+    }
+
+    /// Goes on with a wait for all after `error`, as far as those who are missing can still arrive.
+    #[cold]
+    fn wait_on(
+        &self,
+        thread: &Thread<F>,
+        error: Error,
+        arrived: &dyn Fn(NodeId) -> bool,
+        wait: &mut dyn FnMut(Peers<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let nodes = self.participants.nodes();
         let missing =
             || -> SmallVec<[NodeId; 16]> { nodes.iter().copied().filter(|&n| !arrived(n)).collect() };
-        let mut waited = wait(Peers::These(&self.peers));
+        let mut waited = Err(error);
         let mut timing = None;
         loop {
             match waited {
                 // The peer arrived, and left while others were still awaited.
-                Err(error) if error.lost_peer().is_some_and(&arrived) => {
+                Err(error) if error.lost_peer().is_some_and(arrived) => {
                     timing.get_or_insert_with(|| thread.timing());
                     waited = wait(Peers::These(&missing()));
                 }

@@ -163,7 +163,8 @@ impl<F: Fabric> Barrier<F> {
     fn wait_fencing(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         // Where operations are done when they are posted, the fence takes no time.
         let timing = (!thread.reads_at_once()).then(|| thread.timing_from_now());
-        scope.fence(thread)?;
+        // Announcing the arrival fails on a node that was declared lost.
+        scope.order(thread)?;
         self.wait_unfenced(thread)
             .map_err(|error| late_since(timing, thread, error))
     }
@@ -240,7 +241,10 @@ impl<F: Fabric> Barrier<F> {
             };
             error.because(
                 &missing,
-                format!("{who} not arrived at {}", self.channel().name()),
+                format!(
+                    "{who} not arrived at {}; every participant must call the barrier as often",
+                    self.channel().name()
+                ),
             )
         })
     }

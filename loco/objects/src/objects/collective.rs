@@ -52,6 +52,11 @@ const _: () = assert!(ROOT_BITS == u16::BITS && CALL_BITS < u64::BITS);
 /// assert_eq!(sums, [6, 6, 6]);
 /// ```
 ///
+/// # Strength
+///
+/// Robust: the result of a call consists of the values of its round, so no client sees more than on a strong memory
+/// (`loco check collective --robust`). A call is no fence.
+///
 /// # After a timeout
 /// A call that failed with [`Timeout`](crate::ErrorKind::Timeout) has taken part: its value may have reached others.
 /// The next call must name the same operation and root. It continues the round with the first value; its own value is
@@ -71,16 +76,29 @@ pub struct Collective<T: Value, F: Fabric = AnyFabric> {
     /// The number of rounds that this node has begun.
     round: u64,
     /// The call that has begun and has not ended.
-    open: Option<Open>,
-    value: std::marker::PhantomData<fn() -> T>,
+    open: Option<Open<T>>,
+    /// Why a call failed for the loss of a node, and every later one does.
+    lost: Option<Error>,
 }
 
 /// A call under way.
 #[derive(Clone, Copy)]
-struct Open {
+struct Open<T> {
     call: Call,
-    /// Set once the value and the row have been posted.
-    posted: bool,
+    /// The value of this node.
+    value: T,
+    stage: Stage,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Not all have begun the round before, so that the slots of this one may still be read.
+    Early,
+    /// The value is in this node's slot.
+    Begun,
+    /// The value and the row have been posted.
+    Posted,
 }
 
 /// The operation, and the node that it goes to or comes from, if that matters.
@@ -137,8 +155,8 @@ impl<T: Value, F: Fabric> Collective<T, F> {
             nodes,
             round: 0,
             open: None,
+            lost: None,
             channel,
-            value: std::marker::PhantomData,
         })
     }
 
@@ -231,7 +249,10 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// Begins a round, or continues one whose call timed out. Returns the time of the call.
     fn begin(&mut self, thread: &Thread<F>, call: Call, value: T, to: Targets) -> Result<Timing> {
         let timing = thread.timing_from_now();
-        match self.open {
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
+        let mut open = match self.open {
             Some(open) if open.call != call => {
                 return Err(Error::Config(format!(
                     "collective `{}`: {call:?} while {:?} has not ended: call that one again first",
@@ -239,35 +260,59 @@ impl<T: Value, F: Fabric> Collective<T, F> {
                     open.call
                 )));
             }
-            Some(_) => {}
-            None => {
-                let before = self.round;
-                let begun = self
-                    .rows
-                    .wait_for_all(thread, true, |row| round_of(row) >= before);
-                begun.map_err(|error| self.name_missing(error))?;
-                self.round += 1;
-                self.region
-                    .local()?
-                    .write(self.offset(self.here), value.as_bytes())?;
-                self.open = Some(Open { call, posted: false });
+            Some(open) => open,
+            None => Open {
+                call,
+                value,
+                stage: Stage::Early,
+            },
+        };
+        self.open = Some(open);
+        if open.stage == Stage::Early {
+            let before = self.round;
+            let begun = self
+                .rows
+                .wait_for_all(thread, true, |row| round_of(row) >= before);
+            if let Err(error) = begun {
+                if !error.is_timeout() {
+                    self.open = None;
+                }
+                let error = self.name_missing(error);
+                return Err(self.failed(error));
             }
+            self.round += 1;
+            open.stage = Stage::Begun;
+            self.open = Some(open);
+            self.region
+                .local()?
+                .write(self.offset(self.here), open.value.as_bytes())?;
         }
         // If posting failed in the middle, it is repeated with the same bytes.
-        if self.open.is_some_and(|open| !open.posted) {
-            self.post(thread, to)?;
-            self.rows.store_mine(call.row(self.round))?;
-            self.rows.push(thread)?.forget();
-            self.open = Some(Open { call, posted: true });
+        if open.stage == Stage::Begun {
+            self.announce(thread, call, to)
+                .map_err(|error| self.failed(error))?;
+            open.stage = Stage::Posted;
+            self.open = Some(open);
         }
         Ok(timing)
+    }
+
+    /// Posts this node's value, and then its row. A node that is lost keeps them from no other.
+    fn announce(&self, thread: &Thread<F>, call: Call, to: Targets) -> Result<()> {
+        let lost = match self.post(thread, to) {
+            Err(error) if error.lost_peer().is_some() => Err(error),
+            posted => Ok(posted?),
+        };
+        self.rows.store_mine(call.row(self.round))?;
+        self.rows.push(thread)?.forget();
+        lost
     }
 
     fn end(&mut self) {
         self.open = None;
     }
 
-    /// Puts this node's value of this round to the nodes that need it. The source is next written two rounds later.
+    /// Puts this node's value of this round to the nodes that need it, also when one of them is lost, which it then reports. The source is next written two rounds later.
     /// By then those nodes have begun another round, so they have read the value.
     fn post(&self, thread: &Thread<F>, to: Targets) -> Result<()> {
         let (offset, len) = (self.offset(self.here), size_of::<T>());
@@ -277,6 +322,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         let local = self.region.local()?;
         let inline = len <= thread.fabric().caps().inline_bytes_max;
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
+        let mut lost = Ok(());
         if inline {
             bytes.resize(len, 0);
             local.read(offset, &mut bytes)?;
@@ -305,37 +351,58 @@ impl<T: Value, F: Fabric> Collective<T, F> {
                     dst,
                 ),
             };
-            thread.post_untracked(&put, Flags::default())?;
+            match thread.post_untracked(&put, Flags::default()) {
+                Err(error) if error.lost_peer().is_some() => lost = lost.and(Err(error)),
+                posted => posted?,
+            }
         }
-        Ok(())
+        lost
     }
 
     /// Waits until `node` has begun this round.
-    fn wait_for(&self, thread: &Thread<F>, mut timing: Timing, node: NodeId, call: Call) -> Result<()> {
+    fn wait_for(&mut self, thread: &Thread<F>, mut timing: Timing, node: NodeId, call: Call) -> Result<()> {
         let row = self.rows.row(node)?;
         let round = self.round;
         let begun = || Some(row.load()).filter(|&row| round_of(row) >= round);
         let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun);
-        let seen = seen.map_err(|error| self.name_missing(timing.late(thread, error)))?;
+        let seen = seen.map_err(|error| {
+            let error = self.name_missing(timing.late(thread, error));
+            self.failed(error)
+        })?;
         self.check(node, seen, call)
     }
 
     /// Waits until all have begun this round.
-    fn wait_for_all(&self, thread: &Thread<F>, mut timing: Timing, call: Call) -> Result<()> {
+    fn wait_for_all(&mut self, thread: &Thread<F>, mut timing: Timing, call: Call) -> Result<()> {
         let round = self.round;
         let begun = self.rows.wait_for_all(thread, true, |row| round_of(row) >= round);
-        begun.map_err(|error| self.name_missing(timing.late(thread, error)))?;
+        begun.map_err(|error| {
+            let error = self.name_missing(timing.late(thread, error));
+            self.failed(error)
+        })?;
         for (&node, row) in self.nodes.iter().zip(self.rows.rows()?) {
             self.check(node, row.load(), call)?;
         }
         Ok(())
     }
 
+    /// Returns the error of the call. If it is a loss, every later call has it.
+    #[cold]
+    fn failed(&mut self, error: Error) -> Error {
+        if error.lost_peer().is_some() || error.is_declared_lost() {
+            self.lost = Some(error.clone());
+        }
+        error
+    }
+
     /// Says of the nodes that were waited for that they have not made their call, if `error` is a timeout.
     #[cold]
     fn name_missing(&self, error: Error) -> Error {
         let (missing, name) = (error.awaited().to_vec(), self.channel.name());
-        let what = format!("{} not made the call on collective {name}", have(&missing));
+        let what = format!(
+            "{} not made the call on collective {name}; all participants must make the same calls",
+            have(&missing)
+        );
         error.because(&missing, what)
     }
 

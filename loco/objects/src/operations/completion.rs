@@ -218,7 +218,7 @@ impl<F: Fabric> Completions<F> {
         let index = windows.len() as u64;
         let window = Arc::new(Window {
             index,
-            chunks: (0..WINDOW_SLOTS / CHUNK_SLOTS).map(|_| OnceLock::new()).collect(),
+            chunks: chunks::<F>(!self.fabric.caps().synchronous),
             failures: Lock::new(Failures::default()),
             sleepers: AtomicCell::new(0),
             wakers: Lock::new(BTreeMap::new()),
@@ -292,7 +292,7 @@ impl Drop for Waking {
 pub(crate) struct Window<F: Fabric> {
     index: u64,
     /// The slots. Each is 0, or twice the sequence number that ended there last, plus one if it failed. The
-    /// posting thread writes the chunk cells once, without waiting, and makes no platform step inside.
+    /// posting thread writes the later chunk cells once, without waiting, and makes no platform step inside.
     chunks: Box<[OnceLock<Chunk<F>>]>,
     failures: MutexOf<F, Failures>,
     /// Nonzero while there are `wakers`.
@@ -329,6 +329,20 @@ impl Failures {
 
 type Chunk<F> = Box<[AtomicU64Of<F>]>;
 
+fn chunk<F: Fabric>() -> Chunk<F> {
+    (0..CHUNK_SLOTS).map(|_| AtomicCell::new(0)).collect()
+}
+
+/// Returns the cells of a new window's chunks. If it is `used`, the first chunk is there: other threads then know the words in
+/// which they record completions from the beginning, as a model of threads that share nothing else requires.
+fn chunks<F: Fabric>(used: bool) -> Box<[OnceLock<Chunk<F>>]> {
+    let chunks = (0..WINDOW_SLOTS / CHUNK_SLOTS).map(|number| match used && number == 0 {
+        true => OnceLock::from(chunk::<F>()),
+        false => OnceLock::new(),
+    });
+    chunks.collect()
+}
+
 impl<F: Fabric> Window<F> {
     /// Returns the name of the window among those of its node, which is never 0.
     #[inline]
@@ -344,8 +358,7 @@ impl<F: Fabric> Window<F> {
 
     /// Makes the slot of `seq` ready before the operation is posted.
     pub(crate) fn prepare(&self, seq: u64) {
-        self.chunk(seq)
-            .get_or_init(|| (0..CHUNK_SLOTS).map(|_| AtomicCell::new(0)).collect());
+        self.chunk(seq).get_or_init(chunk::<F>);
     }
 
     /// Returns the status of operation `seq`.

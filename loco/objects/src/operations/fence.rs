@@ -62,9 +62,40 @@ impl Scope {
     pub fn fence<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
         match self {
             Scope::Nothing => Ok(()),
-            Scope::Pair(peer) => pair(thread, peer),
-            Scope::Thread => self::thread(thread),
-            Scope::AllThreads => all_threads(thread),
+            Scope::Pair(_) | Scope::Thread | Scope::AllThreads => {
+                self.order(thread)?;
+                thread.still_in()
+            }
+        }
+    }
+
+    /// Executes a fence of this scope. If nothing is outstanding, it succeeds also on a node that was declared lost: the
+    /// caller's next step must find that out.
+    #[inline]
+    pub(crate) fn order<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
+        match self {
+            Scope::Nothing => Ok(()),
+            Scope::Pair(peer) => {
+                let mut fence = Fence::new(thread);
+                fence.add(thread.network().position(peer)?)?;
+                fence.finish().map(drop)
+            }
+            Scope::Thread => {
+                let mut fence = Fence::new(thread);
+                for position in 0..thread.fabric().nodes().len() {
+                    fence.add(position)?;
+                }
+                fence.finish().map(drop)
+            }
+            Scope::AllThreads => {
+                let mut key = AckKey::done();
+                post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
+                // Where puts are placed when posted, the order of other threads' own stores places their puts (TSO): a
+                // thread that sees that they were posted sees them placed. This thread's puts may still wait before the
+                // fence.
+                thread.fabric().cpu_fence();
+                key.wait(thread)
+            }
         }
     }
 
@@ -92,11 +123,7 @@ impl Scope {
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
 pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
-    let position = thread.network().position(peer)?;
-    let mut fence = Fence::new(thread);
-    fence.add(position)?;
-    fence.finish()?;
-    thread.still_in()
+    Scope::Pair(peer).fence(thread)
 }
 
 /// Completes and places earlier operations of this thread, to all peers, before later operations of this
@@ -109,12 +136,7 @@ pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
 pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
-    let mut fence = Fence::new(thread);
-    for position in 0..thread.fabric().nodes().len() {
-        fence.add(position)?;
-    }
-    fence.finish()?;
-    thread.still_in()
+    Scope::Thread.fence(thread)
 }
 
 /// Completes and places earlier operations of all threads of this node before later operations of any of
@@ -128,14 +150,7 @@ pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
 pub fn all_threads<F: Fabric>(thread: &Thread<F>) -> Result<()> {
-    let mut key = AckKey::done();
-    post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
-    // Where puts are placed when posted, the order of other threads' own stores places their puts (TSO): a
-    // thread that sees that they were posted sees them placed. This thread's puts may still wait before the
-    // fence.
-    thread.fabric().cpu_fence();
-    key.wait(thread)?;
-    thread.still_in()
+    Scope::AllThreads.fence(thread)
 }
 
 /// Places the operations that the thread with the completion window `former` posted to `peers` before

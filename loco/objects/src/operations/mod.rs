@@ -4,7 +4,8 @@
 //! From the bottom up: [`completion`] records which operations ended, an [`ack`] key names a set of operations,
 //! [`queues`] are the queue pairs of one thread and their outstanding operations, [`network`] is the state that the
 //! threads of a node share, a [`thread`](mod@thread) posts and waits, a [`fence`] orders. By [`raw`] a thread posts
-//! on memory that callers vouch for. [`mem_ref`], [`put_op`], [`region`] and [`words`] are tools for objects.
+//! on memory that callers vouch for. [`mem_ref`], [`put_op`], [`region`] and [`words`] are tools for objects. [`post`] has the
+//! ways in which one operation is posted.
 //! [`published`] orders the writes of a place that has one writing node. [`exclusive`] guards a value that one thread
 //! at a time uses while it waits for the network. [`timing`] is the time of a call. [`panics`] keeps the panics of the program's closures with their owners.
 
@@ -19,6 +20,7 @@ pub(crate) mod panics;
 pub(crate) mod peers;
 pub(crate) mod platform;
 pub(crate) mod pool;
+pub(crate) mod post;
 pub(crate) mod published;
 pub(crate) mod put_op;
 pub(crate) mod queues;

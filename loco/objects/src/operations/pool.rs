@@ -1,8 +1,7 @@
 //! A thread's pool of registered blocks, from which temporary buffers come.
 
-use loco_fabric::{Fabric, FabricError, Memory, MemoryKind};
+use loco_fabric::{Fabric, Memory, MemoryKind, Result};
 
-use crate::Result;
 use crate::operations::ack::AckKey;
 
 /// The number of blocks allocated from the fabric at a time.
@@ -43,7 +42,7 @@ impl<F: Fabric> Pool<F> {
     }
 
     /// Allocates memory that does not come from the blocks.
-    pub(crate) fn large(&mut self, fabric: &F, len: usize) -> Result<F::Memory, FabricError> {
+    pub(crate) fn large(&mut self, fabric: &F, len: usize) -> Result<F::Memory> {
         self.free_ended();
         fabric.allocate(len, MemoryKind::Host)
     }
@@ -81,6 +80,12 @@ impl<F: Fabric> Pool<F> {
     /// otherwise.
     pub(crate) fn keep_until_done(&mut self, key: AckKey<F>, memory: F::Memory, recycled: bool) {
         self.free_ended();
+        self.keep(key, memory, recycled);
+    }
+
+    /// Keeps memory as [`keep_until_done`](Pool::keep_until_done) does, and looks at no other memory's operations: for many
+    /// operations in a row.
+    pub(crate) fn keep(&mut self, key: AckKey<F>, memory: F::Memory, recycled: bool) {
         self.kept.push(Kept {
             key,
             memory,

@@ -36,11 +36,15 @@ impl<F: Fabric> Region<F> {
         local: Option<F::Memory>,
         published: bool,
     ) -> Self {
+        let full_name = format!("{channel}.{name}");
+        if let Some(local) = &local {
+            fabric.name_memory(local, &full_name);
+        }
         Region {
             inner: Arc::new(Inner {
                 published,
                 fabric: fabric.clone(),
-                name: format!("{channel}.{name}"),
+                name: full_name,
                 short: channel.len() + 1,
                 len,
                 local,

@@ -16,7 +16,10 @@ use crate::operations::completion::Window;
 use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
-use crate::operations::queues::{Attempt, Queues, ThreadQueues, Unfenced};
+use crate::operations::queues::{Queues, ThreadQueues, Unfenced};
+
+/// The number of nodes of which a thread knows by a bit that it has queue pairs towards them.
+const OPENED_BITS: u16 = 64;
 
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
@@ -36,7 +39,7 @@ pub struct Thread<F: Fabric = AnyFabric> {
     pool: RefCell<Pool<F>>,
     /// The deadline of this thread's waits, in place of the configured one.
     deadline: Cell<Option<Time>>,
-    /// The first 64 nodes to which the thread is known to have queue pairs, one bit for each.
+    /// The first nodes ([`OPENED_BITS`]) to which the thread is known to have queue pairs, one bit for each.
     opened: Cell<u64>,
 }
 
@@ -124,21 +127,26 @@ impl<F: Fabric> Thread<F> {
     /// Returns `OutOfMemory` and the errors of making a queue pair. A lost peer is not an error yet.
     #[inline]
     pub(crate) fn prepare(&self, peers: &[NodeId]) -> Result<()> {
-        let mask = peers
-            .iter()
-            .try_fold(0, |mask, peer| Some(mask | 1_u64.checked_shl(peer.0.into())?));
-        if mask.is_none_or(|mask| self.opened.get() & mask != mask) {
-            match self.with_queues(|queues| queues.open_all(self.fabric(), peers)) {
-                Ok(()) => self.opened.set(self.opened.get() | mask.unwrap_or(0)),
-                Err(error) => return Err(error.into()),
-            }
-        }
         // Operations on words that are done at once need no memory.
+        let opened = self.opened.get();
+        let is_open = |peer: &NodeId| peer.0 < OPENED_BITS && opened & (1 << peer.0) != 0;
+        match &self.queues {
+            ThreadQueues::Private(_) if peers.iter().all(is_open) => Ok(()),
+            _ => self.prepare_slowly(peers),
+        }
+    }
+
+    #[cold]
+    fn prepare_slowly(&self, peers: &[NodeId]) -> Result<()> {
+        self.with_queues(|queues| queues.open_all(self.fabric(), peers))?;
+        let bits = peers.iter().filter(|peer| peer.0 < OPENED_BITS);
+        self.opened
+            .set(bits.fold(self.opened.get(), |opened, peer| opened | 1 << peer.0));
         match self.queues {
             ThreadQueues::Private(_) => Ok(()),
             ThreadQueues::Shared(_) => {
                 let block_bytes = self.network.block_bytes();
-                self.pool.borrow_mut().set_aside(self.fabric(), block_bytes)
+                Ok(self.pool.borrow_mut().set_aside(self.fabric(), block_bytes)?)
             }
         }
     }
@@ -172,13 +180,14 @@ impl<F: Fabric> Thread<F> {
         self.network.fabric().platform().now()
     }
 
-    /// Writes `data`, which is copied within the call, to a peer's memory. Longer data needs a buffer:
-    /// [`mem_ref`](Thread::mem_ref), [`MemRef::put`](crate::MemRef::put).
+    /// Writes `data`, which is copied within the call, to a peer's memory. Data beyond
+    /// [`Caps::inline_bytes_max`](loco_fabric::Caps) go by a block of this thread's pool, if they fit in one
+    /// ([`Config::block_bytes`](crate::Config)). Longer data need a buffer: [`MemRef::put`](crate::MemRef::put).
     ///
     /// # Errors
     /// Returns range errors before anything is posted, [`PeerLost`](crate::ErrorKind::PeerLost),
     /// [`Timeout`](crate::ErrorKind::Timeout) when the queue gets no room, and
-    /// [`Unsupported`](crate::fabric::FabricError::Unsupported) beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
+    /// [`Unsupported`](crate::fabric::FabricError::Unsupported) for data that are too long.
     ///
     /// # After a timeout
     /// Nothing was posted. Post again. This holds for every method that posts one operation.
@@ -450,49 +459,6 @@ impl<F: Fabric> Thread<F> {
         self.post_work(operation, flags, Work::signaled(WorkRequestId(0)))
     }
 
-    /// Posts an operation. Returns the sequence number if it is pending and tracked, else 0.
-    #[inline]
-    fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
-        let work = Work {
-            fenced: flags.fenced,
-            strong: flags.strong,
-            more: flags.more,
-            ..work
-        };
-        match self.attempt(operation, work) {
-            Ok(Attempt::Done) => Ok(0),
-            Ok(Attempt::Pending(seq)) => Ok(seq),
-            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    #[inline]
-    fn attempt(&self, operation: &Operation<'_, F>, work: Work) -> Result<Attempt, FabricError> {
-        let (peer, kind) = (operation.peer(), operation.kind());
-        self.with_queues(|queues| {
-            queues.post(self.fabric(), peer, kind, work, |queue, work| {
-                operation.post(queue, work)
-            })
-        })
-    }
-
-    /// Tries again to post until there is room. A poll may make room without showing a completion, if only
-    /// untracked operations ended. Only another attempt to post can therefore tell.
-    #[cold]
-    #[inline(never)]
-    fn post_when_free(&self, operation: &Operation<'_, F>, work: Work) -> Result<u64> {
-        let peers = Peers::One(operation.peer());
-        self.wait_completion(peers, Some(self.deadline()), || {
-            match self.attempt(operation, work) {
-                Ok(Attempt::Done) => Some(Ok(0)),
-                Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
-                Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
-                Err(error) => Some(Err(error.into())),
-            }
-        })
-    }
-
     /// Returns the remaining work of a fence towards a peer.
     #[inline]
     pub(crate) fn unfenced(&self, position: usize) -> Unfenced {
@@ -513,7 +479,7 @@ impl<F: Fabric> Thread<F> {
     }
 
     #[inline]
-    fn with_queues<T>(&self, f: impl FnOnce(&mut Queues<F>) -> T) -> T {
+    pub(crate) fn with_queues<T>(&self, f: impl FnOnce(&mut Queues<F>) -> T) -> T {
         match &self.queues {
             // The queues are never borrowed across a call out of this function.
             ThreadQueues::Private(queues) => f(&mut queues.borrow_mut()),

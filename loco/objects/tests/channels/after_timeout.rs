@@ -10,7 +10,7 @@ use crate::common::net::{
     Barrier, KvStore, Manager, RingBuffer, SharedRegion, SharedVar, TasLock, Thread, TicketLock,
 };
 use crate::common::{ALL, Net, Shared, run_on_shm};
-use loco::fabric::{NodeId, ShmConfig};
+use loco::fabric::{NodeId, ShmConfig, Tier};
 use loco::fence::Scope;
 use loco::{KvConfig, Result};
 use loco_test_networks::deferred::Nic;
@@ -214,7 +214,7 @@ fn a_fence_that_was_given_up_is_still_to_be_done() {
     let slow = Nic {
         delay_max: Duration::from_micros(200),
         queue_depth: 1,
-        ..Nic::deferred(3)
+        ..Nic::deferred(3).tier(Tier::Unordered)
     };
     run_on_shm(2, &ShmConfig::default(), Some(&slow), |fabric| {
         let manager = Manager::new(fabric)?;
@@ -247,7 +247,7 @@ fn given_up_during_the_fence<L: Send + Sync>(
 ) {
     let slow = Nic {
         delay_max: Duration::from_millis(4),
-        ..Nic::deferred(7)
+        ..Nic::deferred(7).tier(Tier::Unordered)
     };
     run_on_shm(2, &ShmConfig::default(), Some(&slow), |fabric| {
         let manager = Manager::new(fabric)?;

@@ -229,7 +229,7 @@ fn is_woken_once<T>(
 
 #[test]
 fn a_task_is_woken_by_its_event_and_by_nothing_else() {
-    for cluster in [Cluster::Synchronous, Cluster::Deferred(5)] {
+    for cluster in [Cluster::Synchronous, Cluster::Deferred(5), Cluster::Deferred(6)] {
         is_woken_once(
             "a message",
             cluster,
@@ -268,7 +268,7 @@ fn a_task_is_woken_by_its_event_and_by_nothing_else() {
 
 #[test]
 fn a_task_that_waits_for_a_lock_is_woken_when_it_has_it() {
-    for cluster in [Cluster::Synchronous, Cluster::Deferred(5)] {
+    for cluster in [Cluster::Synchronous, Cluster::Deferred(5), Cluster::Deferred(6)] {
         cluster.run(2, |manager| {
             let kit = Kit::new(&manager)?;
             let thread = manager.thread()?;

@@ -71,7 +71,7 @@ fn nobody_overtakes_by_a_round_too_many() {
 
 #[test]
 fn some_nodes_among_themselves() {
-    Cluster::Deferred(3).run(4, |manager| {
+    Cluster::Deferred(4).run(4, |manager| {
         let some = [NodeId(1), NodeId(3)];
         let mut work = some
             .contains(&manager.node())

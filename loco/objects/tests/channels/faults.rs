@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::common::{PATIENCE, Shared, run_on_shm, wait_until};
 use crate::counting::{Counting, Counts};
 use crate::failing::Faults;
-use loco::fabric::{NodeId, ShmConfig};
+use loco::fabric::{NodeId, ShmConfig, Tier};
 use loco::fence::{self, Scope};
 use loco::{
     AtomicVar, Barrier, Collective, Config, ErrorKind, Inserted, KvConfig, KvStore, Manager, MemRef, Msw,
@@ -27,9 +27,10 @@ fn config() -> Config {
     Config::default().deadline(PATIENCE).block_bytes(BLOCK_BYTES)
 }
 
-/// Runs `node` on `n` nodes with a network card that takes its time, so that operations need memory.
+/// Runs `node` on `n` nodes with a network card that takes its time, so that operations need memory, and that keeps no order.
 fn run<T: Send>(n: usize, node: impl Fn(Manager<Fabric>, &Faults) -> Result<T> + Sync) -> Vec<T> {
-    run_on_shm(n, &ShmConfig::default(), Some(&Nic::deferred(1)), |inner| {
+    let nic = Nic::deferred(1).tier(Tier::Unordered);
+    run_on_shm(n, &ShmConfig::default(), Some(&nic), |inner| {
         let counts = Arc::new(Counts::default());
         let fabric = Counting {
             inner,

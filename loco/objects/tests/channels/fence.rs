@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{Shared, run_on_shm};
 use crate::counting::{Counting, Counts};
-use loco::fabric::{NodeId, ShmConfig};
+use loco::fabric::{NodeId, ShmConfig, Tier};
 use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
 use loco_test_networks::deferred::Nic;
 
@@ -64,7 +64,11 @@ fn on_node_0(nic: Option<Nic>, body: impl Fn(Kit<'_>) -> Result<()> + Sync) {
 
 #[test]
 fn with_nothing_outstanding_they_cost_nothing() {
-    for nic in [None, Some(Nic::deferred(3))] {
+    for nic in [
+        None,
+        Some(Nic::deferred(3)),
+        Some(Nic::deferred(3).tier(Tier::Unordered)),
+    ] {
         on_node_0(nic, |kit| {
             assert_eq!(kit.cost(|| fence::pair(kit.thread, NodeId(1)))?, (0, 0));
             assert_eq!(kit.cost(|| fence::thread(kit.thread))?, (0, 0));

@@ -30,6 +30,7 @@ mod litmus_ring;
 mod locks;
 mod loss;
 mod mixed_size;
+mod no_inline;
 mod panics;
 mod ring_buffer;
 mod setup;

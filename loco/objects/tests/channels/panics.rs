@@ -115,7 +115,11 @@ impl Wake for Faulty {
 /// One future's waker panics. The others are woken, and the thread that polls goes on.
 #[test]
 fn a_waker_that_panics_harms_no_other_future() {
-    for cluster in [Cluster::Deferred(1), Cluster::DeferredPolled(2)] {
+    for cluster in [
+        Cluster::Deferred(1),
+        Cluster::Deferred(2),
+        Cluster::DeferredPolled(2),
+    ] {
         cluster.run(2, |manager| {
             let region = SharedRegion::new(&manager, "r", 8)?;
             let end = Barrier::new(&manager, "end")?;

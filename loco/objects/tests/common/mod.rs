@@ -43,7 +43,8 @@ pub fn run_on_shm<T: Send>(
 pub enum Cluster {
     /// Operations are done when posted.
     Synchronous,
-    /// A simulated card executes operations late, as the contract allows; whoever waits polls.
+    /// A simulated card executes operations late, as the contract allows; whoever waits polls. With an even seed the network keeps
+    /// no order (tier `unordered`), with an odd one that of InfiniBand.
     Deferred(u64),
     /// Such a card on a network that keeps no order (tier `unordered`), with a polling thread.
     DeferredPolled(u64),
@@ -193,7 +194,10 @@ impl Cluster {
 
     fn nic(self) -> Option<Nic> {
         match self {
-            Cluster::Deferred(seed) if !on_device() => Some(Nic::deferred(seed)),
+            Cluster::Deferred(seed) if !on_device() => Some(Nic::deferred(seed).tier(match seed % 2 {
+                0 => Tier::Unordered,
+                _ => Tier::Ibta,
+            })),
             Cluster::DeferredPolled(seed) if !on_device() => Some(Nic::deferred(seed).tier(Tier::Unordered)),
             _ => None,
         }

@@ -1,7 +1,7 @@
-//! Compares every structure and constant of [`types`](super::types) with the real headers (libibverbs-dev,
+//! Compares every structure of [`types`](super::types) with the real headers (libibverbs-dev,
 //! librdmacm-dev). Without them, the test says *skipped*, or fails where `LOCO_REQUIRE_RDMA_HEADERS` is set, as CI does.
 
-use super::types::{constants, layouts};
+use super::types::layouts;
 
 #[test]
 fn structures_are_those_of_the_headers() {
@@ -10,15 +10,8 @@ fn structures_are_those_of_the_headers() {
         headers: &["infiniband/verbs.h", "rdma/rdma_cma.h"],
         need: "RDMA_HEADERS",
         structures: layouts(),
-        constants: constants(),
-        same_offset: &[
-            (
-                "struct ibv_send_wr",
-                "wr.rdma.remote_addr",
-                "wr.atomic.remote_addr",
-            ),
-            ("struct ibv_send_wr", "wr.rdma.rkey", "wr.atomic.compare_add"),
-        ],
+        constants: Vec::new(),
+        same_offset: &[],
     }
     .check(dir.path());
 }

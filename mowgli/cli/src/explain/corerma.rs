@@ -65,12 +65,7 @@ struct Link {
 
 /// Explains one condition, or the outcome asked for.
 pub(super) fn run(args: &Args, litmus: &Litmus, model: Model, only_drawing: bool) -> Result<Exit, Error> {
-    let litmus = match &args.outcome {
-        Some(formula) => litmus
-            .asking(formula)
-            .map_err(|e| Error::Usage(format!("--outcome: {e}")))?,
-        None => with_query(litmus.clone(), args.query)?,
-    };
+    let litmus = super::asked(args, litmus)?;
     let program = &litmus.program;
     let formula = &litmus.queries[0].condition.formula;
     let shown_formula = formula.display(program);
@@ -178,12 +173,4 @@ fn links(violation: &Violation) -> Vec<Link> {
         relation: pair.rule.name(),
     });
     link.collect()
-}
-
-/// Returns the test with its N-th condition only.
-fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
-    let count = litmus.queries.len();
-    super::check_number(number, count)?;
-    litmus.queries = vec![litmus.queries.swap_remove(number - 1)];
-    Ok(litmus)
 }

@@ -15,7 +15,7 @@ use mowgli::check::applicable;
 use mowgli::counted::counted;
 use mowgli::explain::{self, Drawing, Reason, VACUOUS, Witness};
 use mowgli::explore;
-use mowgli::litmus::{Formula, Litmus, Setting};
+use mowgli::litmus::{Dialect, Formula, Litmus, Setting};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Limit, Outcome};
 use mowgli_libraries::client;
@@ -146,10 +146,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     };
     args.refuse_without_effect(Subject::Rdma)?;
     let rmw = args.rmw.unwrap_or_default();
-    let litmus = match &args.outcome {
-        Some(formula) => with_condition(&test.litmus, formula)?,
-        None => with_query(test.litmus, args.query)?,
-    };
+    let litmus = asked(args, &test.litmus)?;
     let model = match &args.model {
         None => Loaded::BuiltIn(Model::RdmaTso),
         Some(model) => choice::load(model)?,
@@ -359,27 +356,21 @@ fn draw(args: &Args, title: &str, drawing: Option<Drawing>) -> Result<(), Error>
     write(&args.dot, drawing.dot(title))
 }
 
-/// Refuses the number of a condition that the test does not have.
-fn check_number(number: usize, count: usize) -> Result<(), Error> {
-    match (1..=count).contains(&number) {
-        true => Ok(()),
-        false => Err(Error::Usage(format!(
+/// Returns the test with the one condition that is to be explained.
+fn asked<P: Dialect>(args: &Args, litmus: &Litmus<P>) -> Result<Litmus<P>, Error> {
+    if let Some(formula) = &args.outcome {
+        let asking = litmus.asking(formula);
+        return asking.map_err(|e| Error::Usage(format!("--outcome: {e}")));
+    }
+    let (number, count) = (args.query, litmus.queries.len());
+    match litmus.queries.get(number - 1) {
+        Some(query) => Ok(Litmus {
+            queries: vec![query.clone()],
+            ..litmus.clone()
+        }),
+        None => Err(Error::Usage(format!(
             "--query {number}: the test has {}, numbered from 1",
             counted(count, "condition")
         ))),
     }
-}
-
-/// Returns the test with its N-th condition only.
-fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
-    check_number(number, litmus.queries.len())?;
-    litmus.queries = vec![litmus.queries.swap_remove(number - 1)];
-    Ok(litmus)
-}
-
-/// Returns the test with `exists (formula)` as its only condition.
-fn with_condition(litmus: &Litmus, formula: &str) -> Result<Litmus, Error> {
-    litmus
-        .asking(formula)
-        .map_err(|e| Error::Usage(format!("--outcome: {e}")))
 }

@@ -14,14 +14,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use mowgli_corerma::generate::SIZE_MAX;
-use mowgli_corerma::switches::Model as CoreRma;
 use serde::Serialize;
 
 use self::source::Plan;
 use crate::budget::{Limits, Run};
 use crate::shard::{self, Shard};
 use crate::theories::Bounds;
-use crate::{Error, Exit, output, progress, values};
+use crate::{Error, Exit, choice, output, progress, values};
 
 /// Make every test up to a size that exercises a rule of a model
 ///
@@ -89,7 +88,7 @@ EXAMPLES
 EXIT STATUS
   0  every test was made
   2  wrong usage, or a file cannot be written
-  3  interrupted: start again with the same folder to go on";
+  130  interrupted: start again with the same folder to go on";
 
 /// The result of a run as JSON.
 #[derive(Serialize)]
@@ -173,7 +172,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
 ///
 /// Fails when the model has no generator or when it lacks an argument.
 fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
-    if let Ok(model) = args.model.parse::<CoreRma>() {
+    if let Some(model) = choice::corerma_alone(&args.model) {
         return corerma::plans(args, model);
     }
     Ok(vec![Plan {

@@ -46,8 +46,9 @@ pub(super) fn models(args: &Args) -> Result<Vec<Asked>, Error> {
                 Loaded::File(file) => Some(file.clone()),
                 Loaded::CoreRma(model) => {
                     return Err(Error::Usage(format!(
-                        "--model {model}: robustness compares executions of RDMA programs, and coreRMA has a language of its own, \
-                         compared by outcomes (docs/corerma.md): name a model of RDMA or a model file"
+                        "--model {model}: robustness compares executions of RDMA programs, and coreRMA has a language of its own. \
+                         `mowgli compare TEST --models sc,{model}` shows where a test of coreRMA is weaker than sc. Here name a model of RDMA \
+                         or a model file"
                     )));
                 }
             };

@@ -11,6 +11,7 @@ mod graph;
 mod guards;
 mod matrix;
 mod parser;
+mod parser_herd;
 mod partial;
 mod plan;
 mod predefined;
@@ -35,7 +36,7 @@ pub use resolver::Axiom;
 pub use robust::{strong, weak_execution};
 
 use crate::declarative::problem::Problem;
-use crate::declarative::unfold::{self, End, Path};
+use crate::declarative::unfold::{self, End, Path, Repeats};
 use crate::declarative::{Choices, loop_beyond_bound, reference, unfold_all};
 use crate::event::Execution;
 use crate::litmus::Operand;
@@ -274,7 +275,7 @@ pub fn witness(
     let mut states = 0;
     let mut search = || {
         model.meets(program, atomicity)?;
-        let threads = unfold_all(program, &spec, budget)?;
+        let threads = unfold_all(program, &spec, Repeats::All, budget)?;
         for choice in Choices::new(&threads, |end| end == End::Complete) {
             let problem = Problem::new(program, &spec, &choice);
             let goal = Goal::Execution(wanted);
@@ -344,7 +345,7 @@ fn every_outcome(
 ) -> Result<Completeness, Stop> {
     model.meets(program, atomicity)?;
     let spec = model.candidates(atomicity);
-    let threads = unfold_all(program, &spec, budget)?;
+    let threads = unfold_all(program, &spec, Repeats::All, budget)?;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let problem = Problem::new(program, &spec, &choice);
         solve(model, &problem, Goal::Outcomes(known), budget, states)?;

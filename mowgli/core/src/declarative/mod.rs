@@ -27,7 +27,7 @@ use cycles::Reach;
 use graph::Solution;
 use problem::{Condition, Problem, Wanted};
 use search::{Detail, Goal, Known};
-use unfold::{End, Path};
+use unfold::{End, Path, Repeats};
 
 /// Finds every outcome that the model allows.
 ///
@@ -69,7 +69,7 @@ pub fn witness(
     budget: &Budget<'_>,
 ) -> Result<Option<Execution>, Limit> {
     let spec = Spec::of(model, atomicity);
-    let threads = unfold_all(program, &spec, budget)?;
+    let threads = unfold_all(program, &spec, Repeats::Outcomes, budget)?;
     let mut states = 0;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let mut problem = Problem::new(program, &spec, &choice);
@@ -121,7 +121,7 @@ fn find_cycle(
     reach: Reach,
     budget: &Budget<'_>,
 ) -> Result<Option<Execution>, Limit> {
-    let threads = unfold_all(program, spec, budget)?;
+    let threads = unfold_all(program, spec, Repeats::Cycles, budget)?;
     let mut states = 0;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let mut problem = Problem::new(program, spec, &choice);
@@ -163,7 +163,7 @@ fn search_all(
     known: &mut Known,
     states: &mut u64,
 ) -> Result<Completeness, Limit> {
-    let threads = unfold_all(program, spec, budget)?;
+    let threads = unfold_all(program, spec, Repeats::Outcomes, budget)?;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let problem = Problem::new(program, spec, &choice);
         solve(&problem, Goal::Outcomes(known), detail, budget, states)?;
@@ -172,7 +172,7 @@ fn search_all(
 }
 
 /// Looks for an exceeded loop, as [`loop_beyond_bound`] does, by this module's search.
-fn exceeded_loop(
+pub(crate) fn exceeded_loop(
     program: &Program,
     spec: &Spec,
     threads: &[Vec<Path>],
@@ -195,14 +195,14 @@ pub(crate) fn loop_beyond_bound<E>(
 ) -> Result<Completeness, E> {
     for (thread, paths) in threads.iter().enumerate() {
         for path in paths {
-            let End::LoopBound(bound) = path.end else {
+            let Some(limit) = path.end.limit(thread) else {
                 continue;
             };
             let mut threads = threads.to_vec();
             threads[thread] = vec![path.clone()];
             for choice in Choices::new(&threads, |_| true) {
                 if has_execution(&Problem::new(program, spec, &choice))? {
-                    return Ok(Completeness::Incomplete(Limit::LoopBound { thread, bound }));
+                    return Ok(Completeness::Incomplete(limit));
                 }
             }
         }
@@ -237,14 +237,13 @@ pub const POINTS_MAX: usize = 512;
 pub(crate) fn unfold_all(
     program: &Program,
     spec: &Spec,
+    repeats: Repeats,
     budget: &Budget<'_>,
 ) -> Result<Vec<Vec<Path>>, Limit> {
     if spec.model == Model::Tso && program.has_remote_operations() {
         return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
     }
-    (0..program.threads.len())
-        .map(|thread| unfold::paths(program, thread, spec, budget))
-        .collect()
+    unfold::all(program, spec, repeats, budget)
 }
 
 /// Iterates over the ways to choose one path for each thread among the paths whose end is wanted.

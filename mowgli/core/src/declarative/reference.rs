@@ -12,7 +12,7 @@ use crate::outcome::{Budget, Limit, Search};
 use crate::program::Program;
 
 use super::problem::{INIT, Problem};
-use super::unfold::{End, Path};
+use super::unfold::{End, Path, Repeats};
 use super::{Choices, Completeness, graph, unfold_all};
 
 /// Finds the outcomes by plain enumeration and the model's own predicate.
@@ -46,7 +46,7 @@ pub fn each_execution(
     budget: &Budget<'_>,
     mut visit: impl FnMut(&Execution) -> ControlFlow<()>,
 ) -> Result<(), Limit> {
-    let threads = unfold_all(program, spec, budget)?;
+    let threads = unfold_all(program, spec, Repeats::All, budget)?;
     let mut states = 0;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let problem = Problem::new(program, spec, &choice);
@@ -79,7 +79,7 @@ pub fn sample_executions(
     mut visit: impl FnMut(&Execution),
 ) -> Result<(), Limit> {
     let budget = Budget::default();
-    let threads = unfold_all(program, spec, &budget)?;
+    let threads = unfold_all(program, spec, Repeats::All, &budget)?;
     let ends: Vec<Vec<&Path>> = threads
         .iter()
         .map(|paths| paths.iter().filter(|p| p.end == End::Complete).collect())

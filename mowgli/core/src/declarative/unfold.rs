@@ -2,19 +2,26 @@
 //!
 //! Every branch, loop iteration, non-deterministic choice and success or failure of a compare-and-swap is a fork. A path
 //! carries the conditions that its forks put on the values read. (RDMA-TSO'24 app. C.2 unfolds with concrete values, for all
-//! values at once.) The search looks for executions that satisfy these conditions.
+//! values at once.) The search looks for executions that satisfy these conditions. Iterations of loops without effect are not unfolded
+//! ([`Repeats`]).
 
 mod marks;
+mod repeats;
 mod requests;
 
 use std::sync::Arc;
 
 use crate::event::{Event, Kind};
+use crate::loops;
 use crate::models::Spec;
-use crate::outcome::{Budget, Limit};
-use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, ThreadId, WorkId};
+use crate::outcome::{Budget, Endless, Limit};
+use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, Reg, ThreadId, WorkId};
 
 use super::sym::{Sym, fold_binary, fold_unary};
+use repeats::{Iterations, Readers, Scratch};
+
+pub use repeats::Repeats;
+pub(crate) use repeats::all;
 
 /// Most paths of one thread.
 pub const PATHS_MAX: usize = 1 << 16;
@@ -27,11 +34,30 @@ pub const EVENTS_MAX: usize = 500;
 pub enum End {
     /// The thread finished.
     Complete,
-    /// The thread is stuck for ever: an assumption failed, or a poll has nothing to poll. Such a path is part of no outcome. It
-    /// matters only when the engine decides whether another thread can exceed a loop bound.
+    /// The thread comes no further: an assumption failed, a poll has nothing to poll, or a loop waits for what has not happened. Such a
+    /// path is part of no outcome. It matters only when the engine decides whether another thread can exceed a loop bound.
     Stuck,
     /// A loop needs one more iteration than its bound.
-    LoopBound(u32),
+    LoopBound {
+        /// The bound.
+        bound: u32,
+        /// The loop.
+        at: Endless,
+    },
+}
+
+impl End {
+    /// Returns the limit that a path with this end of a thread has met, if it has.
+    pub(crate) fn limit(self, thread: usize) -> Option<Limit> {
+        match self {
+            End::LoopBound { bound, at } => Some(Limit::LoopBound {
+                thread,
+                bound,
+                at: Some(at),
+            }),
+            End::Complete | End::Stuck => None,
+        }
+    }
 }
 
 /// One way through a thread.
@@ -51,15 +77,40 @@ pub struct Path {
     pub end: End,
 }
 
-/// Unfolds every path of a thread.
+/// Unfolds every path of a thread, with loops up to their bounds.
+///
+/// # Errors
+/// Returns the limit that the unfolding exceeded.
 pub fn paths(program: &Program, thread: usize, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Path>, Limit> {
-    unfold(program, thread, spec, budget, false)
+    paths_with(program, thread, spec, Repeats::All, budget)
+}
+
+/// Unfolds the paths of a thread that a question needs. Paths with further iterations of loops ask the same.
+///
+/// # Errors
+/// Returns the limit that the unfolding exceeded.
+pub fn paths_with(
+    program: &Program,
+    thread: usize,
+    spec: &Spec,
+    repeats: Repeats,
+    budget: &Budget<'_>,
+) -> Result<Vec<Path>, Limit> {
+    let readers = vec![None; program.locations.len()];
+    unfold(program, thread, spec, budget, (repeats, readers), false)
 }
 
 /// Lists the events of a thread's text as one path: each instruction once, in every branch, and a compare-and-swap both as one that fails
 /// and as one that succeeds. It says what a program has, not what it does: a poll may have nothing to poll.
 pub(crate) fn outline(program: &Program, thread: usize, spec: &Spec) -> Result<Path, Limit> {
-    let mut paths = unfold(program, thread, spec, &Budget::default(), true)?;
+    let mut paths = unfold(
+        program,
+        thread,
+        spec,
+        &Budget::default(),
+        (Repeats::All, Vec::new()),
+        true,
+    )?;
     Ok(paths.remove(0))
 }
 
@@ -68,6 +119,7 @@ fn unfold(
     thread: usize,
     spec: &Spec,
     budget: &Budget<'_>,
+    (repeats, readers): (Repeats, Readers),
     outline: bool,
 ) -> Result<Vec<Path>, Limit> {
     let t = &program.threads[thread];
@@ -88,6 +140,7 @@ fn unfold(
         }],
         instances: 0,
         strong: false,
+        signaled: true,
         unpolled: Vec::new(),
     };
     let mut unfolding = Unfolding {
@@ -95,6 +148,8 @@ fn unfold(
         thread: ThreadId(thread as u8),
         spec,
         budget,
+        repeats,
+        scratch: Scratch::of(program, thread, readers),
         outline,
         waiting: vec![start],
         done: Vec::new(),
@@ -111,8 +166,19 @@ struct State<'p> {
     instances: u32,
     /// True while the events of an operation with a request for strong order are added.
     strong: bool,
-    /// Completions not yet polled, oldest first, with their peer.
-    unpolled: Vec<(Node, usize)>,
+    /// False while the events of an operation without a completion of its own are added.
+    signaled: bool,
+    /// Operations not yet polled or covered by a poll, oldest first.
+    unpolled: Vec<Unpolled>,
+}
+
+/// An operation that no poll has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unpolled {
+    peer: Node,
+    /// The event that completes it.
+    write: usize,
+    signaled: bool,
 }
 
 #[derive(Clone)]
@@ -126,7 +192,9 @@ enum Frame<'p> {
         cond: &'p Expr,
         body: &'p [Instr],
         bound: u32,
-        done: u32,
+        /// The registers that an iteration hands to the next.
+        carried: Arc<[Reg]>,
+        iterations: Iterations,
         place: Vec<u16>,
     },
 }
@@ -136,6 +204,8 @@ struct Unfolding<'p> {
     thread: ThreadId,
     spec: &'p Spec,
     budget: &'p Budget<'p>,
+    repeats: Repeats,
+    scratch: Scratch,
     /// True if the events are listed for [`outline`].
     outline: bool,
     waiting: Vec<State<'p>>,
@@ -221,37 +291,6 @@ impl<'p> Unfolding<'p> {
         true
     }
 
-    fn iterate(&mut self, state: &mut State<'p>) -> Option<End> {
-        let Some(Frame::Loop { cond, .. }) = state.frames.last() else {
-            unreachable!("called on a loop");
-        };
-        let cond = eval(cond, &state.path);
-        if !self.decide(state, cond, |s| drop(s.frames.pop())) {
-            return None;
-        }
-        let Some(Frame::Loop {
-            body,
-            bound,
-            done,
-            place,
-            ..
-        }) = state.frames.last_mut()
-        else {
-            unreachable!("the true branch keeps the loop");
-        };
-        if *done == *bound {
-            return Some(End::LoopBound(*bound));
-        }
-        *done += 1;
-        let block = Frame::Block {
-            code: body,
-            next: 0,
-            place: place.clone(),
-        };
-        state.frames.push(block);
-        None
-    }
-
     fn step(&mut self, state: &mut State<'p>, instr: &'p Instr, place: Vec<u16>) -> Option<End> {
         let at = Site {
             thread: self.thread,
@@ -262,6 +301,7 @@ impl<'p> Unfolding<'p> {
         if self.outline && self.outlined(state, instr, &at) {
             return None;
         }
+        state.signaled = !instr.is_unsignaled();
         let (instr, strong) = instr.request();
         state.strong = strong;
         match instr {
@@ -285,7 +325,7 @@ impl<'p> Unfolding<'p> {
             }
             Instr::Assume(cond) => return self.assume(state, cond),
             Instr::If { .. } | Instr::While { .. } | Instr::Choose(_) => self.enter(state, instr, &at),
-            Instr::Strong(_) => unreachable!("the request was taken off"),
+            Instr::Strong(_) | Instr::Unsignaled(_) => unreachable!("the request was taken off"),
         }
         None
     }
@@ -371,7 +411,8 @@ impl<'p> Unfolding<'p> {
                 cond,
                 body,
                 bound: *bound,
-                done: 0,
+                carried: loops::carried(body).into(),
+                iterations: Iterations::default(),
                 place: [at.place.as_slice(), &[0]].concat(),
             }),
             Instr::Choose(blocks) => {

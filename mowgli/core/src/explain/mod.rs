@@ -26,6 +26,7 @@ pub use drawing::{Arrow, Drawing, Mark, NodeBox, Place, Style};
 pub use relax::{Change, Relaxation};
 pub use text::{heading, opening};
 
+use crate::check;
 use crate::declarative;
 use crate::event::Execution;
 use crate::litmus::{Formula, Setting};
@@ -95,11 +96,17 @@ pub fn allowed(
     budget: &Budget<'_>,
 ) -> Result<Option<Witness>, Limit> {
     let spec = Spec::of(setting.model, setting.rmw);
-    let search = declarative::outcomes_of(program, &spec, &wanted.operands(), budget);
+    let found = declarative::outcomes_of(program, &spec, &wanted.operands(), budget);
+    let limit = found.completeness.limit().cloned();
+    let search = check::with_loops(program, setting, found, budget);
     match search.outcomes.iter().find(|o| wanted.holds(o)) {
         Some(outcome) => {
             let found = declarative::witness(program, setting.model, setting.rmw, outcome, budget)?;
-            Ok(found.map(|execution| Witness { execution }))
+            match (found, limit) {
+                // The machine has found it, with more iterations of a loop than are unfolded.
+                (None, Some(limit)) => Err(limit),
+                (found, _) => Ok(found.map(|execution| Witness { execution })),
+            }
         }
         None => match search.completeness {
             Completeness::Complete => Ok(None),
@@ -119,7 +126,8 @@ pub const VACUOUS: &str =
 /// Returns the limit at which the search stopped without an answer.
 pub fn is_vacuous(program: &Program, setting: Setting, budget: &Budget<'_>) -> Result<bool, Limit> {
     let spec = Spec::of(setting.model, setting.rmw);
-    let search = declarative::outcomes_of(program, &spec, &[], budget);
+    let found = declarative::outcomes_of(program, &spec, &[], budget);
+    let search = check::with_loops(program, setting, found, budget);
     match search.completeness {
         _ if !search.outcomes.is_empty() => Ok(false),
         Completeness::Complete => Ok(true),

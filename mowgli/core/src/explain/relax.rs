@@ -124,8 +124,10 @@ fn removals(program: &Program, operands: &[Operand]) -> Vec<(Change, Program)> {
         };
         for path in places(&t.code, &[], &|instr| matches!(instr, Instr::Strong(_))) {
             let mut changed = program.clone();
-            if let Some(instr) = at_mut(&mut changed.threads[thread].code, &path) {
-                *instr = instr.request().0.clone();
+            if let Some(instr) = at_mut(&mut changed.threads[thread].code, &path)
+                && let Instr::Strong(operation) = instr
+            {
+                *instr = (**operation).clone();
                 let text = "strong".to_owned();
                 all.push((Change::Remove { thread, path, text }, changed));
             }

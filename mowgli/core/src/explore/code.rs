@@ -6,7 +6,9 @@
 //! that nothing later can fail.
 
 use super::access::Access;
+use crate::loops;
 use crate::machine::{Addr, NODES_MAX};
+use crate::outcome::Growth;
 use crate::program::{Expr, Instr, Loc, Program, PutSrc, Reg, Thread, Value, WorkId};
 
 /// The reason why a program was refused.
@@ -21,9 +23,11 @@ pub(super) struct Code {
     pub(super) ops: Vec<Op>,
     /// The place of the instruction that each position belongs to, as events have it.
     pub(super) places: Vec<Vec<u16>>,
+    /// Whether each position is in a loop that runs as often as it will, so that the thread may come back to it.
+    pub(super) returns: Vec<bool>,
     /// The accesses that are still possible from each position on, once the thread itself moves.
     pub(super) future: Vec<Access>,
-    /// The number of the program's registers, plus one counter for each loop.
+    /// The number of the program's registers, plus one counter for each loop that is counted.
     pub(super) registers: usize,
     pub(super) program_registers: usize,
 }
@@ -41,17 +45,40 @@ pub(super) enum Op {
         otherwise: usize,
     },
     Jump(usize),
-    /// Starts a loop's iteration. If the condition is 0, resets the counter and leaves to `exit`.
+    /// Starts a loop's iteration. If the condition is 0, leaves to `exit`.
     Loop {
         cond: Expr,
-        counter: usize,
-        bound: u32,
+        count: Count,
         exit: usize,
     },
     Assume(Expr),
     Choose(Vec<usize>),
     Act(Act),
     End,
+}
+
+/// The count of a loop's iterations.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    /// The register that counts, if iterations must stay within the bound.
+    pub(super) counter: Option<usize>,
+    /// Set if the loop stops where states have no end.
+    pub(super) is_watched: bool,
+    pub(super) bound: u32,
+    /// What may grow from one iteration to the next.
+    pub(super) growth: Growth,
+}
+
+/// How loops run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loops {
+    /// Up to their bounds.
+    Bounded,
+    /// As often as they will. No iteration is part of the state, so that a wait that changes nothing returns to the state in which it
+    /// began. Where states have no end, the loop stops.
+    Endless,
+    /// As often as they will, and states may have no end.
+    Free,
 }
 
 /// Instructions that reach the machine.
@@ -118,22 +145,25 @@ pub(super) enum PostOp {
 }
 
 /// Flattens every thread.
-pub(super) fn compile(program: &Program) -> Result<Vec<Code>, Refusal> {
+pub(super) fn compile(program: &Program, loops: Loops) -> Result<Vec<Code>, Refusal> {
     if program.threads.len() > u16::MAX as usize {
         return Err(format!("{} threads", program.threads.len()));
     }
     (0..program.threads.len())
-        .map(|t| compile_thread(program, t))
+        .map(|t| compile_thread(program, t, loops))
         .collect()
 }
 
-fn compile_thread(program: &Program, index: usize) -> Result<Code, Refusal> {
+fn compile_thread(program: &Program, index: usize, loops: Loops) -> Result<Code, Refusal> {
     let thread = &program.threads[index];
     let mut compiler = Compiler {
         program,
         thread,
+        loops,
         ops: Vec::new(),
         places: Vec::new(),
+        returns: Vec::new(),
+        open: 0,
         place: Vec::new(),
         registers: thread.registers.len(),
         polled: Vec::new(),
@@ -149,6 +179,7 @@ fn compile_thread(program: &Program, index: usize) -> Result<Code, Refusal> {
     let Compiler {
         ops,
         places,
+        returns,
         registers,
         ..
     } = compiler;
@@ -156,6 +187,7 @@ fn compile_thread(program: &Program, index: usize) -> Result<Code, Refusal> {
     Ok(Code {
         ops,
         places,
+        returns,
         future,
         registers,
         program_registers: thread.registers.len(),
@@ -180,8 +212,12 @@ fn visit(code: &[Instr], f: &mut impl FnMut(&Instr)) {
 struct Compiler<'p> {
     program: &'p Program,
     thread: &'p Thread,
+    loops: Loops,
     ops: Vec<Op>,
     places: Vec<Vec<u16>>,
+    returns: Vec<bool>,
+    /// The number of loops around the instruction that is being compiled.
+    open: usize,
     /// The place of the instruction that is being compiled.
     place: Vec<u16>,
     registers: usize,
@@ -199,6 +235,7 @@ impl Compiler<'_> {
         }
         self.ops.push(op);
         self.places.push(self.place.clone());
+        self.returns.push(self.open > 0 && self.loops != Loops::Bounded);
         Ok(self.ops.len() - 1)
     }
 
@@ -221,9 +258,10 @@ impl Compiler<'_> {
     }
 
     fn instr(&mut self, instr: &Instr) -> Result<(), Refusal> {
-        let (instr, strong) = instr.request();
+        let asks = (instr.request().1, !instr.is_unsignaled());
+        let instr = instr.request().0;
         if let Some((op, remote, work)) = self.remote(instr)? {
-            return self.post(remote, work, strong, op);
+            return self.post(remote, work, asks, op);
         }
         if let Some(op) = self.plain(instr)? {
             return self.push(op).map(drop);
@@ -349,15 +387,18 @@ impl Compiler<'_> {
             }
             Instr::While { cond, body, bound } => {
                 let cond = self.expr(cond)?;
-                let counter = self.registers;
-                self.registers += 1;
-                let start = self.push(Op::Loop {
-                    cond,
+                let counter = (self.loops == Loops::Bounded).then_some(self.registers);
+                self.registers += usize::from(counter.is_some());
+                let count = Count {
                     counter,
+                    is_watched: self.loops == Loops::Endless,
                     bound: *bound,
-                    exit: 0,
-                })?;
+                    growth: loops::growth(body),
+                };
+                let start = self.push(Op::Loop { cond, count, exit: 0 })?;
+                self.open += 1;
                 self.inner(0, body)?;
+                self.open -= 1;
                 self.push(Op::Jump(start))?;
                 self.patch(start, self.ops.len());
             }
@@ -379,11 +420,17 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn post(&mut self, remote: Loc, work: Option<WorkId>, strong: bool, op: PostOp) -> Result<(), Refusal> {
+    fn post(
+        &mut self,
+        remote: Loc,
+        work: Option<WorkId>,
+        (strong, signaled): (bool, bool),
+        op: PostOp,
+    ) -> Result<(), Refusal> {
         let peer = peer(self.program.locations[remote.0 as usize].node.0)?;
         // Names and notifications that nobody asks for would only multiply states.
         let tag = work.filter(|w| self.waited.contains(w)).map_or(0, tag);
-        let signaled = self.polled.contains(&peer);
+        let signaled = signaled && self.polled.contains(&peer);
         self.push(Op::Act(Act::Post {
             peer,
             tag,

@@ -6,8 +6,8 @@
 //! share a hash with a probability below `n² / 2^129` for `n` states, under 10^-20 for a thousand million.
 //! [`trace()`] finds a shortest way to an outcome, step by step; a [`Stepper`] takes one step after the other as its caller says.
 //!
-//! Loops run up to their bounds, and a budget stops the search. Either makes the answer incomplete, never
-//! wrong.
+//! Loops run as often as they will, whatever their bounds: an endless wait is a circle of states. Where the states have no end, loops run
+//! up to their bounds, and a budget stops the search. Either makes the answer incomplete, never wrong.
 
 mod access;
 mod code;
@@ -20,9 +20,11 @@ mod trace;
 pub use stepper::{Enabled, End, NoSuchStep, Position, Stepper};
 pub use trace::{Actor, TraceStep};
 
+use code::Loops;
+
 use crate::machine::Config;
 use crate::model::{Model, RmwAtomicity};
-use crate::outcome::{Budget, Limit, Outcome, Search};
+use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
 
 /// The options of a search.
@@ -60,15 +62,61 @@ pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget
 }
 
 /// Returns every outcome of the program on a machine.
+///
+/// Loops run as often as they will. If that has no end, loops run up to their bounds once more, and the limit names the loop.
 pub fn outcomes_with(program: &Program, options: &Options, budget: &Budget<'_>) -> Search {
-    match code::compile(program) {
-        Ok(codes) => search::search(program, &codes, options, budget),
+    if !program.has_loops() {
+        return outcomes_within_bounds(program, options, budget);
+    }
+    let whole = outcomes_without_bounds(program, options, budget);
+    let why = match &whole.completeness {
+        Completeness::Incomplete(Limit::LoopBound { .. }) => whole.completeness.clone(),
+        Completeness::Incomplete(Limit::States(n)) if budget.states_max != Some(*n) => Completeness::Complete,
+        _ => return whole,
+    };
+    let mut bounded = outcomes_within_bounds(program, options, budget);
+    bounded.states += whole.states;
+    bounded.outcomes.extend(whole.outcomes);
+    if let (Completeness::Incomplete(Limit::LoopBound { .. }), Completeness::Incomplete(_)) =
+        (&bounded.completeness, &why)
+    {
+        bounded.completeness = why;
+    }
+    bounded
+}
+
+/// Returns every outcome of the program on a machine, with loops up to their bounds.
+pub fn outcomes_within_bounds(program: &Program, options: &Options, budget: &Budget<'_>) -> Search {
+    search_with(program, Loops::Bounded, options, budget)
+}
+
+/// Returns every outcome of the program on a machine. Loops run as often as they will, whatever their bounds.
+///
+/// Each state is visited once, so an endless wait is a circle of states and no limit. The search stops, with a limit that names the loop,
+/// where operations or iterations without end pile up, and also after [`ENDLESS_STATES_MAX`] states.
+pub fn outcomes_without_bounds(program: &Program, options: &Options, budget: &Budget<'_>) -> Search {
+    let most = budget
+        .states_max
+        .map_or(ENDLESS_STATES_MAX, |max| max.min(ENDLESS_STATES_MAX));
+    let budget = Budget {
+        states_max: Some(most),
+        ..*budget
+    };
+    search_with(program, Loops::Endless, options, &budget)
+}
+
+/// The most states that are visited without the bounds of loops.
+pub const ENDLESS_STATES_MAX: u64 = 1 << 20;
+
+fn search_with(program: &Program, loops: Loops, options: &Options, budget: &Budget<'_>) -> Search {
+    match code::compile(program, loops) {
+        Ok(codes) => search::search(program, &codes, loops, options, budget),
         Err(what) => Search::refused(Limit::TooLarge(what)),
     }
 }
 
 /// Returns a shortest trace of the model's machine to an outcome that `wanted` accepts; `None` if there is
-/// none.
+/// none. Loops run as often as they will.
 ///
 /// # Errors
 /// Returns the limit at which the search stopped, if it stopped before it found a trace.
@@ -80,9 +128,9 @@ pub fn trace(
     budget: &Budget<'_>,
 ) -> Result<Option<Vec<TraceStep>>, Limit> {
     accepts(program, model)?;
-    let codes = code::compile(program).map_err(Limit::TooLarge)?;
     let config = Config::new(model, atomicity);
-    let moves = trace::shortest(program, &codes, config, wanted, budget)?;
+    let moves = trace::find(program, config, wanted, budget)?;
+    let codes = code::compile(program, Loops::Free).map_err(Limit::TooLarge)?;
     Ok(moves.map(|moves| trace::replay(program, &codes, config, &moves)))
 }
 

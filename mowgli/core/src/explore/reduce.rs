@@ -3,9 +3,9 @@
 //!
 //! The subset is a *persistent set* (Godefroid), in a form that demands only one direction. Whatever the
 //! moves outside it do first, a move in it could as well have been made before them, with the same effect and
-//! without disabling or changing them. The state graph has no cycles: every move consumes an instruction, an
-//! iteration of a bounded loop, or a stage of an operation. An execution with an outcome makes every move
-//! that is once enabled (or, of a choice, one branch). Exploring such sets therefore reaches every outcome.
+//! without disabling or changing them. An execution with an outcome is finite, and makes every move
+//! that is once enabled (or, of a choice, one branch). So after a move of the set the outcome is one move nearer, and exploring such sets
+//! reaches every outcome, also where loops without bounds make circles of states. Endless executions may be left out.
 //! The direction matters: a later put's write *disables* a get's read (PCIe), but the read does not disable
 //! the write. The read may therefore be taken at once if nobody writes the word.
 //!

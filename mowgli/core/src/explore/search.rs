@@ -10,15 +10,21 @@ use std::sync::{Mutex, PoisonError};
 use explorer::{Ended, Failed, Flow, Mover, Options as SearchOptions, System, search as explore};
 
 use super::Options;
-use super::code::Code;
+use super::code::{Code, Loops};
 use super::reduce::Reducer;
 use super::state::{Move, Ran, State};
 use crate::machine::Step;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
 
-/// Searches from the initial state.
-pub(super) fn search(program: &Program, codes: &[Code], options: &Options, budget: &Budget<'_>) -> Search {
+/// Searches from the initial state. `loops` says how the codes were made.
+pub(super) fn search(
+    program: &Program,
+    codes: &[Code],
+    loops: Loops,
+    options: &Options,
+    budget: &Budget<'_>,
+) -> Search {
     let loop_bound = Mutex::new(None);
     let found = explore(
         &SearchOptions {
@@ -30,6 +36,7 @@ pub(super) fn search(program: &Program, codes: &[Code], options: &Options, budge
         || Worker {
             program,
             codes,
+            loops,
             options,
             loop_bound: &loop_bound,
             reducer: Reducer::default(),
@@ -60,6 +67,7 @@ pub(super) fn search(program: &Program, codes: &[Code], options: &Options, budge
 struct Worker<'a> {
     program: &'a Program,
     codes: &'a [Code],
+    loops: Loops,
     options: &'a Options,
     loop_bound: &'a Mutex<Option<Limit>>,
     reducer: Reducer,
@@ -68,16 +76,29 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Returns whether the execution goes on. If not, remembers the reason.
-    fn note(&self, ran: Ran) -> bool {
-        if let Ran::LoopBound { thread, bound } = ran {
-            let mut limit = self.loop_bound.lock().unwrap_or_else(PoisonError::into_inner);
-            *limit = Some(Limit::LoopBound {
-                thread: thread.into(),
-                bound,
-            });
+    /// Returns whether the execution goes on, and the search. If a loop stops it, remembers the loop.
+    fn note(&self, ran: Ran) -> Flow<Infallible> {
+        if let Some(limit) = ran.limit() {
+            let mut known = self.loop_bound.lock().unwrap_or_else(PoisonError::into_inner);
+            *known = Some(limit);
+            // Loops without bounds are left to the search with bounds as soon as one has no end.
+            return match self.loops {
+                Loops::Bounded => Flow::Cut,
+                Loops::Endless | Loops::Free => Flow::Quit,
+            };
         }
-        ran == Ran::Ready
+        if ran == Ran::Ready { Flow::On } else { Flow::Cut }
+    }
+
+    /// Returns whether a thread moves and may come back to where it is.
+    fn returns(&self, state: &State, what: Move) -> bool {
+        match what {
+            Move::Act(thread) | Move::Choose(thread, _) => {
+                let (thread, at) = (usize::from(thread), state.threads[usize::from(thread)].at);
+                self.codes[thread].returns[at as usize]
+            }
+            Move::Hardware(_) => false,
+        }
     }
 }
 
@@ -90,7 +111,7 @@ impl System for Worker<'_> {
 
     fn start(&mut self) -> Result<Option<State>, Infallible> {
         let (first, ran) = State::new(self.program, self.codes, self.options.machine);
-        Ok(self.note(ran).then_some(first))
+        Ok(matches!(self.note(ran), Flow::On).then_some(first))
     }
 
     fn enabled(&mut self, state: &mut State, moves: &mut Vec<Move>) {
@@ -103,15 +124,16 @@ impl System for Worker<'_> {
         } else {
             self.enabled(state, moves);
         }
+        // In every circle of states a thread moves in a loop. Such a state must be stored, so that the search notices its return.
         match moves[..] {
-            [only] => Some(only),
+            [only] if !self.returns(state, only) => Some(only),
             _ => None,
         }
     }
 
     fn apply(&mut self, state: &mut State, what: Move) -> Result<Flow<Infallible>, Infallible> {
         let ran = state.make(what, self.codes);
-        Ok(if self.note(ran) { Flow::On } else { Flow::Cut })
+        Ok(self.note(ran))
     }
 
     fn end(&mut self, state: &mut State) -> Result<Flow<Infallible>, Infallible> {

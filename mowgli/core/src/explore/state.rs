@@ -5,9 +5,9 @@
 
 use smallvec::SmallVec;
 
-use super::code::{Act, Code, Op, PostOp, eval};
+use super::code::{Act, Code, Count, Op, PostOp, eval};
 use crate::machine::{Action, Config, Issued, Machine, Post, RemoteOp, Step};
-use crate::outcome::Outcome;
+use crate::outcome::{Endless, Growth, Limit, Outcome};
 use crate::program::{Program, Value};
 
 /// A move of the whole system.
@@ -24,6 +24,12 @@ pub(super) enum Move {
 /// The most iterations of loops that a thread runs without reaching the machine.
 const SILENT_ITERATIONS_MAX: u32 = 1 << 16;
 
+/// The most iterations of loops without bounds on one way through the states.
+const ITERATIONS_MAX: u32 = 1 << 14;
+
+/// The most stores and operations of a thread that a loop without bounds may leave under way.
+const UNDER_WAY_MAX: usize = 64;
+
 /// The result of running a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ran {
@@ -31,8 +37,24 @@ pub(super) enum Ran {
     Ready,
     /// An assumption failed, and the execution is to be discarded.
     Discard,
-    /// A loop needs more iterations than its bound.
-    LoopBound { thread: u16, bound: u32 },
+    /// A loop needs more iterations than its bound, or, without bounds, has no end.
+    LoopBound { thread: u16, bound: u32, at: Endless },
+    /// The thread goes round a loop for ever without reaching the machine, so the execution has no end.
+    Endless,
+}
+
+impl Ran {
+    /// Returns the limit, if a loop met one.
+    pub(super) fn limit(self) -> Option<Limit> {
+        match self {
+            Ran::LoopBound { thread, bound, at } => Some(Limit::LoopBound {
+                thread: thread.into(),
+                bound,
+                at: Some(at),
+            }),
+            Ran::Ready | Ran::Discard | Ran::Endless => None,
+        }
+    }
 }
 
 /// A thread's position and registers.
@@ -40,6 +62,8 @@ pub(super) enum Ran {
 pub(super) struct Cursor {
     pub(super) at: u32,
     registers: SmallVec<[Value; 6]>,
+    /// The iterations of loops without bounds on the way to this state. They tell states without an end, and are no part of the state.
+    iterations: u32,
 }
 
 /// A state.
@@ -67,6 +91,7 @@ impl State {
             .map(|code| Cursor {
                 at: 0,
                 registers: SmallVec::from_elem(0, code.registers),
+                iterations: 0,
             })
             .collect();
         let mut state = State { machine, threads };
@@ -200,7 +225,7 @@ impl State {
     fn run(&mut self, thread: u16, codes: &[Code]) -> Ran {
         let cursor = &mut self.threads[thread as usize];
         let ops = &codes[thread as usize].ops;
-        let mut iterations = 0;
+        let mut silent = Silent::default();
         loop {
             let at = cursor.at as usize;
             let next = match &ops[at] {
@@ -214,28 +239,49 @@ impl State {
                     _ => at + 1,
                 },
                 Op::Jump(to) => *to,
-                Op::Loop {
-                    cond,
-                    counter,
-                    bound,
-                    exit,
-                } => {
+                Op::Loop { cond, count, exit } => {
+                    let Count {
+                        counter,
+                        is_watched,
+                        bound,
+                        growth,
+                    } = *count;
+                    let stop = |growth| Ran::LoopBound {
+                        thread,
+                        bound,
+                        at: Endless {
+                            instruction: codes[thread as usize].places[at][0].into(),
+                            growth,
+                        },
+                    };
                     if eval(cond, &cursor.registers) == 0 {
-                        cursor.registers[*counter] = 0;
+                        if let Some(counter) = counter {
+                            cursor.registers[counter] = 0;
+                        }
                         *exit
-                    } else if cursor.registers[*counter] >= (*bound).into() {
-                        return Ran::LoopBound {
-                            thread,
-                            bound: *bound,
-                        };
-                    } else if iterations >= SILENT_ITERATIONS_MAX {
-                        return Ran::LoopBound {
-                            thread,
-                            bound: iterations,
-                        };
                     } else {
-                        iterations += 1;
-                        cursor.registers[*counter] += 1;
+                        match silent.goes_on(at, &cursor.registers) {
+                            Round::Same if counter.is_none() => return Ran::Endless,
+                            Round::TooMany => return stop(Growth::Registers),
+                            Round::Same | Round::Other => {}
+                        }
+                        if let Some(counter) = counter {
+                            if cursor.registers[counter] >= bound.into() {
+                                return stop(growth);
+                            }
+                            cursor.registers[counter] += 1;
+                        } else if is_watched {
+                            cursor.iterations += 1;
+                            if self.machine.under_way(thread) > UNDER_WAY_MAX {
+                                return stop(Growth::Operations);
+                            }
+                            if cursor.iterations > ITERATIONS_MAX {
+                                return stop(match growth {
+                                    Growth::Operations => Growth::States,
+                                    other => other,
+                                });
+                            }
+                        }
                         at + 1
                     }
                 }
@@ -292,16 +338,55 @@ impl State {
     }
 }
 
+/// The iterations that a thread makes at once, without reaching the machine.
+#[derive(Default)]
+struct Silent {
+    count: u32,
+    /// A loop and the registers at one of its iterations, kept until as many more have been made as were before it (Brent's method).
+    kept: Option<(usize, SmallVec<[Value; 6]>)>,
+    keep_until: u32,
+}
+
+/// What is known when a silent iteration begins.
+enum Round {
+    /// It begins as an earlier one did.
+    Same,
+    Other,
+    /// There were too many to go on.
+    TooMany,
+}
+
+impl Silent {
+    /// Begins an iteration of the loop at a position.
+    fn goes_on(&mut self, at: usize, registers: &[Value]) -> Round {
+        self.count += 1;
+        if self.count > SILENT_ITERATIONS_MAX {
+            return Round::TooMany;
+        }
+        if let Some((loop_at, then)) = &self.kept
+            && (*loop_at, &then[..]) == (at, registers)
+        {
+            return Round::Same;
+        }
+        if self.count >= self.keep_until {
+            self.kept = Some((at, SmallVec::from_slice(registers)));
+            self.keep_until = 2 * self.count;
+        }
+        Round::Other
+    }
+}
+
 impl Clone for Cursor {
     fn clone(&self) -> Cursor {
         Cursor {
             at: self.at,
             registers: SmallVec::from_slice(&self.registers),
+            iterations: self.iterations,
         }
     }
 
     fn clone_from(&mut self, source: &Cursor) {
-        self.at = source.at;
+        (self.at, self.iterations) = (source.at, source.iterations);
         self.registers.clear();
         self.registers.extend_from_slice(&source.registers);
     }

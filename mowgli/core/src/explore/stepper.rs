@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::code::{self, Code, Op};
+use super::code::{self, Code, Loops, Op};
 use super::state::{Move, Ran, State};
 use super::trace::{self, TraceStep};
 use super::{Actor, accepts};
@@ -50,11 +50,12 @@ pub enum End {
     Running,
     /// Every thread has ended and every buffer has drained.
     Final(Outcome),
-    /// A thread waits for what cannot happen, such as the completion of an operation that was never posted.
+    /// A thread waits for what cannot happen, such as the completion of an operation that was never posted, or goes round a loop that
+    /// accesses nothing.
     Stuck,
     /// An assumption failed: the execution is discarded.
     Discarded,
-    /// A loop needs more iterations than its bound.
+    /// A loop that accesses nothing has made too many iterations to go on.
     LoopBound {
         /// The thread.
         thread: usize,
@@ -82,7 +83,7 @@ impl<'p> Stepper<'p> {
     /// Fails for programs that the engine does not accept, as [`super::outcomes`] does.
     pub fn new(program: &'p Program, model: Model, atomicity: RmwAtomicity) -> Result<Stepper<'p>, Limit> {
         accepts(program, model)?;
-        let codes = code::compile(program).map_err(Limit::TooLarge)?;
+        let codes = code::compile(program, Loops::Free).map_err(Limit::TooLarge)?;
         let config = Config::new(model, atomicity);
         let (state, ran) = State::new(program, &codes, config);
         Ok(Stepper {
@@ -188,7 +189,8 @@ impl<'p> Stepper<'p> {
     pub fn end(&self) -> End {
         match self.ran {
             Ran::Discard => return End::Discarded,
-            Ran::LoopBound { thread, bound } => {
+            Ran::Endless => return End::Stuck,
+            Ran::LoopBound { thread, bound, .. } => {
                 return End::LoopBound {
                     thread: thread.into(),
                     bound,
@@ -213,7 +215,7 @@ impl<'p> Stepper<'p> {
         wanted: &dyn Fn(&Outcome) -> bool,
         budget: &Budget<'_>,
     ) -> Result<Option<Vec<usize>>, Limit> {
-        let Some(way) = trace::shortest(self.program, &self.codes, self.config, wanted, budget)? else {
+        let Some(way) = trace::find(self.program, self.config, wanted, budget)? else {
             return Ok(None);
         };
         let (state, ran) = State::new(self.program, &self.codes, self.config);
@@ -313,9 +315,10 @@ mod tests {
         assert_eq!(ends("poll(2)"), End::Stuck);
         assert_eq!(ends("assume(0)"), End::Discarded);
         assert_eq!(
-            ends("while (1) bound 2 { x := 1 }"),
+            ends("r := 0 ;\nwhile (1) bound 2 { r := r + 1 }"),
             End::LoopBound { thread: 0, bound: 2 }
         );
+        assert_eq!(ends("while (1) bound 2 { }"), End::Stuck);
         assert!(matches!(ends("x := 1"), End::Final(_)));
     }
 

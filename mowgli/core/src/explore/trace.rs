@@ -9,7 +9,8 @@ use std::fmt;
 
 use explorer::fingerprint;
 
-use super::code::{Act, Code, Op};
+use super::ENDLESS_STATES_MAX;
+use super::code::{self, Act, Code, Loops, Op};
 use super::reduce::Reducer;
 use super::state::{Move, Ran, State};
 use crate::machine::{Action, Addr, Config, Machine, Post, RemoteOp, Step};
@@ -51,8 +52,33 @@ struct Reached {
     by: Option<Move>,
 }
 
-/// Finds the moves of a shortest trace, breadth first.
-pub(super) fn shortest(
+/// Finds the moves of a shortest trace: of one in which loops stay within their bounds, and else of any, among the states that are visited
+/// without bounds.
+pub(super) fn find(
+    program: &Program,
+    config: Config,
+    wanted: &dyn Fn(&Outcome) -> bool,
+    budget: &Budget<'_>,
+) -> Result<Option<Vec<Move>>, Limit> {
+    let codes = |loops| code::compile(program, loops).map_err(Limit::TooLarge);
+    match shortest(program, &codes(Loops::Bounded)?, config, wanted, budget) {
+        Err(limit @ Limit::LoopBound { .. }) => {
+            let most = budget.states_max.unwrap_or(ENDLESS_STATES_MAX);
+            let budget = Budget {
+                states_max: Some(most.min(ENDLESS_STATES_MAX)),
+                ..*budget
+            };
+            match shortest(program, &codes(Loops::Endless)?, config, wanted, &budget) {
+                Err(Limit::States(_)) => Err(limit),
+                found => found,
+            }
+        }
+        found => found,
+    }
+}
+
+/// Finds the moves of a shortest trace of this code, breadth first.
+fn shortest(
     program: &Program,
     codes: &[Code],
     config: Config,
@@ -61,13 +87,8 @@ pub(super) fn shortest(
 ) -> Result<Option<Vec<Move>>, Limit> {
     let (first, ran) = State::new(program, codes, config);
     let mut bound = None;
-    let mut note = |ran| {
-        if let Ran::LoopBound { thread, bound: most } = ran {
-            bound = Some(Limit::LoopBound {
-                thread: thread.into(),
-                bound: most,
-            });
-        }
+    let mut note = |ran: Ran| {
+        bound = ran.limit().or(bound.take());
         ran == Ran::Ready
     };
     let mut reached = vec![Reached { from: 0, by: None }];

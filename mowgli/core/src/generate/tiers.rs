@@ -201,7 +201,7 @@ pub fn plain(program: &Program) -> Program {
     }
     program.each_instr_mut(&mut |instr| {
         if let Instr::Strong(operation) = instr {
-            *instr = operation.request().0.clone();
+            *instr = (**operation).clone();
         }
     });
     program

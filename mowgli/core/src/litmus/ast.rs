@@ -23,6 +23,8 @@ pub(super) struct Stmt {
     pub(super) kind: StmtKind,
     /// Whether `strong` stands before it.
     pub(super) strong: bool,
+    /// Whether `unsignaled` stands before it.
+    pub(super) unsignaled: bool,
     pub(super) span: Span,
 }
 
@@ -53,6 +55,18 @@ pub(super) enum StmtKind {
         body: Vec<Stmt>,
     },
     Choose(Vec<Vec<Stmt>>),
+    /// `x, y^n := a, b`: a put of several words, as one put for each. The last is the one that completes.
+    Words(Vec<Stmt>),
+}
+
+impl Stmt {
+    /// Returns the statements, of one instruction each, that this one stands for.
+    pub(super) fn each(&self) -> &[Stmt] {
+        match &self.kind {
+            StmtKind::Words(words) => words,
+            _ => std::slice::from_ref(self),
+        }
+    }
 }
 
 /// Appends the place and the span of each statement of a block, and of the blocks inside.
@@ -61,7 +75,7 @@ pub(super) fn spans<'s>(
     place: &mut Vec<u16>,
     out: &mut Vec<(Vec<u16>, Span)>,
 ) {
-    for (at, stmt) in block.into_iter().enumerate() {
+    for (at, stmt) in block.into_iter().flat_map(Stmt::each).enumerate() {
         place.push(at as u16);
         out.push((place.clone(), stmt.span.clone()));
         let blocks: Vec<&Vec<Stmt>> = match &stmt.kind {

@@ -27,6 +27,7 @@ pub(super) fn lint(file: &File, litmus: &Litmus, globals: &Globals, out: &mut Ve
             .rows
             .iter()
             .filter_map(|row| row.cells.get(t).and_then(Option::as_ref))
+            .flat_map(Stmt::each)
         {
             pending.stmt(stmt, &mut counts);
         }
@@ -35,7 +36,7 @@ pub(super) fn lint(file: &File, litmus: &Litmus, globals: &Globals, out: &mut Ve
 
 /// Calls `f` on every statement, nested ones included.
 fn walk<'a>(stmts: impl IntoIterator<Item = &'a Stmt>, f: &mut impl FnMut(&'a Stmt)) {
-    for stmt in stmts {
+    for stmt in stmts.into_iter().flat_map(Stmt::each) {
         f(stmt);
         match &stmt.kind {
             StmtKind::If { then, otherwise, .. } => {
@@ -167,7 +168,8 @@ struct Pending<'a> {
 
 impl Pending<'_> {
     fn block(&mut self, block: &[Stmt], counts: &mut Counts) {
-        block.iter().for_each(|stmt| self.stmt(stmt, counts));
+        let all = block.iter().flat_map(Stmt::each);
+        all.for_each(|stmt| self.stmt(stmt, counts));
     }
 
     fn stmt(&mut self, stmt: &Stmt, counts: &mut Counts) {
@@ -183,7 +185,7 @@ impl Pending<'_> {
                     Rhs::Rcas(args) => args.target.node.as_ref(),
                     _ => dst.node.as_ref(),
                 };
-                if let Some(node) = remote {
+                if let Some(node) = remote.filter(|_| !stmt.unsignaled) {
                     *counts.entry(node.value).or_default() += 1;
                 }
                 self.known.extend(work.iter().map(|w| w.text.clone()));
@@ -197,7 +199,7 @@ impl Pending<'_> {
                     );
                     self.out.push(
                         Diagnostic::new(Kind::PollNeverSucceeds, stmt.span.clone(), message).help(
-                            "each poll takes one earlier put, get or remote read-modify-write of its thread; \
+                            "each poll takes one earlier put, get or remote read-modify-write of its thread that is signaled; \
                              executions that reach this one never end and are not counted",
                         ),
                     );
@@ -211,9 +213,9 @@ impl Pending<'_> {
                 self.block(otherwise, &mut other);
                 join(counts, &other);
             }
-            StmtKind::While { body, bound, .. } => {
+            StmtKind::While { body, .. } => {
                 let mut most = counts.clone();
-                for _ in 0..bound.value.clamp(0, 1000) {
+                for _ in 0..1000 {
                     let before = counts.clone();
                     self.block(body, counts);
                     join(&mut most, counts);

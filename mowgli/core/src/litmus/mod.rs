@@ -1,11 +1,13 @@
 //! The litmus language: turns text into a [`Litmus`] and back.
 //!
 //! `docs/litmus.md` is the language's manual. [`parse`] goes from text to a syntax tree (`parser`, on top of [`crate::syntax`]), to a
-//! checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back ([`layout`]). The types of
+//! checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back ([`layout`]). Tests, what they are called and what
+//! they show are the same in all dialects ([`Dialect`]). The types of
 //! conditions (`condition`) and the bounds ([`crate::syntax::limits`]) are shared by all dialects and re-exported here. The module is
 //! pure: the command reads files and draws diagnostics.
 
 mod ast;
+mod dialect;
 pub mod layout;
 mod lint;
 mod parser;
@@ -21,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::condition::{
     Condition, Expected, Formula, Names, Operand, Quantifier, Query, Relation, Setting, State, Verdict,
 };
+pub use dialect::{Dialect, QueryOf};
 pub(crate) use print::instruction;
 pub use print::{fingerprint, fingerprint_of};
 pub use property::Property;
@@ -28,61 +31,51 @@ pub use statement::Statement;
 
 pub use crate::syntax::{Diagnostic, KEYWORDS, Kind, ParseError, Severity, Span, limits};
 
-use crate::program::Program;
+use crate::outcome::Outcome;
+use crate::program::{Program, Value};
 
-/// A litmus test.
+/// A litmus test, of RDMA unless its dialect is another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Litmus {
+#[serde(bound(
+    serialize = "P: Serialize, P::Value: Serialize, P::Setting: Serialize",
+    deserialize = "P: Deserialize<'de>, P::Value: Deserialize<'de>, P::Setting: Deserialize<'de>"
+))]
+pub struct Litmus<P: Dialect = Program> {
     /// The name in the header line.
     pub name: String,
     /// The text after the name: where the test comes from and what it shows.
     pub description: Option<String>,
     /// The program.
-    pub program: Program,
+    pub program: P,
     /// Operands to show in states besides those of the conditions (`locations [..]`).
     pub observed: Vec<Operand>,
     /// Final conditions, at least one. The first is the test's own; the n-th is called `NAME#n`.
-    pub queries: Vec<Query>,
-    /// The statements of the test about the robustness of its program, sorted.
+    pub queries: Vec<Query<Operand, P::Value, P::Setting>>,
+    /// The statements of the test about the robustness of its program, sorted. Tests of other dialects have none.
     pub stated: Vec<Statement>,
 }
 
-impl Litmus {
-    /// Returns the name of query `index` in reports: `NAME` for the first, `NAME#2` for the second.
-    pub fn query_name(&self, index: usize) -> String {
-        match index {
-            0 => self.name.clone(),
-            n => format!("{}#{}", self.name, n + 1),
-        }
+impl Dialect for Program {
+    type Value = Value;
+    type Outcome = Outcome;
+    type Setting = Setting;
+
+    const WORD: &'static str = "RDMA";
+
+    fn parse(source: &str) -> Result<Litmus, ParseError> {
+        parse(source).map(|parsed| parsed.litmus)
     }
 
-    /// Returns the test with `exists (formula)` as its only condition.
-    ///
-    /// # Errors
-    /// Returns everything that is wrong with the formula. Spans are those of a text that the caller does not have.
-    pub fn asking(&self, formula: &str) -> Result<Litmus, ParseError> {
-        let bare = Litmus {
-            queries: Vec::new(),
-            stated: Vec::new(),
-            ..self.clone()
-        };
-        parse(&format!("{}\nexists ({formula})\n", bare.print())).map(|p| p.litmus)
+    fn text(&self) -> String {
+        print::print_program(self, &|_, _| None)
     }
 
-    /// Lists the operands that a state of query `index` shows: those of its formula, then the `locations` list.
-    pub fn shown(&self, index: usize) -> Vec<Operand> {
-        let mut out = self
-            .queries
-            .get(index)
-            .map(|q| q.condition.formula.operands())
-            .unwrap_or_default();
-        for &operand in &self.observed {
-            if !out.contains(&operand) {
-                out.push(operand);
-            }
-        }
-        out.sort_unstable();
-        out
+    fn registers(&self) -> Vec<usize> {
+        self.threads.iter().map(|t| t.registers.len()).collect()
+    }
+
+    fn locations(&self) -> usize {
+        self.locations.len()
     }
 }
 

@@ -4,7 +4,7 @@
 //! mistake elsewhere ends it.
 
 use super::ast::{CasArgs, File, Place, Rhs, Stmt, StmtKind};
-use crate::syntax::{self, Diagnostic, Kind, Parser, Span, Step, Token, nearest};
+use crate::syntax::{self, Diagnostic, Kind, Name, Parser, Span, Step, Token, nearest};
 
 /// Names that start an instruction or a right-hand side: what an unknown instruction is compared with.
 const INSTRUCTIONS: [&str; 11] = [
@@ -44,11 +44,16 @@ impl Parser {
     fn stmt(&mut self) -> Step<Stmt> {
         let start = self.span();
         self.count_instruction()?;
-        let strong =
-            matches!((self.peek(), self.peek_at(1)), (Token::Name(word), Token::Name(_)) if word == "strong");
-        if strong {
-            self.skip();
-        }
+        // Names may be called so, too.
+        let mut request = |asked: &str| {
+            let is_next = matches!((self.peek(), self.peek_at(1)), (Token::Name(word), Token::Name(_)) if word == asked);
+            if is_next {
+                self.skip();
+            }
+            is_next
+        };
+        let strong = request("strong");
+        let unsignaled = request("unsignaled");
         let Token::Name(word) = self.peek().clone() else {
             return Err(self.unexpected("an instruction"));
         };
@@ -104,26 +109,85 @@ impl Parser {
                 StmtKind::Choose(blocks)
             }
             (_, Token::Symbol(":=" | "^")) => self.assign()?,
+            (_, Token::Symbol(",")) => self.words(&start, strong, unsignaled)?,
             _ => return Err(unknown_instruction(&word, start)),
         };
         Ok(Stmt {
             kind,
             strong,
+            unsignaled,
             span: self.span_from(&start),
         })
+    }
+
+    /// Reads a put of several words. Each word is an instruction, and all but the last have no completion.
+    fn words(&mut self, start: &Span, strong: bool, unsignaled: bool) -> Step<StmtKind> {
+        let mut names = vec![self.new_name("a location")?];
+        while self.eat(",") {
+            names.push(self.new_name("a location")?);
+        }
+        self.expect("^", "a put of several words names one node: `x, y^2 := a, b`")?;
+        let node = self.number()?;
+        self.expect(":=", "a put of several words is `x, y^2 := a, b`")?;
+        let work = self.work_identifier()?;
+        let mut data = Vec::new();
+        while data.is_empty() || self.eat(",") {
+            data.push(self.right_side()?);
+        }
+        if strong {
+            let message = "`strong` is for a put of one word";
+            return Err(
+                Diagnostic::new(Kind::WrongOperand, self.span_from(start), message)
+                    .help("write a put for each word, and `strong` before those that ask for it"),
+            );
+        }
+        if names.len() != data.len() {
+            let message = format!("{} words are put into {} locations", data.len(), names.len());
+            return Err(
+                Diagnostic::new(Kind::WrongOperand, self.span_from(start), message)
+                    .help("write as many sources as destinations"),
+            );
+        }
+        let last = names.len() - 1;
+        let mut words = Vec::with_capacity(names.len());
+        for (at, (name, rhs)) in names.into_iter().zip(data).enumerate() {
+            if at > 0 {
+                self.count_instruction()?;
+            }
+            let dst = Place {
+                name,
+                node: Some(node.clone()),
+            };
+            let work = work.clone();
+            words.push(Stmt {
+                kind: StmtKind::Assign { dst, work, rhs },
+                strong: false,
+                unsignaled: unsignaled || at < last,
+                span: self.span_from(start),
+            });
+        }
+        Ok(StmtKind::Words(words))
     }
 
     fn assign(&mut self) -> Step<StmtKind> {
         let dst = self.place()?;
         self.expect(":=", "an assignment is `dst := src`")?;
-        let work = if self.eat("[") {
-            let work = self.new_name("a work identifier")?;
-            self.expect("]", "a work identifier stands in brackets: `x^2 :=[d] y`")?;
-            Some(work)
-        } else {
-            None
-        };
-        let rhs = match (self.peek().clone(), self.peek_at(1)) {
+        let work = self.work_identifier()?;
+        let rhs = self.right_side()?;
+        Ok(StmtKind::Assign { dst, work, rhs })
+    }
+
+    fn work_identifier(&mut self) -> Step<Option<Name>> {
+        if !self.eat("[") {
+            return Ok(None);
+        }
+        let work = self.new_name("a work identifier")?;
+        self.expect("]", "a work identifier stands in brackets: `x^2 :=[d] y`")?;
+        Ok(Some(work))
+    }
+
+    fn right_side(&mut self) -> Step<Rhs> {
+        Ok(match (self.peek().clone(), self.peek_at(1)) {
             (Token::Name(_), Token::Symbol("^")) => Rhs::Remote(self.place()?),
             (Token::Name(word), Token::Symbol("(")) => match word.as_str() {
                 "inline" => Rhs::Inline(self.call(Parser::expr)?),
@@ -140,8 +204,7 @@ impl Parser {
                 _ => return Err(unknown_instruction(&word, self.span())),
             },
             _ => Rhs::Expr(self.expr()?),
-        };
-        Ok(StmtKind::Assign { dst, work, rhs })
+        })
     }
 
     fn cas_args(&mut self) -> Step<CasArgs> {

@@ -6,24 +6,31 @@
 
 use std::fmt::Write;
 
-use super::Litmus;
 use super::layout::{self, Assigned, Column};
+use super::{Dialect, Litmus};
 use crate::program::{Expr, Instr, Loc, Node, Program, PutSrc, Reg, Thread, WorkId};
 
 impl Litmus {
-    /// Returns the test as text.
-    pub fn print(&self) -> String {
-        self.print_with(&|_, _| None)
-    }
-
     /// Returns the test as text, with the comments that `note` gives for a thread and the index of an instruction.
     pub fn print_with(&self, note: &dyn Fn(usize, usize) -> Option<String>) -> String {
-        let mut out = format!("RDMA {}\n", self.name);
+        self.around(&print_program(&self.program, note))
+    }
+}
+
+impl<P: Dialect> Litmus<P> {
+    /// Returns the test as text.
+    pub fn print(&self) -> String {
+        self.around(&self.program.text())
+    }
+
+    /// Returns the test as text, given that of its program.
+    fn around(&self, program: &str) -> String {
+        let mut out = format!("{} {}\n", P::WORD, self.name);
         if let Some(description) = &self.description {
             let escaped = description.replace('\\', "\\\\").replace('"', "\\\"");
             let _ = writeln!(out, "\"{escaped}\"");
         }
-        out.push_str(&print_program(&self.program, note));
+        out.push_str(program);
         if !self.observed.is_empty() {
             let names: Vec<String> = self
                 .observed
@@ -42,8 +49,8 @@ impl Litmus {
 
 /// Computes a fingerprint of a program and its conditions for the `Hash=` line of reports: 128 bits of FNV-1a over the printed text, in
 /// hexadecimal. It ignores layout, comments, description and everything stated.
-pub fn fingerprint(litmus: &Litmus) -> String {
-    let mut text = print_program(&litmus.program, &|_, _| None);
+pub fn fingerprint<P: Dialect>(litmus: &Litmus<P>) -> String {
+    let mut text = litmus.program.text();
     for query in &litmus.queries {
         text.push_str(&query.condition.display(&litmus.program));
     }
@@ -60,7 +67,7 @@ pub fn fingerprint_of(text: &str) -> String {
 }
 
 /// Prints init block, columns and rows, with comments.
-fn print_program(program: &Program, note: &dyn Fn(usize, usize) -> Option<String>) -> String {
+pub(super) fn print_program(program: &Program, note: &dyn Fn(usize, usize) -> Option<String>) -> String {
     let column = |(t, thread): (usize, &Thread)| {
         let printer = ThreadPrinter { program, thread };
         let mut cells = vec![format!("{}@{}", thread.name, thread.node)];
@@ -180,6 +187,7 @@ impl ThreadPrinter<'_> {
             Instr::Poll { node: n } => format!("poll({})", node(n)),
             Instr::Rfence { node: n } => format!("rfence({})", node(n)),
             Instr::Strong(operation) => format!("strong {}", self.instr(operation)),
+            Instr::Unsignaled(operation) => format!("unsignaled {}", self.instr(operation)),
             Instr::Wait { work } => format!("wait({})", self.work_name(*work)),
             Instr::Assume(e) => format!("assume({})", self.expr(e)),
             Instr::If {
@@ -241,7 +249,9 @@ fn block_follows(block: &[Instr], seen: &mut Assigned) -> bool {
         } => seen.has(cond) && block_follows(then, seen) && block_follows(otherwise, seen),
         Instr::While { cond, body, .. } => block_follows(body, seen) && seen.has(cond),
         Instr::Choose(blocks) => blocks.iter().all(|b| block_follows(b, seen)),
-        Instr::Strong(operation) => block_follows(std::slice::from_ref(operation), seen),
+        Instr::Strong(operation) | Instr::Unsignaled(operation) => {
+            block_follows(std::slice::from_ref(operation), seen)
+        }
         Instr::Mfence | Instr::Put { .. } | Instr::Get { .. } => true,
         Instr::Poll { .. } | Instr::Rfence { .. } | Instr::Wait { .. } => true,
     })

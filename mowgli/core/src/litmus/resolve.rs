@@ -59,7 +59,10 @@ impl Resolver {
                 .rows
                 .iter()
                 .filter_map(|row| row.cells.get(t).and_then(Option::as_ref));
-            let code = cells.filter_map(|stmt| scope.stmt(stmt)).collect();
+            let code = cells
+                .flat_map(ast::Stmt::each)
+                .filter_map(|stmt| scope.stmt(stmt))
+                .collect();
             let (own, work_ids) = scope.finish();
             registers[t] = own;
             let registers = registers[t].names.clone();

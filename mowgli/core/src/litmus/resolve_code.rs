@@ -46,7 +46,17 @@ impl<'a> ThreadScope<'a> {
 
     /// Resolves a statement. Returns `None` if it was refused.
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Option<Instr> {
-        let instr = self.without_request(stmt)?;
+        let mut instr = self.without_request(stmt)?;
+        if stmt.unsignaled {
+            if !instr.can_be_strong() {
+                let message = "only puts, gets and remote read-modify-writes have completions";
+                return self.refuse(
+                    Diagnostic::new(Kind::WrongOperand, stmt.span.clone(), message)
+                        .help("leave `unsignaled` out"),
+                );
+            }
+            instr = Instr::Unsignaled(Box::new(instr));
+        }
         if !stmt.strong {
             return Some(instr);
         }
@@ -106,13 +116,15 @@ impl<'a> ThreadScope<'a> {
                     bound: iterations,
                 }
             }
+            StmtKind::Words(_) => unreachable!("each word is a statement of its own"),
             StmtKind::Choose(blocks) => Instr::Choose(blocks.iter().map(|b| self.block(b)).collect()),
             StmtKind::Assign { dst, work, rhs } => self.assign(stmt, dst, work.as_ref(), rhs)?,
         })
     }
 
     fn block(&mut self, block: &[Stmt]) -> Vec<Instr> {
-        block.iter().filter_map(|stmt| self.stmt(stmt)).collect()
+        let all = block.iter().flat_map(Stmt::each);
+        all.filter_map(|stmt| self.stmt(stmt)).collect()
     }
 
     fn assign(&mut self, stmt: &Stmt, dst: &Place, work: Option<&Name>, rhs: &Rhs) -> Option<Instr> {

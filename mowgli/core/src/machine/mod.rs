@@ -286,6 +286,13 @@ impl Machine {
             .all(|t| t.store_buffer.is_empty() && t.queue_pairs.iter().all(QueuePair::is_idle))
     }
 
+    /// Returns the number of stores, operations, writes and notifications of a thread that are in a buffer.
+    pub(crate) fn under_way(&self, thread: u16) -> usize {
+        let state = &self.threads[thread as usize];
+        let queued = |qp: &QueuePair| qp.pipe.len() + qp.wb_r.len() + qp.wb_l.len();
+        state.store_buffer.len() + state.queue_pairs.iter().map(queued).sum::<usize>()
+    }
+
     /// Drops empty queue pairs, which makes copies cheaper. A queue pair is made again when it is used.
     pub fn forget_idle(&mut self) {
         for thread in &mut self.threads {

@@ -11,6 +11,11 @@ impl Machine {
     /// Describes the effect of the step in this state: `P0->2: get reads x (=3)`. `name` gives the names of words.
     /// Nodes are written from 1, as in litmus files.
     pub fn describe(&self, step: Step, name: &dyn Fn(Addr) -> String) -> String {
+        self.describe_from(1, step, name)
+    }
+
+    /// Describes the effect of the step as [`describe`](Machine::describe) does, with nodes written from `first`.
+    pub fn describe_from(&self, first: u16, step: Step, name: &dyn Fn(Addr) -> String) -> String {
         match step {
             Step::Drain { thread } => {
                 let head = self
@@ -24,7 +29,7 @@ impl Machine {
                         Delayed::Remote { peer, entry } => format!(
                             "store buffer hands {} to the queue pair to node {}",
                             describe_stage(&entry.stage, name),
-                            peer + 1
+                            peer + first
                         ),
                     });
                 format!(
@@ -39,7 +44,7 @@ impl Machine {
                 let QpId { thread, peer } = id;
                 format!(
                     "P{thread}->{}: {}",
-                    peer + 1,
+                    peer + first,
                     what.unwrap_or_else(|| rule.name().to_owned())
                 )
             }

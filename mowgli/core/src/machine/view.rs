@@ -67,11 +67,16 @@ pub enum Buffer {
 }
 
 impl Machine {
-    /// Shows the state. `name` gives the names of words.
+    /// Shows the state. `name` gives the names of words. Nodes are written from 1, as in litmus files.
     pub fn view(&self, name: &dyn Fn(Addr) -> String) -> View {
+        self.view_from(1, name)
+    }
+
+    /// Shows the state as [`view`](Machine::view) does, with nodes written from `first`.
+    pub fn view_from(&self, first: u16, name: &dyn Fn(Addr) -> String) -> View {
         let units = (0..NODES_MAX).filter(|&node| self.is_unit_held(node)).collect();
         let thread = |t: &super::ThreadState| ThreadView {
-            store_buffer: t.store_buffer.iter().map(|e| delayed(e, name)).collect(),
+            store_buffer: t.store_buffer.iter().map(|e| delayed(first, e, name)).collect(),
             queue_pairs: t.queue_pairs.iter().map(|qp| queue_pair(qp, name)).collect(),
         };
         View {
@@ -128,7 +133,7 @@ fn queue_pair(qp: &QueuePair, name: &dyn Fn(Addr) -> String) -> QueuePairView {
     }
 }
 
-fn delayed(delayed: &Delayed, name: &dyn Fn(Addr) -> String) -> EntryView {
+fn delayed(first: u16, delayed: &Delayed, name: &dyn Fn(Addr) -> String) -> EntryView {
     match delayed {
         Delayed::Store { loc, value } => EntryView {
             text: format!("{} := {value}", name(*loc)),
@@ -137,7 +142,7 @@ fn delayed(delayed: &Delayed, name: &dyn Fn(Addr) -> String) -> EntryView {
         Delayed::Remote { peer, entry: e } => {
             let shown = entry(e, name);
             EntryView {
-                text: format!("{} to node {}", shown.text, peer + 1),
+                text: format!("{} to node {}", shown.text, peer + first),
                 ..shown
             }
         }

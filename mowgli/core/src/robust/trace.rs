@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::declarative::unfold::{self, End, Path};
+use crate::declarative::unfold::{self, End, Path, Repeats};
 use crate::event::{Event, Kind};
 use crate::outcome::{Budget, Limit};
 use crate::program::{Loc, Node, Program, WorkId};
@@ -68,9 +68,9 @@ impl Traces {
     ) -> Result<(Vec<Trace>, Option<Limit>), Limit> {
         let (mut traces, mut beyond) = (Vec::new(), None);
         let mut seen = HashSet::new();
-        for path in unfold::paths(program, thread, &definition.spec, budget)? {
+        for path in unfold::paths_with(program, thread, &definition.spec, Repeats::Pairs, budget)? {
             match path.end {
-                End::LoopBound(bound) => beyond = beyond.or(Some(Limit::LoopBound { thread, bound })),
+                End::LoopBound { .. } => beyond = beyond.or(path.end.limit(thread)),
                 End::Stuck => {}
                 End::Complete if seen.insert(shape(&path)) => {
                     traces.push(Trace::new(program, thread, path, definition, local));

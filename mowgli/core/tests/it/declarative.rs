@@ -5,7 +5,7 @@ use mowgli::declarative::{self, reference};
 use mowgli::litmus::{self, Litmus, Verdict};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::models::Spec;
-use mowgli::outcome::{Budget, Completeness, Limit, Search};
+use mowgli::outcome::{Budget, Completeness, Endless, Growth, Limit, Search};
 
 /// Returns every expected verdict of the test that the engine contradicts.
 fn contradictions(test: &Litmus) -> Vec<String> {
@@ -221,17 +221,24 @@ fn a_loop_that_may_outrun_its_bound_makes_the_search_incomplete() {
     let spin = |bound: u32| {
         format!(
             r#"RDMA spin
-{{ x@1=0; }}
- P0@1   | P1@1                                ;
- x := 1 | r := x                              ;
-        | while (r == 0) bound {bound} {{ r := x }} ;
+{{ x@1=0; 1:s; }}
+ P0@1   | P1@1                                            ;
+ x := 1 | r := x                                          ;
+        | while (r == 0) bound {bound} {{ s := s + 1; r := x }} ;
 exists (1:r=1)"#
         )
     };
     let search = outcomes(&spin(2), Model::RdmaTso);
-    let limit = Limit::LoopBound { thread: 1, bound: 2 };
+    let limit = Limit::LoopBound {
+        thread: 1,
+        bound: 2,
+        at: Some(Endless {
+            instruction: 1,
+            growth: Growth::Registers,
+        }),
+    };
     assert_eq!(search.completeness, Completeness::Incomplete(limit));
-    assert!(search.outcomes.iter().all(|o| o.registers[1][0] == 1));
+    assert!(search.outcomes.iter().all(|o| o.registers[1][1] == 1));
     assert!(!search.outcomes.is_empty());
 }
 

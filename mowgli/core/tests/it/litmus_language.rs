@@ -294,6 +294,11 @@ mod random {
                 src: PutSrc::Value(Expr::Const(1)),
                 work: None,
             }))),
+            Just(Instr::Strong(Box::new(Instr::Unsignaled(Box::new(Instr::Put {
+                dst: Loc(2),
+                src: PutSrc::Value(Expr::Const(2)),
+                work: None,
+            }))))),
             e().prop_map(Instr::Assume),
         ];
         leaf.prop_recursive(2, 8, 3, move |inner| {

@@ -4,7 +4,7 @@ use mowgli::catalogue;
 use mowgli::check::applicable;
 use mowgli::litmus::{Litmus, Property};
 use mowgli::model::{Model, RmwAtomicity};
-use mowgli::outcome::{Budget, Limit};
+use mowgli::outcome::{Budget, Endless, Growth, Limit};
 use mowgli::program::Program;
 use mowgli::robust::{self, Exact, Finding, Question, Reason, Theorem, Verdict};
 
@@ -180,12 +180,19 @@ fn a_program_without_a_pre_execution_is_vacuous() {
 
 #[test]
 fn a_loop_beyond_its_bound_is_unknown_unless_no_execution_gets_there() {
-    let stuck = "RDMA t\n{ x@1=0; z@2=0; }\n P0@1 ;\n r := x ;\n while (r == 0) bound 2 { r := x } ;\n z^2 := 1 ;\nexists (true)";
+    let stuck = "RDMA t\n{ x@1=0; z@2=0; 0:s; }\n P0@1 ;\n r := x ;\n while (r == 0) bound 2 { s := s + 1; r := x } ;\n z^2 := 1 ;\nexists (true)";
     let program = parsed(stuck).program;
     let answer = ask(&program, Model::RdmaSc);
     assert_eq!(
         answer.verdict(),
-        Verdict::Unknown(Limit::LoopBound { thread: 0, bound: 2 })
+        Verdict::Unknown(Limit::LoopBound {
+            thread: 0,
+            bound: 2,
+            at: Some(Endless {
+                instruction: 1,
+                growth: Growth::Registers,
+            }),
+        })
     );
     let left = stuck.replace("x@1=0", "x@1=1");
     assert_eq!(

@@ -8,13 +8,14 @@ use std::ops::ControlFlow;
 use mowgli::program::Loc;
 
 use crate::action::Action;
-use crate::execution::Source;
+use crate::execution::{Problem, Source};
+use crate::rules::Rule;
 use crate::values::{Origin, Origins};
 
 /// A candidate execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The order of the atomic writes of each location (WS).
+    /// The order of the atomic writes of each location (WS); without WS all of them, in program order.
     pub orders: Vec<Vec<u8>>,
     /// The source of each action that is an atomic read.
     pub sources: Vec<Source>,
@@ -47,12 +48,14 @@ impl<'a> Origins<'a> for Claimed<'a> {
 
 /// Visits every candidate until `visit` breaks. `locations` is the number of locations.
 pub(super) fn each<B>(
-    actions: &[Action],
+    problem: &Problem<'_>,
     locations: usize,
     visit: &mut dyn FnMut(&Candidate) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
+    let actions = problem.actions;
     let mut choice = Choice {
         actions,
+        is_ordered: problem.switches().has(Rule::Ws),
         candidate: Candidate {
             orders: vec![Vec::new(); locations],
             sources: vec![Source::Init; actions.len()],
@@ -66,6 +69,8 @@ pub(super) fn each<B>(
 
 struct Choice<'a, 'v, B> {
     actions: &'a [Action],
+    /// Whether the atomic writes of a location have an order (WS).
+    is_ordered: bool,
     candidate: Candidate,
     visit: &'v mut dyn FnMut(&Candidate) -> ControlFlow<B>,
 }
@@ -87,6 +92,9 @@ impl<B> Choice<'_, '_, B> {
         }
         let writes = self.writes(loc);
         let atomic = writes.iter().filter(|w| w.1).count();
+        if !self.is_ordered {
+            self.candidate.orders[loc] = writes.iter().filter(|w| w.1).map(|w| w.0).collect();
+        }
         if self.candidate.orders[loc].len() == atomic {
             return self.last(loc, &writes);
         }
@@ -104,7 +112,7 @@ impl<B> Choice<'_, '_, B> {
     fn last(&mut self, loc: usize, writes: &[(u8, bool)]) -> ControlFlow<B> {
         let ends: Vec<Origin> = match self.candidate.orders[loc].last() {
             _ if writes.is_empty() => vec![Origin::Init],
-            Some(&last) if writes.iter().all(|w| w.1) => vec![Origin::Write(last)],
+            Some(&last) if self.is_ordered && writes.iter().all(|w| w.1) => vec![Origin::Write(last)],
             _ => writes
                 .iter()
                 .map(|w| Origin::Write(w.0))

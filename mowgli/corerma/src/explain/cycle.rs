@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::action::{Action, Effect};
+use crate::action::Effect;
+use crate::closure::Closure;
 use crate::execution::{Problem, Source};
 use crate::rules::{Order, Rule};
 use crate::values::{Branch, Values};
@@ -13,11 +14,12 @@ use mowgli::program::Location;
 /// Lists the pairs that the rules ask for in a candidate: those of the program, and what WS, R1 and R2 add. `fixed` are the pairs of the
 /// program.
 pub(super) fn pairs(
-    actions: &[Action],
+    problem: &Problem<'_>,
     locations: &[Location],
     fixed: &[Order],
     candidate: &Candidate,
 ) -> Vec<Order> {
+    let (actions, switches) = (problem.actions, problem.switches());
     let mut out: Vec<Order> = fixed.to_vec();
     let mut values = Values::new(Claimed { actions, candidate }, locations);
     for order in out.iter_mut().filter(|o| o.rule == Rule::CasT) {
@@ -28,13 +30,12 @@ pub(super) fn pairs(
         }
     }
     let order = |from: u8, to: u8, rule: Rule| Order { from, to, rule };
-    for writes in &candidate.orders {
-        for (at, &write) in writes.iter().enumerate() {
-            out.extend(
-                writes[at + 1..]
-                    .iter()
-                    .map(|&later| order(write, later, Rule::Ws)),
-            );
+    if switches.has(Rule::Ws) {
+        for writes in &candidate.orders {
+            for (at, &write) in writes.iter().enumerate() {
+                let later = writes[at + 1..].iter();
+                out.extend(later.map(|&later| order(write, later, Rule::Ws)));
+            }
         }
     }
     for (at, action) in actions.iter().enumerate() {
@@ -47,15 +48,57 @@ pub(super) fn pairs(
             Source::Plain => continue,
             Source::Init => writes.as_slice(),
             Source::Write(source) => {
-                out.push(order(source, read, Rule::R2));
+                if switches.has(Rule::R2) {
+                    out.push(order(source, read, Rule::R2));
+                }
                 let place = writes.iter().position(|&w| w == source);
                 place.map_or(&[][..], |place| &writes[place + 1..])
             }
         };
         let others = later.iter().filter(|&&w| w != read);
-        out.extend(others.map(|&w| order(read, w, Rule::R1)));
+        if switches.has(Rule::R1) && switches.has(Rule::Ws) {
+            out.extend(others.map(|&w| order(read, w, Rule::R1)));
+        }
+    }
+    if switches.has(Rule::R1) && !switches.has(Rule::Ws) {
+        ordered_reads(problem, candidate, &mut out);
     }
     out
+}
+
+/// Adds what R1 asks for without WS: a read precedes the writes that happen after the one that it reads from. Each pair can make a write
+/// later than another, so that R1 asks for more.
+fn ordered_reads(problem: &Problem<'_>, candidate: &Candidate, out: &mut Vec<Order>) {
+    loop {
+        let mut before = Closure::new(problem.actions.len());
+        let is_acyclic = out.iter().all(|o| problem.add(&mut before, o.from, o.to));
+        let known = out.len();
+        for (at, action) in problem.actions.iter().enumerate() {
+            let (true, true, Some(loc)) = (action.reads(), action.atomic, action.loc) else {
+                continue;
+            };
+            let read = at as u8;
+            let writes = candidate.orders[usize::from(loc.0)].iter();
+            for &write in writes.filter(|&&write| write != read) {
+                let applies = match candidate.sources[at] {
+                    Source::Plain => false,
+                    Source::Init => true,
+                    Source::Write(w) => problem.is_before(&before, usize::from(w), usize::from(write)),
+                };
+                let pair = Order {
+                    from: read,
+                    to: write,
+                    rule: Rule::R1,
+                };
+                if applies && !out.contains(&pair) {
+                    out.push(pair);
+                }
+            }
+        }
+        if out.len() == known || !is_acyclic {
+            return;
+        }
+    }
 }
 
 /// Finds a shortest cycle: each of its pairs leads to the next, and the actions of an atomic get accumulate count as

@@ -28,7 +28,7 @@ use crate::litmus::Formula;
 use crate::outcome::{actions_within, outcome_of};
 use crate::program::Program;
 use crate::rules::{Order, Rule, orders};
-use crate::switches::Model;
+use crate::switches::{Model, Switches};
 use crate::values::{Origin, Origins, Values};
 use candidate::Claimed;
 
@@ -120,7 +120,7 @@ pub fn allowed(
     wanted: &Formula,
     budget: &Budget<'_>,
 ) -> Result<Option<Witness>, Limit> {
-    let actions = actions_of(program)?;
+    let actions = actions_of(program, model.switches())?;
     let home = |p: u8| program.processes[usize::from(p)].node;
     let problem = Problem::new(&actions, home, model.switches());
     find(program, &problem, wanted, budget)
@@ -192,7 +192,7 @@ pub fn forbidden(program: &Program, model: Model, wanted: &Formula, budget: &Bud
         relaxations: Vec::new(),
         undecided: Vec::new(),
     };
-    let actions = match actions_of(program) {
+    let actions = match actions_of(program, model.switches()) {
         Ok(actions) => actions,
         Err(limit) => {
             reason.limit = Some(limit);
@@ -207,7 +207,7 @@ pub fn forbidden(program: &Program, model: Model, wanted: &Formula, budget: &Bud
     let fixed = orders(&actions, home, model.switches());
     let problem = Problem::new(&actions, home, model.switches());
     let (mut contrary, mut looked_at): (Vec<Case>, u64) = (Vec::new(), 0);
-    let result = candidate::each(&actions, program.locations.len(), &mut |candidate| {
+    let result = candidate::each(&problem, program.locations.len(), &mut |candidate| {
         looked_at += 1;
         if let Some(limit) = capped.exceeded(looked_at) {
             return ControlFlow::Break(limit);
@@ -220,7 +220,7 @@ pub fn forbidden(program: &Program, model: Model, wanted: &Formula, budget: &Bud
         if !wanted.holds(&outcome_of(program, &mut values)) {
             return ControlFlow::Continue(());
         }
-        let pairs = cycle::pairs(&actions, &program.locations, &fixed, candidate);
+        let pairs = cycle::pairs(&problem, &program.locations, &fixed, candidate);
         let Some(violation) = violation(&problem, &pairs, candidate) else {
             return ControlFlow::Continue(());
         };
@@ -283,7 +283,11 @@ fn violation(problem: &Problem<'_>, pairs: &[Order], candidate: &Candidate) -> O
             return wrong;
         }
         // An atomic read may name any source; what happens-before leaves visible decides, unless there is a conflict.
-        if action.atomic && problem.has_plain() && given != Origin::Undefined {
+        if action.atomic
+            && problem.has_plain()
+            && problem.switches().reads_are_coherent()
+            && given != Origin::Undefined
+        {
             let visible = execution.latest(loc, Some(at));
             let has_source = match candidate.sources[at] {
                 Source::Init => visible.is_empty(),
@@ -330,7 +334,7 @@ impl Reason {
     }
 }
 
-fn actions_of(program: &Program) -> Result<Vec<Action>, Limit> {
+fn actions_of(program: &Program, switches: Switches) -> Result<Vec<Action>, Limit> {
     let words = || format!("the program has more than {ACTIONS_MAX} actions (ACTIONS_MAX)");
-    actions_within(program).ok_or_else(|| Limit::TooLarge(words()))
+    actions_within(program, switches).ok_or_else(|| Limit::TooLarge(words()))
 }

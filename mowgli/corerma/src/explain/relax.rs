@@ -3,11 +3,12 @@
 use mowgli::outcome::{Budget, Limit};
 
 use super::{Reason, find};
-use crate::action::{Action, actions};
+use crate::action::Action;
 use crate::execution::Problem;
 use crate::litmus::{Formula, statement};
+use crate::outcome::actions_under;
 use crate::program::{Program, Statement};
-use crate::rules::{Order, Rule, orders};
+use crate::rules::{Rule, orders};
 use crate::switches::Model;
 
 /// A single change.
@@ -69,13 +70,13 @@ pub(super) fn relax(
     rules.sort_unstable();
     rules.dedup();
     for rule in rules {
-        let kept: Vec<Order> = fixed.iter().filter(|o| o.rule != rule).copied().collect();
-        let problem = Problem::with_orders(of, &kept, switches, None);
+        let problem = Problem::new(of, home, switches.with_rules(switches.rules.without(rule)));
         let found = find(program, &problem, wanted, budget).map(|w| w.is_some());
         note(Change::Rule(rule), found);
     }
     for other in Model::ALL.into_iter().filter(|&m| m != model) {
-        let problem = Problem::new(of, home, other.switches());
+        let of = actions_under(program, other.switches());
+        let problem = Problem::new(&of, home, other.switches());
         let found = find(program, &problem, wanted, budget).map(|w| w.is_some());
         note(Change::Model(other), found);
     }
@@ -87,7 +88,7 @@ pub(super) fn relax(
             }
             let mut shorter = program.clone();
             shorter.processes[process].code.remove(index);
-            let actions = actions(&shorter);
+            let actions = actions_under(&shorter, switches);
             let problem = Problem::new(&actions, home, switches);
             let found = find(&shorter, &problem, wanted, budget).map(|w| w.is_some());
             let change = Change::Remove {

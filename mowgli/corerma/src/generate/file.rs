@@ -33,14 +33,17 @@ impl Test {
             pair(program, self.pivot),
             self.size
         );
-        let states: Vec<Formula> = self.outputs.iter().map(state).collect();
+        let mut states: Vec<Formula> = self.outputs.iter().map(state).collect();
         let mut queries = Vec::new();
         if states.len() > 1 {
             for state in &states {
                 queries.push(query(Quantifier::Exists, state.clone(), model, Verdict::Allowed));
             }
         }
-        let all = one_or(states, Formula::Or);
+        let all = match states.len() {
+            1 => states.remove(0),
+            _ => Formula::Or(states),
+        };
         queries.insert(0, query(Quantifier::Forall, all, model, Verdict::Required));
         Litmus {
             name,
@@ -48,6 +51,7 @@ impl Test {
             program: program.clone(),
             observed: Vec::new(),
             queries,
+            stated: Vec::new(),
         }
     }
 }
@@ -67,15 +71,7 @@ fn state(output: &Output) -> Formula {
             Formula::Atom(operand, Relation::Eq, value)
         })
     });
-    one_or(atoms.collect(), Formula::And)
-}
-
-fn one_or(mut parts: Vec<Formula>, many: fn(Vec<Formula>) -> Formula) -> Formula {
-    match parts.len() {
-        0 => Formula::Const(true),
-        1 => parts.remove(0),
-        _ => many(parts),
-    }
+    Formula::all(atoms.collect())
 }
 
 /// Writes the pair of an application: each action as its type, its process and its statement.

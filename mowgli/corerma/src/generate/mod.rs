@@ -2,9 +2,11 @@
 //!
 //! `sketch` enumerates programs up to symmetry, `pivot` keeps those in which the rule breaks a cycle, and
 //! [`mod@crate::outcome`] finds the outputs. The work is divided into units that do not depend on one another, so that the command
-//! can spread it over threads and machines. [`table6`] has the figures of the paper. `docs/evidence/generation.md` says how the paper is
+//! can spread it over threads and machines. [`distinguish`] looks for tests that separate two models.
+//! [`table6`] has the figures of the paper. `docs/evidence/generation.md` says how the paper is
 //! read.
 
+pub mod distinguish;
 mod file;
 mod pivot;
 mod sketch;
@@ -88,12 +90,11 @@ mowgli::debug_as_display!(Unusable);
 /// Lists the rules that can be pivots under these switches.
 pub fn pivots(switches: Switches) -> Vec<Rule> {
     let is_pivot = |rule: &Rule| match rule {
-        Rule::NoC | Rule::C => false,
-        Rule::Ir => switches.in_order,
-        Rule::PutPut => switches.put_put,
-        Rule::GetGet => switches.get_get,
-        Rule::Inlined => switches.inlined_put,
-        _ => true,
+        // Program order orders all actions, as the other rules do some of them.
+        Rule::NoC | Rule::C | Rule::Po => false,
+        // Without WS, happens-before says to which writes R1 applies, and not a choice.
+        Rule::R1 => switches.has(Rule::R1) && switches.has(Rule::Ws),
+        rule => switches.has(*rule),
     };
     Rule::ALL.into_iter().filter(is_pivot).collect()
 }

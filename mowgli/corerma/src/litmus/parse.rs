@@ -1,13 +1,12 @@
 //! Reads the statements of the dialect; the parser of [`mowgli::litmus`] reads all around them.
 
+use mowgli::litmus::Dialect;
 use mowgli::syntax::{
     self, Column, Diagnostic, Expr, Init, Kind, Name, Number, Observed, Parser, Row, Span, Step, Token,
 };
 
+use crate::program::Program;
 use crate::value::{UNDEFINED, Value};
-
-/// The first word of a test.
-pub const DIALECT: &str = "coreRMA";
 
 /// Words with a meaning in the dialect, besides the keywords of the litmus language.
 pub const WORDS: [&str; 5] = ["get", "put", "rga", "flush", "T"];
@@ -17,7 +16,7 @@ const STATEMENTS: [&str; 5] = ["get", "put", "rga", "cas", "flush"];
 
 /// Returns whether a text is a test of coreRMA, by its first word.
 pub fn is_dialect(source: &str) -> bool {
-    syntax::dialect(source) == Some(DIALECT)
+    syntax::dialect(source) == Some(Program::WORD)
 }
 
 /// A whole text.

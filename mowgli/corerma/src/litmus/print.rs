@@ -1,45 +1,8 @@
-//! Prints tests as text. `parse(litmus.print())` gives back the same test if the test has the form that the parser makes.
+//! Prints programs and statements as text. The parser gives back the same program if it has the form that the parser makes.
 
-use std::fmt::Write;
-
-use mowgli::litmus::fingerprint_of;
 use mowgli::litmus::layout::{self, Assigned, Column};
 
-use super::Litmus;
-use super::parse::DIALECT;
 use crate::program::{Access, Process, Program, Statement};
-
-impl Litmus {
-    /// Returns the test as text.
-    pub fn print(&self) -> String {
-        let mut out = format!("{DIALECT} {}\n", self.name);
-        if let Some(description) = &self.description {
-            let escaped = description.replace('\\', "\\\\").replace('"', "\\\"");
-            let _ = writeln!(out, "\"{escaped}\"");
-        }
-        out.push_str(&program(&self.program));
-        if !self.observed.is_empty() {
-            let names = self
-                .observed
-                .iter()
-                .map(|o| format!("{};", o.display(&self.program)));
-            let _ = writeln!(out, "locations [{}]", names.collect::<Vec<_>>().join(" "));
-        }
-        for query in &self.queries {
-            let _ = write!(out, "\n{}", query.print(&self.program));
-        }
-        out
-    }
-
-    /// Computes a fingerprint of the program and its conditions: 128 bits in hexadecimal, as for tests of RDMA.
-    pub fn fingerprint(&self) -> String {
-        let mut text = program(&self.program);
-        for query in &self.queries {
-            text.push_str(&query.condition.display(&self.program));
-        }
-        fingerprint_of(&text)
-    }
-}
 
 /// Prints init block, columns and rows.
 pub fn program(program: &Program) -> String {

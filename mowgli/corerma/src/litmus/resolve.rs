@@ -9,7 +9,7 @@ use mowgli::syntax::{self, Diagnostic, Init, KEYWORDS, Kind, Name, Number, Obser
 use super::parse::{File, Place, Rhs, Stmt, WORDS};
 use super::{Condition, Expected, Litmus, Query};
 use crate::program::{Access, Process, Program, Statement};
-use crate::switches::Model;
+use crate::switches::{Model, Variant};
 use crate::value::Value;
 
 /// Resolves a file. The test is complete if no diagnostic is an error.
@@ -39,6 +39,7 @@ pub(super) fn resolve(file: &File) -> (Option<Litmus>, Vec<Diagnostic>) {
         },
         observed,
         queries,
+        stated: Vec::new(),
     };
     (whole.then_some(litmus), r.diagnostics)
 }
@@ -406,7 +407,7 @@ impl Resolver {
             let model: Model = match name.text.parse() {
                 Ok(model) => model,
                 Err(error) => {
-                    let known = nearest(&name.text, Model::ALL.map(Model::name));
+                    let known = nearest(&name.text, Variant::ALL.map(Variant::name));
                     let help = known.map(|known| format!("did you mean `{known}`?"));
                     let help = help.unwrap_or_else(|| "models of RDMA have no coreRMA statements".to_owned());
                     self.error::<()>(Kind::UnknownModel, &name.span, error.to_string(), help);

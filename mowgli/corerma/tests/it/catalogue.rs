@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mowgli::check;
 use mowgli::outcome::Budget;
+use mowgli::report;
 use mowgli_corerma::catalogue::{self, Entry};
-use mowgli_corerma::check;
 use mowgli_corerma::litmus::parse;
 use mowgli_corerma::switches::Model;
 
@@ -49,9 +50,10 @@ fn what_the_paper_says_of_its_examples_holds() {
         let litmus = entry.parse().unwrap();
         for (index, query) in litmus.queries.iter().enumerate() {
             for (&model, &verdict) in &query.expected {
-                let judgement = check::judge(&litmus, index, &check::run(&litmus, model, &Budget::default()));
+                let search = model.outcomes(&litmus.program, &Budget::default());
+                let judgement = check::judge(&litmus, index, &search);
                 let name = litmus.query_name(index);
-                let states = check::states(&litmus, index, &check::run(&litmus, model, &Budget::default()));
+                let states = report::states(&litmus, index, &search);
                 assert_eq!(
                     judgement.meets(verdict),
                     Some(true),
@@ -70,11 +72,11 @@ fn golden(entry: &Entry) -> String {
     let litmus = entry.parse().unwrap();
     let mut out = String::new();
     for model in Model::ALL {
-        let search = check::run(&litmus, model, &Budget::default());
+        let search = model.outcomes(&litmus.program, &Budget::default());
         assert!(search.is_complete());
         let _ = writeln!(out, "Model {model}");
         for index in 0..litmus.queries.len() {
-            out.push_str(&check::report(&litmus, index, &search, None));
+            out.push_str(&report::herd(&litmus, index, &search));
         }
         out.push('\n');
     }

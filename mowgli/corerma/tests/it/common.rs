@@ -92,9 +92,9 @@ fn the_models_differ_where_the_papers_say() {
         let missing = of_core.difference(&of_rdma.search.outcomes).count();
         (extra, missing)
     };
-    assert_eq!(compare("SB3", Model::Stock), (1, 0));
-    let (extra, _) = compare("MP4", Model::Stock);
+    assert_eq!(compare("SB3", Model::STOCK), (1, 0));
+    let (extra, _) = compare("MP4", Model::STOCK);
     assert!(extra > 0);
-    let (extra, _) = compare("MP4", Model::Unordered);
+    let (extra, _) = compare("MP4", Model::UNORDERED);
     assert_eq!(extra, 0);
 }

@@ -10,6 +10,7 @@ use mowgli_corerma::action::actions;
 use mowgli_corerma::litmus::program_text;
 use mowgli_corerma::outcome::outcomes;
 use mowgli_corerma::program::{Access, Process, Program, Statement};
+use mowgli_corerma::rules::{Rule, Rules};
 use mowgli_corerma::switches::{Model, Switches};
 use mowgli_corerma::value::UNDEFINED;
 use rand::rngs::StdRng;
@@ -78,7 +79,7 @@ fn statement(rng: &mut StdRng, process: usize, processes: usize, plain: bool) ->
     }
 }
 
-fn program(rng: &mut StdRng) -> Program {
+pub fn program(rng: &mut StdRng) -> Program {
     let processes = rng.random_range(1..3);
     let plain = rng.random();
     let location = |at: usize| Location {
@@ -119,7 +120,23 @@ fn is_small(program: &Program) -> bool {
     choices <= 2000
 }
 
-fn number(name: &str, default: u64) -> u64 {
+/// Returns a random choice of the rules. CAS-F and CAS-T go together, since they order the same actions.
+fn some_rules(rng: &mut StdRng) -> Rules {
+    let mut rules = Rules::NONE.with(Rule::NoC).with(Rule::C);
+    for rule in Rule::ALL.into_iter().filter(|&rule| rule != Rule::CasT) {
+        // Program order leaves the other rules nothing to order.
+        let of_six = if rule == Rule::Po { 1 } else { 4 };
+        if rng.random_ratio(of_six, 6) {
+            rules = rules.with(rule);
+        }
+    }
+    match rules.has(Rule::CasF) {
+        true => rules.with(Rule::CasT),
+        false => rules,
+    }
+}
+
+pub fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
@@ -133,8 +150,18 @@ fn brute_force_finds_the_same_outcomes() {
         if !is_small(&program) {
             continue;
         }
-        let models = [Model::Stock, Model::Fig4, Model::InfiniBand, Model::Inlined];
-        let switches = models.choose(&mut rng).unwrap().switches();
+        let models = [
+            Model::STOCK,
+            Model::FIG4,
+            Model::INFINIBAND,
+            Model::INLINED,
+            Model::SC,
+        ];
+        let model = models.choose(&mut rng).unwrap().switches();
+        let switches = match rng.random() {
+            true => model,
+            false => model.with_rules(some_rules(&mut rng)),
+        };
         let found = outcomes(&program, &switches, &Budget::default());
         assert!(found.is_complete());
         let expected = crate::naive::outcomes(&program, switches);
@@ -159,15 +186,20 @@ fn brute_force_finds_the_same_outcomes() {
 fn stronger_networks_allow_less() {
     let mut rng = StdRng::seed_from_u64(number("MOWGLI_FUZZ_SEED", 2));
     let order = [
-        (Model::Stock, Model::Fig4),
-        (Model::Fig4, Model::Unordered),
-        (Model::InfiniBand, Model::Unordered),
-        (Model::Stock, Model::InfiniBand),
-        (Model::Inlined, Model::Stock),
-        (Model::AtomicRga, Model::Stock),
+        (Model::STOCK, Model::FIG4),
+        (Model::FIG4, Model::UNORDERED),
+        (Model::INFINIBAND, Model::UNORDERED),
+        (Model::STOCK, Model::INFINIBAND),
+        (Model::INLINED, Model::STOCK),
+        (Model::ATOMIC_RGA, Model::STOCK),
+        (Model::SC, Model::INLINED),
+        (Model::SC, Model::INFINIBAND),
+        (Model::STOCK, "corerma-R1".parse().unwrap()),
+        (Model::STOCK, "corerma-R2".parse().unwrap()),
+        (Model::STOCK, "corerma-LO".parse().unwrap()),
     ];
     let mut strict = BTreeSet::new();
-    for _ in 0..2000 {
+    for _ in 0..400 {
         let mut program = program(&mut rng);
         // With conflicts a stronger order can turn an undefined value into a number, which is not one outcome less.
         atomic(&mut program);

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 
+use mowgli::check;
+use mowgli::outcome::Budget;
 use mowgli_corerma::catalogue;
-use mowgli_corerma::check;
 use mowgli_corerma::generate::table6::ROWS;
 use mowgli_corerma::generate::{Generator, Op, PROCESSES_MAX, Reading, Scope, Sketch, Space, Test, program};
 use mowgli_corerma::litmus::{parse, program_text};
@@ -152,7 +153,7 @@ fn no_two_tests_are_one() {
     for (rule, processes, size) in [(Rule::Ir, 1, 9), (Rule::R1, 2, 9), (Rule::CasT, 2, 12)] {
         let made = tests(rule, processes, size);
         let texts: BTreeSet<String> = made.iter().map(|t| program_text(&t.program)).collect();
-        let names: BTreeSet<String> = made.iter().map(|t| t.litmus(Model::Stock, rule).name).collect();
+        let names: BTreeSet<String> = made.iter().map(|t| t.litmus(Model::STOCK, rule).name).collect();
         assert_eq!((texts.len(), names.len()), (made.len(), made.len()));
     }
 }
@@ -160,7 +161,7 @@ fn no_two_tests_are_one() {
 /// A larger size adds tests and changes none; a cancelled unit makes nothing.
 #[test]
 fn sizes_are_nested_and_cancelling_works() {
-    let text = |t: &Test| t.litmus(Model::Stock, Rule::Pg).print();
+    let text = |t: &Test| t.litmus(Model::STOCK, Rule::Pg).print();
     let small: BTreeSet<String> = tests(Rule::Pg, 2, 9).iter().map(text).collect();
     let large = tests(Rule::Pg, 2, 10);
     let within: BTreeSet<String> = large.iter().filter(|t| t.size <= 9).map(text).collect();
@@ -229,7 +230,7 @@ fn a_second_evaluation_finds_the_outputs_that_tests_state() {
         for test in made.iter().rev().step_by(step) {
             let found = crate::naive::outcomes(&test.program, Switches::STOCK);
             let outputs: BTreeSet<_> = found.into_iter().map(|o| o.registers).collect();
-            let text = || test.litmus(Model::Stock, row.rule).print();
+            let text = || test.litmus(Model::STOCK, row.rule).print();
             assert_eq!(outputs, test.outputs, "{}", text());
             checked += 1;
             outputs_checked += outputs.len();
@@ -249,7 +250,7 @@ fn a_second_evaluation_finds_the_outputs_that_tests_state() {
 #[test]
 fn files_state_pivot_and_outputs_and_hold() {
     for test in tests(Rule::Ga, 1, 9) {
-        let litmus = test.litmus(Model::Stock, Rule::Ga);
+        let litmus = test.litmus(Model::STOCK, Rule::Ga);
         let text = litmus.print();
         let parsed = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         assert_eq!(
@@ -259,9 +260,9 @@ fn files_state_pivot_and_outputs_and_hold() {
         );
         let description = litmus.description.as_deref().unwrap();
         assert!(description.starts_with("pivot GA: P0 "), "{description}");
-        let search = check::run(&litmus, Model::Stock, &Default::default());
+        let search = Model::STOCK.outcomes(&litmus.program, &Budget::default());
         for (index, query) in litmus.queries.iter().enumerate() {
-            let verdict = query.expected[&Model::Stock];
+            let verdict = query.expected[&Model::STOCK];
             assert_eq!(
                 check::judge(&litmus, index, &search).meets(verdict),
                 Some(true),
@@ -275,7 +276,7 @@ fn files_state_pivot_and_outputs_and_hold() {
 #[test]
 fn tests_of_in_order_routing_tell_networks_apart() {
     let made = tests(Rule::Ir, 2, 10);
-    let unordered = Model::Unordered.switches();
+    let unordered = Model::UNORDERED.switches();
     let told = |test: &&Test| {
         let outcomes = mowgli_corerma::outcome::outcomes(&test.program, &unordered, &Default::default());
         let outputs: BTreeSet<_> = outcomes.outcomes.into_iter().map(|o| o.registers).collect();
@@ -330,7 +331,7 @@ fn the_smaller_rows_of_table_6_have_as_many_tests_as_documented() {
 fn the_default_leaves_out_what_the_switches_add() {
     let names = |scope: Scope, rule: Rule| -> BTreeSet<String> {
         let made = tests_with(rule, 2, 8, Reading::Any, scope);
-        made.iter().map(|t| t.litmus(Model::Stock, rule).name).collect()
+        made.iter().map(|t| t.litmus(Model::STOCK, rule).name).collect()
     };
     for rule in [Rule::R1, Rule::Ws] {
         let (narrow, wide) = (names(Scope::default(), rule), names(WIDE, rule));
@@ -365,5 +366,5 @@ fn bounds_and_rules_that_cannot_be_used_are_refused() {
     assert!(refused(Rule::Ir, 5, 8).contains("PROCESSES_MAX"));
     assert!(refused(Rule::Ir, 1, 99).contains("SIZE_MAX"));
     assert!(refused(Rule::PutPut, 2, 8).contains("pivots are R1, R2, IR"));
-    assert!(Generator::new(Model::InfiniBand.switches(), Rule::PutPut, 2, 8).is_ok());
+    assert!(Generator::new(Model::INFINIBAND.switches(), Rule::PutPut, 2, 8).is_ok());
 }

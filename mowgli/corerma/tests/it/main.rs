@@ -5,7 +5,10 @@
 mod catalogue;
 mod common;
 mod differential;
+mod distinguish;
 mod explain;
 mod generate;
 mod language;
 mod naive;
+mod sequential;
+mod switches;

@@ -2,12 +2,14 @@
 //!
 //! Every order of the atomic writes and every source of the reads is tried, happens-before is closed anew for each (Warshall's
 //! algorithm), and what the rules forbid is thrown away at the end. Nothing is given up early, and nothing is kept from one choice to the next.
+//! A value that depends on itself, which only a model without some rule allows, is undefined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mowgli::program::{BinaryOp, Expr, Loc, Reg};
 use mowgli_corerma::outcome::Outcome;
 use mowgli_corerma::program::{Access, Program, Statement};
+use mowgli_corerma::rules::Rule;
 use mowgli_corerma::switches::Switches;
 use mowgli_corerma::value::{UNDEFINED, Value};
 
@@ -130,24 +132,37 @@ impl World<'_> {
         for (p, process) in self.program.processes.iter().enumerate() {
             for (s, first) in process.code.iter().enumerate() {
                 let own = self.ids(p, s);
+                let has = |rule: Rule| self.switches.has(rule);
                 let within: &[(usize, usize)] = match own.len() {
-                    2 => &[(0, 1)],
-                    3 => &[(0, 1), (1, 2)],
-                    4 => &[(0, 2), (1, 2), (2, 3)],
+                    2 if has(Rule::Pg) => &[(0, 1)],
+                    3 if has(Rule::Ga) => &[(0, 1), (1, 2)],
+                    4 if has(Rule::CasF) => &[(0, 2), (1, 2), (2, 3)],
                     _ => &[],
                 };
                 within.iter().for_each(|&(i, j)| out.insert(own[i], own[j]));
+                if has(Rule::Po) {
+                    let before = |(at, &a): (usize, &Id)| own[at + 1..].iter().map(move |&b| (a, b));
+                    let pairs = own.iter().enumerate().flat_map(before);
+                    pairs.for_each(|(a, b)| out.insert(a, b));
+                }
+                if matches!(first, Statement::Put { .. }) && has(Rule::Inlined) {
+                    out.insert(own[0], own[1]);
+                }
                 for (t, second) in process.code.iter().enumerate().skip(s + 1) {
                     let later = self.ids(p, t);
+                    if has(Rule::Po) {
+                        let all = |&a: &Id| later.iter().map(move |&b| (a, b));
+                        own.iter().flat_map(all).for_each(|(a, b)| out.insert(a, b));
+                    }
                     let before_all = |out: &mut Pairs| later.iter().for_each(|&b| out.insert(own[0], b));
                     let is_flush = |x: &Statement| matches!(x, Statement::Flush { .. });
-                    if self.is_local(own[0]) {
+                    if self.is_local(own[0]) && has(Rule::Lo) {
                         before_all(&mut out);
                     }
-                    if is_flush(first) && self.is_local(later[0]) {
+                    if is_flush(first) && self.is_local(later[0]) && has(Rule::F1) {
                         out.insert(own[0], later[0]);
                     }
-                    if matches!(first, Statement::Put { .. }) && self.switches.inlined_put {
+                    if matches!(first, Statement::Put { .. }) && has(Rule::Inlined) {
                         before_all(&mut out);
                     }
                     let same = self.target(p, s).is_some() && self.target(p, s) == self.target(p, t);
@@ -155,18 +170,20 @@ impl World<'_> {
                         continue;
                     }
                     match (is_flush(first), is_flush(second)) {
+                        (false, true) if !has(Rule::F2) => {}
+                        (true, false) if !has(Rule::F3) => {}
                         (false, true) => own.iter().for_each(|&a| out.insert(a, later[0])),
                         (true, false) => before_all(&mut out),
                         (true, true) => {}
                         (false, false) => {
                             let home = usize::from(process.node.0);
-                            let routed = self.switches.in_order
+                            let routed = has(Rule::Ir)
                                 && (self.switches.in_order_self || self.target(p, s) != Some(home));
                             let puts =
                                 matches!((first, second), (Statement::Put { .. }, Statement::Put { .. }));
                             let gets =
                                 matches!((first, second), (Statement::Get { .. }, Statement::Get { .. }));
-                            if routed || (puts && self.switches.put_put) || (gets && self.switches.get_get) {
+                            if routed || (puts && has(Rule::PutPut)) || (gets && has(Rule::GetGet)) {
                                 let (a, b) = (split(first).1.unwrap(), split(second).1.unwrap());
                                 out.insert(own[a], later[b]);
                             }
@@ -213,11 +230,15 @@ pub fn outcomes(program: &Program, switches: Switches) -> BTreeSet<Outcome> {
     for (p, process) in program.processes.iter().enumerate() {
         for (s, statement) in process.code.iter().enumerate() {
             for (i, (read, write)) in split(statement).0.into_iter().enumerate() {
+                let taken = |access: Access| Access {
+                    atomic: access.atomic || switches.all_atomic,
+                    ..access
+                };
                 events.push(Event {
                     id: events.len(),
                     place: (p, s, i),
-                    read,
-                    write,
+                    read: read.map(taken),
+                    write: write.map(taken),
                 });
             }
         }
@@ -245,8 +266,11 @@ pub fn outcomes(program: &Program, switches: Switches) -> BTreeSet<Outcome> {
         .map(|e| match e.read {
             None => vec![None],
             Some(read) => {
-                let all = writes(usize::from(read.loc.0), true);
-                all.into_iter().map(Some).chain([None]).collect()
+                // A read-write does not read what it writes itself.
+                let others = writes(usize::from(read.loc.0), true)
+                    .into_iter()
+                    .filter(|&w| w != e.id);
+                others.map(Some).chain([None]).collect()
             }
         })
         .collect();
@@ -273,13 +297,14 @@ impl World<'_> {
     /// The outcome of one choice, if the rules allow it.
     fn execution(&self, fixed: &Pairs, orders: &[Vec<Id>], reads: &[Option<Id>]) -> Option<Outcome> {
         let mut before = fixed.clone();
-        for order in orders {
+        let has = |rule: Rule| self.switches.has(rule);
+        for order in orders.iter().filter(|_| has(Rule::Ws)) {
             for (at, &w) in order.iter().enumerate() {
                 order[at + 1..].iter().for_each(|&v| before.insert(w, v));
             }
         }
         for (r, read, source) in self.reads(reads) {
-            if let Some(w) = source.filter(|&w| read.atomic && self.is_atomic_write(w)) {
+            if let Some(w) = source.filter(|&w| has(Rule::R2) && read.atomic && self.is_atomic_write(w)) {
                 before.insert(w, r);
             }
         }
@@ -289,7 +314,7 @@ impl World<'_> {
             let mut more = before.clone();
             for (r, read, source) in self.reads(reads) {
                 let from_atomic = source.is_none_or(|w| self.is_atomic_write(w));
-                if !read.atomic || !from_atomic {
+                if !has(Rule::R1) || !read.atomic || !from_atomic {
                     continue;
                 }
                 for e in &self.events {
@@ -347,12 +372,14 @@ impl World<'_> {
             }
             let visible = self.visible(read.loc, Some(r), before);
             let is_atomic = |w: &Id| self.is_atomic_write(*w);
-            let follows_order = match w {
-                None if read.atomic => visible.is_empty(),
-                None => visible.is_empty(),
-                Some(w) if read.atomic && is_atomic(&w) => visible.contains(&w),
-                Some(w) => visible.contains(&w),
-            };
+            // Only R1, R2 and WS together make reads of atomic writes coherent; no-C alone says that a read returns what was written.
+            let is_coherent = [Rule::R1, Rule::R2, Rule::Ws].map(|rule| self.switches.has(rule)) == [true; 3];
+            let is_of_atomics = read.atomic && w.is_none_or(|w| is_atomic(&w));
+            let follows_order = (is_of_atomics && !is_coherent)
+                || match w {
+                    None => visible.is_empty(),
+                    Some(w) => visible.contains(&w),
+                };
             if !follows_order {
                 return None;
             }
@@ -387,7 +414,7 @@ impl World<'_> {
             let loc = Loc(l as u16);
             match self.visible(loc, None, before).as_slice() {
                 [] => self.program.location(loc).init.into(),
-                [w] if !self.conflicts_with_write(*w, before) => written[w],
+                [w] if !self.conflicts_with_write(*w, before) => written.get(w).copied().unwrap_or(UNDEFINED),
                 _ => UNDEFINED,
             }
         };
@@ -397,7 +424,8 @@ impl World<'_> {
             let mut values = vec![Value::Known(0); process.registers.len()];
             for (s, statement) in process.code.iter().enumerate() {
                 if let Statement::Read { reg, .. } = statement {
-                    values[usize::from(reg.0)] = read[&self.ids(p, s)[0]];
+                    let value = read.get(&self.ids(p, s)[0]).copied();
+                    values[usize::from(reg.0)] = value.unwrap_or(UNDEFINED);
                 }
             }
             registers.push(values);

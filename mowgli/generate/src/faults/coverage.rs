@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
+use mowgli::litmus::Dialect;
 use mowgli::models::Spec;
 use mowgli::outcome::{Budget, Limit};
 use mowgli::program::Program;
 
 use super::{Change, Features, changes};
-use crate::condition::{Condition, least_forbidden, operands};
+use crate::condition::{Condition, least_forbidden};
 use crate::enumerate::{Unit, programs, units};
 use crate::language::Language;
 use crate::order::in_order;
@@ -127,7 +128,7 @@ fn notices(
                 if *allowed == other {
                     return Ok(None);
                 }
-                let operands = operands(&program);
+                let operands = program.operands();
                 let weaker = least_forbidden(&operands, allowed, other.difference(allowed));
                 let stronger = least_forbidden(&operands, &other, allowed.difference(&other));
                 let forbidden = !weaker.is_empty();

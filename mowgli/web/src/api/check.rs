@@ -1,12 +1,13 @@
 //! Verdicts: the outcomes of a test under a model, or of a client under a setting.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
 use mowgli::cat;
 use mowgli::check::{self, Engine};
-use mowgli::litmus::{Litmus, Operand};
+use mowgli::litmus::{Dialect, Litmus, QueryOf, Verdict};
 use mowgli::outcome::{Budget, Limit, Search};
 use mowgli_libraries::client::Client;
 use mowgli_libraries::judge::{self, Under, UnknownUnder};
@@ -38,66 +39,56 @@ pub(crate) async fn check(
     .await
 }
 
-/// Lists the operands that the conditions show.
-pub(super) fn operands(litmus: &Litmus) -> Vec<Operand> {
-    let mut all: Vec<Operand> = (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
 fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer, Refusal> {
     let start = Instant::now();
-    let operands = operands(litmus);
     let loaded = model.load()?;
-    let found = match &loaded {
+    let search = match &loaded {
         Model::BuiltIn(setting) => check::decide(litmus, *setting, Engine::Declarative, budget)
             .map(|answer| answer.search)
             .map_err(|e| e.to_string()),
-        Model::File(file, rmw) => {
-            cat::decide(&litmus.program, file, *rmw, Some(&operands), budget).map_err(|e| e.to_string())
-        }
+        Model::File(file, rmw) => cat::decide(&litmus.program, file, *rmw, Some(&litmus.all_shown()), budget)
+            .map_err(|e| e.to_string()),
     };
-    let mut answer = Answer {
-        setting: model.setting.clone(),
-        searched: "candidate executions",
-        ..Answer::default()
+    let mut answer = match search {
+        Err(reason) => Answer {
+            not_applicable: Some(reason),
+            ..Answer::default()
+        },
+        Ok(search) => found(litmus, &search, &|query| match &loaded {
+            Model::BuiltIn(setting) => check::expected(&litmus.program, query, *setting),
+            Model::File(..) => None,
+        }),
     };
-    match found {
-        Err(reason) => answer.not_applicable = Some(reason),
-        Ok(search) => {
-            let show = |v: i64| v.to_string();
-            let mut rows: Vec<Vec<i64>> = search
-                .outcomes
-                .iter()
-                .map(|outcome| operands.iter().map(|o| o.value(outcome)).collect())
-                .collect();
-            rows.sort_unstable();
-            rows.dedup();
-            answer.total = rows.len();
-            let shown = rows.into_iter().take(ROWS_MAX);
-            answer.rows = shown.map(|row| row.into_iter().map(show).collect()).collect();
-            answer.columns = operands.iter().map(|o| o.display(&litmus.program)).collect();
-            answer.limit = search.completeness.limit().map(Limit::advice);
-            answer.count = search.states;
-            answer.conditions = conditions(litmus, &loaded, &search);
-        }
-    }
+    answer.setting = model.setting.clone();
+    answer.searched = "candidate executions";
     answer.time_ms = start.elapsed().as_secs_f64() * 1e3;
     Ok(answer)
 }
 
-fn conditions(litmus: &Litmus, model: &Model, search: &Search) -> Vec<Condition> {
-    let condition = |(at, query): (usize, &mowgli::litmus::Query)| {
+/// Answers with the outcomes of a test, and what they say about its conditions. `stated` returns the verdict that a test states.
+pub(super) fn found<P: Dialect>(
+    litmus: &Litmus<P>,
+    search: &Search<P::Outcome>,
+    stated: &dyn Fn(&QueryOf<P>) -> Option<Verdict>,
+) -> Answer {
+    let operands = litmus.all_shown();
+    let row = |outcome| operands.iter().map(|o| o.value(outcome)).collect();
+    let rows: BTreeSet<Vec<P::Value>> = search.outcomes.iter().map(row).collect();
+    let text = |row: &Vec<P::Value>| row.iter().map(ToString::to_string).collect();
+    let condition = |(at, query): (usize, &QueryOf<P>)| {
         let judgement = check::judge(litmus, at, search);
-        let stated = match model {
-            Model::BuiltIn(setting) => check::expected(&litmus.program, query, *setting),
-            Model::File(..) => None,
-        };
         let text = query.condition.display(&litmus.program);
-        Condition::judged(litmus.query_name(at), text, &judgement, stated)
+        Condition::judged(litmus.query_name(at), text, &judgement, stated(query))
     };
-    litmus.queries.iter().enumerate().map(condition).collect()
+    Answer {
+        conditions: litmus.queries.iter().enumerate().map(condition).collect(),
+        columns: operands.iter().map(|o| o.display(&litmus.program)).collect(),
+        rows: rows.iter().take(ROWS_MAX).map(text).collect(),
+        total: rows.len(),
+        limit: search.completeness.limit().map(Limit::advice),
+        count: search.states,
+        ..Answer::default()
+    }
 }
 
 fn client(client: &Client, model: &Named, budget: &Budget<'_>) -> Result<Answer, Refusal> {

@@ -1,26 +1,23 @@
 //! The answers about tests of coreRMA: what the editor needs, verdicts, and explanations. They have no machine and no robustness.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
-use mowgli::litmus::Operand;
 use mowgli::outcome::{Budget, Limit};
 use mowgli_corerma::explain::{self, Case, Change, Violation};
 use mowgli_corerma::litmus::{Litmus, Parsed, WORDS};
-use mowgli_corerma::switches::Model;
-use mowgli_corerma::{check, value};
+use mowgli_corerma::switches::{Model, Variant};
 
 use super::graph::Graph;
 use super::model::Named;
 use super::outline::{ConditionEntry, Name, SettingEntry, keywords, locations, name};
-use super::{outline, reasons, verdicts};
+use super::{check, outline, reasons, verdicts};
 use crate::jobs::Refusal;
 use crate::text;
 
 /// Returns the names that every test may use, besides the keywords of litmus tests.
 pub(super) fn words() -> impl Iterator<Item = Name> {
     let words = WORDS.iter().map(|word| name(word, "keyword", ""));
-    words.chain(Model::ALL.iter().map(|m| name(m.name(), "model", m.summary())))
+    words.chain(Variant::ALL.iter().map(|m| name(m.name(), "model", m.summary())))
 }
 
 /// Answers what the editor asks.
@@ -44,7 +41,7 @@ pub(super) fn parsed(text: &str, parsed: &Parsed) -> outline::Answer {
         name: Some(litmus.name.clone()),
         diagnostics: text::diagnostics(text, warnings),
         names,
-        settings: Model::ALL
+        settings: Variant::ALL
             .iter()
             .map(|model| SettingEntry {
                 tier: None,
@@ -75,31 +72,12 @@ pub(super) fn checked(
 ) -> Result<verdicts::Answer, Refusal> {
     let start = Instant::now();
     let model = model(named)?;
-    let search = check::run(litmus, model, budget);
-    let shown: BTreeSet<Operand> = (0..litmus.queries.len())
-        .flat_map(|at| litmus.shown(at))
-        .collect();
-    let row = |outcome| shown.iter().map(|o| o.value(outcome)).collect();
-    let rows: BTreeSet<Vec<value::Value>> = search.outcomes.iter().map(row).collect();
-    let text = |row: &Vec<value::Value>| row.iter().map(ToString::to_string).collect();
-    let condition = |(at, query): (usize, &mowgli_corerma::litmus::Query)| {
-        let judgement = check::judge(litmus, at, &search);
-        let stated = query.expected.get(&model).copied();
-        let text = query.condition.display(&litmus.program);
-        verdicts::Condition::judged(litmus.query_name(at), text, &judgement, stated)
-    };
-    Ok(verdicts::Answer {
-        setting: named.setting.clone(),
-        conditions: litmus.queries.iter().enumerate().map(condition).collect(),
-        columns: shown.iter().map(|o| o.display(&litmus.program)).collect(),
-        rows: rows.iter().take(verdicts::ROWS_MAX).map(text).collect(),
-        total: rows.len(),
-        limit: search.completeness.limit().map(Limit::advice),
-        searched: "executions",
-        count: search.executions,
-        time_ms: start.elapsed().as_secs_f64() * 1e3,
-        ..verdicts::Answer::default()
-    })
+    let search = model.outcomes(&litmus.program, budget);
+    let mut answer = check::found(litmus, &search, &|query| query.expected.get(&model).copied());
+    answer.setting = named.setting.clone();
+    answer.searched = "executions";
+    answer.time_ms = start.elapsed().as_secs_f64() * 1e3;
+    Ok(answer)
 }
 
 /// Explains an outcome.

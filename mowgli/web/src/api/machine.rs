@@ -12,7 +12,6 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use super::check::operands;
 use super::graph::Instructions;
 use super::model::Named;
 use crate::jobs::{Jobs, Refusal};
@@ -210,7 +209,7 @@ fn run(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Answer
     };
     let shown = outcome.map(|outcome| {
         let value = |o: mowgli::litmus::Operand| (o.display(program), o.value(outcome).to_string());
-        operands(litmus).into_iter().map(value).collect()
+        litmus.all_shown().into_iter().map(value).collect()
     });
     let satisfied = litmus
         .queries

@@ -1,6 +1,7 @@
 //! The key-value store (LOCO'25 6, LOCO'26 6.2). The calls of each key take effect one after another, from every
 //! node. A value is read whole. Slots that deletes free are used again without mixing old and new.
 
+mod batches;
 mod lengths;
 
 use loco::fabric::NodeId;
@@ -148,13 +149,7 @@ where
             call(format!("get {key}"), get, String::clone);
         }
         Call::InsertMany(one, two, value) => {
-            did("KvStore::insert_many");
-            let outcomes = must(store.insert_many(thread, &[(one, [value; N]), (two, [value + 1; N])]));
-            assert_eq!(
-                outcomes,
-                [Inserted::Done, Inserted::Done],
-                "two new keys, two free slots"
-            );
+            must(batches::insert_two(store, thread, one, two, value));
         }
         Call::InsertBatch(key, value) => {
             did("KvStore::insert_many");
@@ -173,8 +168,7 @@ where
             });
         }
         Call::UpdateMany(one, two, value) => {
-            did("KvStore::update_many");
-            must(store.update_many(thread, &[(one, [value; N]), (two, [value + 1; N])]));
+            must(batches::update_two(store, thread, one, two, value));
         }
     }
 }
@@ -218,7 +212,10 @@ fn after(keys: &[There], calls: &[Operation]) -> Vec<Operation> {
         invoked: 0,
         responded: Some(0),
     };
-    keys.iter().map(insert).chain(calls.iter().cloned()).collect()
+    keys.iter()
+        .map(insert)
+        .chain(calls.iter().flat_map(batches::each))
+        .collect()
 }
 
 /// Makes a world in which threads, with their nodes and calls, use an empty store.
@@ -257,12 +254,25 @@ fn faulty<const N: usize, const T: usize>(
 where
     [u64; N]: loco::Encode,
 {
-    let of_node_0 = keys.iter().all(|key| key.0 == 0)
+    faulty_of::<N, T>((1, 1), keys, script)
+}
+
+/// Makes a world as [`faulty`] does, with a store of this size.
+fn faulty_of<const N: usize, const T: usize>(
+    size: (u32, u32),
+    keys: &'static [There],
+    script: Script<Call, T>,
+) -> impl Fn(&mut World)
+where
+    [u64; N]: loco::Encode,
+{
+    let of_node_0 = size.1 == 1
+        && keys.iter().all(|key| key.0 == 0)
         && script
             .iter()
             .all(|&(node, calls)| node == 0 || calls.iter().all(|call| matches!(call, Call::Get(_))));
     move |world| {
-        let mut stage = stores::<N>(world, nodes_of(&script), T, (1, 1), keys);
+        let mut stage = stores::<N>(world, nodes_of(&script), T, size, keys);
         stage.perform(script, move |store, thread, what| {
             attempt(store, thread, what, of_node_0)
         });
@@ -314,6 +324,8 @@ where
             || Ok(found(until_in_time(|| first_of_window(store, thread, key))?)),
             text,
         ),
+        Call::InsertMany(one, two, value) => batches::insert_two(store, thread, one, two, value),
+        Call::UpdateMany(one, two, value) => batches::update_two(store, thread, one, two, value),
         other => {
             use_store(store, thread, other);
             return Some(());
@@ -397,65 +409,6 @@ fn deleted_late(world: &mut World) {
     });
 }
 
-/// Builds a world of batches: each key is written by one thread only, which finds its values again.
-fn batches(world: &mut World) {
-    let mut stage = Stage::new(world, 2, 1, make::<1>(2, 2));
-    stage.run(0, 0, "writer", |store, thread| {
-        did("KvStore::insert_many");
-        let outcomes = must(store.insert_many(thread, &[(1, [10]), (2, [20])]));
-        assert_eq!(outcomes, [Inserted::Done, Inserted::Done]);
-        did("KvStore::update_many");
-        assert_eq!(
-            must(store.update_many(thread, &[(2, [21]), (3, [30]), (1, [11])])),
-            2
-        );
-        assert_eq!(
-            must(store.get_many(thread, &[1, 2, 3])),
-            [Some([11]), Some([21]), None]
-        );
-    });
-    stage.run(1, 0, "reader", |store, thread| {
-        did("KvStore::get_many");
-        let first = must(store.get_many(thread, &[1, 2]));
-        for (value, allowed) in first.iter().zip([[10, 11], [20, 21]]) {
-            assert!(value.is_none_or(|[word]| allowed.contains(&word)), "{value:?}");
-        }
-        let one = must(store.get(thread, &1));
-        assert!(one.is_some() || first[0].is_none(), "a key that was there stays");
-    });
-}
-
-/// Builds a world in which node 2 updates keys of nodes 0 and 1 by one call, then inserts a key. A thread that finds
-/// that key finds the values updated.
-fn batch_across(world: &mut World) {
-    const KEYS: &[There] = &[(0, 1, 10), (1, 2, 20)];
-    let mut stage = stores::<1>(world, 3, 1, (1, 1), KEYS);
-    stage.run(2, 0, "writer", |store, thread| {
-        assert_eq!(must(store.update_many(thread, &[(2, [21]), (1, [11])])), 2);
-        assert_eq!(must(store.insert(thread, &3, &[30])), Inserted::Done);
-    });
-    stage.each("reader", 0..2, |store, thread, _| {
-        if must(store.get(thread, &3)).is_some() {
-            let values = must(store.get_many(thread, &[1, 2]));
-            assert_eq!(values, [Some([11]), Some([21])], "updated before");
-        }
-    });
-}
-
-/// Builds a world in which a key that is twice in a batch is inserted once.
-fn batch_twice(world: &mut World) {
-    let mut stage = Stage::new(world, 2, 1, make::<1>(2, 1));
-    stage.run(0, 0, "writer", |store, thread| {
-        let outcomes = must(store.insert_many(thread, &[(1, [10]), (1, [11])]));
-        assert_eq!(outcomes, [Inserted::Done, Inserted::Duplicate]);
-        assert_eq!(must(store.get(thread, &1)), Some([10]), "the first of the two");
-    });
-    stage.run(1, 0, "reader", |store, thread| {
-        let found = must(store.get(thread, &1));
-        assert!(found.is_none_or(|value| value == [10]), "{found:?}");
-    });
-}
-
 /// Returns the rung in which a key is inserted while the other node gets it, the smallest world for the question of
 /// robustness.
 pub(super) fn insert_and_get() -> Rung {
@@ -532,6 +485,29 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
     const BATCH_THERE: Script<Call, 3> = [(1, &[Get(1), Get(1)]), (0, &[UpdateBatch(1, 2, 30)]), (2, &[])];
     const BATCH_WRITERS: Script<Call, 2> = [(0, &[InsertBatch(1, 10)]), (1, &[Insert(1, 20)])];
+    // Whoever takes the locks of several keys takes them in one order. Each key is inserted once.
+    const CROSSED: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[InsertMany(2, 1, 20)])];
+    // Each node writes a key of its own and one of the other.
+    const EACH: &[There] = &[(0, 1, 10), (1, 2, 20)];
+    const UPDATES_CROSSED: Script<Call, 2> = [
+        (0, &[UpdateMany(1, 2, 30), Get(2)]),
+        (1, &[UpdateMany(2, 1, 40), Get(1)]),
+    ];
+    const FROM_AFAR: Script<Call, 2> = [
+        (0, &[Delete(2), Get(2), Get(1)]),
+        (1, &[Delete(1), Get(1), Get(2)]),
+    ];
+    const BATCH_DELETES: Script<Call, 2> = [
+        (0, &[UpdateMany(1, 2, 30)]),
+        (1, &[Delete(1), Insert(1, 40), Get(2)]),
+    ];
+    const LOST_BATCH: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10), Get(1)]), (1, &[Get(2), Get(1)])];
+    const LOST_UPDATES: Script<Call, 2> = [(0, &[UpdateMany(1, 2, 30), Get(2)]), (1, &[Get(1), Get(1)])];
+    const LOST_OF_THREE: Script<Call, 3> = [
+        (0, &[Insert(1, 10), Get(2)]),
+        (1, &[Insert(2, 20)]),
+        (2, &[Get(1)]),
+    ];
     vec![
         Rung::new("insert", calls::<1, 2>((1, 1), INSERT)),
         Rung::new("update", calls::<1, 2>((1, 1), UPDATE)),
@@ -557,11 +533,26 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("window", calls_with::<1, 2>((1, 1), ONE, WINDOW)),
         Rung::new("window-wide", calls_with::<3, 2>((1, 1), ONE, WINDOW)),
         Rung::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
-        Rung::new("batch-twice", batch_twice),
-        Rung::new("batch-across", batch_across),
+        Rung::new("batch-twice", batches::batch_twice),
+        Rung::new("batch-across", batches::batch_across),
         Rung::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
         Rung::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
+        Rung::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
+        Rung::new(
+            "updates-crossed",
+            calls_with::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
+        ),
+        Rung::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
+        Rung::new(
+            "batch-and-delete",
+            calls_with::<1, 2>((1, 2), EACH, BATCH_DELETES),
+        ),
+        super::last_nodes::kv(),
         Rung::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
+        Rung::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),
+        Rung::new("crash-updates", faulty_of::<1, 2>((1, 2), EACH, LOST_UPDATES)).crash(),
+        Rung::new("crash-of-three", faulty::<1, 3>(&[], LOST_OF_THREE)).crash(),
+        Rung::new("expiry-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).expiries(1),
         Rung::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
         Rung::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
         Rung::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),
@@ -582,7 +573,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("expiry-late-mark", faulty::<1, 2>(OTHERS, MARKED)).expiries(1),
         Rung::new("freed", freed),
         Rung::new("longer", lengths::longer),
-        Rung::new("batches", batches),
+        Rung::new("batches", batches::batches),
         Rung::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
         Rung::new("life", calls::<1, 2>((1, 1), LIFE)),
         Rung::new("two-threads", calls::<1, 3>((2, 1), THREADS)),

@@ -177,16 +177,11 @@ pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&
 
 /// Makes a world in which node 1 takes the lock twice, and node 0 wants it when node 1 is done or lost. Node 1 may be lost
 /// anywhere, and what it held is passed on. Its releases fence nothing, so what it told the home of itself is there only because
-/// the lock asks for that. If the lock is `used`, node 0 has held it before.
-pub(super) fn lost_before<L: Lock>(tries: bool, used: bool) -> impl Fn(&mut World) {
+/// the lock asks for that.
+pub(super) fn lost_before<L: Lock>(tries: bool) -> impl Fn(&mut World) {
     move |world| {
         let config = LockConfig::default().on_loss(OnLoss::Recover);
-        let prepare = move |objects: &Objects<L>, thread: &Thread<Fabric>| {
-            if used && thread.node_id() == NodeId(0) {
-                must(must(objects.lock.lock(thread, Scope::Thread)).release());
-            }
-        };
-        let mut stage = Stage::prepared(world, 2, 1, make::<L>(0, config), prepare);
+        let mut stage = Stage::new(world, 2, 1, make::<L>(0, config));
         stage.run(1, 0, "node 1", move |objects, thread| {
             for _ in 0..2 {
                 let asked = match tries {
@@ -209,6 +204,59 @@ pub(super) fn lost_before<L: Lock>(tries: bool, used: bool) -> impl Fn(&mut Worl
             let guard = must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)));
             must(guard.release());
         });
+    }
+}
+
+/// Makes a world in which threads of node 1 take the lock one after the other, without fences, and the last one keeps it. When all that
+/// they posted is placed, the lock is late for node 0, and the error names node 1: the home shows the last of what a node told it.
+/// Node 0 has held the lock before.
+pub(super) fn late_keeper<L: Lock>(threads: usize, tries: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let config = LockConfig::default();
+        let mut stage = Stage::prepared(world, 2, threads, make::<L>(0, config), hold_before);
+        let last = threads as u64;
+        stage.in_turn(
+            1,
+            0..threads,
+            "keeper",
+            |objects| &objects.flag,
+            last,
+            move |objects, thread, number| {
+                let guard = match tries {
+                    true => must(objects.lock.try_lock(thread, Scope::Nothing)),
+                    false => Some(must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)))),
+                };
+                let Some(guard) = guard else {
+                    panic!("nobody else wants the lock");
+                };
+                if number < last {
+                    return must(guard.release());
+                }
+                std::mem::forget(guard);
+                must(loco::fence::all_threads(thread));
+                objects.flag.write(number);
+                must(objects.flag.broadcast(thread)).forget();
+            },
+        );
+        stage.run(0, 0, "node 0", move |objects, thread| {
+            must(until_in_time(|| {
+                objects.flag.wait_until(thread, |flag| flag == last)
+            }));
+            match objects.lock.lock_until(thread, Scope::Nothing, thread.now()) {
+                Ok(_) => panic!("node 1 keeps the lock"),
+                Err(error) => assert!(
+                    error.to_string().contains("node 1 holds"),
+                    "the home shows who holds the lock: {error}"
+                ),
+            }
+        });
+    }
+}
+
+/// Lets node 0 hold the lock once.
+fn hold_before<L: Lock>(objects: &Objects<L>, thread: &Thread<Fabric>) {
+    if thread.node_id() == NodeId(0) {
+        must(must(objects.lock.lock(thread, Scope::Thread)).release());
     }
 }
 

@@ -132,6 +132,18 @@ pub(super) fn tries<L: Lock>(world: &mut World) {
     stage.promise(spec::mutual_exclusion);
 }
 
+/// Builds a world in which one thread tries the lock that it has just released. Nobody else wants it, so the try succeeds.
+pub(super) fn tries_again<L: Lock>(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make::<L>(0, LockConfig::default()));
+    stage.run(1, 0, "node 1", |objects, thread| {
+        must(must(objects.lock.lock(thread, Scope::Nothing)).release());
+        match must(objects.lock.try_lock(thread, Scope::Nothing)) {
+            Some(guard) => must(guard.release()),
+            None => panic!("the lock is free, and nobody else wants it"),
+        }
+    });
+}
+
 /// Increments the counter of node 0, as a section does. Returns the number that it found.
 pub(super) fn increment(data: &SharedRegion<Fabric>, thread: &Thread<Fabric>) -> u64 {
     if thread.node_id() == NodeId(0) {

@@ -18,9 +18,10 @@ use crate::rung::Rung;
 use crate::stage::Fabric;
 
 use faulty::{
-    Patience, combined_late, late, late_alone, lost, lost_after_try, lost_alone, lost_before, lost_while_held,
+    Patience, combined_late, late, late_alone, late_keeper, lost, lost_after_try, lost_alone, lost_before,
+    lost_while_held,
 };
-use holders::{Ask, PLAIN, Shape, combined, holders, tries};
+use holders::{Ask, PLAIN, Shape, combined, holders, tries, tries_again};
 use lock::Lock;
 
 const TWICE: Shape = Shape {
@@ -84,6 +85,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
+        Rung::new("try-again", tries_again::<L>).small(),
         Rung::new("try-when-free", tries::<L>),
         Rung::new(
             "twice",
@@ -204,16 +206,28 @@ fn rungs<L: Lock>() -> Vec<Rung> {
 /// Returns the rungs of the ticket lock.
 pub(crate) fn ticket_rungs() -> Vec<Rung> {
     let mut all = rungs::<TicketLock<Fabric>>();
-    let before = |name, tries, used| Rung::new(name, lost_before::<TicketLock<Fabric>>(tries, used)).crash();
-    all.insert(0, before("crash-before", false, false));
-    all.insert(1, before("crash-before-used", false, true));
-    all.insert(2, before("crash-before-tries", true, false));
+    let keeper = |name, threads, tries| {
+        let world = late_keeper::<TicketLock<Fabric>>(threads, tries);
+        Rung::new(name, world).idle().small()
+    };
+    let before = |name, tries| Rung::new(name, lost_before::<TicketLock<Fabric>>(tries)).crash();
+    all.splice(
+        0..0,
+        [
+            keeper("late-keeper", 1, false),
+            keeper("late-keeper-tries", 1, true),
+            before("crash-before", false),
+            before("crash-before-tries", true),
+        ],
+    );
+    all.push(keeper("late-keepers", 2, false));
     all
 }
 
 /// Returns the rungs of the test-and-set lock.
 pub(crate) fn tas_rungs() -> Vec<Rung> {
     let mut all = rungs::<TasLock<Fabric>>();
+    all.push(super::last_nodes::tas_lock());
     all.push(Rung::new("combine", combined(1)));
     all.push(Rung::new("combine-two-threads", combined(2)));
     all.push(Rung::new("combine-expiry", combined_late).expiries(1));

@@ -16,6 +16,8 @@ use streams::{attempts, batch, buffered, known, known_here, overwritten, stream,
 /// Returns the rungs of the ring buffer.
 pub(crate) fn rungs() -> Vec<Rung> {
     let mixed = || Shape::new(2, &[1]).capacity(40).lengths(&[11, 17, 8, 0]);
+    let odd_room = || Shape::new(1, &[1]).capacity(24).lengths(&[8, 0, 3]);
+    let longest = || Shape::new(1, &[1]).capacity(24).lengths(&[16, 0, 15]);
     vec![
         Rung::new("stream", stream(Shape::new(2, &[1]), 2, 1)),
         Rung::new("attempts", attempts(Shape::new(1, &[1]), 2)),
@@ -64,6 +66,15 @@ pub(crate) fn rungs() -> Vec<Rung> {
                 Submit::TryBatch,
             ),
         ),
+        // A record and a half, and records as long as the ring.
+        Rung::new("odd-room", stream(odd_room(), 4, 1)),
+        Rung::new("odd-room-memory", stream(odd_room().without_inline(), 4, 1)),
+        Rung::new("odd-room-batch", batch(odd_room(), 3, Submit::TryBatch)),
+        Rung::new("longest", stream(longest(), 3, 1)),
+        Rung::new("longest-memory", stream(longest().without_inline(), 3, 1)),
+        Rung::new("longest-batch", batch(longest(), 3, Submit::Batch)),
+        Rung::new("two-readers-expiry", faulty(Shape::new(1, &[1, 2]), 2)).expiries(1),
+        super::last_nodes::ring_buffer(),
         Rung::new("overwritten", overwritten(Shape::new(1, &[1]))),
         Rung::new("local-reader", stream(Shape::new(2, &[0]), 3, 1)),
         Rung::new(

@@ -297,11 +297,25 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     }
 
     pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
-        too_large("a value", value.len(), self.config.value_bytes_max)
+        self.check_len("value", value.len(), self.config.value_bytes_max)
     }
 
     pub(super) fn check_key(&self, key: &K) -> Result<()> {
-        too_large("a key", key.bytes().len(), self.config.key_bytes_max)
+        self.check_len("key", key.bytes().len(), self.config.key_bytes_max)
+    }
+
+    fn check_len(&self, what: &str, len: usize, max: usize) -> Result<()> {
+        if len <= max {
+            return Ok(());
+        }
+        Err(Error::TooLarge {
+            what: format!(
+                "a {what} for store `{}` (`{what}_bytes_max`)",
+                self.channel.name()
+            ),
+            len,
+            max,
+        })
     }
 
     fn count_write(&self) {
@@ -311,15 +325,4 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     pub(super) fn count_writes(&self, count: u64) {
         self.counts.writes.fetch_add(count);
     }
-}
-
-fn too_large(what: &str, len: usize, max: usize) -> Result<()> {
-    if len <= max {
-        return Ok(());
-    }
-    Err(Error::TooLarge {
-        what: format!("{what} of the key-value store"),
-        len,
-        max,
-    })
 }

@@ -1,6 +1,6 @@
 //! The settings of a lock, and the guard that holds one. Used by both locks, and by the key-value store and its users.
 
-use loco_fabric::Fabric;
+use loco_fabric::{Fabric, NodeId};
 
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
@@ -68,6 +68,11 @@ pub struct LockGuard<'a, L: Unlock<F>, F: Fabric = AnyFabric> {
     scope: Scope,
     recovered: bool,
     released: bool,
+}
+
+/// Returns what a timeout says of the node that holds a lock.
+pub(super) fn holds(holder: NodeId, lock: &str) -> String {
+    format!("{holder} holds lock {lock}; it must release its guard")
 }
 
 impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {

@@ -12,7 +12,7 @@ use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, 
 
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
-use crate::objects::locks::guard::{LockConfig, LockGuard, Unlock};
+use crate::objects::locks::guard::{LockConfig, LockGuard, Unlock, holds};
 use crate::objects::locks::loss::Poison;
 use crate::objects::locks::turn::LocalTurn;
 use crate::operations::panics::{self, Payload};
@@ -298,7 +298,7 @@ impl<F: Fabric> TasLock<F> {
             if now >= deadline || thread.given_up() {
                 let name = self.channel.name();
                 let late = Error::timeout(name, begin, deadline, now);
-                return Err(late.because(&[holder], format!("{holder} holds lock {name}")));
+                return Err(late.because(&[holder], holds(holder, name)));
             }
             let wait = Wait {
                 what: self.channel.name(),
@@ -365,7 +365,7 @@ impl<F: Fabric> TasLock<F> {
 
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
-        let fenced = thread.to_the_end(|| scope.fence(thread));
+        let fenced = thread.to_the_end(|| scope.order(thread));
         // The waiting thread may just have given up. The lock then leaves the node after all.
         if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
             return fenced.and(thread.still_in());

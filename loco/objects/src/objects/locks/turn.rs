@@ -110,7 +110,7 @@ impl<F: Fabric> LocalTurn<F> {
                         let here = thread.node_id();
                         Err(error.because(
                             &[here],
-                            format!("another thread of {here} has the turn for lock {what}"),
+                            format!("a thread of {here} holds lock {what} or is next, perhaps this one; it must release its guard"),
                         ))
                     }
                     // The thread was called at the last moment.

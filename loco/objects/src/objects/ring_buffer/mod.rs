@@ -279,7 +279,7 @@ impl<F: Fabric> RingBuffer<F> {
     /// before the channel is ready, and [`Config`](crate::Error::Config) if the writer was taken and not returned.
     pub fn writer(&self) -> Result<RingWriter<F>> {
         let shared = &self.shared;
-        shared.channel.check_owner(shared.writer, "write")?;
+        shared.channel.check_owner(shared.writer, "take the writer")?;
         let mut taken = self.taken.lock();
         match std::mem::replace(&mut taken.writer, WriterPlace::GivenOut) {
             WriterPlace::Returned(writer) => Ok(*writer),

@@ -132,7 +132,9 @@ impl<F: Fabric> RingReader<F> {
                 let (writer, name) = (shared.writer, shared.name());
                 error.because(
                     &[writer],
-                    format!("{writer} has submitted no message to ring buffer {name}"),
+                    format!(
+                        "{writer} has submitted no message to ring buffer {name}; a writer submits what readers receive"
+                    ),
                 )
             })?;
         }

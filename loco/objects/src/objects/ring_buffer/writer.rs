@@ -334,7 +334,10 @@ impl<F: Fabric> RingWriter<F> {
                 Err(error) if error.is_timeout() => {
                     let slow = self.behind(position);
                     let who = have(&slow);
-                    let what = format!("{who} not acknowledged messages of ring buffer {}", shared.name());
+                    let what = format!(
+                        "{who} not acknowledged messages of ring buffer {}; each reader must receive",
+                        shared.name()
+                    );
                     let error = late_since(timing, thread, error);
                     return Err(error.because(&slow, what));
                 }

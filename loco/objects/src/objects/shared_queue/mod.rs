@@ -207,7 +207,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Once::Blocked(cell) => {
                     let waited = self.wait(thread, self.indices.home(), cell, &mut back_off, &mut timing);
                     waited.map_err(|error| {
-                        let full = format!("queue {} stayed full: no call pops", self.channel.name());
+                        let full = format!(
+                            "queue {} stayed full: no call pops; pop, or make its capacity larger",
+                            self.channel.name()
+                        );
                         error.because(&[], full)
                     })?;
                 }
@@ -253,7 +256,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Once::Blocked(cell) => {
                     let waited = self.wait(thread, self.indices.home(), cell, &mut back_off, &mut timing);
                     waited.map_err(|error| {
-                        let empty = format!("queue {} stayed empty: no call pushes", self.channel.name());
+                        let empty = format!(
+                            "queue {} stayed empty: no call pushes; push, or close it",
+                            self.channel.name()
+                        );
                         error.because(&[], empty)
                     })?;
                 }
@@ -293,7 +299,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         &self.channel
     }
 
-    /// Tries to push. `buffer` is for a copy of the value, and is kept from one attempt to the next.
+    /// Tries to push. `buffer` is for a copy of the value, and is kept from one attempt to the next. What the steps after a claim
+    /// need is there before the cell is read: between read and claim another node could take the cell.
     fn push_once<'t>(
         &self,
         thread: &'t Thread<F>,
@@ -302,9 +309,15 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         timing: &mut Timing,
     ) -> Result<Once<Push>> {
         let mut back_off = PAUSE_MIN;
+        if buffer.is_none() {
+            let filled = self.buffer(thread)?;
+            filled.write(0, value.as_bytes())?;
+            *buffer = Some(filled);
+        }
         // This is a hint, whatever its value.
         let mut at = self.tail.load();
         loop {
+            self.prepare(thread, at)?;
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
             if cell.round > self.round(at) || self.is_pushed(cell, at) {
@@ -316,22 +329,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
             }
             match cell.stage {
                 Stage::Empty if cell.round == self.round(at) => {
-                    self.prepare(thread, at)?;
-                    let filled = match buffer.take() {
-                        Some(filled) => filled,
-                        None => {
-                            let buffer = self.buffer(thread)?;
-                            buffer.write(0, value.as_bytes())?;
-                            buffer
-                        }
-                    };
+                    debug_assert!(buffer.is_some(), "the copy was made before the claim");
                     let claim = cell.to(Stage::Filling(self.channel.node()));
-                    if self.exchange(thread, at, word, claim)? {
+                    let claimed = self.exchange(thread, at, word, claim)?;
+                    if let Some(filled) = buffer.take_if(|_| claimed) {
                         self.fill(thread, at, filled, claim)?;
                         self.advance(thread, TAIL, at)?;
                         return Ok(Once::Done(Push::Done));
                     }
-                    *buffer = Some(filled);
                 }
                 // The value of a whole ring ago is still there, or on its way. If its push was lost, it stays
                 // until the pop that comes to it skips it.
@@ -351,9 +356,11 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     fn pop_once(&self, thread: &Thread<F>, timing: &mut Timing) -> Result<Once<Popped<T>>> {
         let mut back_off = PAUSE_MIN;
+        let buffer = self.buffer(thread)?;
         // This is a hint, whatever its value.
         let mut at = self.head.load();
         loop {
+            self.prepare(thread, at)?;
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
             if cell.round != self.round(at) {
@@ -372,8 +379,6 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Stage::Empty if cell.closed => return Ok(Once::Done(Popped::Closed)),
                 Stage::Empty => return Ok(Once::Blocked((at, word))),
                 Stage::Full => {
-                    self.prepare(thread, at)?;
-                    let buffer = self.buffer(thread)?;
                     let claim = cell.to(Stage::Draining(self.channel.node()));
                     if self.exchange(thread, at, word, claim)? {
                         let value = self.drain(thread, at, buffer, claim)?;

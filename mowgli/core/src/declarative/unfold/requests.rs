@@ -6,7 +6,7 @@ use crate::event::{Event, Kind};
 use crate::model::RmwAtomicity;
 use crate::program::{BinaryOp, Instr, Loc, Node, PutSrc, WorkId};
 
-use super::{End, Site, State, Unfolding, eval};
+use super::{End, Site, State, Unfolding, Unpolled, eval};
 use crate::declarative::sym::{Sym, fold_binary};
 
 impl<'p> Unfolding<'p> {
@@ -30,7 +30,7 @@ impl<'p> Unfolding<'p> {
         };
         debug_assert!(read < state.path.events.len());
         let write = state.push(event(Kind::NicRemoteWrite).on(dst), Some(value));
-        state.unpolled.push((peer, write));
+        state.posted(peer, write);
     }
 
     /// Posts a get: the card reads at the peer, and writes here.
@@ -40,7 +40,7 @@ impl<'p> Unfolding<'p> {
         let read = state.push(event(Kind::NicRemoteRead).on(src), None);
         let value = Arc::new(Sym::Read(read));
         let write = state.push(event(Kind::NicLocalWrite).on(dst), Some(value));
-        state.unpolled.push((peer, write));
+        state.posted(peer, write);
     }
 
     /// Posts a read-modify-write, which the peer's card executes.
@@ -122,18 +122,32 @@ impl Rmw {
     fn finish(&self, state: &mut State<'_>, read: usize) {
         let value = Arc::new(Sym::Read(read));
         let write = state.push(self.event(Kind::NicLocalWrite, self.dst), Some(value));
-        state.unpolled.push((self.peer, write));
+        state.posted(self.peer, write);
     }
 }
 
-/// Takes the oldest completion of the node. Without one the thread is stuck.
+impl State<'_> {
+    /// Notes an operation that a poll may see.
+    fn posted(&mut self, peer: Node, write: usize) {
+        let signaled = self.signaled;
+        self.unpolled.push(Unpolled {
+            peer,
+            write,
+            signaled,
+        });
+    }
+}
+
+/// Takes the oldest completion of the node, which covers the operations without one before it. Without one the thread is stuck.
 pub(super) fn poll(state: &mut State<'_>, at: &Site, node: Node) -> Option<End> {
-    let oldest = state.unpolled.iter().position(|&(n, _)| n == node);
-    let Some(oldest) = oldest else {
+    let is_oldest = |op: &Unpolled| op.peer == node && op.signaled;
+    let Some(oldest) = state.unpolled.iter().position(is_oldest) else {
         return Some(End::Stuck);
     };
-    let (_, write) = state.unpolled.remove(oldest);
     let poll = state.push(at.event(Kind::Poll).to(node), None);
-    state.path.pf.push((write, poll));
+    let (earlier, later) = state.unpolled.split_at(oldest + 1);
+    let (seen, others): (Vec<Unpolled>, Vec<Unpolled>) = earlier.iter().partition(|op| op.peer == node);
+    state.unpolled = others.into_iter().chain(later.iter().copied()).collect();
+    state.path.pf.extend(seen.into_iter().map(|op| (op.write, poll)));
     None
 }

@@ -19,12 +19,12 @@ pub(super) use complete::TRIES_MAX;
 use std::ops::ControlFlow;
 
 use crate::declarative::problem::Problem;
-use crate::declarative::unfold::End;
-use crate::declarative::{Choices, POINTS_MAX, unfold_all};
+use crate::declarative::unfold::{End, Repeats};
+use crate::declarative::{Choices, POINTS_MAX, exceeded_loop, unfold_all};
 use crate::event::Execution;
 use crate::litmus::Formula;
 use crate::models::Spec;
-use crate::outcome::{Budget, Limit};
+use crate::outcome::{Budget, Completeness, Limit};
 use crate::program::Program;
 
 use super::cycle::{Cycle, Graph};
@@ -76,7 +76,7 @@ pub(super) fn refute(
     let mut states = 0;
     let mut unshown = 0;
     let mut search = || {
-        let threads = unfold_all(program, spec, budget)?;
+        let threads = unfold_all(program, spec, Repeats::Outcomes, budget)?;
         for choice in Choices::new(&threads, |end| end == End::Complete) {
             let problem = Problem::new(program, spec, &choice);
             if problem.points > POINTS_MAX {
@@ -104,7 +104,11 @@ pub(super) fn refute(
             }
             let _answer = result?;
         }
-        Ok(())
+        // Executions with more iterations of a loop were not looked at.
+        match exceeded_loop(program, spec, &threads, budget, &mut states)? {
+            Completeness::Complete => Ok(()),
+            Completeness::Incomplete(limit) => Err(limit),
+        }
     };
     let result: Result<(), Limit> = search();
     let left_out = (unshown > 0).then_some(Limit::Unshown(unshown));

@@ -361,7 +361,8 @@ impl<F: Fabric> TicketLock<F> {
         self.announce(thread, Announcement::Drew(ticket))?;
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let guess = self.untouched(ticket);
-        // Strong: whoever sees the claim finds the announcement.
+        // Strong: the announcement is placed when the claim is, so the node's next one, perhaps on another queue pair, comes
+        // after it.
         let old = self.change::<STRONG>(thread, ticket, guess, |old| {
             (old.ticket < ticket).then_some(claim)
         })?;

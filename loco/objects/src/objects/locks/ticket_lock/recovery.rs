@@ -11,6 +11,7 @@
 
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 
+use crate::objects::locks::guard::holds;
 use crate::operations::peers::is_gone;
 use crate::{Error, Parent, Result, Thread};
 
@@ -51,9 +52,7 @@ impl<F: Fabric> TicketLock<F> {
         let holder =
             serving.and_then(|serving| announcements.find(|&(_, said)| said == Announcement::Drew(serving)));
         match holder {
-            Some((&holder, _)) => {
-                late.because(&[holder], format!("{holder} holds lock {}", self.channel.name()))
-            }
+            Some((&holder, _)) => late.because(&[holder], holds(holder, self.channel.name())),
             None => late,
         }
     }

@@ -79,7 +79,7 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
         self.words.prefetch(NEXT);
         let may_stay = self.turn.may_stay(self.config.local_hand_overs_max);
         let fenced = match may_stay {
-            true => thread.to_the_end(|| scope.fence(thread)),
+            true => thread.to_the_end(|| scope.order(thread)),
             false => thread.to_the_end(|| scope.fence_before_rmw(thread)),
         };
         // A thread that waited may have given up during the fence. The lock then leaves the node after all.

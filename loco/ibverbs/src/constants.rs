@@ -1,11 +1,12 @@
 //! Constants of the headers.
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 
 use loco_host::c_constants;
 
 c_constants! {
     IBV_ATOMIC_HCA: c_uint = 1,
+    IBV_ATOMIC_GLOB: c_uint = 2,
     IBV_ACCESS_LOCAL_WRITE: c_uint = 1,
     IBV_ACCESS_REMOTE_WRITE: c_uint = 2,
     IBV_ACCESS_REMOTE_READ: c_uint = 4,
@@ -66,13 +67,27 @@ c_constants! {
     IBV_WC_SUCCESS: c_uint = 0,
     IBV_WC_LOC_LEN_ERR: c_uint = 1,
     IBV_WC_LOC_QP_OP_ERR: c_uint = 2,
+    IBV_WC_LOC_EEC_OP_ERR: c_uint = 3,
     IBV_WC_LOC_PROT_ERR: c_uint = 4,
     IBV_WC_WR_FLUSH_ERR: c_uint = 5,
+    IBV_WC_MW_BIND_ERR: c_uint = 6,
+    IBV_WC_BAD_RESP_ERR: c_uint = 7,
+    IBV_WC_LOC_ACCESS_ERR: c_uint = 8,
     IBV_WC_REM_INV_REQ_ERR: c_uint = 9,
     IBV_WC_REM_ACCESS_ERR: c_uint = 10,
     IBV_WC_REM_OP_ERR: c_uint = 11,
     IBV_WC_RETRY_EXC_ERR: c_uint = 12,
     IBV_WC_RNR_RETRY_EXC_ERR: c_uint = 13,
+    IBV_WC_LOC_RDD_VIOL_ERR: c_uint = 14,
+    IBV_WC_REM_INV_RD_REQ_ERR: c_uint = 15,
+    IBV_WC_REM_ABORT_ERR: c_uint = 16,
+    IBV_WC_INV_EECN_ERR: c_uint = 17,
+    IBV_WC_INV_EEC_STATE_ERR: c_uint = 18,
+    IBV_WC_FATAL_ERR: c_uint = 19,
+    IBV_WC_RESP_TIMEOUT_ERR: c_uint = 20,
+    IBV_WC_GENERAL_ERR: c_uint = 21,
+    IBV_WC_TM_ERR: c_uint = 22,
+    IBV_WC_TM_RNDV_INCOMPLETE: c_uint = 23,
     IBV_WC_SEND: c_uint = 0,
     IBV_WC_RDMA_WRITE: c_uint = 1,
     IBV_WC_RDMA_READ: c_uint = 2,
@@ -109,6 +124,8 @@ c_constants! {
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: c_uint = 128,
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: c_uint = 2048,
     RDMA_PS_TCP: c_uint = 262,
+    RDMA_OPTION_ID: c_int = 0,
+    RDMA_OPTION_ID_ACK_TIMEOUT: c_int = 3,
     RDMA_PS_UDP: c_uint = 273,
     RDMA_PS_IB: c_uint = 319,
     RDMA_PS_IPOIB: c_uint = 2,
@@ -123,6 +140,8 @@ c_constants! {
     RDMA_CM_EVENT_REJECTED: c_uint = 8,
     RDMA_CM_EVENT_ESTABLISHED: c_uint = 9,
     RDMA_CM_EVENT_DISCONNECTED: c_uint = 10,
+    RDMA_CM_EVENT_DEVICE_REMOVAL: c_uint = 11,
+    RDMA_CM_EVENT_ADDR_CHANGE: c_uint = 14,
     RDMA_CM_EVENT_TIMEWAIT_EXIT: c_uint = 15,
     RDMA_UDP_QKEY: c_uint = 19088743,
     RAI_PASSIVE: c_uint = 1,

@@ -1,98 +1,23 @@
-//! `loco doctor`: checks this machine for everything that a fabric for networks needs.
+//! The checks of a fabric for networks: its library, its device or provider, and a read through it.
 
 use std::time::Duration;
 
 use loco::fabric::ofi::{self, OfiConfig, OfiFabric};
 use loco::fabric::verbs::{self, Check, VerbsConfig, Verdict, check_host, choose};
 use loco::fabric::{
-    Caps, Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Order, Peers, Platform as _,
-    Posted, QueuePair as _, TcpConfig, TcpFabric, Wait, Work, WorkRequestId,
+    Caps, Completion, CompletionStatus, Fabric, FabricError, Mesh, Order, Peers, Platform as _, Posted,
+    QueuePair as _, TcpConfig, TcpFabric, Wait, Work, WorkRequestId,
 };
-use loco_app::print;
-use serde::Serialize;
 
-use crate::error::CliError;
-
-/// Check this machine for everything that a fabric for networks needs, and say how to get what is missing.
-///
-/// For verbs the checks are libraries, device, port and GID, permissions, the limit on locked memory and huge pages;
-/// then a read through the device. For ofi they are the library, a provider that can carry the fabric, and a read
-/// through it. For tcp it is a read through a connection. All say what the network orders by itself (its tier), how
-/// that is known, and what the orders cost that a program asks for. The exit code is 1 if something is missing.
-#[derive(clap::Args)]
-pub struct Args {
-    /// Fabric to check: verbs, tcp, ofi or ofi:PROVIDER.
-    #[arg(long, value_name = "FABRIC", default_value = "verbs")]
-    fabric: FabricChoice,
-    /// Print one line of JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Serialize)]
-struct Report {
-    usable: bool,
-    /// The orders that the network gives by itself, and the costs of the others; `null` if there is no network.
-    order: Option<Order>,
-    checks: Vec<Check>,
-}
-
-/// Checks and reports.
-pub fn run(args: &Args) -> Result<u8, CliError> {
-    let (checks, order) = match args.fabric {
-        FabricChoice::Verbs => {
-            let config = VerbsConfig::from_env()?;
-            let first = choose(&config)
-                .ok()
-                .and_then(|choices| choices.into_iter().next());
-            let order = first.map(|choice| verbs::order(&config, &choice));
-            (check_host(&config), order)
-        }
-        FabricChoice::Tcp => check_tcp(TcpConfig::from_env()?),
-        FabricChoice::Ofi(provider) => {
-            let named = provider.map(|name| name.as_str().to_owned());
-            check_ofi(OfiConfig::from_env()?.provider(named))
-        }
-        other => {
-            return Err(FabricError::Config(format!(
-                "`loco doctor` checks verbs, tcp and ofi; the fabric `{other}` needs nothing that could be missing"
-            ))
-            .into());
-        }
-    };
-    let usable = checks
-        .iter()
-        .all(|check| matches!(check.verdict, Verdict::Ok | Verdict::Warning));
-    let code = u8::from(!usable);
-    if args.json {
-        // The report has only strings and booleans, which always serialize.
-        let report = Report {
-            usable,
-            order,
-            checks,
-        };
-        print(serde_json::to_string(&report).unwrap_or_default())?;
-        return Ok(code);
-    }
-    for check in &checks {
-        let mark = match check.verdict {
-            Verdict::Ok => "ok     ",
-            Verdict::Warning => "warning",
-            Verdict::Failed => "FAILED ",
-            Verdict::Skipped => "-      ",
-        };
-        print(format_args!("{mark} {}: {}", check.name, check.found))?;
-        if let Some(remedy) = &check.remedy {
-            print(format_args!("        {remedy}"))?;
-        }
-    }
-    let not = if usable { "" } else { "not " };
-    print(format_args!("\n{} is {not}usable on this machine", args.fabric))?;
-    Ok(code)
+/// Checks what verbs needs.
+pub(super) fn check_verbs(config: &VerbsConfig) -> (Vec<Check>, Option<Order>) {
+    let first = choose(config).ok().and_then(|choices| choices.into_iter().next());
+    let order = first.map(|choice| verbs::order(config, &choice));
+    (check_host(config), order)
 }
 
 /// Checks what libfabric needs, each time as far as the check before allows.
-fn check_ofi(config: OfiConfig) -> (Vec<Check>, Option<Order>) {
+pub(super) fn check_ofi(config: OfiConfig) -> (Vec<Check>, Option<Order>) {
     let library = ofi::library_version().map(|version| format!("libfabric {version}"));
     let usable = library
         .as_ref()
@@ -120,7 +45,7 @@ fn check_ofi(config: OfiConfig) -> (Vec<Check>, Option<Order>) {
 }
 
 /// Checks what TCP needs.
-fn check_tcp(config: TcpConfig) -> (Vec<Check>, Option<Order>) {
+pub(super) fn check_tcp(config: TcpConfig) -> (Vec<Check>, Option<Order>) {
     let read = read_through(|mesh| TcpFabric::new(mesh, config.clone()));
     let order = read.as_ref().ok().map(|caps| caps.order);
     let ordered = read
@@ -138,7 +63,7 @@ fn check_tcp(config: TcpConfig) -> (Vec<Check>, Option<Order>) {
 }
 
 /// Returns the checks with these results, each of which needs the ones before.
-fn checks<const N: usize>(results: [(&str, Result<String, FabricError>); N]) -> Vec<Check> {
+pub(super) fn checks<const N: usize>(results: [(&str, Result<String, FabricError>); N]) -> Vec<Check> {
     let mut failed = false;
     let check = |(name, result): (&str, Result<String, FabricError>)| {
         let (verdict, found) = match result {
@@ -159,7 +84,9 @@ fn checks<const N: usize>(results: [(&str, Result<String, FabricError>); N]) -> 
 
 /// Brings two nodes up in this process, and lets one read the other's memory: a node's operations on its own memory need no
 /// network. Returns what the fabric can do.
-fn read_through<F: Fabric>(up: impl Fn(Mesh) -> Result<F, FabricError> + Sync) -> Result<Caps, FabricError> {
+pub(super) fn read_through<F: Fabric>(
+    up: impl Fn(Mesh) -> Result<F, FabricError> + Sync,
+) -> Result<Caps, FabricError> {
     let mut meshes = Mesh::in_process(2)?.into_iter();
     let mut open = || {
         let mesh = meshes

@@ -7,10 +7,10 @@ use loco_host::c_structs;
 /// The last field of a nested structure that is padded to 8 bytes.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(crate) struct Padded<T>(pub T);
+pub struct Padded<T>(pub T);
 
 /// A GID as its 16 bytes.
-pub(crate) type RawGid = [u8; 16];
+pub type RawGid = [u8; 16];
 
 c_structs! {
     /// Device limits and capabilities.
@@ -308,24 +308,24 @@ c_structs! {
 
 impl SendWr {
     /// Returns the key of a read or write, which is at the place where an atomic has its first operand.
-    pub(crate) fn rdma_rkey(&self) -> u32 {
+    pub fn rdma_rkey(&self) -> u32 {
         self.halves().0
     }
 
     /// Sets the key of a read or write.
-    pub(crate) fn set_rdma_rkey(&mut self, rkey: u32) {
+    pub fn set_rdma_rkey(&mut self, rkey: u32) {
         self.set_halves(rkey, 0);
     }
 
     /// Returns the address handle, queue pair number and key of a datagram.
-    pub(crate) fn ud(&self) -> (*mut c_void, u32, u32) {
+    pub fn ud(&self) -> (*mut c_void, u32, u32) {
         let (qpn, qkey) = self.halves();
         let at = usize::try_from(self.remote_addr).unwrap_or(0);
         (std::ptr::with_exposed_provenance_mut(at), qpn, qkey)
     }
 
     /// Sets the destination of a datagram.
-    pub(crate) fn set_ud(&mut self, ah: *mut c_void, qpn: u32, qkey: u32) {
+    pub fn set_ud(&mut self, ah: *mut c_void, qpn: u32, qkey: u32) {
         self.remote_addr = ah.expose_provenance() as u64;
         self.set_halves(qpn, qkey);
     }
@@ -346,13 +346,13 @@ impl SendWr {
 
 impl AhAttr {
     /// Returns the destination's GID.
-    pub(crate) fn gid(&self) -> RawGid {
+    pub fn gid(&self) -> RawGid {
         raw_gid(self.grh.dgid)
     }
 }
 
 /// Returns the bytes of a GID that is declared by its two halves.
-pub(crate) fn raw_gid(halves: [u64; 2]) -> RawGid {
+pub fn raw_gid(halves: [u64; 2]) -> RawGid {
     let mut raw = [0; 16];
     raw[..8].copy_from_slice(&halves[0].to_ne_bytes());
     raw[8..].copy_from_slice(&halves[1].to_ne_bytes());
@@ -360,19 +360,11 @@ pub(crate) fn raw_gid(halves: [u64; 2]) -> RawGid {
 }
 
 /// Returns the halves of a GID.
-pub(crate) fn gid_halves(raw: RawGid) -> [u64; 2] {
+pub fn gid_halves(raw: RawGid) -> [u64; 2] {
     let half = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&raw[at..at + 8]);
         u64::from_ne_bytes(bytes)
     };
     [half(0), half(8)]
-}
-
-/// Returns a zeroed structure.
-#[allow(unsafe_code)]
-pub(crate) fn zeroed<T: Copy>() -> T {
-    // SAFETY: only used with the structures of these modules: integers, nullable function pointers, raw pointers, locks of libc, and
-    // arrays of these, for all of which zero is a value.
-    unsafe { std::mem::zeroed() }
 }

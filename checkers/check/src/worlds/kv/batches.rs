@@ -1,0 +1,147 @@
+//! Batches: several keys by one call. Each key is written by itself, so a call counts as one call for each of its keys.
+
+use loco::{Inserted, Result, Thread};
+use loco_sim::spec::Operation;
+use loco_sim::{World, call};
+
+use super::{Store, There, inserted, make, stores};
+use crate::methods::did;
+use crate::stage::{Fabric, Stage, UNKNOWN, must, outcome};
+
+/// Inserts two keys by one call. There is room for both. Returns what became of them.
+pub(super) fn insert_two<const N: usize>(
+    store: &Store<N>,
+    thread: &Thread<Fabric>,
+    one: u64,
+    two: u64,
+    value: u64,
+) -> Result<String>
+where
+    [u64; N]: loco::Encode,
+{
+    did("KvStore::insert_many");
+    let insert = || {
+        let outcomes = store.insert_many(thread, &[(one, [value; N]), (two, [value + 1; N])])?;
+        assert!(!outcomes.contains(&Inserted::Full), "there are two slots");
+        let texts: Vec<&str> = outcomes.iter().map(inserted).collect();
+        Ok(texts.join(" "))
+    };
+    call(
+        format!("insert-many {one} {value} {two} {}", value + 1),
+        insert,
+        outcome(UNKNOWN, String::clone),
+    )
+}
+
+/// Updates two keys by one call. Returns for each whether it was there, or nothing if one was and it is unknown which.
+pub(super) fn update_two<const N: usize>(
+    store: &Store<N>,
+    thread: &Thread<Fabric>,
+    one: u64,
+    two: u64,
+    value: u64,
+) -> Result<String>
+where
+    [u64; N]: loco::Encode,
+{
+    did("KvStore::update_many");
+    let update = || {
+        let found = store.update_many(thread, &[(one, [value; N]), (two, [value + 1; N])])?;
+        Ok(match found {
+            0 => "false false",
+            2 => "true true",
+            _ => UNKNOWN,
+        }
+        .to_owned())
+    };
+    call(
+        format!("update-many {one} {value} {two} {}", value + 1),
+        update,
+        outcome(UNKNOWN, String::clone),
+    )
+}
+
+/// Returns the calls that a call counts as: one for each key of a batch, which overlap.
+pub(super) fn each(batch: &Operation) -> Vec<Operation> {
+    let Some(name) = batch.name.strip_suffix("-many") else {
+        return vec![batch.clone()];
+    };
+    let words: Vec<&str> = batch.argument.split(' ').collect();
+    let results: Option<Vec<&str>> = batch
+        .result
+        .as_deref()
+        .filter(|&result| result != UNKNOWN)
+        .map(|result| result.split(' ').collect());
+    let one = |(number, argument): (usize, &[&str])| {
+        let result = results.as_ref().map(|results| results[number].to_owned());
+        Operation {
+            // Calls of one thread do not overlap.
+            number: batch.number + 1000 * number as u16,
+            name: name.to_owned(),
+            argument: argument.join(" "),
+            responded: result.as_ref().and(batch.responded),
+            result,
+            ..batch.clone()
+        }
+    };
+    words.chunks(2).enumerate().map(one).collect()
+}
+
+/// Builds a world of batches: each key is written by one thread only, which finds its values again.
+pub(super) fn batches(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make::<1>(2, 2));
+    stage.run(0, 0, "writer", |store, thread| {
+        did("KvStore::insert_many");
+        let outcomes = must(store.insert_many(thread, &[(1, [10]), (2, [20])]));
+        assert_eq!(outcomes, [Inserted::Done, Inserted::Done]);
+        did("KvStore::update_many");
+        assert_eq!(
+            must(store.update_many(thread, &[(2, [21]), (3, [30]), (1, [11])])),
+            2
+        );
+        assert_eq!(
+            must(store.get_many(thread, &[1, 2, 3])),
+            [Some([11]), Some([21]), None]
+        );
+    });
+    stage.run(1, 0, "reader", |store, thread| {
+        did("KvStore::get_many");
+        let first = must(store.get_many(thread, &[1, 2]));
+        for (value, allowed) in first.iter().zip([[10, 11], [20, 21]]) {
+            assert!(value.is_none_or(|[word]| allowed.contains(&word)), "{value:?}");
+        }
+        let one = must(store.get(thread, &1));
+        assert!(one.is_some() || first[0].is_none(), "a key that was there stays");
+    });
+}
+
+/// Builds a world in which node 2 updates keys of nodes 0 and 1 by one call, then inserts a key. A thread that finds
+/// that key finds the values updated.
+pub(super) fn batch_across(world: &mut World) {
+    const KEYS: &[There] = &[(0, 1, 10), (1, 2, 20)];
+    let mut stage = stores::<1>(world, 3, 1, (1, 1), KEYS);
+    stage.run(2, 0, "writer", |store, thread| {
+        assert_eq!(must(store.update_many(thread, &[(2, [21]), (1, [11])])), 2);
+        assert_eq!(must(store.insert(thread, &3, &[30])), Inserted::Done);
+    });
+    stage.each("reader", 0..2, |store, thread, _| {
+        if must(store.get(thread, &3)).is_some() {
+            let values = must(store.get_many(thread, &[1, 2]));
+            assert_eq!(values, [Some([11]), Some([21])], "updated before");
+        }
+    });
+}
+
+/// Builds a world in which a key that is twice in a batch is inserted once.
+pub(super) fn batch_twice(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make::<1>(2, 1));
+    stage.run(0, 0, "writer", |store, thread| {
+        let outcomes = must(store.insert_many(thread, &[(1, [10]), (1, [11])]));
+        assert_eq!(outcomes, [Inserted::Done, Inserted::Duplicate]);
+        assert_eq!(must(store.get(thread, &1)), Some([10]), "the first of the two");
+    });
+    stage.run(1, 0, "reader", |store, thread| {
+        let found = must(store.get(thread, &1));
+        assert!(found.is_none_or(|value| value == [10]), "{found:?}");
+    });
+}
