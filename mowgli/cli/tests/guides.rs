@@ -94,6 +94,32 @@ fn sizes_of_libraries_are_not_written_down() {
     assert!(!guide("c.md").contains(" MB"));
 }
 
+/// docs/field.md, docs/papers.md: the commands that they name run, and none finds a verdict other than the tests state.
+#[test]
+fn the_commands_of_the_tables_run() {
+    let field = guide("field.md");
+    let of_field = field.lines().filter(|line| line.starts_with("mowgli "));
+    let of_field = of_field.map(|line| line.split('#').next().unwrap().trim());
+    let papers = guide("papers.md");
+    let of_papers = papers.split('`').skip(1).step_by(2);
+    let mut run = 0;
+    for command in of_field
+        .chain(of_papers)
+        .filter(|word| word.starts_with("mowgli "))
+    {
+        let args: Vec<&str> = command.split(' ').skip(1).collect();
+        // The server does not end, a name stands for many, and a drawing would stay behind.
+        if args.len() < 2 || args.contains(&"NAME") || args.contains(&"--svg") {
+            continue;
+        }
+        let output = mowgli(&args);
+        // Models that are compared differ, which is status 1.
+        exits(&output, i32::from(args[0] == "compare"));
+        run += 1;
+    }
+    assert!(run > 30, "{run}");
+}
+
 /// docs/clients.md: the implementation that stands there is refuted, and the line that it lacks mends it.
 #[test]
 fn the_implementation_of_the_guide_is_refuted() {
