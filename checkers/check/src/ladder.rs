@@ -31,6 +31,8 @@ pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 const SMOKE_EXECUTIONS: u64 = 300;
 /// The share of the time for small rungs, before anything else.
 const SMALL_SHARE: f64 = 0.25;
+/// A small rung gets one part in so many of what is left of that; the last one gets the rest.
+const SMALL_AMONG: usize = 8;
 /// The share of the time after which the first, random round ends.
 const SMOKE_SHARE: f64 = 0.35;
 /// The share of the time after which no exhaustive exploration begins.
@@ -215,14 +217,18 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&mut self) -> Result<(), SimError> {
-        let mut small: Vec<usize> = (0..self.runs.len())
-            .filter(|&index| self.runs[index].0.is_small())
-            .collect();
         // Operations in any order are what random schedules miss.
-        small.sort_by_key(|&index| self.runs[index].1.is_synchronous());
-        for index in small {
-            // Each may take half of what is left, so the largest come first.
-            if !self.exhaustive(index, self.share(SMALL_SHARE, 2))? {
+        let small: Vec<usize> = (0..self.runs.len())
+            .filter(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous())
+            .collect();
+        for &index in &small {
+            // The last is the largest.
+            let among = if small.last() == Some(&index) {
+                1
+            } else {
+                SMALL_AMONG
+            };
+            if !self.exhaustive(index, self.share(SMALL_SHARE, among))? {
                 return Ok(());
             }
         }

@@ -1,4 +1,5 @@
-//! Reports of failures say what happened in the words of the program: its regions, its threads, its nodes as the fabric counts them.
+//! Reports of failures say what happened in the words of the program: its regions, its threads, its nodes as the fabric counts
+//! them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -111,5 +112,5 @@ fn requests_are_said_in_words() {
     });
     finds(&said, "adds 1 to n1[");
     finds(&said, "exchanges n1[");
-    finds(&said, "is refused to post");
+    finds(&said, "asks whether node 0 can be reached");
 }

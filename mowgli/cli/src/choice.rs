@@ -5,8 +5,8 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -154,8 +154,32 @@ pub(crate) fn load(choice: &ModelChoice) -> Result<Loaded, Error> {
     }
 }
 
-/// Returns the text of a model file, or of the embedded one of that name.
+/// Folders in which model files are looked up, besides those of the files that include them.
+static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// Makes folders known in which model files are looked up. The first call counts.
+pub(crate) fn look_in(folders: Vec<PathBuf>) -> Result<(), Error> {
+    if let Some(wrong) = folders.iter().find(|f| !f.is_dir()) {
+        return Err(Error::Usage(format!(
+            "-I {}: there is no such folder",
+            wrong.display()
+        )));
+    }
+    FOLDERS.get_or_init(|| folders);
+    Ok(())
+}
+
+/// Returns the path of a file in one of the folders, if it is in one.
+fn in_folders(name: &str) -> Option<PathBuf> {
+    let folders = FOLDERS.get().into_iter().flatten();
+    folders.map(|f| f.join(name)).find(|path| path.exists())
+}
+
+/// Returns the text of a model file, of one in the folders of `-I`, or of the embedded one of that name.
 pub(crate) fn text_of(name: &str) -> Result<String, Error> {
+    if let (false, Some(path)) = (Path::new(name).exists(), in_folders(name)) {
+        return model_text(&path);
+    }
     match (model_text(Path::new(name)), cat::find(name)) {
         (Ok(text), _) => Ok(text),
         (Err(_), Some(embedded)) if !Path::new(name).exists() => Ok(embedded.to_owned()),
@@ -184,18 +208,18 @@ fn model_text(path: &Path) -> Result<String, Error> {
 /// Marks the names of embedded files, so that what they include is embedded too.
 const EMBEDDED: &str = "built-in ";
 
-/// Finds included files: beside the file that includes them, or else embedded.
+/// Finds included files: beside the file that includes them, in the folders of `-I`, or else embedded.
 pub(crate) struct Files;
 
 impl Includes for Files {
     fn read(&self, includer: &str, path: &str) -> Result<Included, String> {
         if !includer.starts_with(EMBEDDED) {
             let folder = Path::new(includer).parent().unwrap_or(Path::new(""));
-            let beside = folder.join(path);
-            if beside.exists() {
-                return match model_text(&beside) {
+            let beside = Some(folder.join(path)).filter(|path| path.exists());
+            if let Some(found) = beside.or_else(|| in_folders(path)) {
+                return match model_text(&found) {
                     Ok(text) => Ok(Included {
-                        name: beside.display().to_string(),
+                        name: found.display().to_string(),
                         text,
                     }),
                     Err(error) => Err(error.to_string()),
@@ -207,7 +231,7 @@ impl Includes for Files {
                 name: format!("{EMBEDDED}{path}"),
                 text: text.to_owned(),
             }),
-            None => Err("there is no such file beside it and none built in".to_owned()),
+            None => Err("there is no such file beside it, in a folder of -I, or built in".to_owned()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Draws the parser's diagnostics under the source text, in the form that rustc made familiar, and writes them as JSON.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use mowgli::syntax::{self, Diagnostic, Located, Severity, Span};
 use serde::Serialize;
@@ -51,6 +53,52 @@ pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Rep
     for diagnostic in diagnostics {
         complain(format_args!("{}\n", draw(&renderer, path, source, diagnostic)));
     }
+    report(path, source, diagnostics)
+}
+
+/// The most tests whose warnings of one kind are drawn one by one.
+const DRAWN_MAX: usize = 3;
+
+/// Prints the warnings of several tests, each with its path and text. Warnings of one kind in more than [`DRAWN_MAX`] tests are one line
+/// with their number.
+pub(crate) fn print_warnings(found: &[(String, String, Vec<Diagnostic>)]) -> Vec<Report> {
+    let mut tests_of: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (_, _, warnings) in found {
+        let codes: BTreeSet<&str> = warnings.iter().map(|w| w.kind.code()).collect();
+        codes
+            .iter()
+            .for_each(|code| tests_of.entry(code).or_default().0 += 1);
+        warnings
+            .iter()
+            .for_each(|w| tests_of.entry(w.kind.code()).or_default().1 += 1);
+    }
+    let many = |d: &Diagnostic| tests_of[d.kind.code()].0 > DRAWN_MAX;
+    let renderer = renderer();
+    for (path, source, warnings) in found {
+        for warning in warnings.iter().filter(|w| !many(w)) {
+            complain(format_args!("{}\n", draw(&renderer, path, source, warning)));
+        }
+    }
+    for (code, (tests, warnings)) in &tests_of {
+        let of = |ds: &[Diagnostic]| ds.iter().position(|d| d.kind.code() == *code);
+        let first = found
+            .iter()
+            .find_map(|(path, source, ds)| Some((path, source, &ds[of(ds)?])));
+        if let (true, Some((path, source, first))) = (*tests > DRAWN_MAX, first) {
+            let (line, column) = first.position(source);
+            complain(format_args!(
+                "warning[{code}]: {warnings} warnings in {tests} tests, the first at {path}:{line}:{column}: {}\n",
+                first.message
+            ));
+        }
+    }
+    found
+        .iter()
+        .map(|(path, source, ds)| report(path, source, ds))
+        .collect()
+}
+
+fn report(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Report {
     let entry = |d: &Diagnostic| {
         let (line, column) = d.position(source);
         Entry {

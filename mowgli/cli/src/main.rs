@@ -32,12 +32,14 @@ mod serve;
 mod shard;
 mod show;
 mod source;
+mod stack;
 mod star;
 mod summary;
 mod theories;
 mod values;
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -54,6 +56,11 @@ struct Cli {
     /// Print in colours on a terminal (auto), always, or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: clap::ColorChoice,
+    /// Looks for model files, and for what they include, in this folder too
+    ///
+    /// A file beside the one that includes it is taken first, then one in these folders, then a built-in one. May be given several times.
+    #[arg(short = 'I', long = "include", global = true, value_name = "FOLDER")]
+    include: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -192,7 +199,18 @@ impl From<Exit> for ExitCode {
 fn main() -> ExitCode {
     let arguments = arguments();
     output::choose_colours(arguments.color);
-    let result = match arguments.command {
+    let result = choice::look_in(arguments.include).and_then(|()| run(arguments.command));
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output::complain(format_args!("mowgli: {error}"));
+            Exit::Refused.into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, Error> {
+    match command {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
@@ -210,13 +228,6 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
-    };
-    match result {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            output::complain(format_args!("mowgli: {error}"));
-            Exit::Refused.into()
-        }
     }
 }
 

@@ -19,12 +19,14 @@ use mowgli_libraries::local::LocalSoundness;
 use mowgli_libraries::outcome::Budget;
 use mowgli_libraries::over_clients::{Judge, Summary, judge_batch, over_share};
 use mowgli_libraries::refine::{Failure, Refinement};
+use mowgli_libraries::text;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
 use crate::shard::{self, Shard};
+use crate::stack::{Of, Stack};
 use crate::{Error, Exit, clients, output, values};
 
 /// Check that an implementation refines its specification
@@ -35,18 +37,24 @@ use crate::{Error, Exit, clients, output, values};
 /// of a size is no proof. With --local the question is Def. 3.13, for each
 /// execution: is there an abstract one whose promises the implementation keeps? With --random clients are drawn.
 ///
+/// The implementation may be a file in the language of docs/clients.md (`mowgli show I_SV.impl` prints one), and may stand on others:
+/// I_RBL+I_SV+I_W is a ring buffer over shared variables over RDMA^WAIT over RDMA^TSO (LOCO'26 Fig. 1).
+///
 /// With --tier, both are over a network that orders less than the papers' (docs/ordering-models.md): docs/mowgli.md has a
 /// table of what holds where, and of what mends the rest.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES\n  mowgli refine --list\n  mowgli refine I_SV\n  \
     mowgli refine I_BAL/no-fence\n  mowgli refine I_RBL/paper --local\n  mowgli refine I_MSW --random 10000 --calls 7\n  \
-    mowgli refine I_RBL --calls 4 --with words\n  mowgli refine I_RBL --tier ooo-rw\n\n\
+    mowgli refine I_RBL --calls 4 --with words\n  mowgli refine I_RBL --tier ooo-rw\n  mowgli refine mine.impl --of sv\n  mowgli refine I_RBL+I_SV+I_W --calls 3\n\n\
     EXIT STATUS\n  0  it refines on every client of the size\n  1  a client refutes it\n  2  wrong usage\n  \
     3  a limit was reached and nothing refuted")]
 pub(crate) struct Args {
-    /// The implementation; `--list` names them
+    /// The implementation: a name that `--list` has, a file *.impl, or several joined by +
     #[arg(required_unless_present = "list")]
     implementation: Option<String>,
+    /// The specification: a library (sv, ring, ..), or spec, transitive-barrier, weak-ring, paper-ring. Default: that of the library
+    #[arg(long, value_name = "SPECIFICATION")]
+    of: Option<Of>,
     /// List the implementations, those with mistakes included
     #[arg(long, exclusive = true)]
     list: bool,
@@ -119,7 +127,7 @@ struct Report {
     /// The fingerprint of what was asked, in a share only.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    implementation: &'static str,
+    implementation: String,
     specification: &'static str,
     tier: &'static str,
     question: &'static str,
@@ -193,15 +201,34 @@ struct Refutation {
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.list {
+        let texts = text::FILES.iter().filter_map(|(name, text)| {
+            let text = text::parse(text).ok()?;
+            Some(format!("{name:28} {}\n", text.description()?))
+        });
         let lines = list::ALL.iter().map(|n| format!("{:28} {}\n", n.name, n.about));
-        output::print(&lines.collect::<String>())?;
+        output::print(&lines.chain(texts).collect::<String>())?;
         return Ok(Exit::AsStated);
     }
     let name = args.implementation.as_deref().unwrap_or_default();
-    let Some(named) = list::by_name(name) else {
+    let stack = Stack::load(name)?;
+    let (whole, implementations) = (stack.name(), stack.implementations());
+    let Some((top, below)) = implementations.split_first() else {
+        return Err(Error::Usage("name an implementation".to_owned()));
+    };
+    if args.local && !below.is_empty() {
         return Err(Error::Usage(format!(
-            "there is no implementation {name}; `mowgli refine --list` names them"
+            "--local is about one implementation: ask about each of {whole}. If each holds, the whole is sound (LOCO'26 Theorem 3.14; for I_W, F.3)"
         )));
+    }
+    let setting = Of::setting(args.of, &stack)?;
+    let built_in = stack.built_in().filter(|named| named.setting == setting);
+    let named = &Named {
+        name: &whole,
+        about: stack.about(),
+        implementation: *top,
+        below,
+        setting,
+        refuted_with: built_in.and_then(|named| named.refuted_with),
     };
     let start = Instant::now();
     let bounds = bounds(named, args);
@@ -235,7 +262,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&report)?;
     } else {
-        output::print(&text(&report))?;
+        output::print(&in_words(&report))?;
     }
     Ok(
         match (
@@ -250,7 +277,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 /// Returns the bounds of the clients that are asked about.
-fn bounds(named: &Named, args: &Args) -> Bounds {
+fn bounds(named: &Named<'_>, args: &Args) -> Bounds {
     let mut bounds = if args.local {
         named.local_bounds(args.calls.unwrap_or(LOCAL_CALLS))
     } else {
@@ -272,7 +299,7 @@ fn bounds(named: &Named, args: &Args) -> Bounds {
     bounds
 }
 
-fn judged(named: &Named, bounds: &Bounds, args: &Args) -> Summary {
+fn judged(named: &Named<'_>, bounds: &Bounds, args: &Args) -> Summary {
     let implementation = named.implemented(ITERATIONS_MAX).on(args.tier);
     let specification = named.specified(ITERATIONS_MAX).on(args.tier);
     let refinement = Refinement {
@@ -355,7 +382,7 @@ fn judged(named: &Named, bounds: &Bounds, args: &Args) -> Summary {
 }
 
 /// Says why the abstract execution of a failure is missing, and writes the drawings that were asked for.
-fn missing(named: &Named, args: &Args, failure: &Failure) -> Result<String, Error> {
+fn missing(named: &Named<'_>, args: &Args, failure: &Failure) -> Result<String, Error> {
     let client = &failure.client;
     let budget = Budget {
         deadline: Instant::now().checked_add(EXPLANATION_TIME),
@@ -393,7 +420,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     })
 }
 
-fn report(named: &Named, args: &Args, bounds: &Bounds, summary: &Summary, elapsed: Duration) -> Report {
+fn report(named: &Named<'_>, args: &Args, bounds: &Bounds, summary: &Summary, elapsed: Duration) -> Report {
     // A run ends with the client that refutes, so it is the last that was judged.
     let (last, share) = (summary.clients.saturating_sub(1), args.shard);
     let number = last * share.count() as u64 + share.index() as u64;
@@ -420,7 +447,7 @@ fn report(named: &Named, args: &Args, bounds: &Bounds, summary: &Summary, elapse
                 named.name, args.tier, args.local, args.random, args.seed
             )
         }),
-        implementation: named.name,
+        implementation: named.name.to_owned(),
         specification: named.setting.name(),
         tier: args.tier.name(),
         question: if args.local {
@@ -437,7 +464,7 @@ fn report(named: &Named, args: &Args, bounds: &Bounds, summary: &Summary, elapse
     }
 }
 
-fn text(report: &Report) -> String {
+fn in_words(report: &Report) -> String {
     let network = match report.tier == Tier::Ibta.name() {
         true => String::new(),
         false => format!(" over a network of tier {}", report.tier),

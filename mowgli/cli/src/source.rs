@@ -50,6 +50,8 @@ pub(crate) struct Loaded {
     pub(crate) refused: Vec<Report>,
     /// Warnings about the tests.
     pub(crate) warnings: Vec<Report>,
+    /// Paths and texts of the tests with warnings, and the warnings, until they are printed.
+    unprinted: Vec<(String, String, Vec<Diagnostic>)>,
 }
 
 /// Loads every test that the arguments name; the whole catalogue if there are none.
@@ -66,6 +68,8 @@ pub(crate) fn load(paths: &[String]) -> Result<Loaded, Error> {
     for path in paths {
         loaded.argument(path)?;
     }
+    let unprinted = std::mem::take(&mut loaded.unprinted);
+    loaded.warnings = diagnostics::print_warnings(&unprinted);
     Ok(loaded)
 }
 
@@ -209,7 +213,8 @@ impl Loaded {
         match parsed {
             Ok((litmus, warnings)) => {
                 if !warnings.is_empty() {
-                    self.warnings.push(diagnostics::print(path, source, &warnings));
+                    self.unprinted
+                        .push((path.to_owned(), source.to_owned(), warnings));
                 }
                 Some(litmus)
             }

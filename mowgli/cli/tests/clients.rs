@@ -260,3 +260,80 @@ fn an_explanation_of_a_client_is_drawn() {
         "{drawn}"
     );
 }
+
+/// Settings compose; an implementation of a mistaken or an own kind is a part like any other.
+#[test]
+fn settings_compose() {
+    let output = mowgli(&[
+        "outcomes",
+        "LOCO-23",
+        "-s",
+        "I_W+I_RBL+I_SV",
+        "-s",
+        "I_SV.impl+I_RBL",
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    let words = text(&output);
+    assert!(words.contains("Client LOCO-23 I_RBL+I_SV+I_W\n"), "{words}");
+    assert!(words.contains("Client LOCO-23 I_RBL+I_SV.impl\n"), "{words}");
+    assert_eq!(
+        words
+            .matches("LOCO-23: 0:a=true /\\ 1:b=bot is forbidden")
+            .count(),
+        2,
+        "{words}"
+    );
+    let output = mowgli(&["outcomes", "LOCO-23", "-s", "I_RBL/head-first+I_SV"]);
+    assert!(text(&output).contains("1:b=bot"), "{}", text(&output));
+    for (wrong, words) in [
+        ("I_SV+I_SV", "do not compose"),
+        ("I_SV+nothing", "there is no implementation nothing"),
+        ("shipped", "loco check --client"),
+        ("I_SV/strong+I_SV", "both implement shared variable"),
+    ] {
+        let output = mowgli(&["outcomes", "LOCO-23", "-s", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(words), "{wrong}: {said}");
+    }
+}
+
+/// An idea is checked as a file: the built-in text, with a line left out, is refuted.
+#[test]
+fn an_implementation_of_ones_own_is_refined() {
+    let shown = text(&mowgli(&["show", "I_SV.impl"]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mine.impl");
+    let path = path.to_str().expect("a name");
+    let refine = |body: &str, more: &[&str]| {
+        std::fs::write(path, body).expect("the file is written");
+        let args: Vec<&str> = ["refine", path, "--of", "sv"]
+            .iter()
+            .chain(more)
+            .copied()
+            .collect();
+        mowgli(&args)
+    };
+    let output = refine(&shown, &["--calls", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let output = refine(&shown.replace("    wait(id(mine));\n", ""), &["--calls", "4"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("gf_sv("), "{}", text(&output));
+    let output = refine(&shown.replace("put(x@n", "putt(x@n"), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("mine.impl:") && said.contains("did you mean `put`?"),
+        "{said}"
+    );
+    let output = mowgli(&["refine", "I_SV.impl", "--of", "ring"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("implements shared variable"));
+    let output = mowgli(&["refine", "I_BAL+I_SV+I_W", "--calls", "2"]);
+    assert!(
+        text(&output).starts_with("I_BAL+I_SV+I_W against spec (refinement)"),
+        "{}",
+        text(&output)
+    );
+    let output = mowgli(&["refine", "I_BAL+I_SV", "--local"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Theorem 3.14"));
+}

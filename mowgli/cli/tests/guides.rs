@@ -93,3 +93,19 @@ fn each_cell_reports_its_first_error() {
 fn sizes_of_libraries_are_not_written_down() {
     assert!(!guide("c.md").contains(" MB"));
 }
+
+/// docs/clients.md: the implementation that stands there is refuted, and the line that it lacks mends it.
+#[test]
+fn the_implementation_of_the_guide_is_refuted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.impl");
+    let path = path.to_str().unwrap();
+    let text = listing(&guide("clients.md"), "IMPLEMENTATION");
+    fs::write(path, &text).unwrap();
+    let output = mowgli(&["refine", path, "--of", "barrier"]);
+    exits(&output, 1);
+    let fence = "    gf_sv(nodes_of(participants(x)));\n";
+    assert!(stdout(&mowgli(&["show", "I_BAL.impl"])).contains(fence));
+    fs::write(path, text.replacen("    v := ", &format!("{fence}    v := "), 1)).unwrap();
+    exits(&mowgli(&["refine", path, "--of", "barrier", "--calls", "3"]), 0);
+}

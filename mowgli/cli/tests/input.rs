@@ -329,3 +329,83 @@ fn an_unknown_verdict_names_the_limit_and_the_remedy() {
         assert!(json.contains(words), "{arguments:?}: {json}");
     }
 }
+
+/// Tests with the same warning are one line with their number, and each warning is in the JSON.
+#[test]
+fn warnings_by_the_hundred_are_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..40 {
+        let text = format!(
+            "RDMA w{n}\n{{ x@1=0; }}\nP0@1 | P1@1 ;\nv := x | v := x ;\nw := x | w := x ;\nexists (0:v=0)\n"
+        );
+        write(folder.path(), &format!("w{n:02}"), &text);
+    }
+    let path = folder.path().to_str().unwrap();
+    let output = mowgli(&["check", path, "-m", "sc", "-q"]);
+    let said = stderr(&output);
+    let lines: Vec<&str> = said.lines().filter(|l| !l.is_empty()).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(
+        lines[0].starts_with("warning[shared-register]: 80 warnings in 40 tests"),
+        "{said}"
+    );
+    assert!(lines[0].contains("w00.litmus:4:10"), "{said}");
+    let output = mowgli(&["check", path, "-m", "sc", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 40);
+    // One test is drawn as ever.
+    let one = folder.path().join("w00.litmus");
+    let said = stderr(&mowgli(&["check", one.to_str().unwrap(), "-m", "sc", "-q"]));
+    assert!(
+        said.contains("^") && said.contains("help: registers are private"),
+        "{said}"
+    );
+}
+
+/// A model is looked up beside the file that includes it, then in the folders of `-I`, then among the built-in ones.
+#[test]
+fn models_are_looked_up_in_folders() {
+    let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let test = near.path().join("SB.litmus");
+    fs::write(
+        &test,
+        "X86 SB\n{ }\nP0 | P1 ;\nMOV [x],$1 | MOV [y],$1 ;\nMOV EAX,[y] | MOV EAX,[x] ;\nexists (0:EAX=0 /\\ 1:EAX=0)\n",
+    )
+    .unwrap();
+    let test = test.to_str().unwrap();
+    fs::write(
+        far.path().join("order.cat"),
+        "Order\nlet order = po | rf | fr | co\n",
+    )
+    .unwrap();
+    fs::write(
+        far.path().join("far.cat"),
+        "Far\ninclude \"order.cat\"\nacyclic order\n",
+    )
+    .unwrap();
+    let mine = near.path().join("mine.cat");
+    fs::write(&mine, "Mine\ninclude \"order.cat\"\nacyclic order\n").unwrap();
+    let mine = mine.to_str().unwrap();
+    let folder = far.path().to_str().unwrap();
+    let verdict = |args: &[&str]| {
+        let output = mowgli(args);
+        exits(&output, 0);
+        stdout(&output).lines().nth(1).unwrap_or_default().to_owned()
+    };
+    for model in [mine, "far.cat"] {
+        assert!(
+            verdict(&["check", test, "-q", "-m", model, "-I", folder]).contains("forbidden"),
+            "{model}"
+        );
+        exits(&mowgli(&["check", test, "-q", "-m", model]), 2);
+    }
+    // What stands beside comes first.
+    fs::write(near.path().join("order.cat"), "Near\nlet order = rf | fr | co\n").unwrap();
+    assert!(verdict(&["check", test, "-q", "-m", mine, "-I", folder]).contains("allowed"));
+    let output = mowgli(&["check", test, "-I", "no/such/folder"]);
+    exits(&output, 2);
+    assert!(stderr(&output).contains("there is no such folder"));
+    // `compare` and `explain` read herd7's tests too.
+    assert!(stdout(&mowgli(&["compare", test, "--models", "sc,tso"])).contains("0:EAX=0; 1:EAX=0;"));
+    assert!(stdout(&mowgli(&["explain", test, "--model", "tso"])).contains("Allowed"));
+}

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::client::{Client, Library, Method, Node};
 use crate::event::{Arg, Event, Loc, Stamp};
 use crate::execution::Graph;
+use crate::libraries::RdmaTso;
 use crate::library::{Effect, Libraries, initial};
 use crate::past::{Domain, Past};
 use crate::value::Value;
@@ -60,7 +61,20 @@ pub struct Rules<'a> {
     pub iterations_max: u32,
 }
 
-impl Rules<'_> {
+impl<'a> Rules<'a> {
+    /// Returns the rules with these implementations on top of their libraries, in the order of LOCO'26 Fig. 1: what calls others stands
+    /// above them. An implementation of RDMA^WAIT calls RDMA^TSO, which then has the place of that library.
+    #[must_use]
+    pub fn stacked(mut self, implementations: impl IntoIterator<Item = &'a dyn Implementation>) -> Self {
+        self.implementations.extend(implementations);
+        self.implementations.sort_by_key(|i| i.library().layer());
+        let below = self.implementations.last().map(|i| i.library());
+        if below == Some(Library::RdmaWait) {
+            self.libraries = self.libraries.with(&RdmaTso);
+        }
+        self
+    }
+
     /// Returns the rules over a network of this tier.
     #[must_use]
     pub fn on(self, tier: Tier) -> Self {

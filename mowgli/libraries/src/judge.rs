@@ -7,21 +7,20 @@ use mowgli::model::{Tier, UnknownName};
 use mowgli::outcome::Budget;
 
 use crate::client::outcome::Outcomes;
-use crate::client::{Client, Formula, Query, Setting, UnknownSetting, Verdict};
-use crate::implementation::{Implementation, Rules};
-use crate::implementations::{IBal, IMsw, IRbl, ISv, IW};
-use crate::libraries::{Reach, libraries};
+use crate::client::{Client, Formula, Query, Setting, Verdict};
+use crate::implementation::Rules;
 use crate::outcomes::outcomes;
+use crate::tower::{Tower, UnknownTower};
 
 /// The most iterations of a client's loops that are considered, unless the caller says otherwise.
 pub const ITERATIONS_MAX: u32 = 3;
 
-/// A setting over a network. Its name is that of the setting (`spec`), with the tier if the network is not the papers'
-/// (`spec+ooo-rw`).
+/// A setting, or several that compose, over a network. Its name is that of the setting (`spec`, `I_RBL+I_SV`), with the tier if the
+/// network is not the papers' (`spec+ooo-rw`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Under {
     /// The setting.
-    pub setting: Setting,
+    pub setting: Tower,
     /// The tier of the network.
     pub tier: Tier,
 }
@@ -34,17 +33,26 @@ impl Under {
 
     /// Returns the verdict that the client states on a condition. Clients state verdicts about the papers' network.
     pub fn stated(self, query: &Query) -> Option<Verdict> {
-        let stated = query.expected.get(&self.setting).copied();
+        let stated = self
+            .setting
+            .single()
+            .and_then(|s| query.expected.get(&s).copied());
         stated.filter(|_| self.tier == Tier::Ibta)
+    }
+}
+
+impl From<Tower> for Under {
+    fn from(setting: Tower) -> Under {
+        Under {
+            setting,
+            tier: Tier::Ibta,
+        }
     }
 }
 
 impl From<Setting> for Under {
     fn from(setting: Setting) -> Under {
-        Under {
-            setting,
-            tier: Tier::Ibta,
-        }
+        Tower::from(setting).into()
     }
 }
 
@@ -62,7 +70,7 @@ impl fmt::Display for Under {
 pub enum UnknownUnder {
     /// There is no such setting.
     #[error(transparent)]
-    Setting(#[from] UnknownSetting),
+    Setting(#[from] UnknownTower),
     /// There is no such tier.
     #[error(transparent)]
     Tier(#[from] UnknownName),
@@ -74,7 +82,11 @@ impl FromStr for Under {
     type Err = UnknownUnder;
 
     fn from_str(name: &str) -> Result<Under, UnknownUnder> {
-        let (setting, tier) = name.split_once('+').unwrap_or((name, Tier::Ibta.name()));
+        // A last part that is no setting is the tier.
+        let (setting, tier) = match name.rsplit_once('+') {
+            Some((setting, tier)) if tier.parse::<Setting>().is_err() => (setting, tier),
+            _ => (name, Tier::Ibta.name()),
+        };
         Ok(Under {
             setting: setting.parse()?,
             tier: tier.parse()?,
@@ -83,31 +95,8 @@ impl FromStr for Under {
 }
 
 /// Returns the rules of a setting over the papers' network. Returns `None` for `shipped`, which code runs.
-pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
-    let implementation: Option<&'static dyn Implementation> = match setting {
-        Setting::Spec | Setting::TransitiveBarrier | Setting::WeakRing | Setting::PaperRing => None,
-        Setting::ImplSv => Some(&ISv {
-            strong: false,
-            mistake: None,
-        }),
-        Setting::ImplBarrier => Some(&IBal {
-            reach: Reach::Participants,
-            mistake: None,
-        }),
-        Setting::ImplRing => Some(&IRbl {
-            strong: false,
-            fence_own: false,
-            mistake: None,
-        }),
-        Setting::ImplMixedSize => Some(&IMsw { mistake: None }),
-        Setting::ImplWait => Some(&IW { mistake: None }),
-        Setting::Shipped => return None,
-    };
-    Some(Rules {
-        libraries: libraries(setting),
-        implementations: implementation.into_iter().collect(),
-        iterations_max,
-    })
+pub fn rules(setting: impl Into<Tower>, iterations_max: u32) -> Option<Rules<'static>> {
+    setting.into().rules(iterations_max)
 }
 
 /// Returns the outcomes of a client under a setting, or `None` where [`rules`] has none.
@@ -121,7 +110,7 @@ pub fn outcomes_under(client: &Client, under: impl Into<Under>, budget: Budget<'
 pub fn outcomes_by_specification(client: &Client, under: impl Into<Under>, budget: Budget<'_>) -> Outcomes {
     let Under { setting, tier } = under.into();
     let rules = Rules {
-        libraries: libraries(setting).on(tier),
+        libraries: setting.specifications().on(tier),
         implementations: Vec::new(),
         iterations_max: ITERATIONS_MAX,
     };
@@ -147,7 +136,17 @@ pub fn agrees(expected: Verdict, found: Verdict) -> bool {
 /// Returns a report on a client under a setting, as `mowgli outcomes` prints it: outcomes, then verdicts.
 pub fn report(client: &Client, under: impl Into<Under>, found: &Outcomes) -> String {
     let under = under.into();
-    let mut out = format!("Client {} {under}\n", client.name);
+    report_as(client, &under.to_string(), &|query| under.stated(query), found)
+}
+
+/// Returns a report as [`report`] does, under a name, with the verdicts that are stated on the conditions.
+pub fn report_as(
+    client: &Client,
+    name: &str,
+    stated: &dyn Fn(&Query) -> Option<Verdict>,
+    found: &Outcomes,
+) -> String {
+    let mut out = format!("Client {} {name}\n", client.name);
     out.push_str(&format!("Outcomes {}\n", found.outcomes.len()));
     for outcome in &found.outcomes {
         let marks: String = client
@@ -171,7 +170,7 @@ pub fn report(client: &Client, under: impl Into<Under>, found: &Outcomes) -> Str
             Some(verdict) => verdict.to_string(),
             None => "unknown".to_owned(),
         };
-        let stated = match under.stated(query) {
+        let stated = match stated(query) {
             Some(verdict) => format!(" (stated: {verdict})"),
             None => String::new(),
         };

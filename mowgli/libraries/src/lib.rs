@@ -30,6 +30,8 @@ pub mod over_clients;
 pub mod past;
 pub mod plain;
 pub mod refine;
+pub mod text;
+pub mod tower;
 pub mod value;
 
 pub use client::outcome;

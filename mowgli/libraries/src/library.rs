@@ -99,6 +99,13 @@ impl<'a> Libraries<'a> {
         }
     }
 
+    /// Returns the set with this specification in place of the one of its library.
+    #[must_use]
+    pub fn with(mut self, specification: &'a dyn Specification) -> Libraries<'a> {
+        self.specifications.insert(specification.library(), specification);
+        self
+    }
+
     /// Returns the specification of a library.
     pub fn get(&self, library: Library) -> Option<&'a dyn Specification> {
         self.specifications.get(&library).copied()

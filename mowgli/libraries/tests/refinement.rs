@@ -14,7 +14,7 @@ use mowgli_libraries::local::LocalSoundness;
 use mowgli_libraries::over_clients::{Summary, over_clients, size};
 use mowgli_libraries::refine::Refinement;
 
-fn refine(named: &Named, bounds: &Bounds) -> Summary {
+fn refine(named: &Named<'_>, bounds: &Bounds) -> Summary {
     let (implementation, specification) =
         (named.implemented(ITERATIONS_MAX), named.specified(ITERATIONS_MAX));
     let refinement = Refinement {
@@ -24,7 +24,7 @@ fn refine(named: &Named, bounds: &Bounds) -> Summary {
     over_clients(&refinement, bounds, Budget::default(), &AtomicU64::new(0))
 }
 
-fn locally(named: &Named, calls: usize) -> Summary {
+fn locally(named: &Named<'_>, calls: usize) -> Summary {
     let rules = named.implemented(ITERATIONS_MAX);
     let specified = named.specified(ITERATIONS_MAX);
     let specification = specified.libraries.get(named.implementation.library());
@@ -60,7 +60,7 @@ fn correct_implementations_are_locally_sound() {
 }
 
 /// Judges the clients of the default size until one refutes, as `mowgli refine NAME` does, and prints how long that takes.
-fn by_default(named: &Named) -> Summary {
+fn by_default(named: &Named<'_>) -> Summary {
     let begun = Instant::now();
     let summary = refine(named, &named.bounds(named.calls()));
     println!(

@@ -18,7 +18,7 @@ use mowgli_libraries::refine::Refinement;
 /// Calls of a client at most. With four, every tier that breaks an implementation of the papers is found.
 const CALLS: usize = 4;
 
-fn refine(named: &Named, bounds: &Bounds, tier: Tier) -> Summary {
+fn refine(named: &Named<'_>, bounds: &Bounds, tier: Tier) -> Summary {
     let implementation = named.implemented(ITERATIONS_MAX).on(tier);
     let specification = named.specified(ITERATIONS_MAX).on(tier);
     let refinement = Refinement {
@@ -29,7 +29,7 @@ fn refine(named: &Named, bounds: &Bounds, tier: Tier) -> Summary {
 }
 
 /// Says what was found, and checks that it is known of every client.
-fn verdict(named: &Named, tier: Tier) -> String {
+fn verdict(named: &Named<'_>, tier: Tier) -> String {
     let begun = Instant::now();
     // What a tier breaks is seen on two nodes.
     let bounds = Bounds {

@@ -107,7 +107,7 @@ impl Checked {
 pub fn promised(client: &Client, tier: Option<Tier>, budget: Budget<'_>) -> Outcomes {
     let tier = tier.filter(|_| client.libraries().contains(&Library::RdmaWait));
     let under = Under {
-        setting: Setting::Shipped,
+        setting: Setting::Shipped.into(),
         tier: tier.unwrap_or(Tier::Ibta),
     };
     outcomes_by_specification(client, under, budget)

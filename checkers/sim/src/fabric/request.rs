@@ -317,6 +317,8 @@ pub(crate) enum Reply {
     Message(Option<(u16, Arc<[u8]>)>),
     /// The number of calls that each thread had finished when this call began (real-time order of a history).
     Finished(SmallVec<[u16; 4]>),
+    /// Names the first past of a thread that this one starts. No thread receives it as a reply.
+    Started(u16),
     /// Names the past of a wait that goes on with this request. No thread receives it as a reply.
     Resumed(Arc<Request>),
     /// The execution is being dismantled: the thread must not run any further.

@@ -62,6 +62,12 @@ impl Behaviour {
         Past(self.child(u32::MAX, Reply::Value(u64::from(thread)), false))
     }
 
+    /// Returns the past of thread number `thread` when the thread with the past `by` starts it. Which thread has that number depends
+    /// on the schedule.
+    pub(crate) fn started(&self, by: Past, thread: u16) -> Past {
+        Past(self.child(by.0, Reply::Started(thread), false))
+    }
+
     /// Returns the past that follows when `reply` is given.
     pub(crate) fn after(&self, past: Past, reply: &Reply) -> Past {
         let node = self.nodes.get(past.0);

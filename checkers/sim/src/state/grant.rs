@@ -110,7 +110,8 @@ impl Grant<'_> {
             Request::TryLock { lock } => self.try_lock(lock),
             Request::Unlock { lock, mode } => self.unlock(lock, mode),
             Request::Spawn { node, kind, ref name } => {
-                let thread = self.state.add_thread(self.common, node, kind, name.clone());
+                let by = Some(self.thread);
+                let thread = self.state.add_thread(self.common, by, node, kind, name.clone());
                 Granted::Acted(Reply::Value(u64::from(thread)))
             }
             Request::Send { to, ref payload } => self.send(to.0, payload),

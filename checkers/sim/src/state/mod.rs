@@ -222,10 +222,11 @@ impl State {
         }
     }
 
-    /// Adds a thread at the start of its body.
+    /// Adds a thread at the start of its body: one of the world, or one that another thread starts.
     pub(crate) fn add_thread(
         &mut self,
         common: &Common,
+        by: Option<u16>,
         node: u16,
         kind: ModelThreadKind,
         name: Arc<str>,
@@ -233,7 +234,12 @@ impl State {
         let thread = self.machine.add_thread();
         Arc::make_mut(&mut self.infos).push(Info { node, kind, name });
         self.threads.push(Thread {
-            past: common.behaviour.root(thread),
+            past: match by {
+                Some(by) => common
+                    .behaviour
+                    .started(self.threads[usize::from(by)].past, thread),
+                None => common.behaviour.root(thread),
+            },
             status: Status::Ready,
             wait: None,
             finished: 0,

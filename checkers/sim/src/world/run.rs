@@ -111,7 +111,7 @@ impl Run {
         name: Arc<str>,
         body: Body,
     ) -> Result<(), SimError> {
-        let thread = state.add_thread(common, node, kind, name.clone());
+        let thread = state.add_thread(common, None, node, kind, name.clone());
         self.start_task(thread, node, name, body)?;
         let request = &self.requests[thread as usize];
         common

@@ -32,8 +32,6 @@ const HELD_MAX: usize = 256;
 const BURST_DOUBLINGS: u32 = 3;
 /// The number of powers of two to choose from: an operation rests for 1 to 16 turns, before half of its steps.
 const REST_DOUBLINGS: u32 = 5;
-/// As `REST_DOUBLINGS`, of a write on a bus that keeps no order, so that what comes after it has time to pass it.
-const REST_ON_BUS_DOUBLINGS: u32 = 8;
 /// The number of reports of the real provider that are taken at once.
 const BATCH: usize = 64;
 
@@ -297,7 +295,7 @@ impl Held {
             }
             Some((at, Step::Send)) => {
                 self.operations[at].sent = Some(self.sent);
-                self.operations[at].rest = self.rest_on_bus();
+                self.operations[at].rest = self.rest();
                 self.sent += 1;
                 true
             }
@@ -410,21 +408,9 @@ impl Held {
 
     /// Returns the turn at the end of a rest that begins now.
     fn rest(&mut self) -> u64 {
-        self.rest_up_to(REST_DOUBLINGS)
-    }
-
-    /// Returns the turn at the end of the rest of a write that is sent now.
-    fn rest_on_bus(&mut self) -> u64 {
-        match self.keeps {
-            Keeps::Tier(tier) if !bus_keeps(tier) => self.rest_up_to(REST_ON_BUS_DOUBLINGS),
-            _ => self.rest(),
-        }
-    }
-
-    fn rest_up_to(&mut self, doublings: u32) -> u64 {
         match self.coin() {
             true => self.turn,
-            false => self.turn + (1 << self.dice.random_range(0..doublings)),
+            false => self.turn + (1 << self.dice.random_range(0..REST_DOUBLINGS)),
         }
     }
 

@@ -297,19 +297,22 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         Ok(timing)
     }
 
-    /// Posts this node's value, and then its row.
+    /// Posts this node's value, and then its row. A node that is lost keeps them from no other.
     fn announce(&self, thread: &Thread<F>, call: Call, to: Targets) -> Result<()> {
-        self.post(thread, to)?;
+        let lost = match self.post(thread, to) {
+            Err(error) if error.lost_peer().is_some() => Err(error),
+            posted => Ok(posted?),
+        };
         self.rows.store_mine(call.row(self.round))?;
         self.rows.push(thread)?.forget();
-        Ok(())
+        lost
     }
 
     fn end(&mut self) {
         self.open = None;
     }
 
-    /// Puts this node's value of this round to the nodes that need it. The source is next written two rounds later.
+    /// Puts this node's value of this round to the nodes that need it, also when one of them is lost, which it then reports. The source is next written two rounds later.
     /// By then those nodes have begun another round, so they have read the value.
     fn post(&self, thread: &Thread<F>, to: Targets) -> Result<()> {
         let (offset, len) = (self.offset(self.here), size_of::<T>());
@@ -319,6 +322,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         let local = self.region.local()?;
         let inline = len <= thread.fabric().caps().inline_bytes_max;
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
+        let mut lost = Ok(());
         if inline {
             bytes.resize(len, 0);
             local.read(offset, &mut bytes)?;
@@ -347,9 +351,12 @@ impl<T: Value, F: Fabric> Collective<T, F> {
                     dst,
                 ),
             };
-            thread.post_untracked(&put, Flags::default())?;
+            match thread.post_untracked(&put, Flags::default()) {
+                Err(error) if error.lost_peer().is_some() => lost = lost.and(Err(error)),
+                posted => posted?,
+            }
         }
-        Ok(())
+        lost
     }
 
     /// Waits until `node` has begun this round.

@@ -21,6 +21,12 @@ pub(super) enum Item {
     Include { path: String, span: Span },
     /// `show a, b` or `show e as NAME`.
     Show { expr: Expr, name: String },
+    /// `flag ~empty e as NAME`, which marks executions and rules none out.
+    Flag { span: Span },
+    /// `with co from generate_cos(e)`: the name stands for each coherence order that has the pairs of the relation.
+    Coherence { name: Name, pairs: Expr },
+    /// `call f(e)`.
+    Call { span: Span },
 }
 
 /// One definition.
@@ -89,6 +95,12 @@ pub(super) enum ExprKind {
     Unary(Unary, Box<Expr>),
     /// `[S]`.
     Identity(Box<Expr>),
+    /// `try a with b`: the first, or the second where the first has a name that nothing defines.
+    Try(Box<Expr>, Box<Expr>),
+    /// `let a = b in e`.
+    Let(Vec<Binding>, Box<Expr>),
+    /// A value that is neither a set of events nor a relation, with the word of herd7's language that makes it.
+    Foreign(&'static str),
     /// `f(a, b)` or `f a`.
     Call {
         name: String,

@@ -11,6 +11,7 @@ mod graph;
 mod guards;
 mod matrix;
 mod parser;
+mod parser_herd;
 mod partial;
 mod plan;
 mod predefined;

@@ -5,10 +5,11 @@
 
 use super::ast::{Binary, Binding, Check, Expr, ExprKind, File, Item, Test, Unary};
 use super::limits::{NAME_BYTES_MAX, NESTING_MAX, SOURCE_BYTES_MAX};
+use super::parser_herd::{coherence, foreign, local, matching, procedure, variant};
 use crate::syntax::{Diagnostic, Kind, Language, Limits, Parser, Step, Token, nearest};
 
 /// Words that are no names.
-pub(super) const KEYWORDS: [&str; 11] = [
+pub(super) const KEYWORDS: [&str; 20] = [
     "let",
     "rec",
     "and",
@@ -20,25 +21,36 @@ pub(super) const KEYWORDS: [&str; 11] = [
     "irreflexive",
     "empty",
     "in",
-];
-
-/// Keywords of herd7's language without a meaning here.
-const FOREIGN: [&str; 21] = [
-    "flag",
-    "unshow",
-    "procedure",
-    "call",
-    "match",
+    "try",
     "with",
     "from",
-    "forall",
-    "do",
-    "end",
-    "fun",
-    "try",
     "if",
     "then",
     "else",
+    "end",
+    "flag",
+    "call",
+];
+
+/// Words with which statements start.
+const STARTS: [&str; 7] = [
+    "let",
+    "include",
+    "show",
+    "requires",
+    "acyclic",
+    "irreflexive",
+    "empty",
+];
+
+/// Keywords of herd7's language without a meaning here.
+const FOREIGN: [&str; 12] = [
+    "unshow",
+    "procedure",
+    "match",
+    "forall",
+    "do",
+    "fun",
     "enum",
     "instructions",
     "default",
@@ -50,8 +62,8 @@ const FOREIGN: [&str; 21] = [
 /// The lexical rules of model files. Comments from `#` or `//` to the end of the line come from other tools' models.
 static MODELS: Language = Language {
     symbols: &[
-        "^-1", "^+", "^*", "^?", "++", "->", "|", "&", ";", "\\", "+", "*", "?", "~", "(", ")", "[", "]",
-        "{", "}", ",", "=", "0", "_",
+        "^-1", "^+", "^*", "^?", "++", "->", "||", "&&", "|", "&", ";", "\\", "+", "*", "?", "~", "(", ")",
+        "[", "]", "{", "}", ",", "=", "0", "_",
     ],
     keywords: &[&KEYWORDS, &FOREIGN],
     // A lone underscore is the set of all events.
@@ -102,7 +114,7 @@ fn file(p: &mut Parser) -> Step<File> {
         && !p.is_keyword(name)
     {
         // A slip in the first keyword is more likely than a title that looks like it.
-        if let (Some(near), false) = (nearest(name, KEYWORDS), next_is_item(p, 1)) {
+        if let (Some(near), false) = (nearest(name, STARTS), next_is_item(p, 1)) {
             let near = near.to_owned();
             return Err(p
                 .unexpected("a statement")
@@ -132,13 +144,13 @@ fn file(p: &mut Parser) -> Step<File> {
 /// Returns whether a statement or a title starts after so many tokens, or the file ends there.
 fn next_is_item(p: &Parser, ahead: usize) -> bool {
     match p.peek_at(ahead) {
-        Token::Name(name) => KEYWORDS.contains(&name.as_str()),
+        Token::Name(name) => p.is_keyword(name),
         Token::Text(_) | Token::End => true,
         Token::Symbol(_) | Token::Number(_) => false,
     }
 }
 
-fn item(p: &mut Parser, items: &mut Vec<Item>) -> Step<()> {
+pub(super) fn item(p: &mut Parser, items: &mut Vec<Item>) -> Step<()> {
     if starts_negated_test(p, 0) {
         let check = check(p)?;
         items.push(Item::Check(check));
@@ -190,10 +202,45 @@ fn item(p: &mut Parser, items: &mut Vec<Item>) -> Step<()> {
             let check = check(p)?;
             items.push(Item::Check(check));
         }
+        "flag" => {
+            let span = p.span();
+            p.skip();
+            check(p)?;
+            items.push(Item::Flag { span });
+        }
+        "with" => {
+            p.skip();
+            let item = coherence(p)?;
+            items.push(item);
+        }
+        "if" => {
+            p.skip();
+            // herd7 sets a name by `-variant`. Here none is set.
+            let holds = variant(p)?;
+            let mut then = Vec::new();
+            let mut otherwise = Vec::new();
+            while !p.is_word("else") && !p.is_word("end") {
+                item(p, &mut then)?;
+            }
+            if p.eat_word("else") {
+                while !p.is_word("end") {
+                    item(p, &mut otherwise)?;
+                }
+            }
+            p.skip();
+            items.extend(if holds { then } else { otherwise });
+        }
+        "procedure" => procedure(p)?,
+        "call" => {
+            let span = p.span();
+            p.skip();
+            expr(p)?;
+            items.push(Item::Call { span });
+        }
         word if FOREIGN.contains(&word) => return Err(unsupported(p, word)),
         word => {
             let found = p.unexpected("a statement");
-            return Err(match nearest(word, KEYWORDS) {
+            return Err(match nearest(word, STARTS) {
                 Some(near) => found.help(format!("did you mean `{near}`?")),
                 None => found.help(STATEMENTS),
             });
@@ -229,7 +276,7 @@ fn check(p: &mut Parser) -> Step<Check> {
     })
 }
 
-fn binding(p: &mut Parser) -> Step<Binding> {
+pub(super) fn binding(p: &mut Parser) -> Step<Binding> {
     let name = p.new_name("a name to define")?;
     let params = if p.eat("(") {
         let mut params = Vec::new();
@@ -255,11 +302,68 @@ fn binding(p: &mut Parser) -> Step<Binding> {
     })
 }
 
-fn expr(p: &mut Parser) -> Step<Expr> {
+pub(super) fn expr(p: &mut Parser) -> Step<Expr> {
     p.enter()?;
-    let expr = chained(p, 0);
+    let start = p.span();
+    let kind = match p.peek().clone() {
+        Token::Name(word) if word == "try" => {
+            p.skip();
+            let first = expr(p)?;
+            expect_word(p, "with")?;
+            Some(ExprKind::Try(Box::new(first), Box::new(expr(p)?)))
+        }
+        Token::Name(word) if word == "if" => {
+            p.skip();
+            let holds = variant(p)?;
+            expect_word(p, "then")?;
+            let then = expr(p)?;
+            expect_word(p, "else")?;
+            let otherwise = expr(p)?;
+            Some(if holds { then.kind } else { otherwise.kind })
+        }
+        Token::Name(word) if word == "let" => Some(local(p)?),
+        Token::Name(word) if word == "match" => Some(matching(p)?),
+        Token::Name(word) if word == "fun" => {
+            while !p.eat("->") {
+                match p.peek() {
+                    Token::Name(_) | Token::Symbol("(" | ")" | ",") => p.skip(),
+                    _ => return Err(p.unexpected("parameters and `->`")),
+                }
+            }
+            expr(p)?;
+            Some(ExprKind::Foreign("fun"))
+        }
+        _ => None,
+    };
+    let expr = match kind {
+        Some(kind) => Expr {
+            kind,
+            span: p.span_from(&start),
+        },
+        None => {
+            let first = chained(p, 0)?;
+            // The operator that adds a set to a set of sets.
+            match p.eat("++") {
+                true => {
+                    expr(p)?;
+                    Expr {
+                        kind: ExprKind::Foreign("++"),
+                        span: p.span_from(&start),
+                    }
+                }
+                false => first,
+            }
+        }
+    };
     p.leave();
-    expr
+    Ok(expr)
+}
+
+pub(super) fn expect_word(p: &mut Parser, word: &str) -> Step<()> {
+    match p.eat_word(word) {
+        true => Ok(()),
+        false => Err(p.unexpected(&format!("`{word}`"))),
+    }
 }
 
 /// Parses operands of the operators from this level of [`Binary::LEVELS`] on.
@@ -270,9 +374,6 @@ fn chained(p: &mut Parser, level: usize) -> Step<Expr> {
     let mut operands = vec![chained(p, level + 1)?];
     while p.eat(op.symbol()) {
         operands.push(chained(p, level + 1)?);
-    }
-    if *p.peek() == Token::Symbol("++") {
-        return Err(unsupported(p, "++"));
     }
     Ok(chain(op, operands))
 }
@@ -442,19 +543,7 @@ fn starts_negated_test(p: &Parser, ahead: usize) -> bool {
 }
 
 fn unsupported(p: &Parser, word: &str) -> Diagnostic {
-    let message = format!("`{word}` is part of herd7's language and not of this one");
-    let help = match word {
-        "flag" => {
-            "a flag rules no execution out: remove the statement, or drop the word if it is to be an axiom"
-        }
-        "undefined_unless" => "`requires` limits a model to programs with a property",
-        "in" => "define the name in a `let` of its own",
-        "with" | "from" => "`co` and the other orders are predefined here",
-        "procedure" | "call" => "state the axioms one by one",
-        "++" => "there are no sets of sets here",
-        _ => "docs/models.md lists the statements",
-    };
-    Diagnostic::new(Kind::Unsupported, p.span(), message).help(help)
+    foreign(p.span(), word)
 }
 
 const STATEMENTS: &str =

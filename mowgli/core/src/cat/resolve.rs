@@ -6,13 +6,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::ast::{Binding, Check, Item, Test};
+use super::ast::{Binding, Check, Expr, ExprKind, Item, Test};
 use super::embedded::Includes;
 use super::graph::{NodeId, Op, Type};
 use super::limits::{FILES_MAX, NESTING_MAX};
 use super::parser;
+use super::parser_herd::foreign;
+use super::predefined::{Rel, Set};
 use super::resolver::{Axiom, Def, Function, Place, Resolved, Resolver};
-use crate::syntax::{Diagnostic, Kind, Located, Severity, Source, Span, nearest};
+use crate::syntax::{Diagnostic, Kind, Located, Name, Severity, Source, Span, nearest};
 
 /// Resolves a file and all that it includes; with `without`, axioms of that name are left out and definitions of that name are
 /// empty.
@@ -65,9 +67,26 @@ impl Resolver<'_> {
             Item::Let { recursive, bindings } => self.bindings(source, *recursive, bindings),
             Item::Check(check) => self.check(source, check),
             Item::Include { path, span } => self.include(source, path, span),
+            Item::Flag { span } => {
+                if self.is_own() {
+                    let message = "a flag rules no execution out, and reports do not show it";
+                    let help = "remove the statement, or drop the word if it is to be an axiom";
+                    let warning = Diagnostic::new(Kind::Unused, span.clone(), message).help(help);
+                    self.report(source, warning);
+                }
+            }
+            Item::Call { span } => self.report(source, foreign(span.clone(), "call")),
+            Item::Coherence { name, pairs } => self.coherence(source, name, pairs),
             Item::Show { expr, name } => {
                 let place = self.place(source);
-                if let Some(id) = self.expr(expr, place) {
+                let before = self.out.diagnostics.len();
+                let found = self.expr(expr, place);
+                // What a library wants drawn and this language does not have is not drawn.
+                let missing = |d: &Located| d.kind == Kind::Unsupported;
+                if !self.is_own() && self.out.diagnostics[before..].iter().any(missing) {
+                    self.out.diagnostics.truncate(before);
+                }
+                if let Some(id) = found {
                     match self.out.graph.type_of(id) {
                         Type::Relation => self.out.shows.push((name.clone(), id)),
                         Type::Set => {
@@ -76,6 +95,39 @@ impl Resolver<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Returns whether the text read is the model itself and not a file that it includes.
+    fn is_own(&self) -> bool {
+        self.files.len() == 1
+    }
+
+    /// Resolves `with co from generate_cos(pairs)`. A candidate execution has one coherence order, so the name means it, and the model
+    /// rules out the executions whose order lacks one of the pairs.
+    fn coherence(&mut self, source: &Arc<Source>, name: &Name, pairs: &Expr) {
+        let place = self.place(source);
+        let Some(pairs_id) = self.relation(pairs, place, "coherence orders have the pairs of a relation")
+        else {
+            return;
+        };
+        let graph = &mut self.out.graph;
+        let order = graph.add(Op::Rel(Rel::Mo));
+        let writes = graph.add(Op::Set(Set::Write));
+        let of_writes = graph.add(Op::Product(writes, writes));
+        let pairs_id = graph.add(Op::Intersection(pairs_id, of_writes));
+        let lacking = graph.add(Op::Difference(pairs_id, order));
+        self.define(&name.text, source, &name.span, Def::Value(order));
+        let axiom = Axiom {
+            test: Test::Empty,
+            negated: false,
+            expr: lacking,
+            name: format!("{} from generate_cos", name.text),
+            file: source.name.clone(),
+            line: source.position(pairs.span.start).0,
+        };
+        if self.without != Some(axiom.name.as_str()) {
+            self.out.axioms.push(axiom);
         }
     }
 
@@ -143,7 +195,7 @@ impl Resolver<'_> {
                         scope: place.scope,
                         source: source.clone(),
                     })),
-                    None => self.expr(&binding.body, place).map_or(Def::Broken, Def::Value),
+                    None => self.value_of(&binding.body, place),
                 };
                 bindings.iter().map(define).collect()
             }
@@ -160,6 +212,18 @@ impl Resolver<'_> {
             if let Some(other) = bindings[..at].iter().find(|o| o.name == binding.name) {
                 self.duplicate(source, &binding.name, &binding.span, other.span.clone());
             }
+        }
+    }
+
+    /// Resolves the value that a name is given. A library may define what this language does not have, as long as nothing uses it.
+    fn value_of(&mut self, body: &Expr, place: Place<'_>) -> Def {
+        match &body.kind {
+            ExprKind::Foreign(word) if !self.is_own() => Def::Missing(word),
+            ExprKind::Name(name) => match self.lookup(name, place) {
+                Some(Def::Missing(what)) => Def::Missing(what),
+                _ => self.expr(body, place).map_or(Def::Broken, Def::Value),
+            },
+            _ => self.expr(body, place).map_or(Def::Broken, Def::Value),
         }
     }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::ast::{Binary, Expr, ExprKind, Unary};
 use super::graph::{NodeId, Op, Type};
 use super::limits::{DEPTH_MAX, NESTING_MAX, OPERATORS_MAX};
+use super::parser_herd::foreign;
 use super::resolver::{Def, Place, Resolver};
-use crate::syntax::{Diagnostic, Kind, Source, Span, nearest};
+use crate::syntax::{Diagnostic, Kind, Located, Source, Span, nearest};
 
 impl Resolver<'_> {
     /// Resolves an expression that must be a relation.
@@ -82,6 +83,32 @@ impl Resolver<'_> {
             ExprKind::Identity(set) => {
                 let set = self.typed(set, place, Type::Set, "`[S]` is the identity on a set")?;
                 Some(self.out.graph.add(Op::Identity(set)))
+            }
+            ExprKind::Try(first, second) => {
+                let before = self.out.diagnostics.len();
+                let found = self.expr(first, place);
+                let undefined = |d: &Located| d.kind == Kind::UndefinedName;
+                if found.is_some() || !self.out.diagnostics[before..].iter().any(undefined) {
+                    return found;
+                }
+                self.out.diagnostics.truncate(before);
+                self.expr(second, place)
+            }
+            ExprKind::Let(bindings, body) => {
+                let values: Vec<(String, Option<NodeId>)> = bindings
+                    .iter()
+                    .map(|b| (b.name.clone(), self.expr(&b.body, place)))
+                    .collect();
+                let mut locals = place.locals.to_vec();
+                for (name, value) in values {
+                    locals.push((name, value?));
+                }
+                let locals = &locals;
+                self.expr(body, Place { locals, ..place })
+            }
+            ExprKind::Foreign(word) => {
+                self.report(place.source, foreign(expr.span.clone(), word));
+                None
             }
             ExprKind::Unary(op, inner) => self.unary(*op, inner, place),
             ExprKind::Chain(op, operands) => self.chain(*op, operands, place),
@@ -202,6 +229,13 @@ impl Resolver<'_> {
         None
     }
 
+    /// Returns the definition of a name, if it has one.
+    pub(super) fn lookup(&self, name: &str, place: Place<'_>) -> Option<&Def> {
+        let is_local = place.locals.iter().any(|l| l.0 == name);
+        let entry = self.scope[..place.scope].iter().rev().find(|e| e.name == name);
+        entry.filter(|_| !is_local).map(|e| &e.def)
+    }
+
     /// Finds the definition of a name, and marks it as used.
     fn find(&mut self, name: &str, span: &Span, place: Place<'_>) -> Option<Def> {
         if let Some((_, id)) = place.locals.iter().rev().find(|l| l.0 == name) {
@@ -238,6 +272,7 @@ impl Resolver<'_> {
                 Some(id)
             }
             Def::Broken => None,
+            Def::Missing(what) => self.missing(what, span, place),
             Def::Function(function) => {
                 let message = format!("`{name}` is a function, and a set or relation is needed");
                 self.report(
@@ -273,6 +308,7 @@ impl Resolver<'_> {
         let function = match self.find(name, name_span, place)? {
             Def::Function(function) => function,
             Def::Broken => return None,
+            Def::Missing(what) => return self.missing(what, name_span, place),
             Def::Value(_) => {
                 let message = format!("`{name}` is not a function");
                 self.report(
@@ -320,6 +356,20 @@ impl Resolver<'_> {
             }
         }
         result
+    }
+
+    /// Refuses a use of what this language does not have.
+    fn missing(&mut self, what: &str, span: &Span, place: Place<'_>) -> Option<NodeId> {
+        let error = match what {
+            "data" | "addr" | "ctrl" | "ADDR" | "B" => {
+                let message = format!("`{what}` is about dependencies, which are not followed here");
+                let help = "x86 and RDMA order nothing by dependencies: leave it out";
+                Diagnostic::new(Kind::Unsupported, span.clone(), message).help(help)
+            }
+            word => foreign(span.clone(), word),
+        };
+        self.report(place.source, error);
+        None
     }
 
     fn arity(

@@ -66,6 +66,8 @@ pub(super) enum Def {
     Function(Rc<Function>),
     /// A definition with an error, which has been reported.
     Broken,
+    /// Something of herd7's language that this one does not have, by its name there.
+    Missing(&'static str),
 }
 
 /// A function: it is put in place of each call.
@@ -76,6 +78,9 @@ pub(super) struct Function {
     pub(super) scope: usize,
     pub(super) source: Arc<Source>,
 }
+
+/// Names of herd7's that libraries mention and that mean nothing here. Registers carry no dependencies, and there are no sets of sets.
+const MISSING: [&str; 7] = ["data", "addr", "ctrl", "ADDR", "B", "classes-loc", "tag2events"];
 
 /// Names bound in the body of a function or of a recursive definition, innermost last.
 pub(super) type Locals<'l> = &'l [(String, NodeId)];
@@ -115,6 +120,9 @@ impl Resolver<'_> {
         for (name, op) in sets.into_iter().chain(relations) {
             let id = self.out.graph.add(op);
             self.define(name, prelude, &(0..0), Def::Value(id));
+        }
+        for name in MISSING {
+            self.define(name, prelude, &(0..0), Def::Missing(name));
         }
     }
 

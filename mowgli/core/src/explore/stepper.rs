@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(ends("poll(2)"), End::Stuck);
         assert_eq!(ends("assume(0)"), End::Discarded);
         assert_eq!(
-            ends("while (1) bound 2 { r := r + 1 }"),
+            ends("r := 0 ;\nwhile (1) bound 2 { r := r + 1 }"),
             End::LoopBound { thread: 0, bound: 2 }
         );
         assert_eq!(ends("while (1) bound 2 { }"), End::Stuck);

@@ -149,6 +149,19 @@ impl Parser {
         Ok(single_or(parts, Formula::And))
     }
 
+    /// Reads a formula that is meant as `exists`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first mistake.
+    pub(crate) fn exists_formula(&mut self) -> Step<Query> {
+        Ok(Query {
+            quantifier: Quantifier::Exists,
+            formula: self.or(&mut 0, Parser::signed_value)?,
+            expected: Vec::new(),
+        })
+    }
+
     /// Reads `filter`, a formula to which a test of herd7 restricts its question, if present.
     ///
     /// # Errors

@@ -28,4 +28,4 @@ pub use tree::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
 
 pub(crate) use comment::skip_comment;
 pub(crate) use language::{Language, Limits};
-pub(crate) use table::{header, read_on};
+pub(crate) use table::{header_line, is_test_name_char, read_on};

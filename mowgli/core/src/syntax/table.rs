@@ -58,17 +58,6 @@ pub(crate) static TESTS: Language = Language {
     },
 };
 
-/// The first line of a test.
-#[derive(Clone, Debug)]
-pub(crate) struct Header {
-    /// The dialect that it names.
-    pub(crate) dialect: String,
-    /// The test's name.
-    pub(crate) name: String,
-    /// The line, without white space around it.
-    pub(crate) line: Span,
-}
-
 /// Returns the first word of a text, which names its dialect. Comments and white space before it are skipped.
 pub fn dialect(source: &str) -> Option<&str> {
     let start = header_start(source).ok()?;
@@ -79,9 +68,8 @@ fn header_start(source: &str) -> Step<usize> {
     skip_blank(&TESTS, source, lexer::start(source))
 }
 
-/// Reads the first line, which names one of the dialects `wanted`; `example` is a test's name. A test's name may contain punctuation
-/// (`MP+poll-get`, `2+2W`).
-pub(crate) fn header(source: &str, wanted: &[&str], example: &str) -> Step<Header> {
+/// Returns the place of the first line, which names one of the dialects `wanted`; `example` is a test's name.
+pub(crate) fn header_line(source: &str, wanted: &[&str], example: &str) -> Step<Span> {
     lexer::check_length(&TESTS, source)?;
     let start = header_start(source)?;
     let line_end = source[start..]
@@ -96,8 +84,7 @@ pub(crate) fn header(source: &str, wanted: &[&str], example: &str) -> Step<Heade
             "the first line is `{dialects}` and the test's name, as in `{last} {example}`"
         ))
     };
-    let dialect_len = line.find(char::is_whitespace).unwrap_or(line.len());
-    let (dialect, name) = (&line[..dialect_len], line[dialect_len..].trim());
+    let dialect = line.split(char::is_whitespace).next().unwrap_or_default();
     if !wanted.contains(&dialect) {
         let other = wrong(format!(
             "the test is for `{dialect}`, not for `{}`",
@@ -109,11 +96,18 @@ pub(crate) fn header(source: &str, wanted: &[&str], example: &str) -> Step<Heade
             _ => other,
         });
     }
-    if name.is_empty() {
+    if line.len() == dialect.len() {
         return Err(wrong("the test has no name".to_owned()));
     }
-    let name_start = start + line.len() - line[dialect_len..].trim_start().len();
-    let span = name_start..name_start + name.len();
+    Ok(start..start + line.len())
+}
+
+/// Reads the first line, `DIALECT NAME`. Returns the test's name, which may contain punctuation (`MP+poll-get`, `2+2W`) and is the last
+/// thing in the line.
+fn header(source: &str, dialect: &str) -> Step<Name> {
+    let line = header_line(source, &[dialect], "MP+poll")?;
+    let name = source[line.start + dialect.len()..line.end].trim_start();
+    let span = line.end - name.len()..line.end;
     if let Some(bad) = name.chars().find(|&c| !is_test_name_char(c)) {
         return Err(Diagnostic::new(
             Kind::BadHeader,
@@ -122,15 +116,12 @@ pub(crate) fn header(source: &str, wanted: &[&str], example: &str) -> Step<Heade
         ));
     }
     lexer::check_name(&TESTS, name, &span)?;
-    Ok(Header {
-        dialect: dialect.to_owned(),
-        name: name.to_owned(),
-        line: start..start + line.len(),
-    })
+    let text = name.to_owned();
+    Ok(Name { text, span })
 }
 
 /// Returns whether a test's name may contain the character.
-fn is_test_name_char(c: char) -> bool {
+pub(crate) fn is_test_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-_.'".contains(c)
 }
 
@@ -144,8 +135,8 @@ pub fn parse_dialect<T>(
     dialect: &str,
     grammar: impl FnOnce(&mut Parser, String) -> Step<T>,
 ) -> Result<T, Vec<Diagnostic>> {
-    let header = header(source, &[dialect], "MP+poll").map_err(|d| vec![d])?;
-    read_on(&TESTS, source, header.line.end, |p| grammar(p, header.name))
+    let name = header(source, dialect).map_err(|d| vec![d])?;
+    read_on(&TESTS, source, name.span.end, |p| grammar(p, name.text))
 }
 
 /// Reads a test from byte `start` on.

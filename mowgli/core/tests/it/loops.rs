@@ -13,6 +13,7 @@ use mowgli::litmus::{Litmus, Setting, Verdict, parse};
 use mowgli::model::{Model, RmwAtomicity, Tier};
 use mowgli::outcome::{Budget, Completeness, Endless, Growth, Limit, Search};
 use mowgli::program::{Expr, Instr, Program, UnaryOp};
+use mowgli::robust::{self, Exact, Finding, Question};
 
 const HCA: RmwAtomicity = RmwAtomicity::Hca;
 
@@ -365,6 +366,79 @@ fn a_loop_whose_states_have_no_end_is_named() {
             assert!(!answer.search.outcomes.is_empty(), "{code}");
         }
     }
+}
+
+#[test]
+fn robustness_of_loops_is_decided_whatever_their_bounds() {
+    let spin = |last: &str| {
+        let wait = "while (r == 0) bound 1 { a := z^2; poll(2); r := a }";
+        let rows = [(wait, "d := 1"), ("b := d^2", "z := 1"), (last, "")];
+        two("a@1=0; z@2=0; d@2=0; b@1=0;", 2, &rows, "true")
+    };
+    for model in [Model::RdmaSc, Model::RdmaTso] {
+        let ask = |litmus: &Litmus| {
+            robust::ask(&litmus.program, &Question::of(model), true, &Budget::default()).verdict()
+        };
+        let waits = spin("poll(2)");
+        assert_eq!(
+            ask(&waits),
+            robust::Verdict::Robust(robust::Theorem::Corollary1),
+            "{model}"
+        );
+        // A put of the loop may read its source after the store of the next iteration.
+        let races = two(
+            "d@1=0; y@1=0; z@2=0;",
+            2,
+            &[("while (r == 0) bound 1 { d := 1; z^2 := d; r := y }", "y^1 := 1")],
+            "true",
+        );
+        let found = robust::conditions(&races.program, &Question::of(model), &Budget::default());
+        assert!(matches!(found.ldrf, Finding::Fails(_)), "{model}");
+    }
+}
+
+/// What holds for a program with loops holds for the same program unrolled.
+#[test]
+fn robustness_of_random_loops_is_that_of_unrolled_programs() {
+    let mut random = Random::new(3);
+    let budget = Budget {
+        states_max: Some(20_000),
+        ..Budget::default()
+    };
+    let (mut conditions, mut searches) = (0, 0);
+    for _ in 0..120 {
+        let text = waiting(&mut random, Sort::Polls);
+        let program = litmus(&text).program;
+        let longer = unrolled(&program, 4);
+        let model = [Model::RdmaSc, Model::RdmaTso][random.below(2)];
+        let ask = |program: &Program| robust::conditions(program, &Question::of(model), &budget);
+        let (folded, unfolded) = (ask(&program), ask(&longer));
+        for condition in robust::Condition::ALL {
+            match (folded.get(condition), unfolded.get(condition)) {
+                (Finding::Unknown(_), _) | (_, Finding::Unknown(_)) => {}
+                (a, b) => {
+                    assert_eq!(
+                        a.holds(),
+                        b.holds(),
+                        "{} under {model}:\n{text}",
+                        condition.name()
+                    );
+                    conditions += 1;
+                }
+            }
+        }
+        let ask = |program: &Program| robust::exact(program, model, HCA, &budget);
+        match (ask(&program), ask(&longer)) {
+            (Exact::Unknown(_), _) | (_, Exact::Unknown(_)) => {}
+            (a, b) => {
+                let (a, b) = (a == Exact::Robust, b == Exact::Robust);
+                assert_eq!(a, b, "exactly, under {model}:\n{text}");
+                searches += 1;
+            }
+        }
+    }
+    println!("{conditions} conditions and {searches} searches agree");
+    assert!(conditions > 100 && searches > 30, "{conditions}, {searches}");
 }
 
 /// Replaces each loop by so many conditionals, and an assumption that it has ended.

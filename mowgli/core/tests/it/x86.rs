@@ -33,8 +33,28 @@ enum Place {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Fence,
-    /// The last is whether 64 bits are moved.
+    /// The last is whether 64 bits are moved, here and below.
     Move(Place, Place, bool),
+    /// `xchg` of a place in memory and a register.
+    Exchange(Place, usize, bool),
+    /// `lock cmpxchg` of a place in memory and a register.
+    CompareExchange(Place, usize, bool),
+    /// `add` of a constant to a register or a place in memory; the first `bool` is whether it is locked.
+    Add(Place, i64, bool, bool),
+}
+
+impl Step {
+    /// Returns the places that it names, and whether it is of 64 bits; nothing for a fence.
+    fn places(&self) -> Option<(Vec<Place>, bool)> {
+        Some(match *self {
+            Step::Fence => return None,
+            Step::Move(to, from, wide) => (vec![to, from], wide),
+            Step::Exchange(at, r, wide) | Step::CompareExchange(at, r, wide) => {
+                (vec![at, Place::Register(r)], wide)
+            }
+            Step::Add(at, n, _, wide) => (vec![at, Place::Constant(n)], wide),
+        })
+    }
 }
 
 /// A formula as the test writes it. A register is asked by its 64-bit name or by the name of its lower half.
@@ -115,7 +135,7 @@ impl Case {
                 .push(std::array::from_fn(|r| match random.below(6) {
                     0 => Held::Number(constant(random, odd) as u64),
                     1..=4 if r == 2 => Held::Address(random.below(2)),
-                    1 => Held::Address(random.below(2)),
+                    1 if random.below(3) == 0 => Held::Address(random.below(2)),
                     _ => Held::Number(0),
                 }));
             let count = 1 + random.below(most);
@@ -179,22 +199,29 @@ impl Case {
     }
 
     fn cell(&self, step: &Step) -> String {
-        let Step::Move(to, from, wide) = step else {
+        let Some((places, wide)) = step.places() else {
             return "mfence".to_owned();
         };
         let (open, close) = if self.intel { ('[', ']') } else { ('(', ')') };
         let place = |place: &Place| match place {
-            Place::Register(r) => self.register(*r, *wide),
+            Place::Register(r) => self.register(*r, wide),
             Place::Constant(n) if n % 2 == 0 && *n >= 0 => format!("$0x{n:x}"),
             Place::Constant(n) => format!("${n}"),
             Place::Location(l) => format!("{open}{}{close}", LOCATIONS[*l]),
             Place::Through(r) => format!("{open}{}{close}", self.register(*r, !self.intel)),
         };
-        let (to, from) = (place(to), place(from));
+        let (first, second) = (place(&places[0]), place(&places[1]));
+        let word = match step {
+            Step::Add(_, _, true, _) => "lock add",
+            Step::Add(..) => "add",
+            Step::Exchange(..) => "xchg",
+            Step::CompareExchange(..) => "lock cmpxchg",
+            _ => "mov",
+        };
         match (self.intel, wide) {
-            (true, _) => format!("MOV {to},{from}"),
-            (false, true) => format!("movq {from},{to}"),
-            (false, false) => format!("movl {from},{to}"),
+            (true, _) => format!("{} {first},{second}", word.to_uppercase()),
+            (false, true) => format!("{word}q {second},{first}"),
+            (false, false) => format!("{word}l {second},{first}"),
         }
     }
 
@@ -224,7 +251,7 @@ impl Case {
     fn sizes(&self) -> [bool; 2] {
         [false, true].map(|wanted| {
             self.steps()
-                .any(|s| matches!(s, Step::Move(.., wide) if *wide == wanted))
+                .any(|s| s.places().is_some_and(|(_, wide)| wide == wanted))
         })
     }
 
@@ -240,16 +267,26 @@ impl Case {
         let mut registers = self.registers.clone();
         for (thread, held) in self.threads.iter().zip(&mut registers) {
             for step in thread {
-                let Step::Move(to, from, wide) = step else {
+                let Some((places, _)) = step.places() else {
                     continue;
                 };
-                for place in [to, from] {
+                for place in &places {
                     if let Place::Through(r) = place
                         && !matches!(held[*r], Held::Address(_))
                     {
                         return None;
                     }
                 }
+                let Step::Move(to, from, wide) = step else {
+                    // Only moves are of addresses.
+                    let uses =
+                        |p: &Place| matches!(p, Place::Register(r) if matches!(held[*r], Held::Address(_)));
+                    let accumulator = matches!(step, Step::CompareExchange(..));
+                    if places.iter().any(uses) || accumulator && matches!(held[0], Held::Address(_)) {
+                        return None;
+                    }
+                    continue;
+                };
                 let from = match from {
                     Place::Register(r) => held[*r],
                     _ => Held::Number(0),
@@ -272,13 +309,25 @@ fn step(random: &mut Random, sizes: usize, odd: bool) -> Step {
         1 => true,
         _ => random.below(2) == 0,
     };
-    let register = |random: &mut Random| random.below(4);
+    // The third register mostly holds an address, which most instructions refuse.
+    let register = |random: &mut Random| pick(random, &[0, 1, 3, 0, 1, 3, 0, 1, 3, 2]);
     let memory = |random: &mut Random| match random.below(3) {
         0 => Place::Through(if random.below(3) == 0 { register(random) } else { 2 }),
         _ => Place::Location(random.below(2)),
     };
-    match random.below(10) {
+    match random.below(14) {
         0 => Step::Fence,
+        10 | 11 => Step::Exchange(memory(random), register(random), wide),
+        12 => Step::CompareExchange(memory(random), register(random), wide),
+        13 => match random.below(3) {
+            0 => Step::Add(
+                Place::Register(register(random)),
+                constant(random, odd),
+                false,
+                wide,
+            ),
+            locked => Step::Add(memory(random), constant(random, odd), locked == 1, wide),
+        },
         1..=3 => Step::Move(memory(random), Place::Constant(constant(random, odd)), wide),
         4 => Step::Move(memory(random), Place::Register(register(random)), wide),
         5..=7 => Step::Move(Place::Register(register(random)), memory(random), wide),
@@ -378,15 +427,53 @@ fn run(case: &Case) -> BTreeSet<Final> {
                 },
                 _ => None,
             };
+            let seen = |l: usize| {
+                let own = buffer.iter().filter(|(at, ..)| *at == l);
+                own.fold(state.memory[l], |old, (_, v, w)| written(old, *v, *w))
+            };
+            let number = |r: usize| match held[r] {
+                Held::Number(n) => n,
+                Held::Address(_) => unreachable!("the kinds are right"),
+            };
+            let cut = |n: u64, wide: bool| if wide { n } else { n & 0xffff_ffff };
             match step {
-                Step::Fence if buffer.is_empty() => {}
-                Step::Fence => continue,
+                Step::Fence | Step::Exchange(..) | Step::CompareExchange(..) | Step::Add(_, _, true, _)
+                    if !buffer.is_empty() =>
+                {
+                    continue;
+                }
+                Step::Fence => {}
+                Step::Exchange(at, r, wide) => {
+                    let l = location(at).unwrap();
+                    next.threads[t].1[*r] = Held::Number(cut(state.memory[l], *wide));
+                    next.memory[l] = written(state.memory[l], number(*r), *wide);
+                }
+                Step::CompareExchange(at, r, wide) => {
+                    let l = location(at).unwrap();
+                    let old = cut(state.memory[l], *wide);
+                    if old == cut(number(0), *wide) {
+                        next.memory[l] = written(state.memory[l], number(*r), *wide);
+                    } else {
+                        next.threads[t].1[0] = Held::Number(old);
+                    }
+                }
+                Step::Add(at, n, locked, wide) => match (location(at), at) {
+                    (Some(l), _) => {
+                        let sum = cut(seen(l), *wide).wrapping_add(*n as u64);
+                        match locked {
+                            true => next.memory[l] = written(state.memory[l], sum, *wide),
+                            false => next.threads[t].2.push((l, cut(sum, *wide), *wide)),
+                        }
+                    }
+                    (None, Place::Register(r)) => {
+                        let sum = cut(number(*r), *wide).wrapping_add(*n as u64);
+                        next.threads[t].1[*r] = Held::Number(cut(sum, *wide));
+                    }
+                    _ => unreachable!("an operand"),
+                },
                 Step::Move(to, from, wide) => {
                     let value = match (from, location(from)) {
-                        (_, Some(l)) => {
-                            let own = buffer.iter().filter(|(at, ..)| *at == l);
-                            Held::Number(own.fold(state.memory[l], |old, (_, v, w)| written(old, *v, *w)))
-                        }
+                        (_, Some(l)) => Held::Number(seen(l)),
                         (Place::Register(r), _) => held[*r],
                         (Place::Constant(n), _) => Held::Number(*n as u64),
                         _ => unreachable!("an operand"),
@@ -460,6 +547,7 @@ fn states(litmus: &Litmus, names: &BTreeMap<(usize, usize), Operand>) -> BTreeSe
 struct Tally {
     same: usize,
     through: usize,
+    locked: usize,
     overwritten: usize,
     negative: usize,
     filtered: usize,
@@ -536,23 +624,25 @@ fn compare(seed: u64, tally: &mut Tally) {
     assert_eq!(condition.quantifier, case.quantifier);
     assert_eq!(ours, theirs, "seed {seed}\n{text}");
     tally.same += 1;
-    let moves = || {
-        case.steps().filter_map(|s| {
-            if let Step::Move(to, from, _) = s {
-                Some((to, from))
-            } else {
-                None
-            }
-        })
+    let places = || {
+        case.steps()
+            .filter_map(Step::places)
+            .flat_map(|(places, _)| places)
     };
-    let through = |p: &Place| matches!(p, Place::Through(_));
-    tally.through += usize::from(moves().any(|(to, from)| through(to) || through(from)));
+    tally.through += usize::from(places().any(|p| matches!(p, Place::Through(_))));
+    let locked = |s: &Step| {
+        matches!(
+            s,
+            Step::Exchange(..) | Step::CompareExchange(..) | Step::Add(_, _, true, _)
+        )
+    };
+    tally.locked += usize::from(case.steps().any(locked));
     tally.overwritten += usize::from(case.registers.iter().zip(&case.threads).any(|(held, steps)| {
         steps
             .iter()
             .any(|s| matches!(s, Step::Move(Place::Register(r), ..) if matches!(held[*r], Held::Address(_))))
     }));
-    tally.negative += usize::from(moves().any(|(_, from)| matches!(from, Place::Constant(n) if *n < 0)));
+    tally.negative += usize::from(places().any(|p| matches!(p, Place::Constant(n) if n < 0)));
     tally.filtered += usize::from(case.filter.is_some());
 }
 
@@ -569,13 +659,13 @@ fn random_tests_mean_what_an_interpreter_of_x86_says() {
         eprintln!("{tally:?}");
     }
     let share = |n: usize, of: usize| n as u64 * of as u64 >= count;
-    assert!(share(tally.same, 3), "{tally:?}");
+    assert!(share(tally.same, 4), "{tally:?}");
     assert!(
-        share(tally.through, 10) && share(tally.overwritten, 10),
+        share(tally.through, 10) && share(tally.overwritten, 25) && share(tally.locked, 10),
         "{tally:?}"
     );
     assert!(
-        share(tally.negative, 100) && share(tally.filtered, 20),
+        share(tally.negative, 200) && share(tally.filtered, 20),
         "{tally:?}"
     );
 }

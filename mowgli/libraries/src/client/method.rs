@@ -101,6 +101,16 @@ impl Library {
         }
     }
 
+    /// Returns the layer of the library's implementations in LOCO'26 Fig. 1, from 0 at the top. An implementation calls those of later
+    /// layers.
+    pub const fn layer(self) -> u8 {
+        match self {
+            Library::RdmaWait => 2,
+            Library::SharedVariable => 1,
+            _ => 0,
+        }
+    }
+
     /// Returns the methods of the library that clients call.
     pub fn methods(self) -> impl Iterator<Item = Method> {
         let of_library = move |m: &Method| m.library() == self && m.is_of_clients();

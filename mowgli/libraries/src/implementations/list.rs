@@ -8,13 +8,16 @@ use crate::implementation::{Implementation, Rules};
 use crate::libraries::{Reach, libraries};
 
 /// An implementation that can be asked for by name.
-pub struct Named {
+#[derive(Clone)]
+pub struct Named<'a> {
     /// `I_BAL`, or `I_BAL/no-fence` with a mistake.
-    pub name: &'static str,
+    pub name: &'a str,
     /// A description in one line.
-    pub about: &'static str,
+    pub about: &'a str,
     /// The code.
-    pub implementation: &'static dyn Implementation,
+    pub implementation: &'a dyn Implementation,
+    /// The implementations that it stands on; the other libraries that it uses are by specification.
+    pub below: &'a [&'a dyn Implementation],
     /// The specification that it is compared with.
     pub setting: Setting,
     /// The number of calls of the smallest client that refutes it, if it has a mistake.
@@ -25,7 +28,7 @@ pub struct Named {
 /// mistakes.
 const CALLS_LEAST: usize = 4;
 
-impl Named {
+impl<'a> Named<'a> {
     /// Returns whether it should refine its specification.
     pub fn is_sound(&self) -> bool {
         self.refuted_with.is_none()
@@ -35,7 +38,7 @@ impl Named {
     /// that is known of implementations of its library against its specification, and at least four.
     pub fn calls(&self) -> usize {
         let library = self.implementation.library();
-        let alike = |n: &&Named| n.implementation.library() == library && n.setting == self.setting;
+        let alike = |n: &&Named<'_>| n.implementation.library() == library && n.setting == self.setting;
         let known = ALL.iter().filter(alike).filter_map(|n| n.refuted_with);
         known.fold(CALLS_LEAST, usize::max)
     }
@@ -92,21 +95,13 @@ impl Named {
     }
 
     /// Returns the rules with the implementation, on top of the libraries that it uses.
-    pub fn implemented(&self, iterations_max: u32) -> Rules<'static> {
-        // I_W stands on RDMA^TSO, which has the place of the library that it implements.
-        let below = match self.implementation.library() {
-            Library::RdmaWait => Setting::ImplWait,
-            _ => self.setting,
-        };
-        Rules {
-            libraries: libraries(below),
-            implementations: vec![self.implementation],
-            iterations_max,
-        }
+    pub fn implemented(&self, iterations_max: u32) -> Rules<'a> {
+        let implementations = std::iter::once(self.implementation).chain(self.below.iter().copied());
+        self.specified(iterations_max).stacked(implementations)
     }
 
     /// Returns the rules of the specification that it is compared with.
-    pub fn specified(&self, iterations_max: u32) -> Rules<'static> {
+    pub fn specified(&self, iterations_max: u32) -> Rules<'a> {
         Rules {
             libraries: libraries(self.setting),
             implementations: Vec::new(),
@@ -118,10 +113,11 @@ impl Named {
 macro_rules! named {
     ($($name:literal $about:literal $setting:ident $refuted_with:expr, $implementation:expr;)+) => {
         /// Every named implementation.
-        pub const ALL: &[Named] = &[$(Named {
+        pub const ALL: &[Named<'static>] = &[$(Named {
             name: $name,
             about: $about,
             implementation: &$implementation,
+            below: &[],
             setting: Setting::$setting,
             refuted_with: $refuted_with,
         }),+];
@@ -215,6 +211,6 @@ named! {
 }
 
 /// Returns the implementation with this name.
-pub fn by_name(name: &str) -> Option<&'static Named> {
+pub fn by_name(name: &str) -> Option<&'static Named<'static>> {
     ALL.iter().find(|named| named.name == name)
 }

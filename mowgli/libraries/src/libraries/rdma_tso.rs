@@ -73,7 +73,9 @@ fn polls_from(g: &Graph<'_>, poll: usize, memory: &mut Memory, ib: &mut Order) -
     let polled = before.filter(|&e| g.events[e].nodes() == node).count();
     let writes = |s: &usize| {
         let s = g.subevents[*s];
-        matches!(s.stamp.kind, StampKind::Nlw | StampKind::Nrw)
+        // What other libraries do is not posted here, and no poll sees it.
+        g.events[s.event].method.library() == Library::RdmaWait
+            && matches!(s.stamp.kind, StampKind::Nlw | StampKind::Nrw)
             && node.iter().any(|n| n.0 == s.stamp.node)
             && g.po(s.event, poll)
             // A read-modify-write has one completion, that of its result.

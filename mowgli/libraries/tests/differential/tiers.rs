@@ -37,7 +37,7 @@ impl Tally {
         let mut found: Vec<(Tier, Ends)> = Vec::new();
         for tier in Tier::ALL {
             let under = Under {
-                setting: Setting::Spec,
+                setting: Setting::Spec.into(),
                 tier,
             };
             let Some(of_library) = of_words(client, under) else {
@@ -122,7 +122,7 @@ fn the_wait_over_polls_and_the_axioms_agree_on_every_tier() {
         };
         let tier = Tier::ALL[(seed / 2) as usize % Tier::ALL.len()];
         let under = Under {
-            setting: Setting::ImplWait,
+            setting: Setting::ImplWait.into(),
             tier,
         };
         let Some(of_library) = of_words(&client, under) else {

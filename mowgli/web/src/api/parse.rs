@@ -158,9 +158,12 @@ fn client(text: &str, client: &Client, warnings: &[client::Diagnostic]) -> Answe
     }
     let settings = Setting::ALL.into_iter();
     let judged: Vec<Setting> = settings.filter(|&s| rules(s, 1).is_some()).collect();
-    let under = Tier::ALL
-        .into_iter()
-        .flat_map(|tier| judged.iter().map(move |&setting| Under { setting, tier }));
+    let under = Tier::ALL.into_iter().flat_map(|tier| {
+        judged.iter().map(move |&setting| Under {
+            setting: setting.into(),
+            tier,
+        })
+    });
     Answer {
         kind: "client",
         name: Some(client.name.clone()),

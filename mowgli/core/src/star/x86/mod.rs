@@ -1,23 +1,28 @@
-//! Reads herd7's litmus tests for x86: loads, stores and `mfence`, as a [`Litmus`] on one node.
+//! Reads herd7's litmus tests for x86 as a [`Litmus`] on one node.
 //!
 //! herd7 has two forms. The header `X86` goes with `MOV [x],$1`, destination first; the header `X86_64` goes with `movl $1,(x)`,
-//! destination last. `test` and `cell` are the grammar, on top of [`crate::syntax`]; `width` says for which constants sizes make no
-//! difference, and this module gives names their meaning. What has no meaning here is refused. Used by the command; a test reads the tests
-//! in `benches/peers/x86`, another compares random tests with an interpreter of x86.
+//! destination last. `test` and `cell` are the grammar, on top of [`crate::syntax`]; `registers` has their names; `width` says for which
+//! constants sizes make no difference; `code` translates the instructions, and this module gives names their meaning. What has no meaning
+//! here is refused. Used by every command that takes tests; a test reads the tests in `benches/peers/x86`, another compares random tests
+//! with an interpreter of x86.
 
 mod cell;
+mod code;
+mod registers;
 mod test;
 mod width;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::litmus::limits::LOCATIONS_MAX;
-use crate::litmus::{Condition, Expected, Formula, Litmus, Operand, Quantifier, Query};
+use crate::litmus::{Condition, Expected, Formula, Litmus, Operand, Quantifier, Query, Setting};
+use crate::model::RmwAtomicity;
 use crate::program::{Expr, Instr, Loc, Location, Node, Program, Reg, Thread, ThreadId, Value};
 use crate::syntax::{Diagnostic, Formula as RawFormula, Kind, Name, Observed, ParseError, Span};
 
-use cell::{Address, Cell, Operand as Place};
-use test::{Entry, Test};
+use cell::{Op, Operand as Place, Verb};
+use registers::register;
+use test::{Entry, Question, Test};
 use width::{Width, Widths};
 
 /// The two forms of the language.
@@ -35,7 +40,8 @@ pub fn is_x86(source: &str) -> bool {
 }
 
 /// Parses a test. Every access is to a whole word; tests for which the sizes of accesses matter are refused. Locations that the init
-/// block does not name start at 0, as in herd7. A `filter` becomes a part of each condition.
+/// block does not name start at 0, as in herd7. A `filter` becomes a part of each condition. A verdict that the test states for a model
+/// of ours, as in `final (..) with tso: ~exists;`, is stated in the result.
 ///
 /// # Errors
 ///
@@ -46,13 +52,23 @@ pub fn parse(source: &str) -> Result<Litmus, ParseError> {
     let mut reader = Reader::new(&test);
     reader.widths = widths(&test);
     reader.init(&test.init).map_err(one)?;
-    for (thread, cell) in &test.code {
-        reader.instruction(*thread, cell.clone());
+    let mut errors = Vec::new();
+    for (thread, cells) in test.code.iter().enumerate() {
+        let of_thread =
+            |(at, register): &(usize, String), loc: &Loc| (*at == thread).then(|| (register.clone(), *loc));
+        let addresses = reader.addresses.iter().filter_map(|(k, loc)| of_thread(k, loc));
+        let addresses = addresses.collect();
+        let (code, ends, wrong) = code::thread(&mut reader, thread, cells, addresses);
+        reader.threads[thread].code.extend(code);
+        reader
+            .ends
+            .extend(ends.into_iter().map(|register| (thread, register)));
+        errors.extend(wrong);
     }
-    if !reader.errors.is_empty() {
-        return Err(ParseError {
-            diagnostics: reader.errors,
-        });
+    if !errors.is_empty() {
+        // In the order of the text.
+        errors.sort_by_key(|d| d.span.start);
+        return Err(ParseError { diagnostics: errors });
     }
     let (observed, queries) = reader.last(&test).map_err(one)?;
     Ok(Litmus {
@@ -69,15 +85,25 @@ pub fn parse(source: &str) -> Result<Litmus, ParseError> {
     })
 }
 
-/// Returns the sizes that the test uses; 32 bits in any test for X86. A condition uses 32 bits of a register that it gives a 32-bit name in a test of 64 bits.
+/// Returns the sizes that the test uses, at least 32 bits in any test for X86, and what it adds. A condition uses a part of a register if
+/// it gives it the name of that part in a test of larger sizes.
 fn widths(test: &Test) -> Widths {
     let mut widths = Widths::default();
     if test.form == Form::Intel {
         widths.add(Width::Long);
     }
-    for (_, cell) in &test.code {
-        if let Cell::Move { width, .. } = cell {
-            widths.add(*width);
+    for op in test.code.iter().flatten().filter_map(|cell| cell.op.as_ref()) {
+        let Op::Two {
+            verb, from, width, ..
+        } = op
+        else {
+            continue;
+        };
+        widths.add(*width);
+        match (verb, from) {
+            (Verb::Add, Place::Constant(addend, _)) => widths.add_sum(*addend),
+            (Verb::Subtract, Place::Constant(addend, _)) => widths.add_sum(addend.saturating_neg()),
+            _ => {}
         }
     }
     for entry in &test.init {
@@ -92,13 +118,19 @@ fn widths(test: &Test) -> Widths {
         }
     }
     let mut narrow = |observed: &Observed| {
-        let found = cell::register(test.form, &observed.name.text);
-        if observed.thread.is_some() && found.is_some_and(|(_, width)| width == Width::Long) {
-            widths.add(Width::Long);
+        if observed.thread.is_some()
+            && let Some((_, width)) = register(test.form, &observed.name.text)
+            && width != Width::Quad
+        {
+            widths.add(width);
         }
     };
     test.observed.iter().for_each(&mut narrow);
-    let formulas = test.queries.iter().map(|q| &q.formula).chain(&test.filter);
+    let formulas = test
+        .questions
+        .iter()
+        .map(|q| &q.query.formula)
+        .chain(&test.filter);
     formulas.for_each(|f| f.each_operand(&mut narrow));
     widths
 }
@@ -109,9 +141,10 @@ struct Reader {
     widths: Widths,
     locations: Vec<Location>,
     threads: Vec<Thread>,
-    /// Registers that hold the address of a location at this point, by thread and name.
+    /// Registers that start with the address of a location, by thread and name.
     addresses: BTreeMap<(usize, String), Loc>,
-    errors: Vec<Diagnostic>,
+    /// Registers that may end with an address.
+    ends: BTreeSet<(usize, String)>,
 }
 
 impl Reader {
@@ -129,7 +162,7 @@ impl Reader {
             locations: Vec::new(),
             threads: (0..test.threads).map(thread).collect(),
             addresses: BTreeMap::new(),
-            errors: Vec::new(),
+            ends: BTreeSet::new(),
         }
     }
 
@@ -211,156 +244,40 @@ impl Reader {
         Ok(Loc(self.locations.len() as u16 - 1))
     }
 
-    /// Returns one name for the 32-bit and the 64-bit name of a register, `EAX` in tests for X86 and `rax` in those for X86_64, and the
-    /// size that the name states.
+    /// Returns one name for all names of a register, `EAX` in tests for X86 and `rax` in those for X86_64, and the size that the name
+    /// states.
     fn canonical(&self, name: &Name) -> Result<(String, Width), Diagnostic> {
-        cell::register(self.form, &name.text).ok_or_else(|| {
+        register(self.form, &name.text).ok_or_else(|| {
+            let unknown =
+                |message: String| Diagnostic::new(Kind::UnknownRegister, name.span.clone(), message);
+            if registers::is_second_byte(&name.text) {
+                return unknown(format!("`{}` is the second byte of a register", name.text))
+                    .help("whole registers and their lower parts are read: use another register");
+            }
             let example = match self.form {
                 Form::Intel => "EAX, EBX, ECX, EDX, ESI, EDI, EBP, ESP, R8D to R15D",
                 Form::Att => "%rax, %rbx, %rcx, %rdx, %rsi, %rdi, %rbp, %rsp, %r8 to %r15",
             };
-            Diagnostic::new(
-                Kind::UnknownRegister,
-                name.span.clone(),
-                format!("there is no register `{}`", name.text),
-            )
-            .help(format!("registers are {example}, and their other width"))
+            unknown(format!("there is no register `{}`", name.text))
+                .help(format!("registers are {example}, and the names of their parts"))
         })
     }
 
     fn register(&mut self, thread: usize, name: &Name) -> Result<Reg, Diagnostic> {
         let (text, _) = self.canonical(name)?;
         self.check_thread(thread, &name.span)?;
+        Ok(self.register_named(thread, &text))
+    }
+
+    /// Returns the register of a thread of the result that has this name.
+    fn register_named(&mut self, thread: usize, text: &str) -> Reg {
         let registers = &mut self.threads[thread].registers;
-        let at = registers.iter().position(|r| *r == text).unwrap_or_else(|| {
-            registers.push(text);
+        let at = registers.iter().position(|r| r == text).unwrap_or_else(|| {
+            registers.push(text.to_owned());
             registers.len() - 1
         });
         // A machine has fewer registers than u16 has values.
-        Ok(Reg(at as u16))
-    }
-
-    /// Adds an instruction, or keeps the mistake in it.
-    fn instruction(&mut self, thread: usize, cell: Cell) {
-        let instr = match cell {
-            Cell::Mfence => Ok(Some(Instr::Mfence)),
-            Cell::Move {
-                to,
-                from,
-                width,
-                span,
-            } => self.moved(thread, to, from, width, &span),
-        };
-        match instr {
-            Ok(instr) => self.threads[thread].code.extend(instr),
-            Err(diagnostic) => self.errors.push(diagnostic),
-        }
-    }
-
-    /// Translates a move; one of an address into a register is followed here and needs no instruction.
-    fn moved(
-        &mut self,
-        thread: usize,
-        to: Place,
-        from: Place,
-        width: Width,
-        span: &Span,
-    ) -> Result<Option<Instr>, Diagnostic> {
-        let moved = self.held(thread, &from)?;
-        match (to, from) {
-            (Place::Register(reg), Place::Memory(address)) => {
-                let loc = self.address(thread, address)?;
-                self.forget(thread, &reg)?;
-                let reg = self.register(thread, &reg)?;
-                Ok(Some(Instr::Load { loc, reg }))
-            }
-            (Place::Register(reg), from) => {
-                self.forget(thread, &reg)?;
-                let Some(loc) = moved else {
-                    let value = self.value(thread, from)?;
-                    let reg = self.register(thread, &reg)?;
-                    return Ok(Some(Instr::Assign { reg, value }));
-                };
-                if (self.form, width) == (Form::Att, Width::Long) {
-                    return Err(Diagnostic::new(
-                        Kind::WrongOperand,
-                        span.clone(),
-                        "this cuts an address in half",
-                    )
-                    .help("move addresses with movq and 64-bit registers"));
-                }
-                let (name, _) = self.canonical(&reg)?;
-                self.addresses.insert((thread, name), loc);
-                Ok(None)
-            }
-            (Place::Memory(_), _) if moved.is_some() => Err(Diagnostic::new(
-                Kind::WrongOperand,
-                span.clone(),
-                "this stores an address",
-            )
-            .help("memory holds numbers only: store a constant or a register that holds a number")),
-            (Place::Memory(address), from) => Ok(Some(Instr::Store {
-                loc: self.address(thread, address)?,
-                value: self.value(thread, from)?,
-            })),
-            (Place::Constant(_, span), _) => {
-                Err(
-                    Diagnostic::new(Kind::WrongOperand, span, "a constant cannot be the destination")
-                        .help("the destination is a register or a location"),
-                )
-            }
-        }
-    }
-
-    /// Returns the location whose address an operand holds.
-    fn held(&self, thread: usize, from: &Place) -> Result<Option<Loc>, Diagnostic> {
-        let Place::Register(name) = from else {
-            return Ok(None);
-        };
-        let (register, _) = self.canonical(name)?;
-        Ok(self.addresses.get(&(thread, register)).copied())
-    }
-
-    /// Notes that a register is overwritten.
-    fn forget(&mut self, thread: usize, name: &Name) -> Result<(), Diagnostic> {
-        let (register, _) = self.canonical(name)?;
-        self.addresses.remove(&(thread, register));
-        Ok(())
-    }
-
-    fn value(&mut self, thread: usize, from: Place) -> Result<Expr, Diagnostic> {
-        match from {
-            Place::Constant(value, span) => Ok(Expr::Const(self.widths.constant(value, None, &span)?)),
-            Place::Register(name) => Ok(Expr::Reg(self.register(thread, &name)?)),
-            Place::Memory(Address::Location(name) | Address::Register(name)) => Err(Diagnostic::new(
-                Kind::WrongOperand,
-                name.span,
-                "an instruction cannot have two memory operands",
-            )
-            .help("load into a register first, then store the register")),
-        }
-    }
-
-    fn address(&mut self, thread: usize, address: Address) -> Result<Loc, Diagnostic> {
-        match address {
-            Address::Location(name) => self.location(&name),
-            Address::Register(name) => {
-                let (register, width) = self.canonical(&name)?;
-                if (self.form, width) == (Form::Att, Width::Long) {
-                    let message = format!("`{}` is half of an address", name.text);
-                    return Err(Diagnostic::new(Kind::WrongOperand, name.span, message)
-                        .help(format!("write `(%{register})`")));
-                }
-                let known = self.addresses.get(&(thread, register)).copied();
-                known.ok_or_else(|| {
-                    let message = format!("register `{}` of P{thread} holds no address here", name.text);
-                    Diagnostic::new(Kind::WrongOperand, name.span.clone(), message).help(format!(
-                        "give it one in the init block, `{thread}:{}=x;`, and use it before it is overwritten",
-                        name.text.trim_start_matches('%')
-                    ))
-                })
-            }
-        }
+        Reg(at as u16)
     }
 
     /// Reads the part after the rows.
@@ -369,7 +286,7 @@ impl Reader {
         let observed = observed.collect::<Result<Vec<_>, _>>()?;
         let filter = last.filter.as_ref().map(|f| self.formula(f)).transpose()?;
         let mut queries = Vec::new();
-        for query in &last.queries {
+        for Question { query, stated } in &last.questions {
             let quantifier = query.quantifier;
             let formula = self.formula(&query.formula)?;
             let formula = match (filter.clone(), quantifier) {
@@ -379,9 +296,14 @@ impl Reader {
                 }
                 (Some(filter), _) => Formula::And(vec![filter, formula]),
             };
+            let setting = |model| Setting {
+                model,
+                rmw: RmwAtomicity::Hca,
+            };
+            let expected = stated.iter().map(|(model, verdict)| (setting(*model), *verdict));
             queries.push(Query {
                 condition: Condition { quantifier, formula },
-                expected: Expected::new(),
+                expected: expected.collect::<Expected>(),
             });
         }
         Ok((observed, queries))
@@ -390,7 +312,7 @@ impl Reader {
     fn observed(&mut self, observed: &Observed) -> Result<Operand, Diagnostic> {
         let name = &observed.name;
         let Some(number) = &observed.thread else {
-            if cell::register(self.form, &name.text).is_some() {
+            if register(self.form, &name.text).is_some() {
                 let message = format!("`{}` is a register of no thread", name.text);
                 return Err(Diagnostic::new(Kind::WrongOperand, name.span.clone(), message)
                     .help(format!("name its thread: `0:{}`", name.text)));
@@ -400,7 +322,7 @@ impl Reader {
         let thread = usize::try_from(number.value).unwrap_or(usize::MAX);
         self.check_thread(thread, &number.span)?;
         let (register, _) = self.canonical(name)?;
-        if self.addresses.contains_key(&(thread, register)) {
+        if self.ends.contains(&(thread, register)) {
             let message = format!("`{}` of P{thread} ends with an address", name.text);
             return Err(Diagnostic::new(Kind::WrongOperand, name.span.clone(), message)
                 .help("ask about a register that ends with a number"));
@@ -420,7 +342,7 @@ impl Reader {
             RawFormula::Not(f) => Formula::Not(Box::new(self.formula(f)?)),
             RawFormula::Atom(operand, relation, value) => {
                 let width = operand.thread.as_ref().and_then(|_| {
-                    let (_, width) = cell::register(self.form, &operand.name.text)?;
+                    let (_, width) = register(self.form, &operand.name.text)?;
                     Some(width)
                 });
                 let value = self.widths.constant(*value, width, &operand.name.span)?;
