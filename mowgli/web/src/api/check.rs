@@ -1,21 +1,20 @@
 //! Verdicts: the outcomes of a test under a model, or of a client under a setting.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
 use mowgli::cat;
 use mowgli::check::{self, Engine};
-use mowgli::litmus::{Dialect, Litmus, QueryOf, Verdict};
-use mowgli::outcome::{Budget, Limit, Search};
+use mowgli::litmus::Litmus;
+use mowgli::outcome::{Budget, Limit};
 use mowgli_libraries::client::Client;
 use mowgli_libraries::judge::{self, Under, UnknownUnder};
 use serde::Deserialize;
 
 use super::corerma;
 use super::model::{Model, Named};
-use super::verdicts::{Answer, Condition, ROWS_MAX};
+use super::verdicts::{self, Answer, Condition, ROWS_MAX};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Source};
 
@@ -54,7 +53,7 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
             not_applicable: Some(reason),
             ..Answer::default()
         },
-        Ok(search) => found(litmus, &search, &|query| match &loaded {
+        Ok(search) => verdicts::found(litmus, &search, &|query| match &loaded {
             Model::BuiltIn(setting) => check::expected(&litmus.program, query, *setting),
             Model::File(..) => None,
         }),
@@ -63,32 +62,6 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     answer.searched = "candidate executions";
     answer.time_ms = start.elapsed().as_secs_f64() * 1e3;
     Ok(answer)
-}
-
-/// Answers with the outcomes of a test, and what they say about its conditions. `stated` returns the verdict that a test states.
-pub(super) fn found<P: Dialect>(
-    litmus: &Litmus<P>,
-    search: &Search<P::Outcome>,
-    stated: &dyn Fn(&QueryOf<P>) -> Option<Verdict>,
-) -> Answer {
-    let operands = litmus.all_shown();
-    let row = |outcome| operands.iter().map(|o| o.value(outcome)).collect();
-    let rows: BTreeSet<Vec<P::Value>> = search.outcomes.iter().map(row).collect();
-    let text = |row: &Vec<P::Value>| row.iter().map(ToString::to_string).collect();
-    let condition = |(at, query): (usize, &QueryOf<P>)| {
-        let judgement = check::judge(litmus, at, search);
-        let text = query.condition.display(&litmus.program);
-        Condition::judged(litmus.query_name(at), text, &judgement, stated(query))
-    };
-    Answer {
-        conditions: litmus.queries.iter().enumerate().map(condition).collect(),
-        columns: operands.iter().map(|o| o.display(&litmus.program)).collect(),
-        rows: rows.iter().take(ROWS_MAX).map(text).collect(),
-        total: rows.len(),
-        limit: search.completeness.limit().map(Limit::advice),
-        count: search.states,
-        ..Answer::default()
-    }
 }
 
 fn client(client: &Client, model: &Named, budget: &Budget<'_>) -> Result<Answer, Refusal> {

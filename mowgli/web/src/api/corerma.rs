@@ -10,7 +10,7 @@ use mowgli_corerma::switches::{Model, Variant};
 use super::graph::Graph;
 use super::model::Named;
 use super::outline::{ConditionEntry, Name, SettingEntry, keywords, locations, name};
-use super::{check, outline, reasons, verdicts};
+use super::{outline, reasons, verdicts};
 use crate::jobs::Refusal;
 use crate::text;
 
@@ -73,7 +73,7 @@ pub(super) fn checked(
     let start = Instant::now();
     let model = model(named)?;
     let search = model.outcomes(&litmus.program, budget);
-    let mut answer = check::found(litmus, &search, &|query| query.expected.get(&model).copied());
+    let mut answer = verdicts::found(litmus, &search, &|query| query.expected.get(&model).copied());
     answer.setting = named.setting.clone();
     answer.searched = "executions";
     answer.time_ms = start.elapsed().as_secs_f64() * 1e3;

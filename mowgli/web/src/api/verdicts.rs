@@ -1,7 +1,10 @@
 //! The answer to `check`, which is the same for every language of tests.
 
-use mowgli::check::Judgement;
-use mowgli::litmus::Verdict;
+use std::collections::BTreeSet;
+
+use mowgli::check::{Judgement, judge};
+use mowgli::litmus::{Dialect, Litmus, QueryOf, Verdict};
+use mowgli::outcome::{Limit, Search};
 use serde::Serialize;
 
 /// Most outcomes that are sent.
@@ -55,5 +58,31 @@ impl Condition {
             stated: stated.map(|v| v.to_string()),
             as_stated: stated.and_then(|v| judgement.meets(v)),
         }
+    }
+}
+
+/// Answers with the outcomes of a test, and what they say about its conditions. `stated` returns the verdict that a test states.
+pub(super) fn found<P: Dialect>(
+    litmus: &Litmus<P>,
+    search: &Search<P::Outcome>,
+    stated: &dyn Fn(&QueryOf<P>) -> Option<Verdict>,
+) -> Answer {
+    let operands = litmus.all_shown();
+    let row = |outcome| operands.iter().map(|o| o.value(outcome)).collect();
+    let rows: BTreeSet<Vec<P::Value>> = search.outcomes.iter().map(row).collect();
+    let text = |row: &Vec<P::Value>| row.iter().map(ToString::to_string).collect();
+    let condition = |(at, query): (usize, &QueryOf<P>)| {
+        let judgement = judge(litmus, at, search);
+        let text = query.condition.display(&litmus.program);
+        Condition::judged(litmus.query_name(at), text, &judgement, stated(query))
+    };
+    Answer {
+        conditions: litmus.queries.iter().enumerate().map(condition).collect(),
+        columns: operands.iter().map(|o| o.display(&litmus.program)).collect(),
+        rows: rows.iter().take(ROWS_MAX).map(text).collect(),
+        total: rows.len(),
+        limit: search.completeness.limit().map(Limit::advice),
+        count: search.states,
+        ..Answer::default()
     }
 }
