@@ -11,7 +11,7 @@ fn main() -> loco::Result<()> {
 
         let thread = node.thread()?;
         let mine = u64::from(node.node().0);
-        if stock.insert(&thread, &mine, &(100 * mine))? == loco::Inserted::Done {
+        if stock.insert(&thread, &mine, &(100 * mine))? == Inserted::Done {
             stock.update(&thread, &mine, &(100 * mine + 1))?;
         }
         barrier.wait(&thread)?; // all have inserted
