@@ -62,7 +62,7 @@ fn every_object_takes_the_participants_of_its_parent() {
         } else {
             assert_eq!(ring.reader()?.receive(&thread)?, b"news");
         }
-        lock.lock(&thread, fence::Scope::Thread)?.release()?;
+        lock.lock(&thread, Scope::Thread)?.release()?;
         barrier.wait(&thread)
     });
 }
@@ -86,7 +86,7 @@ fn types_of_keys_and_values_need_nothing_else() {
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
         let (here, there) = (Place { row: 1, column: 2 }, Place { row: 2, column: 1 });
-        assert_eq!(store.insert(&thread, &here, &there)?, loco::Inserted::Done);
+        assert_eq!(store.insert(&thread, &here, &there)?, Inserted::Done);
         assert_eq!(store.get(&thread, &here)?, Some(there));
         assert_eq!(store.get(&thread, &there)?, None);
         Ok(())
