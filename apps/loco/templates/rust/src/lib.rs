@@ -3,6 +3,8 @@
 //! It is generic over the fabric. So the same code runs over shared memory and networks (`src/main.rs`), and under the memory
 //! model of RDMA (`tests/model.rs`).
 
+#![forbid(unsafe_code)]
+
 use loco::Result;
 use loco::fabric::AnyFabric;
 use loco::prelude::*;

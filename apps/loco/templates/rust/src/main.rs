@@ -1,5 +1,7 @@
 //! One node publishes a number, and the others print it. Start three nodes: `./run.sh`
 
+#![forbid(unsafe_code)]
+
 use {{crate}}::Bulletin;
 
 fn main() -> loco::Result<()> {
