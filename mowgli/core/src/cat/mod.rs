@@ -11,7 +11,6 @@ mod graph;
 mod guards;
 mod matrix;
 mod parser;
-mod parser_herd;
 mod partial;
 mod plan;
 mod predefined;

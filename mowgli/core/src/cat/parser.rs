@@ -3,10 +3,14 @@
 //! Operators bind as in herd7, from loosest to tightest: `|`, `;`, `\`, `&`, `*` (product), `~`, postfix. A `*` is a product if an
 //! operand can start after it, else the closure.
 
+mod herd;
+
 use super::ast::{Binary, Binding, Check, Expr, ExprKind, File, Item, Test, Unary};
 use super::limits::{NAME_BYTES_MAX, NESTING_MAX, SOURCE_BYTES_MAX};
-use super::parser_herd::{coherence, foreign, local, matching, procedure, variant};
 use crate::syntax::{Diagnostic, Kind, Language, Limits, Parser, Step, Token, nearest};
+use herd::{coherence, local, matching, procedure, variant};
+
+pub(super) use herd::foreign;
 
 /// Words that are no names.
 pub(super) const KEYWORDS: [&str; 20] = [
@@ -150,7 +154,7 @@ fn next_is_item(p: &Parser, ahead: usize) -> bool {
     }
 }
 
-pub(super) fn item(p: &mut Parser, items: &mut Vec<Item>) -> Step<()> {
+fn item(p: &mut Parser, items: &mut Vec<Item>) -> Step<()> {
     if starts_negated_test(p, 0) {
         let check = check(p)?;
         items.push(Item::Check(check));
@@ -276,7 +280,7 @@ fn check(p: &mut Parser) -> Step<Check> {
     })
 }
 
-pub(super) fn binding(p: &mut Parser) -> Step<Binding> {
+fn binding(p: &mut Parser) -> Step<Binding> {
     let name = p.new_name("a name to define")?;
     let params = if p.eat("(") {
         let mut params = Vec::new();
@@ -302,7 +306,7 @@ pub(super) fn binding(p: &mut Parser) -> Step<Binding> {
     })
 }
 
-pub(super) fn expr(p: &mut Parser) -> Step<Expr> {
+fn expr(p: &mut Parser) -> Step<Expr> {
     p.enter()?;
     let start = p.span();
     let kind = match p.peek().clone() {
@@ -359,7 +363,7 @@ pub(super) fn expr(p: &mut Parser) -> Step<Expr> {
     Ok(expr)
 }
 
-pub(super) fn expect_word(p: &mut Parser, word: &str) -> Step<()> {
+fn expect_word(p: &mut Parser, word: &str) -> Step<()> {
     match p.eat_word(word) {
         true => Ok(()),
         false => Err(p.unexpected(&format!("`{word}`"))),

@@ -11,7 +11,7 @@ use super::embedded::Includes;
 use super::graph::{NodeId, Op, Type};
 use super::limits::{FILES_MAX, NESTING_MAX};
 use super::parser;
-use super::parser_herd::foreign;
+use super::parser::foreign;
 use super::predefined::{Rel, Set};
 use super::resolver::{Axiom, Def, Function, Place, Resolved, Resolver};
 use crate::syntax::{Diagnostic, Kind, Located, Name, Severity, Source, Span, nearest};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::ast::{Binary, Expr, ExprKind, Unary};
 use super::graph::{NodeId, Op, Type};
 use super::limits::{DEPTH_MAX, NESTING_MAX, OPERATORS_MAX};
-use super::parser_herd::foreign;
+use super::parser::foreign;
 use super::resolver::{Def, Place, Resolver};
 use crate::syntax::{Diagnostic, Kind, Located, Source, Span, nearest};
 

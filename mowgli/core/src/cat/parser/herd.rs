@@ -4,8 +4,8 @@
 //! herd7's library computes coherence orders with sets of sets and recursive functions. Its text is read, so that a model may include it;
 //! a model that uses one of these values is refused.
 
-use super::ast::{Expr, ExprKind, Item};
-use super::parser::{binding, expect_word, expr, item};
+use super::super::ast::{Expr, ExprKind, Item};
+use super::{binding, expect_word, expr, item};
 use crate::syntax::{Diagnostic, Kind, Parser, Span, Step, Token};
 
 /// Reads `co from generate_cos(e)`.
@@ -120,7 +120,7 @@ pub(super) fn matching(p: &mut Parser) -> Step<ExprKind> {
 }
 
 /// Says that a word of herd7's language has no meaning here.
-pub(super) fn foreign(span: Span, word: &str) -> Diagnostic {
+pub(in super::super) fn foreign(span: Span, word: &str) -> Diagnostic {
     let message = format!("`{word}` is part of herd7's language and not of this one");
     let help = match word {
         "undefined_unless" => "`requires` limits a model to programs with a property",
