@@ -11,7 +11,7 @@
  *     ...
  *     loco_close        waits for the others, so that nobody's memory goes while it is still used
  *
- * Start programs with `loco run -n 3 -- PROGRAM`, with mpirun, or under Slurm. docs/c.md has a page to begin with.
+ * Start programs with `loco run -n 3 PROGRAM`, with mpirun, or under Slurm. docs/c.md has a page to begin with.
  *
  * Results. Functions that can fail return a `loco_status`: LOCO_OK (0); a positive number for an outcome that is no error
  * and that their documentation names; or a negative number for an error. `loco_last_error` then says what went wrong, at

@@ -98,5 +98,5 @@ fn a_process_that_is_in_no_job_is_told_how_to_start() {
     let output = example("hello").env_clear().output().expect("a process");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(text.contains("loco run -n 3 -- PROGRAM"), "{text}");
+    assert!(text.contains("loco run -n 3 PROGRAM"), "{text}");
 }

@@ -111,7 +111,7 @@ pub struct Args {
     #[arg(long, alias = "rung", value_name = "NAME", requires = "object", conflicts_with_all = SIZED)]
     world: Vec<String>,
     /// List the worlds of the ladder, and explore nothing
-    #[arg(long, alias = "worlds", conflicts_with_all = SIZED)]
+    #[arg(long, alias = "rungs", conflicts_with_all = SIZED)]
     worlds: bool,
     /// Nodes of the world (2 unless given)
     #[arg(long, value_parser = loco_app::number::<u16>(2..=8))]

@@ -57,7 +57,7 @@ fn a_process_that_is_in_no_job_is_told_how_to_start() {
     let (_, words) = texts(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(words.starts_with("LOCO_USAGE: "), "{words}");
-    assert!(words.contains("loco run -n 3 -- PROGRAM"), "{words}");
+    assert!(words.contains("loco run -n 3 PROGRAM"), "{words}");
 }
 
 #[test]

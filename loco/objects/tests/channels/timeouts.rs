@@ -116,10 +116,10 @@ fn locks_name_their_holder() {
             meet()?;
             // Another thread of the holder's node.
             let other = manager.thread()?;
-            late(&other, &[1], "another thread of node 1", || {
+            late(&other, &[1], "a thread of node 1 holds lock", || {
                 tas.lock(&other, Scope::Thread)
             });
-            late(&other, &[1], "another thread of node 1", || {
+            late(&other, &[1], "a thread of node 1 holds lock", || {
                 ticket.lock(&other, Scope::Thread)
             });
             guards.0.release()?;
