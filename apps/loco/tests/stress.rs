@@ -190,8 +190,8 @@ fn stopped_resumed_and_killed() {
 #[test]
 fn faults_that_cannot_be_are_refused() {
     for (arguments, said) in [
-        (&["queue", "--kill", "0"][..], "from 1 to"),
-        (&["queue", "--pause", "0"], "from 1 to"),
+        (&["queue", "--kill", "0"][..], "from 1ms to"),
+        (&["queue", "--pause", "0"], "from 1ms to"),
         (&["queue", "--kill", "soon"], "random"),
         (&["queue", "--kill", "1", "--nodes", "2"], "--nodes 3"),
         (
