@@ -453,7 +453,7 @@ fn the_star_translation_is_a_test_with_the_outcomes_of_sc() {
     exits(&mowgli(&["star", "SB3"]), 2);
     exits(&mowgli(&["star", "shm-SB", "--server", "P7"]), 2);
     let wrong = folder.path().join("wrong.x86");
-    fs::write(&wrong, text.replace("movl $1,(x)", "incl (x)")).unwrap();
+    fs::write(&wrong, text.replace("movl $1,(x)", "shll $1,(x)")).unwrap();
     let output = mowgli(&["star", wrong.to_str().unwrap()]);
     exits(&output, 2);
     assert!(stderr(&output).contains("wrong.x86:4:2"), "{}", stderr(&output));

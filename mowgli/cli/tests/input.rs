@@ -302,8 +302,9 @@ fn tests_of_herd7_for_x86_are_checked() {
 #[test]
 fn an_unknown_verdict_names_the_limit_and_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
-    let spin = "RDMA spin\n{ x@1=0; }\nP0@1 | P1@1 ;\nr := 0 | x := 1 ;\nwhile (r == 0) bound 2 { r := x } | ;\n\
-                exists (0:r=7)\n";
+    // The loop counts, so its states have no end.
+    let spin = "RDMA spin\n{ x@1=0; }\nP0@1 | P1@1 ;\nr := 0 | x := 1 ;\nn := 0 | ;\n\
+                while (r == 0) bound 2 { r := x; n := n + 1 } | ;\nexists (0:r=7)\n";
     write(folder.path(), "spin", spin);
     let spin = folder.path().join("spin.litmus").to_str().unwrap().to_owned();
     for (arguments, words) in [
