@@ -1,7 +1,7 @@
 //! A node's registered memory as one mapping, made at bring-up, and the handles on it: this node's, one word of it, and a peer's.
 //!
 //! It is one piece, so that a place in it names a byte for every peer, and that what peers need for their access to it (keys, say) can be
-//! exchanged before anything is allocated. Relies on [`arenas`](crate::arenas) and [`span`](crate::span). Used by `loco-tcp` and `loco-ofi`.
+//! exchanged before anything is allocated. Relies on [`crate::arenas`] and [`crate::span`]. Used by `loco-tcp` and `loco-ofi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

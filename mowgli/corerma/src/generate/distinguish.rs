@@ -1,6 +1,6 @@
 //! Tests that separate two models: one forbids what the other allows.
 //!
-//! Every program of [`super::sketch`] up to a size is looked at. From one whose outputs differ, statements are taken out as long as the
+//! Every program of `sketch` up to a size is looked at. From one whose outputs differ, statements are taken out as long as the
 //! outputs still differ in the same way, so that nothing can be left out of a test in the list. Used by `mowgli distinguish`.
 
 use std::collections::{BTreeMap, BTreeSet};
