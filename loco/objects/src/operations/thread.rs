@@ -127,28 +127,29 @@ impl<F: Fabric> Thread<F> {
     /// Returns `OutOfMemory` and the errors of making a queue pair. A lost peer is not an error yet.
     #[inline]
     pub(crate) fn prepare(&self, peers: &[NodeId]) -> Result<()> {
-        // Operations on words that are done at once need no memory.
         let opened = self.opened.get();
         let is_open = |peer: &NodeId| peer.0 < OPENED_BITS && opened & (1 << peer.0) != 0;
-        match &self.queues {
-            ThreadQueues::Private(_) if peers.iter().all(is_open) => Ok(()),
-            _ => self.prepare_slowly(peers),
+        if !peers.iter().all(is_open) {
+            self.open(peers)?;
         }
-    }
-
-    #[cold]
-    fn prepare_slowly(&self, peers: &[NodeId]) -> Result<()> {
-        self.with_queues(|queues| queues.open_all(self.fabric(), peers))?;
-        let bits = peers.iter().filter(|peer| peer.0 < OPENED_BITS);
-        self.opened
-            .set(bits.fold(self.opened.get(), |opened, peer| opened | 1 << peer.0));
         match self.queues {
+            // Operations on words that are done at once need no memory.
             ThreadQueues::Private(_) => Ok(()),
             ThreadQueues::Shared(_) => {
                 let block_bytes = self.network.block_bytes();
                 Ok(self.pool.borrow_mut().set_aside(self.fabric(), block_bytes)?)
             }
         }
+    }
+
+    /// Makes the queue pairs towards `peers` that the thread does not have.
+    #[cold]
+    fn open(&self, peers: &[NodeId]) -> Result<()> {
+        self.with_queues(|queues| queues.open_all(self.fabric(), peers))?;
+        let bits = peers.iter().filter(|peer| peer.0 < OPENED_BITS);
+        self.opened
+            .set(bits.fold(self.opened.get(), |opened, peer| opened | 1 << peer.0));
+        Ok(())
     }
 
     /// Returns true if the call's future was dropped. Waits then end at once; loops of short waits must ask, and end
