@@ -1,17 +1,18 @@
 //! A node's registered memory as one mapping, made at bring-up, and the handles on it: this node's, one word of it, and a peer's.
 //!
 //! It is one piece, so that a place in it names a byte for every peer, and that what peers need for their access to it (keys, say) can be
-//! exchanged before anything is allocated. Relies on [`crate::arenas`] and [`crate::span`]. Used by `loco-tcp` and `loco-ofi`.
+//! exchanged before anything is allocated. Relies on [`crate::arenas`] and [`crate::memory`]. Used by `loco-tcp` and `loco-ofi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use loco_fabric::{FabricError, Memory, NodeId, RegionKey, RemoteMemory, Result, Word};
+use loco_fabric::{FabricError, Memory as _, NodeId, RegionKey, RemoteMemory, Result};
 
 use crate::HugePages;
 use crate::arenas::{self, Arena as _, Arenas, Block};
+use crate::memory::{ArenaCell, ArenaMemory};
 use crate::pages::PrivateMapping;
-use crate::span::{Span, SpanCell, check_aligned, check_range};
+use crate::span::{Span, check_aligned, check_range};
 
 /// The mapped memory of a node.
 pub struct Arena(PrivateMapping);
@@ -23,11 +24,10 @@ pub struct Heap {
 }
 
 /// Registered memory of this node.
-#[derive(Clone, Debug)]
-pub struct HeapMemory(Span<Block<Arena>>);
+pub type HeapMemory = ArenaMemory<Arena>;
 
 /// An aligned word of registered memory. Loads and stores are single instructions.
-pub type HeapCell<W> = SpanCell<W, Block<Arena>>;
+pub type HeapCell<W> = ArenaCell<Arena, W>;
 
 /// A peer's memory: its place in the peer's one mapping.
 #[derive(Clone, Debug)]
@@ -79,11 +79,7 @@ impl Heap {
     /// # Errors
     /// Returns [`FabricError::OutOfMemory`] if there is no room.
     pub fn allocate(&self, len: usize) -> Result<HeapMemory> {
-        let block = self.block(len)?;
-        // SAFETY: `len` bytes at least were asked for; the block keeps its arena mapped.
-        Ok(HeapMemory(unsafe {
-            Span::new(block.start(), len, Arc::new(block))
-        }))
+        Ok(HeapMemory::new(self.block(len)?, len))
     }
 }
 
@@ -100,72 +96,14 @@ unsafe impl arenas::Arena for Arena {
 }
 
 impl HeapMemory {
-    /// Returns the bytes as a span.
-    #[inline]
-    pub fn span(&self) -> &Span<Block<Arena>> {
-        &self.0
-    }
-
-    /// Returns the place of the first byte in the node's mapping.
-    pub fn place(&self) -> u64 {
-        let arena = self.0.keep().arena();
-        (self.0.start().as_ptr().addr() - arena.start().as_ptr().addr()) as u64
-    }
-
     /// Returns the key by which peers name the memory. `token` is this node's in this run, by which [`HeapRemote::of_key`] knows its keys.
     pub fn key(&self, token: u32) -> RegionKey {
         RegionKey {
             arena: 0,
             address: self.place(),
-            len: self.0.len() as u64,
+            len: self.len() as u64,
             rkey: token,
         }
-    }
-}
-
-impl Memory for HeapMemory {
-    type Cell<W: Word> = HeapCell<W>;
-
-    #[inline]
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn slice(&self, offset: usize, len: usize) -> Result<Self> {
-        self.0.slice(offset, len).map(HeapMemory)
-    }
-
-    fn cell<W: Word>(&self, offset: usize) -> Result<HeapCell<W>> {
-        self.0.cell(offset)
-    }
-
-    #[inline]
-    fn load_word(&self, offset: usize) -> Result<u64> {
-        self.0.load_word(offset)
-    }
-
-    #[inline]
-    fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
-        self.0.read(offset, out)
-    }
-
-    #[inline]
-    fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        self.0.write(offset, data)
-    }
-
-    #[inline]
-    fn prefetch(&self, offset: usize) {
-        self.0.prefetch(offset);
-    }
-
-    #[inline]
-    fn prefetch_write(&self, offset: usize) {
-        self.0.prefetch_write(offset);
-    }
-
-    fn evict(&self, offset: usize) {
-        self.0.evict(offset);
     }
 }
 

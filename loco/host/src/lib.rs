@@ -26,6 +26,8 @@ mod futex;
 pub mod heap;
 pub mod membership;
 #[allow(unsafe_code)]
+pub mod memory;
+#[allow(unsafe_code)]
 pub mod pages;
 mod ranges;
 #[allow(unsafe_code)]

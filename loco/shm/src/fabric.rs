@@ -148,13 +148,13 @@ impl Fabric for ShmFabric {
     }
 
     fn export(&self, memory: &ShmMemory) -> RegionKey {
-        let (arena, offset) = memory.place();
+        let arena = memory.arena();
         // Memory comes from `allocate` only, hence from an arena that this process owns and that has a
         // descriptor.
         let fd = arena.descriptor().unwrap_or(u32::MAX);
         RegionKey {
             arena: u64::from(fd) << 32 | u64::from(arena.id().index),
-            address: offset as u64,
+            address: memory.place(),
             len: memory.len() as u64,
             rkey: self.0.card.rkey(),
         }
