@@ -13,30 +13,17 @@ use std::collections::BTreeSet;
 
 use loco_fabric::Tier;
 use loco_litmus::oracle::{on, usual};
-use loco_litmus::{Plan, Record, Strategy, Test, test};
+use loco_litmus::{Record, Test, test};
 use loco_test_networks::deferred::{Discipline, Nic};
 use loco_test_networks::soft::SoftLimits;
 use mowgli::model::Tier as ModelTier;
-use support::{allowed, deferred, is_seen, job, ordering, shm, shows, soft_of, tests_of};
+use support::{allowed, deferred, is_seen, job, ordering, plan, shm, shows, soft_of, tests_of};
 
 /// The most times that tests are run again until they show what they must.
 const ROUNDS: u64 = 200;
 
 fn runs() -> u64 {
     std::env::var("LOCO_LITMUS_RUNS").map_or(400, |runs| runs.parse().unwrap())
-}
-
-fn plan(runs: u64, seed: u64) -> Plan {
-    Plan {
-        runs,
-        batch: 50,
-        stress: match seed % 2 {
-            0 => Strategy::None,
-            _ => Strategy::Fixed("delay=between:4".parse().unwrap()),
-        },
-        seed,
-        ..Plan::default()
-    }
 }
 
 fn nothing_forbidden(records: &[Record]) {

@@ -12,7 +12,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use loco_fabric::{Atomicity, Tier};
-use loco_litmus::{Plan, Record, Strategy, Test, test};
+use loco_litmus::{Plan, Record, Test, test};
 use loco_ofi::OfiConfig;
 use loco_test_networks::weak::WeakProvider;
 use support::{allowed, has_libfabric, is_seen, job, nothing_forbidden_on, ofi, tests_of};
@@ -32,16 +32,8 @@ fn config(seed: u64, tier: Tier, words: &str) -> OfiConfig {
 }
 
 fn plan(seed: u64) -> Plan {
-    Plan {
-        runs: std::env::var("LOCO_LITMUS_RUNS").map_or(50, |runs| runs.parse().unwrap()),
-        batch: 50,
-        stress: match seed % 2 {
-            0 => Strategy::None,
-            _ => Strategy::Fixed("delay=between:4".parse().unwrap()),
-        },
-        seed,
-        ..Plan::default()
-    }
+    let runs = std::env::var("LOCO_LITMUS_RUNS").map_or(50, |runs| runs.parse().unwrap());
+    support::plan(runs, seed)
 }
 
 fn sum(records: &[Record], of: impl Fn(&Record) -> u64) -> u64 {

@@ -22,6 +22,19 @@ pub struct Bindings<'a> {
     pub same_offset: &'a [(&'a str, &'a str, &'a str)],
 }
 
+impl Bindings<'static> {
+    /// Returns the declarations of a binding to libibverbs and librdmacm that has no constants.
+    pub fn of_verbs(structures: Vec<Layout>) -> Bindings<'static> {
+        Bindings {
+            headers: &["infiniband/verbs.h", "rdma/rdma_cma.h"],
+            need: "RDMA_HEADERS",
+            structures,
+            constants: Vec::new(),
+            same_offset: &[],
+        }
+    }
+}
+
 impl Bindings<'_> {
     fn includes(&self) -> String {
         let headers = ["stddef.h", "stdio.h"].iter().chain(self.headers);

@@ -1,15 +1,14 @@
 //! Compares every structure and constant with the real headers (libibverbs-dev, librdmacm-dev). Without them, the test says
 //! *skipped*, or fails where `LOCO_REQUIRE_RDMA_HEADERS` is set, as CI does.
 
+use loco_conformance::layout::Bindings;
+
 use super::{constants::constants, structures::layouts};
 
 #[test]
 fn structures_are_those_of_the_headers() {
     let dir = tempfile::tempdir().unwrap();
-    loco_conformance::layout::Bindings {
-        headers: &["infiniband/verbs.h", "rdma/rdma_cma.h"],
-        need: "RDMA_HEADERS",
-        structures: layouts(),
+    Bindings {
         constants: constants(),
         same_offset: &[
             (
@@ -21,6 +20,7 @@ fn structures_are_those_of_the_headers() {
             ("struct ibv_send_wr", "wr.ud.ah", "wr.atomic.remote_addr"),
             ("struct ibv_send_wr", "wr.ud.remote_qpn", "wr.atomic.compare_add"),
         ],
+        ..Bindings::of_verbs(layouts())
     }
     .check(dir.path());
 }

@@ -12,7 +12,7 @@ use loco_fabric::{
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_test_networks::soft::{SoftDevice, SoftLimits};
-use loco_verbs::{VerbsConfig, VerbsFabric};
+use loco_verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsRemote};
 
 /// A hang, however loaded the host is.
 const HANG: Duration = Duration::from_secs(60);
@@ -66,6 +66,41 @@ fn until(what: &str, mut ready: impl FnMut() -> bool) {
     while !ready() {
         assert!(start.elapsed() < HANG, "not in time: {what}");
         std::thread::yield_now();
+    }
+}
+
+/// Two nodes of a device: `a` writes to 64 bytes of `b`.
+struct Two {
+    device: SoftDevice,
+    a: VerbsFabric,
+    b: VerbsFabric,
+    there: VerbsMemory,
+    remote: VerbsRemote,
+}
+
+impl Two {
+    /// Makes the nodes on a device of which no order is known.
+    fn unknown(limits: SoftLimits) -> Two {
+        let (device, fabrics) = unknown(2, limits);
+        Two::of(device, fabrics)
+    }
+
+    /// Makes the nodes on `device`, with this setting of its order.
+    fn new(device: SoftDevice, order: Option<Tier>) -> Two {
+        let fabrics = up(2, &device, order);
+        Two::of(device, fabrics)
+    }
+
+    fn of(device: SoftDevice, fabrics: Vec<VerbsFabric>) -> Two {
+        let [a, b] = <[VerbsFabric; 2]>::try_from(fabrics).unwrap();
+        let (there, remote) = share(&b, &a, 64);
+        Two {
+            device,
+            a,
+            b,
+            there,
+            remote,
+        }
     }
 }
 
@@ -156,38 +191,44 @@ fn operations_towards_all_peers_are_under_way_at_once() {
 
 #[test]
 fn an_operation_that_asks_for_nothing_passes_one_that_is_held_and_is_reported_after_it() {
-    let (device, fabrics) = unknown(2, SoftLimits::default());
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
+    let two = Two::unknown(SoftLimits::default());
+    let Two {
+        device,
+        a,
+        b,
+        there,
+        remote,
+    } = &two;
     let here = allocate(a, 64);
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(0)).unwrap();
     let _ = qp
-        .put_inline(&[2; 8], target(&remote, 0), work(1).strong())
+        .put_inline(&[2; 8], target(remote, 0), work(1).strong())
         .unwrap();
-    let _ = qp.put_inline(&[3; 8], target(&remote, 8), work(2)).unwrap();
-    let _ = qp.get(local(&here, 0, 8), target(&remote, 8), work(3)).unwrap();
-    assert_eq!(word(&there, 8), u64::from_ne_bytes([3; 8]), "it passes");
+    let _ = qp.put_inline(&[3; 8], target(remote, 8), work(2)).unwrap();
+    let _ = qp.get(local(&here, 0, 8), target(remote, 8), work(3)).unwrap();
+    assert_eq!(word(there, 8), u64::from_ne_bytes([3; 8]), "it passes");
     assert_eq!(word(&here, 0), u64::from_ne_bytes([3; 8]));
-    assert_eq!(word(&there, 0), u64::from_ne_bytes([1; 8]), "it waits");
+    assert_eq!(word(there, 0), u64::from_ne_bytes([1; 8]), "it waits");
     device.hold_completions(false);
     device.release_completions();
     assert_eq!(
         outcomes(&poll_until(a, 4)),
         [(0, true), (1, true), (2, true), (3, true)]
     );
-    assert_eq!(word(&there, 0), u64::from_ne_bytes([2; 8]));
+    assert_eq!(word(there, 0), u64::from_ne_bytes([2; 8]));
 }
 
 #[test]
 fn a_flush_waits_for_the_puts_before_it() {
-    let (device, fabrics) = unknown(2, SoftLimits::default());
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (_there, remote) = share(b, a, 64);
+    let two = Two::unknown(SoftLimits::default());
+    let Two {
+        device, a, b, remote, ..
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(0)).unwrap();
     let doorbells = device.doorbells();
     let _ = qp.flush(work(1)).unwrap();
     assert_eq!(device.doorbells(), doorbells, "it is held");
@@ -199,37 +240,47 @@ fn a_flush_waits_for_the_puts_before_it() {
 
 #[test]
 fn a_strong_operation_goes_at_once_if_nothing_is_under_way() {
-    let (device, fabrics) = unknown(2, SoftLimits::default());
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
+    let two = Two::unknown(SoftLimits::default());
+    let Two {
+        device,
+        a,
+        b,
+        there,
+        remote,
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(0)).unwrap();
     poll_until(a, 1);
     let (doorbells, polls) = (device.doorbells(), device.polls());
     let _ = qp
-        .put_inline(&[2; 8], target(&remote, 0), work(1).strong())
+        .put_inline(&[2; 8], target(remote, 0), work(1).strong())
         .unwrap();
     assert_eq!((device.doorbells(), device.polls()), (doorbells + 1, polls));
-    assert_eq!(word(&there, 0), u64::from_ne_bytes([2; 8]));
+    assert_eq!(word(there, 0), u64::from_ne_bytes([2; 8]));
 }
 
 /// Posts two puts of which the second is strong, looks at the fabric no more, and waits until the second is there.
 fn goes_on_by_itself(limits: SoftLimits) {
-    let (device, fabrics) = unknown(2, limits);
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
+    let two = Two::unknown(limits);
+    let Two {
+        device,
+        a,
+        b,
+        there,
+        remote,
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
     let _ = qp
-        .put_inline(&[1; 8], target(&remote, 0), Work::unsignaled())
+        .put_inline(&[1; 8], target(remote, 0), Work::unsignaled())
         .unwrap();
     let _ = qp
-        .put_inline(&[2; 8], target(&remote, 8), Work::unsignaled().strong())
+        .put_inline(&[2; 8], target(remote, 8), Work::unsignaled().strong())
         .unwrap();
-    assert_eq!(word(&there, 8), 0, "it is held");
+    assert_eq!(word(there, 8), 0, "it is held");
     device.hold_completions(false);
     device.release_completions();
-    until("the flag is handed on", || word(&there, 8) != 0);
+    until("the flag is handed on", || word(there, 8) != 0);
 }
 
 #[test]
@@ -243,16 +294,21 @@ fn an_operation_whose_owner_looks_away_is_handed_on() {
 
 #[test]
 fn what_is_held_ends_with_the_put_that_failed_before_it() {
-    let (device, fabrics) = unknown(2, SoftLimits::default());
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
+    let two = Two::unknown(SoftLimits::default());
+    let Two {
+        device,
+        a,
+        b,
+        there,
+        remote,
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(0)).unwrap();
     device.fail_next(0, 12);
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(1)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(1)).unwrap();
     for id in 2..5 {
-        let posted = qp.put_inline(&[2; 8], target(&remote, 8), work(id).strong());
+        let posted = qp.put_inline(&[2; 8], target(remote, 8), work(id).strong());
         // The failure may be known by now. What was posted is reported, what was not is not.
         assert_eq!(posted.is_ok(), id == 2, "{posted:?}");
     }
@@ -263,22 +319,22 @@ fn what_is_held_ends_with_the_put_that_failed_before_it() {
     };
     let text = error.to_string();
     assert!(text.contains("not executed") && text.contains("retry"), "{text}");
-    assert_eq!(word(&there, 8), 0);
+    assert_eq!(word(there, 8), 0);
     assert_eq!(a.poll(&mut Vec::new()), Ok(0));
 }
 
 #[test]
 fn what_is_held_towards_a_lost_peer_is_reported_as_lost() {
     for order in [Tier::OooAll, Tier::PcieRelaxed] {
-        let device = SoftDevice::new(SoftLimits::default());
-        let fabrics = up(2, &device, Some(order));
-        let [a, b] = &fabrics[..] else { unreachable!() };
-        let (_there, remote) = share(b, a, 64);
+        let two = Two::new(SoftDevice::new(SoftLimits::default()), Some(order));
+        let Two {
+            device, a, b, remote, ..
+        } = &two;
         let mut qp = a.queue_pair(b.node()).unwrap();
         device.hold_completions(true);
         for id in 0..3 {
             let _ = qp
-                .put_inline(&[1; 8], target(&remote, 0), work(id).strong())
+                .put_inline(&[1; 8], target(remote, 0), work(id).strong())
                 .unwrap();
         }
         let _ = qp.flush(work(3)).unwrap();
@@ -289,29 +345,28 @@ fn what_is_held_towards_a_lost_peer_is_reported_as_lost() {
             let lost = CompletionStatus::Failed(Box::new(FabricError::PeerLost(b.node())));
             assert_eq!(completion.status, lost);
         }
-        assert!(qp.put_inline(&[1; 8], target(&remote, 0), work(4)).is_err());
+        assert!(qp.put_inline(&[1; 8], target(remote, 0), work(4)).is_err());
     }
 }
 
 #[test]
 fn a_device_that_refuses_what_was_held_fails_it_once() {
-    let (device, fabrics) = unknown(2, SoftLimits::default());
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (_there, remote) = share(b, a, 64);
+    let two = Two::unknown(SoftLimits::default());
+    let Two {
+        device, a, b, remote, ..
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(0)).unwrap();
     let _ = qp
-        .put_inline(&[2; 8], target(&remote, 0), work(1).strong())
+        .put_inline(&[2; 8], target(remote, 0), work(1).strong())
         .unwrap();
     let _ = qp
-        .put_inline(&[3; 8], target(&remote, 0), work(2).strong())
+        .put_inline(&[3; 8], target(remote, 0), work(2).strong())
         .unwrap();
-    let _ = qp
-        .put_inline(&[4; 8], target(&remote, 8), work(3).more())
-        .unwrap();
+    let _ = qp.put_inline(&[4; 8], target(remote, 8), work(3).more()).unwrap();
     device.refuse_posts(5);
-    let refused = qp.put_inline(&[5; 8], target(&remote, 8), work(4));
+    let refused = qp.put_inline(&[5; 8], target(remote, 8), work(4));
     assert!(refused.is_err(), "{refused:?}");
     device.refuse_posts(0);
     let completions = poll_until(a, 4);
@@ -322,34 +377,39 @@ fn a_device_that_refuses_what_was_held_fails_it_once() {
             .iter()
             .all(|c| c.status != CompletionStatus::Success)
     );
-    assert!(qp.put_inline(&[1; 8], target(&remote, 0), work(5)).is_err());
+    assert!(qp.put_inline(&[1; 8], target(remote, 0), work(5)).is_err());
     assert_eq!(a.poll(&mut Vec::new()), Ok(0));
 
     // Now the request that is handed on is the one that is refused.
     let mut qp = a.queue_pair(b.node()).unwrap();
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(0)).unwrap();
     let _ = qp
-        .put_inline(&[2; 8], target(&remote, 0), work(1).strong())
+        .put_inline(&[2; 8], target(remote, 0), work(1).strong())
         .unwrap();
     device.refuse_posts(5);
     device.hold_completions(false);
     device.release_completions();
     assert_eq!(outcomes(&poll_until(a, 2)), [(0, true), (1, false)]);
     device.refuse_posts(0);
-    assert!(qp.put_inline(&[1; 8], target(&remote, 0), work(2)).is_err());
+    assert!(qp.put_inline(&[1; 8], target(remote, 0), work(2)).is_err());
 }
 
 #[test]
 fn a_full_queue_pair_says_so_while_operations_are_held() {
-    let (device, fabrics) = unknown(2, SoftLimits::default());
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
+    let two = Two::unknown(SoftLimits::default());
+    let Two {
+        device,
+        a,
+        b,
+        there,
+        remote,
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
     let mut posted = 0;
     let full = loop {
         let value = (posted + 1u64).to_ne_bytes();
-        match qp.put_inline(&value, target(&remote, 0), work(posted).strong()) {
+        match qp.put_inline(&value, target(remote, 0), work(posted).strong()) {
             Ok(_) => posted += 1,
             Err(error) => break error,
         }
@@ -359,31 +419,36 @@ fn a_full_queue_pair_says_so_while_operations_are_held() {
     device.release_completions();
     let expected: Vec<_> = (0..posted).map(|id| (id, true)).collect();
     assert_eq!(outcomes(&poll_until(a, 15)), expected);
-    assert_eq!(word(&there, 0), posted);
+    assert_eq!(word(there, 0), posted);
     assert_eq!(device.counts().overflows, 0);
 }
 
 #[test]
 fn what_is_held_when_a_queue_pair_is_dropped_still_happens() {
-    let (device, fabrics) = unknown(2, SoftLimits::default());
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
+    let two = Two::unknown(SoftLimits::default());
+    let Two {
+        device,
+        a,
+        b,
+        there,
+        remote,
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
     let _ = qp
-        .put_inline(&[1; 8], target(&remote, 0), Work::unsignaled())
+        .put_inline(&[1; 8], target(remote, 0), Work::unsignaled())
         .unwrap();
     let _ = qp
-        .put_inline(&[2; 8], target(&remote, 8), Work::unsignaled().strong())
+        .put_inline(&[2; 8], target(remote, 8), Work::unsignaled().strong())
         .unwrap();
     let _ = qp
-        .put_inline(&[3; 8], target(&remote, 16), work(1).strong())
+        .put_inline(&[3; 8], target(remote, 16), work(1).strong())
         .unwrap();
     drop(qp);
     device.hold_completions(false);
     device.release_completions();
     assert_eq!(outcomes(&poll_until(a, 1)), [(1, true)]);
-    let words = [0, 8, 16].map(|offset| word(&there, offset).to_ne_bytes()[0]);
+    let words = [0, 8, 16].map(|offset| word(there, offset).to_ne_bytes()[0]);
     assert_eq!(words, [1, 2, 3]);
     wait_for(a, || {
         assert_eq!(a.poll(&mut Vec::new()), Ok(0));
@@ -393,16 +458,20 @@ fn what_is_held_when_a_queue_pair_is_dropped_still_happens() {
 
 #[test]
 fn memory_that_reorders_is_paid_for_without_waiting_too() {
-    let device = SoftDevice::new(SoftLimits::default());
-    let fabrics = up(2, &device, Some(Tier::PcieRelaxed));
-    let [a, b] = &fabrics[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
+    let two = Two::new(SoftDevice::new(SoftLimits::default()), Some(Tier::PcieRelaxed));
+    let Two {
+        device,
+        a,
+        b,
+        there,
+        remote,
+    } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_completions(true);
     let doorbells = device.doorbells();
-    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
+    let _ = qp.put_inline(&[1; 8], target(remote, 0), work(0)).unwrap();
     let _ = qp
-        .put_inline(&[2; 8], target(&remote, 8), work(1).strong())
+        .put_inline(&[2; 8], target(remote, 8), work(1).strong())
         .unwrap();
     // The put, the barrier, the flag: each when the one before it has completed.
     for (round, flag) in [(1, 0), (2, 0), (3, u64::from_ne_bytes([2; 8]))] {
@@ -410,7 +479,7 @@ fn memory_that_reorders_is_paid_for_without_waiting_too() {
             let _ = a.poll(&mut Vec::new()).unwrap();
             device.doorbells() == doorbells + round
         });
-        assert_eq!(word(&there, 8), flag);
+        assert_eq!(word(there, 8), flag);
         device.release_completions();
     }
     device.hold_completions(false);

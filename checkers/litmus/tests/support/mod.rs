@@ -8,7 +8,7 @@ use loco_fabric::{Atomicity, Fabric, NodeId, Std, Tier};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_litmus::oracle::Oracle;
-use loco_litmus::{Error, Listener, Plan, Record, Result, Test, run, test};
+use loco_litmus::{Error, Listener, Plan, Record, Result, Strategy, Test, run, test};
 use loco_ofi::{OfiConfig, OfiFabric, usable};
 use loco_shm::{ShmConfig, ShmFabric};
 use loco_test_networks::deferred::{Deferred, Nic};
@@ -98,6 +98,20 @@ pub fn has_libfabric() -> bool {
 /// Returns nodes on libfabric.
 pub fn ofi(nodes: usize, config: &OfiConfig) -> Vec<OfiFabric> {
     up(nodes, |mesh| OfiFabric::new(mesh, config.clone()).unwrap())
+}
+
+/// Returns the plan of so many runs of each test, with delays between operations for odd seeds.
+pub fn plan(runs: u64, seed: u64) -> Plan {
+    Plan {
+        runs,
+        batch: 50,
+        stress: match seed % 2 {
+            0 => Strategy::None,
+            _ => Strategy::Fixed("delay=between:4".parse().unwrap()),
+        },
+        seed,
+        ..Plan::default()
+    }
 }
 
 /// Runs the tests on these nodes and returns what the leader handed on.
