@@ -1,4 +1,4 @@
-//! What `docs/command-line.md` says of `loco`: the program of a job, times, colours, completions and manual pages; and
+//! Tests what `docs/command-line.md` says of `loco`: the program of a job, times, colours, completions and manual pages; and
 //! `loco doctor` on a machine without RDMA.
 
 #![allow(clippy::unwrap_used)]

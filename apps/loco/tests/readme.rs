@@ -91,7 +91,7 @@ fn the_first_project_is_made_beside_the_clone_and_runs() {
     assert_eq!(sorted(&type_in(&hello, end.text)), expected);
 }
 
-/// What is done with a block of the README.
+/// The way in which a block of the README is tested.
 enum Done {
     /// It is typed in the clone, with these changes, which make it short.
     Typed(&'static [(&'static str, &'static str)]),

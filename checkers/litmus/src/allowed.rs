@@ -1,4 +1,4 @@
-//! What a model allows a test to show. Used by [`crate::oracle`] and by the tests of coreRMA.
+//! The outcomes that a model allows a test to show. Used by [`crate::oracle`] and by the tests of coreRMA.
 
 use std::collections::BTreeSet;
 

@@ -16,7 +16,7 @@ use crate::INTERRUPTED_STATUS;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Whether the user has pressed Ctrl-C.
+/// Set when the user has pressed Ctrl-C.
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// Returns whether Ctrl-C has stopped the run.

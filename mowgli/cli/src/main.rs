@@ -186,7 +186,7 @@ pub(crate) const INTERRUPTED_STATUS: u8 = 130;
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(match exit {
-            // What was found keeps its status.
+            // A difference that was found before Ctrl-C keeps its status.
             Exit::AsStated | Exit::Unknown if budget::is_interrupted() => INTERRUPTED_STATUS,
             Exit::AsStated => 0,
             Exit::Differs => 1,

@@ -73,7 +73,7 @@ struct Verdict {
     stated: Option<String>,
 }
 
-/// What clients are judged by.
+/// The judge of clients: settings, or files.
 enum Judge {
     /// Settings.
     Tower(Tower),

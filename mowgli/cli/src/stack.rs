@@ -137,7 +137,7 @@ fn part(name: &str) -> Result<Part, Error> {
     }
 }
 
-/// What an implementation is compared with.
+/// The specification with which an implementation is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     /// The library's usual specification.

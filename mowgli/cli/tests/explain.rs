@@ -280,7 +280,7 @@ fn tests_of_corerma_are_compared() {
         &mowgli(&["compare", "RMA-6", "--models", "corerma,corerma-fig4"]),
         0,
     );
-    // Where a test is weaker than sequential consistency.
+    // The test has an outcome that sequential consistency forbids.
     let weaker = mowgli(&["compare", "RMA-8", "--models", "sc,corerma", "--json"]);
     exits(&weaker, 1);
     let document: serde_json::Value = serde_json::from_str(&stdout(&weaker)).unwrap();

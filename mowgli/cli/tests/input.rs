@@ -400,7 +400,7 @@ fn models_are_looked_up_in_folders() {
         );
         exits(&mowgli(&["check", test, "-q", "-m", model]), 2);
     }
-    // What stands beside comes first.
+    // A file beside the one that includes it is taken first.
     fs::write(near.path().join("order.cat"), "Near\nlet order = rf | fr | co\n").unwrap();
     assert!(verdict(&["check", test, "-q", "-m", mine, "-I", folder]).contains("allowed"));
     let output = mowgli(&["check", test, "-I", "no/such/folder"]);

@@ -1,4 +1,4 @@
-//! What the iterations of a loop hand on: registers, and operations that have not taken effect.
+//! Finds what the iterations of a loop hand on: registers, and operations that have not taken effect.
 //!
 //! The engines decide a loop whatever its bound if its iterations come to an end, or return to a state in which the loop has been. Which
 //! registers one iteration hands to the next is read off the loop's text here, as in an analysis of live variables. Used by the

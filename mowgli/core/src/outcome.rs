@@ -73,11 +73,11 @@ pub enum Limit {
 pub struct Endless {
     /// The instruction of its thread that is the loop, or contains it, counted from 0.
     pub instruction: usize,
-    /// What may grow.
+    /// The part of the state that may grow.
     pub growth: Growth,
 }
 
-/// What may grow with every iteration of a loop, so that the loop is not decided whatever its bound.
+/// The part of the state that may grow with every iteration of a loop, so that the loop is not decided whatever its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Growth {
     /// Stores and operations that have not taken effect.

@@ -267,7 +267,7 @@ pub enum Instr {
     /// been placed there (`docs/ordering-models.md`). Only remote operations with a remote side stand inside.
     Strong(Box<Instr>),
     /// `unsignaled I`: an operation without a completion of its own. The poll of the next operation of its queue pair that has one covers it.
-    /// What may stand inside [`Instr::Strong`] may stand inside; a request for strong order stands outside.
+    /// The instruction inside is one that may stand inside [`Instr::Strong`]; a request for strong order stands outside.
     Unsignaled(Box<Instr>),
     /// `wait(d)`: waits for earlier operations with work identifier `d` (RDMA^WAIT).
     Wait {

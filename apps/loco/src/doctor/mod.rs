@@ -111,7 +111,7 @@ fn everything() -> Result<Vec<Check>, CliError> {
 /// Returns the line for a network.
 fn network(fabric: &str, found: &[Check], order: Option<Order>) -> Check {
     let name = format!("network {fabric}");
-    // What was skipped was skipped because of an earlier failure.
+    // A skipped check follows an earlier one that failed; that one is the cause.
     let missing = found.iter().find(|check| check.verdict == Verdict::Failed);
     match missing {
         None => Check {

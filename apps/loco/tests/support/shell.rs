@@ -19,7 +19,7 @@ pub fn projects_target() -> PathBuf {
 /// Runs commands as one who has typed them in a shell in `place`. The first that fails ends the shell.
 pub fn typed(place: &Path, commands: &str) -> Output {
     let loco = Path::new(env!("CARGO_BIN_EXE_loco")).parent().unwrap().display();
-    // Where other packages are built from a shell, if not in the same folder.
+    // Programs of other packages are built here if the tests have a folder of their own.
     let built = repository().join("target/debug");
     let path = format!("{loco}:{}:{}", built.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("sh");

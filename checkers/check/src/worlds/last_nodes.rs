@@ -16,7 +16,7 @@ use crate::stage::{Fabric, Stage, here, must, put_word};
 const FIRST: NodeId = NodeId(1);
 const SECOND: NodeId = NodeId(2);
 
-/// What makes the object of a participant.
+/// The parent of a participant's object: the manager, restricted to the participants.
 type Parent<'a> = loco::Among<'a, Manager<Fabric>, Fabric>;
 
 struct Objects<T> {

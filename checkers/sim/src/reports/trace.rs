@@ -76,7 +76,7 @@ impl Tracer {
     pub(crate) fn see(&mut self, common: &Common, state: &mut State, what: Move) {
         match what {
             Move::Machine(step) => {
-                // As the fabric counts them.
+                // Nodes are numbered as the fabric counts them, from 0.
                 let text = state
                     .machine
                     .describe_from(0, step, &|addr| name_of(common, addr));

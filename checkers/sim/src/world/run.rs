@@ -53,7 +53,7 @@ impl Run {
             world: None,
         };
         config.faults.set_current();
-        // What an earlier world named after its set-up.
+        // Forget the labels that an earlier world left after its set-up.
         drop(coroutine::take_labels());
         let mut built = World::new(config);
         world(&mut built);

@@ -16,7 +16,7 @@ enum Op {
     Put(usize, u64),
 }
 
-/// What a thread does, and how many of its steps it has made when it starts the other.
+/// The steps of a thread, and the number of them that it has made when it starts the other.
 #[derive(Clone, Debug)]
 struct Plan {
     node: usize,

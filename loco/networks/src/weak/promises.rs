@@ -59,7 +59,7 @@ pub struct Orders {
     pub rar: Order,
 }
 
-/// What a provider keeps.
+/// The orders that a provider keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// The orders of attributes. An operation takes effect when it is handed on, and a write may be reported before that.
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// What the attributes of a played tier state, the tier keeps.
+    /// A played tier keeps every order that its attributes state.
     #[test]
     fn a_tier_states_no_more_than_it_keeps() {
         for tier in Tier::ALL {

@@ -90,7 +90,7 @@ struct Open<T> {
     stage: Stage,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Not all have begun the round before, so that the slots of this one may still be read.

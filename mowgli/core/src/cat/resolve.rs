@@ -81,7 +81,7 @@ impl Resolver<'_> {
                 let place = self.place(source);
                 let before = self.out.diagnostics.len();
                 let found = self.expr(expr, place);
-                // What a library wants drawn and this language does not have is not drawn.
+                // A library may ask to draw a relation that this language does not have; it is left out.
                 let missing = |d: &Located| d.kind == Kind::Unsupported;
                 if !self.is_own() && self.out.diagnostics[before..].iter().any(missing) {
                     self.out.diagnostics.truncate(before);

@@ -65,11 +65,11 @@ pub(super) struct Count {
     /// Set if the loop stops where states have no end.
     pub(super) is_watched: bool,
     pub(super) bound: u32,
-    /// What may grow from one iteration to the next.
+    /// The part of the state that may grow from one iteration to the next.
     pub(super) growth: Growth,
 }
 
-/// How loops run.
+/// The rule by which loops run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loops {
     /// Up to their bounds.

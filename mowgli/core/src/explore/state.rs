@@ -347,7 +347,7 @@ struct Silent {
     keep_until: u32,
 }
 
-/// What is known when a silent iteration begins.
+/// The knowledge with which a silent iteration begins.
 enum Round {
     /// It begins as an earlier one did.
     Same,

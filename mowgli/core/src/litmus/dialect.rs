@@ -1,4 +1,4 @@
-//! What the dialects of the litmus language have in common: a test, its names and its text.
+//! The common parts of the dialects of the litmus language: a test, its names and its text.
 //!
 //! A dialect has programs of its own, and with them values and models. Everything else about a test is the same in all of them, so that
 //! verdicts ([`crate::check::judge`]) and reports ([`crate::report`]) are written once. Implemented for the
@@ -18,7 +18,7 @@ pub trait Dialect: Names<Operand> + Clone {
     /// A final state.
     type Outcome: Ord + State<Operand, Value = Self::Value>;
 
-    /// What tests state verdicts for: a model.
+    /// The model for which a test states a verdict.
     type Setting: Copy + Ord + fmt::Display;
 
     /// The first word of its tests.

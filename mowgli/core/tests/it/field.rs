@@ -24,7 +24,7 @@ const KINDS: [(&str, &str); 7] = [
     ("relaxed", "Relaxed ordering"),
 ];
 
-/// What stands before and after the tables of the page.
+/// The lines before and after the tables of the page.
 const MARKS: [&str; 2] = [
     "<!-- tables: `MOWGLI_BLESS=1 cargo test -p mowgli --test it field` writes them anew -->\n",
     "<!-- end of the tables -->",

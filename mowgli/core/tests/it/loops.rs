@@ -323,7 +323,7 @@ fn an_endless_loop_has_no_outcome() {
     }
 }
 
-/// What has states without end stays unknown. The limit names the loop, and what grows.
+/// A loop whose states have no end stays unknown. The limit names the loop, and what grows.
 #[test]
 fn a_loop_whose_states_have_no_end_is_named() {
     let cases = [

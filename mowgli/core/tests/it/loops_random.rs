@@ -13,7 +13,7 @@ use mowgli::robust::{self, Exact, Finding, Question};
 
 use crate::loops::{HCA, litmus};
 
-/// What holds for a program with loops holds for the same program unrolled.
+/// Compares verdicts on programs with loops with those on the same programs, unrolled.
 #[test]
 fn robustness_of_random_loops_is_that_of_unrolled_programs() {
     let mut random = Random::new(3);

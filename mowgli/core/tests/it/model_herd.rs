@@ -130,7 +130,7 @@ fn generated_orders_have_the_pairs_that_are_asked_for() {
     assert_eq!(orders("co0 | po-loc | (W * W)"), 0);
 }
 
-/// What a library defines and this language does not have is refused where it is used, with its place.
+/// A definition of a library that this language does not have is refused where it is used, with its place.
 #[test]
 fn what_is_missing_is_refused_when_it_is_used() {
     for (text, kind, words) in [

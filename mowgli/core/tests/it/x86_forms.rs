@@ -1,4 +1,4 @@
-//! What stands in herd7's x86 tests besides loads and stores: headers with aliases, verdicts, notes, locked instructions, parts of
+//! Reads what herd7's x86 tests have besides loads and stores: headers with aliases, verdicts, notes, locked instructions, parts of
 //! registers, jumps.
 
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ fn the_form_of_old_tests_is_read() {
     assert_eq!(litmus.queries[0].expected.len(), 1);
     let formula = &litmus.queries[0].condition.formula;
     assert!(!outcomes(&litmus).iter().any(|o| formula.holds(o)));
-    // What it was read as is a test of the project's own language.
+    // The translation is a test of the project's own language.
     let printed = litmus.print();
     let again = mowgli::litmus::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}"));
     assert_eq!(again.litmus.program, litmus.program);

@@ -109,7 +109,7 @@ impl Separators {
             let mut shorter = least.clone();
             shorter.code[place.0].remove(place.1);
             if separates(&self.outputs(&shorter), first_forbids) {
-                // What was needed before may not be needed any more.
+                // A statement that was needed before may be needless now, so start again.
                 (least, place) = (shorter, (0, 0));
             } else {
                 place.1 += 1;

@@ -73,7 +73,7 @@ fn polls_from(g: &Graph<'_>, poll: usize, memory: &mut Memory, ib: &mut Order) -
     let polled = before.filter(|&e| g.events[e].nodes() == node).count();
     let writes = |s: &usize| {
         let s = g.subevents[*s];
-        // What other libraries do is not posted here, and no poll sees it.
+        // Events of other libraries are not posted here, so no poll sees them.
         g.events[s.event].method.library() == Library::RdmaWait
             && matches!(s.stamp.kind, StampKind::Nlw | StampKind::Nrw)
             && node.iter().any(|n| n.0 == s.stamp.node)

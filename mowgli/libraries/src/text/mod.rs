@@ -63,7 +63,7 @@ struct Procedure {
     body: Vec<Stmt>,
 }
 
-/// What a variable or an expression holds.
+/// The kind of value that a variable or an expression holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A number, truth value, message, `bot`; nodes and threads are numbers, sets of them messages.

@@ -73,7 +73,7 @@ pub(super) fn file(p: &mut Parser, name: String) -> Step<Text> {
     })
 }
 
-/// What was read so far.
+/// The parts of the text that were read so far.
 #[derive(Default)]
 struct Reader {
     library: Option<Library>,

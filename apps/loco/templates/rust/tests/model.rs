@@ -7,7 +7,7 @@ use loco_sim::{Completeness, Config, ModelFabric, World, explore};
 
 use {{crate}}::Bulletin;
 
-/// What a node has when the exploration begins.
+/// A node of the explored world: its channel and its thread.
 struct Site {
     bulletin: Bulletin<ModelFabric>,
     thread: Mutex<Option<Thread<ModelFabric>>>,

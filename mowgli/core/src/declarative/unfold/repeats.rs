@@ -133,7 +133,7 @@ pub(crate) fn all(
     Ok(threads)
 }
 
-/// What the analysis knows of a thread.
+/// The facts about a thread on which the analysis relies.
 pub(super) struct Scratch {
     /// For each location, whether only loads, stores, gets and read-modify-writes of this thread access it, as the place of results.
     locations: Vec<bool>,
@@ -235,7 +235,7 @@ impl Entry {
     }
 }
 
-/// What an event of an iteration shows to other threads.
+/// The parts of an iteration's event that other threads can tell apart.
 type Sort = (Kind, Option<Loc>, Option<Node>, Option<WorkId>);
 
 /// The iterations of a loop that is being unfolded.
@@ -250,7 +250,7 @@ pub(super) struct Iterations {
     kept: Vec<Vec<Sort>>,
 }
 
-/// What to do at the head of a loop.
+/// The decision at the head of a loop.
 pub(super) enum Head {
     /// Go on, where these conditions hold.
     Unfold(Vec<Arc<Sym>>),
@@ -419,7 +419,7 @@ impl<'p> Unfolding<'p> {
     }
 }
 
-/// What is written between two heads of a loop.
+/// The locations that one iteration writes, between two heads of a loop.
 #[derive(Default)]
 struct Effect {
     /// Scratch locations.

@@ -6,7 +6,7 @@ use super::width::Width;
 use crate::program::{BinaryOp, Value};
 use crate::syntax::{Diagnostic, Kind, Name, Parser, Span, Step, Token, nearest};
 
-/// What stands in a cell.
+/// The content of a cell of the table.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     /// `L:` before an instruction.
@@ -39,7 +39,7 @@ pub(super) enum Op {
     },
 }
 
-/// What an instruction with two operands does.
+/// The effect of an instruction with two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Move,

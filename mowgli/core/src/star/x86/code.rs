@@ -19,7 +19,7 @@ const OLD: &str = "old'";
 const FOUND: &str = "found'";
 const COMPARED: [&str; 2] = ["left'", "right'"];
 
-/// What the last comparison says to a jump.
+/// The result of the last comparison, for a jump.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flags {
     /// Nothing set the flags.
@@ -30,7 +30,7 @@ enum Flags {
     Order,
 }
 
-/// What is known at a point of a thread, on the path that led there.
+/// The facts at a point of a thread, on the path that led there.
 #[derive(Clone)]
 struct Path {
     /// Registers that hold the address of a location.
