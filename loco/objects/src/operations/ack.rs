@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use crate::fabric::AnyFabric;
 use crate::operations::completion::{Sleep, Status, Window};
+use crate::operations::timing::tell_launcher;
 use crate::{Error, Result};
 
 /// A set of posted operations. It is empty if everything completed within the call, as on a synchronous
@@ -262,7 +263,17 @@ impl<F: Fabric> Future for AckFuture<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             match self.look_or_sleep(context) {
-                Err(error) | Ok(Some(Err(error))) => break Poll::Ready(Err(error)),
+                Err(error) | Ok(Some(Err(error))) => {
+                    let completions = self
+                        .key
+                        .groups
+                        .first()
+                        .and_then(|group| group.window.completions());
+                    break Poll::Ready(Err(match completions {
+                        Some(completions) => tell_launcher(completions.fabric(), error),
+                        None => error,
+                    }));
+                }
                 Ok(Some(Ok(()))) => break Poll::Ready(Ok(())),
                 Ok(None) => {}
             }

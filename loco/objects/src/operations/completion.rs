@@ -91,6 +91,11 @@ impl<F: Fabric> Completions<F> {
         })
     }
 
+    /// Returns the fabric whose completions these are.
+    pub(crate) fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
     /// Returns true if waiters leave the polling to the polling thread.
     pub(crate) fn polls_by_thread(&self) -> bool {
         self.polls_by_thread

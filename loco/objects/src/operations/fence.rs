@@ -174,7 +174,7 @@ pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[Nod
             posted => posted?,
         }
     }
-    match key.wait(thread) {
+    match key.wait_for_ends(thread, Some(thread.deadline())) {
         Err(error) if error.lost_peer().is_some_and(|lost| peers.contains(&lost)) => Ok(()),
         waited => waited,
     }

@@ -25,7 +25,7 @@ impl<F: Fabric> Thread<F> {
             Ok(Attempt::Done) => Ok(0),
             Ok(Attempt::Pending(seq)) => Ok(seq),
             Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.operations_failed(&[operation.peer()], error.into())),
         }
     }
 
@@ -52,15 +52,16 @@ impl<F: Fabric> Thread<F> {
     #[cold]
     #[inline(never)]
     fn post_when_free(&self, operation: &Operation<'_, F>, work: Work) -> Result<u64> {
-        let peers = Peers::One(operation.peer());
-        self.wait_completion(peers, Some(self.deadline()), || {
+        let peer = operation.peer();
+        let posted = self.wait_completion(Peers::One(peer), Some(self.deadline()), || {
             match self.attempt(operation, work) {
                 Ok(Attempt::Done) => Some(Ok(0)),
                 Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
                 Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
                 Err(error) => Some(Err(error.into())),
             }
-        })
+        });
+        posted.map_err(|error| self.operations_failed(&[peer], error))
     }
 
     /// Posts an operation that the fabric has refused with `error`, if that is a put of bytes beyond the fabric's limit which

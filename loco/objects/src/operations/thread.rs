@@ -262,7 +262,7 @@ impl<F: Fabric> Thread<F> {
         if let (Operation::PutInline(data, dst), ThreadQueues::Private(queues)) = (operation, &self.queues) {
             return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {
                 Ok(()) => Ok(()),
-                Err(error) => Err(error.into()),
+                Err(error) => Err(self.failed(error)),
             };
         }
         match operation.kind() {
@@ -291,7 +291,7 @@ impl<F: Fabric> Thread<F> {
                 .put_each_at_once(self.fabric(), pieces, remote, flags.strong)
             {
                 Ok(()) => Ok(()),
-                Err(error) => Err(error.into()),
+                Err(error) => Err(self.failed(error)),
             };
         }
         self.post_each_untracked(pieces, remote, flags)
@@ -406,7 +406,7 @@ impl<F: Fabric> Thread<F> {
         match waited {
             Ok(outcome) => outcome,
             Err(error @ FabricError::Timeout { .. }) => Err(self.of_wait(wait.what, deadline, error)),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -425,7 +425,7 @@ impl<F: Fabric> Thread<F> {
         let operation = |queue: &mut F::QueuePair| queue.word_at_once(target(word), op);
         match queues.borrow_mut().at_once(self.fabric(), peer, kind, operation) {
             Ok(done) => Ok(done),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -450,7 +450,7 @@ impl<F: Fabric> Thread<F> {
         };
         match read {
             Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -535,7 +535,7 @@ impl<F: Fabric> AckKey<F> {
     /// # Errors
     /// Returns `Timeout`: the operations may still read. Call again.
     pub(crate) fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
-        match self.wait(thread) {
+        match self.wait_for_ends(thread, Some(thread.deadline())) {
             Err(error) if error.is_timeout() => Err(error),
             _ => {
                 *self = AckKey::done();
@@ -555,6 +555,12 @@ impl<F: Fabric> AckKey<F> {
         if self.is_empty() {
             return Ok(());
         }
+        self.wait_for_ends(thread, deadline)
+            .map_err(|error| thread.operations_failed(self.peers(), error))
+    }
+
+    /// Waits like [`wait_until`](AckKey::wait_until). The launcher does not hear of a lost peer: the caller need not mind.
+    pub(super) fn wait_for_ends(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<()> {
         // The wait names no peer. The fabric reports operations towards a lost peer as failed. A peer whose
         // operations have ended may leave while others' operations are awaited.
         let waited = thread.wait_completion(Peers::None, deadline, || self.outcome());

@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
-use loco_fabric::{Fabric, FabricError, Peers, Time, Wait};
+use loco_fabric::{Fabric, FabricError, NodeId, Peers, Time, Wait};
 use loco_job::{Missed, note_missed};
 
 use crate::operations::thread::Thread;
 use crate::{Error, Result};
+
+/// The longest time between the failure of an operation towards a node that ends and the news that the node has ended.
+const FAREWELL: Duration = Duration::from_millis(200);
 
 /// The time of one call.
 pub(crate) struct Timing {
@@ -112,14 +115,37 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
+    /// Returns the error of an operation or a wait that failed in the fabric, for the caller of the object. The launcher hears
+    /// of a lost node that was missed.
+    #[cold]
+    pub(super) fn failed(&self, error: FabricError) -> Error {
+        tell_launcher(self.fabric(), error.into())
+    }
+
+    /// Returns the error of operations towards `peers` that failed, for the caller of the object, as [`failed`](Thread::failed)
+    /// does. A node that ends takes its memory away before the others hear that it has left. An operation that failed in
+    /// between failed because the node is lost, which shows within [`FAREWELL`].
+    #[cold]
+    pub(super) fn operations_failed(&self, peers: &[NodeId], error: Error) -> Error {
+        if !matches!(error, Error::Fabric(FabricError::Os { .. })) {
+            return tell_launcher(self.fabric(), error);
+        }
+        let wait = Wait {
+            what: "news of the peers of a failed operation",
+            peers: Peers::These(peers),
+            deadline: None,
+        };
+        match self.fabric().wait_within(wait, FAREWELL, || None::<()>) {
+            Err(lost @ FabricError::PeerLost(_)) => self.failed(lost),
+            _ => error,
+        }
+    }
+
     /// Returns the error of a wait that failed in the fabric. If it waited for one peer, a timeout names that peer. The
     /// launcher hears of a lost node that was missed.
     #[cold]
     pub(super) fn wait_failed(&self, wait: Wait<'_>, error: FabricError) -> Error {
-        if let FabricError::PeerLost(node) = error {
-            note_missed(self.fabric().node(), Missed::Lost, node);
-        }
-        let failed = self.of_wait(wait.what, wait.deadline, error);
+        let failed = tell_launcher(self.fabric(), self.of_wait(wait.what, wait.deadline, error));
         match wait.peers {
             Peers::One(peer) => failed.because(
                 &[peer],
@@ -128,4 +154,14 @@ impl<F: Fabric> Thread<F> {
             _ => failed,
         }
     }
+}
+
+/// Tells the launcher that this node missed a lost one, if `error` is about a lost node, and returns the error. For errors of
+/// which the user hears: a launcher that is to name the node that failed first passes over those that missed it.
+#[cold]
+pub(super) fn tell_launcher<F: Fabric>(fabric: &F, error: Error) -> Error {
+    if let Some(node) = error.lost_peer() {
+        note_missed(fabric.node(), Missed::Lost, node);
+    }
+    error
 }
