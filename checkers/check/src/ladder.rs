@@ -1,10 +1,10 @@
 //! Runs the ladder of an object within a time limit.
 //!
-//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. The
-//! few worlds that are small enough are explored first. Then every rung is run under a few random schedules, which find shallow
-//! mistakes in the largest worlds at once.
-//! Then the rungs are explored exhaustively, cheapest first: those on a synchronous fabric before the others. Each rung gets an even share of the time that is left,
-//! so the time that cheap rungs leave goes to the large ones. The time that remains is spent in turns on the rungs
+//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. First
+//! every rung is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The few worlds that
+//! are small enough are explored next. Then the rungs are explored exhaustively, cheapest first: those on a synchronous fabric
+//! before the others. Each rung gets an even share of the time that is left, so the time that cheap rungs leave goes to the large
+//! ones. The time that remains is spent in turns on the rungs
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
 //! depth.
 
@@ -29,12 +29,12 @@ pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 
 /// The number of random schedules of each rung before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
-/// The share of the time for small rungs, before anything else.
-const SMALL_SHARE: f64 = 0.25;
+/// The share of the time after which that round ends.
+const SMOKE_SHARE: f64 = 0.12;
+/// The share of the time after which no small rung begins.
+const SMALL_SHARE: f64 = 0.35;
 /// A small rung gets one part in so many of what is left of that; the last one gets the rest.
 const SMALL_AMONG: usize = 8;
-/// The share of the time after which the first, random round ends.
-const SMOKE_SHARE: f64 = 0.35;
 /// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
 /// The shortest exploration that is worth beginning.
@@ -217,6 +217,12 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&mut self) -> Result<(), SimError> {
+        for index in 0..self.runs.len() {
+            let time = self.share(SMOKE_SHARE, self.runs.len() - index);
+            if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
+                return Ok(());
+            }
+        }
         // Operations in any order are what random schedules miss.
         let small: Vec<usize> = (0..self.runs.len())
             .filter(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous())
@@ -229,12 +235,6 @@ impl Run<'_> {
                 SMALL_AMONG
             };
             if !self.exhaustive(index, self.share(SMALL_SHARE, among))? {
-                return Ok(());
-            }
-        }
-        for index in 0..self.runs.len() {
-            let time = self.share(SMOKE_SHARE, self.runs.len() - index);
-            if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
                 return Ok(());
             }
         }

@@ -240,6 +240,34 @@ fn lost(scope: Scope) -> impl Fn(&mut World) {
     }
 }
 
+/// Makes a world in which thread A of node 0 puts data at both other nodes, fences, and goes on, also if the fence says that one
+/// of them is lost. The data at the other is placed all the same, which thread B sees along its own queue pair.
+fn one_lost(scope: Scope) -> impl Fn(&mut World) {
+    move |world| {
+        let mut stage = Stage::new(world, 3, 2, make);
+        stage.run(0, 0, "first", move |objects, thread| {
+            for peer in [1, 2] {
+                let put = || thread.put_inline(&7_u64.to_ne_bytes(), objects.data.target(NodeId(peer), 16)?);
+                if let Some(key) = unless_lost(put()) {
+                    key.forget();
+                }
+            }
+            unless_lost(patient_fence(scope, thread));
+            objects.baton.write(1);
+        });
+        stage.run(0, 1, "second", |objects, thread| {
+            wait_here(thread, &objects.baton, 1)?;
+            for peer in [1, 2] {
+                let word = until_in_time(|| thread.read_word(objects.data.target(NodeId(peer), 16)?));
+                if let Some(placed) = unless_lost(word) {
+                    assert_eq!(placed, 7, "what was put before the fence is placed after it");
+                }
+            }
+            Some(())
+        });
+    }
+}
+
 /// Makes a world in which the key of a get is dropped. After a fence the get has brought the data.
 fn gotten(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
@@ -416,6 +444,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
             "all-threads-before-get",
             through_a_third(Scope::AllThreads, BeforeGet),
         ),
+        Rung::new("thread-one-lost", one_lost(Scope::Thread)).crash(),
+        Rung::new("all-threads-one-lost", one_lost(Scope::AllThreads)).crash(),
+        Rung::new("towards-one-lost", one_lost(Scope::Towards)).crash(),
         Rung::new("pair-atomic", through_a_third(Scope::Pair, Atomic)),
         Rung::new("thread-atomic", through_a_third(Scope::Thread, Atomic)),
         Rung::new("all-threads-atomic", through_a_third(Scope::AllThreads, Atomic)),

@@ -4,7 +4,8 @@
 //! shared state table ([`Sst`]) that says which round it has begun. A node puts its value, then its row, whose put is in
 //! strong order, so a node that sees the row sees the value. A node begins a round when all
 //! have begun the round before. By then all have read everything of the round before that, whose slots the node now
-//! overwrites.
+//! overwrites. A node whose call fails for the loss of another writes that into its row: the others would wait in vain for its
+//! next round.
 //!
 //! Relies on regions and the table; used by programs.
 
@@ -23,8 +24,10 @@ const WORD_BYTES: usize = 8;
 const ROOT_BITS: u32 = 16;
 const OPERATION_BITS: u32 = 2;
 const CALL_BITS: u32 = ROOT_BITS + OPERATION_BITS;
+/// The operation in the row of a node that makes no further call. Its root is the lost node for which it stopped.
+const STOPPED: u64 = 3;
 
-const _: () = assert!(ROOT_BITS == u16::BITS && CALL_BITS < u64::BITS);
+const _: () = assert!(ROOT_BITS == u16::BITS && CALL_BITS < u64::BITS && STOPPED < 1 << OPERATION_BITS);
 
 /// Collective operations on values of one type among the participants of a channel.
 ///
@@ -64,8 +67,8 @@ const _: () = assert!(ROOT_BITS == u16::BITS && CALL_BITS < u64::BITS);
 ///
 /// # After the loss of a node
 /// A call that needs something of the lost node fails with [`PeerLost`](crate::ErrorKind::PeerLost), as does every
-/// later one. Calls of other nodes may have succeeded. The remaining nodes make another `Collective` among
-/// themselves.
+/// later one, and every call of another node that needs something which this node has not given. Calls of other nodes may have
+/// succeeded. The remaining nodes make another `Collective` among themselves.
 pub struct Collective<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
@@ -118,11 +121,7 @@ impl Call {
             Call::Gather(root) => (2, root.0),
         };
         debug_assert_eq!(round << CALL_BITS >> CALL_BITS, round, "rounds fit for ages");
-        debug_assert_eq!(
-            operation >> OPERATION_BITS,
-            0,
-            "an operation has {OPERATION_BITS} bits"
-        );
+        debug_assert!(operation < STOPPED, "{STOPPED} is no operation");
         round << CALL_BITS | operation << ROOT_BITS | u64::from(root)
     }
 }
@@ -130,6 +129,23 @@ impl Call {
 /// Returns the round of a row.
 fn round_of(row: u64) -> u64 {
     row >> CALL_BITS
+}
+
+/// Returns the row of a node that has begun `round` and stopped for the loss of `node`.
+fn stopped_row(round: u64, node: NodeId) -> u64 {
+    round << CALL_BITS | STOPPED << ROOT_BITS | u64::from(node.0)
+}
+
+/// Returns the lost node for which the node with this row has stopped.
+#[allow(clippy::cast_possible_truncation)] // The root has as many bits.
+fn stopped_for(row: u64) -> Option<NodeId> {
+    let operation = row >> ROOT_BITS & ((1 << OPERATION_BITS) - 1);
+    (operation == STOPPED).then_some(NodeId(row as u16))
+}
+
+/// Returns true if the node with this row has begun `round`, or never will.
+fn has_begun_or_stopped(row: u64, round: u64) -> bool {
+    round_of(row) >= round || stopped_for(row).is_some()
 }
 
 impl<T: Value, F: Fabric> Collective<T, F> {
@@ -270,15 +286,13 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         self.open = Some(open);
         if open.stage == Stage::Early {
             let before = self.round;
-            let begun = self
-                .rows
-                .wait_for_all(thread, true, |row| round_of(row) >= before);
+            let begun = self.wait_for_round(thread, before);
             if let Err(error) = begun {
                 if !error.is_timeout() {
                     self.open = None;
                 }
                 let error = self.name_missing(error);
-                return Err(self.failed(error));
+                return Err(self.failed(thread, error));
             }
             self.round += 1;
             open.stage = Stage::Begun;
@@ -290,7 +304,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         // If posting failed in the middle, it is repeated with the same bytes.
         if open.stage == Stage::Begun {
             self.announce(thread, call, to)
-                .map_err(|error| self.failed(error))?;
+                .map_err(|error| self.failed(thread, error))?;
             open.stage = Stage::Posted;
             self.open = Some(open);
         }
@@ -363,22 +377,33 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     fn wait_for(&mut self, thread: &Thread<F>, mut timing: Timing, node: NodeId, call: Call) -> Result<()> {
         let row = self.rows.row(node)?;
         let round = self.round;
-        let begun = || Some(row.load()).filter(|&row| round_of(row) >= round);
-        let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun);
+        let begun = || Some(row.load()).filter(|&row| has_begun_or_stopped(row, round));
+        let seen = thread
+            .wait_for(true, self.channel.name(), Peers::One(node), begun)
+            .and_then(|row| self.check_goes_on(row, round).map(|()| row));
         let seen = seen.map_err(|error| {
             let error = self.name_missing(timing.late(thread, error));
-            self.failed(error)
+            self.failed(thread, error)
         })?;
         self.check(node, seen, call)
     }
 
+    /// Waits until all have begun `round`.
+    fn wait_for_round(&self, thread: &Thread<F>, round: u64) -> Result<()> {
+        let begun = |row| has_begun_or_stopped(row, round);
+        self.rows.wait_for_all(thread, true, begun)?;
+        for row in self.rows.rows()? {
+            self.check_goes_on(row.load(), round)?;
+        }
+        Ok(())
+    }
+
     /// Waits until all have begun this round.
     fn wait_for_all(&mut self, thread: &Thread<F>, mut timing: Timing, call: Call) -> Result<()> {
-        let round = self.round;
-        let begun = self.rows.wait_for_all(thread, true, |row| round_of(row) >= round);
+        let begun = self.wait_for_round(thread, self.round);
         begun.map_err(|error| {
             let error = self.name_missing(timing.late(thread, error));
-            self.failed(error)
+            self.failed(thread, error)
         })?;
         for (&node, row) in self.nodes.iter().zip(self.rows.rows()?) {
             self.check(node, row.load(), call)?;
@@ -386,11 +411,29 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         Ok(())
     }
 
-    /// Returns the error of the call. If it is a loss, every later call has it.
+    /// Fails if the node with this row has stopped before it began `round`.
+    fn check_goes_on(&self, row: u64, round: u64) -> Result<()> {
+        match stopped_for(row) {
+            Some(node) if round_of(row) < round => Err(Error::PeerLost {
+                node,
+                object: Some(self.channel.name().to_owned()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the error of the call. If it is a loss, every later call has it, and the others hear that this node has stopped.
     #[cold]
-    fn failed(&mut self, error: Error) -> Error {
+    fn failed(&mut self, thread: &Thread<F>, error: Error) -> Error {
         if error.lost_peer().is_some() || error.is_declared_lost() {
             self.lost = Some(error.clone());
+        }
+        if let Some(node) = error.lost_peer() {
+            // Those that cannot be told are lost, or find out at their deadline.
+            let _ = self.rows.store_mine(stopped_row(self.round, node));
+            if let Ok(told) = self.rows.push(thread) {
+                told.forget();
+            }
         }
         error
     }
@@ -406,9 +449,11 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         error.because(&missing, what)
     }
 
-    /// Fails if the row of `node` is of this round and of another call. A row of a later round says nothing.
+    /// Fails if the row of `node` is of this round and of another call. A row of a later round says nothing, nor does that of a
+    /// node that has stopped.
     fn check(&self, node: NodeId, row: u64, call: Call) -> Result<()> {
-        if round_of(row) != self.round || row == call.row(self.round) {
+        let other_round = round_of(row) != self.round;
+        if other_round || row == call.row(self.round) || stopped_for(row).is_some() {
             return Ok(());
         }
         Err(Error::Config(format!(

@@ -31,12 +31,12 @@
 
 use loco_fabric::{Atomicity, Fabric, FabricError, Lock, NodeId, Peers, QueuePair as _, Time, Wait, Work};
 
-use crate::Result;
 use crate::operations::ack::AckKey;
 use crate::operations::network::Network;
 use crate::operations::operation::{Flags, Operation, OperationKind};
 use crate::operations::queues::{Attempt, SharedQueues, Unfenced};
 use crate::operations::thread::Thread;
+use crate::{Error, Result};
 
 /// The reach of a fence, where a caller chooses it (locks on release).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,12 +89,12 @@ impl Scope {
             }
             Scope::AllThreads => {
                 let mut key = AckKey::done();
-                post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
+                let lost = post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
                 // Where puts are placed when posted, the order of other threads' own stores places their puts (TSO): a
                 // thread that sees that they were posted sees them placed. This thread's puts may still wait before the
                 // fence.
                 thread.fabric().cpu_fence();
-                key.wait(thread)
+                lost.report(key.wait(thread))
             }
         }
     }
@@ -208,6 +208,10 @@ struct Fence<'t, F: Fabric> {
     key: AckKey<F>,
     /// Set if a CPU fence is needed.
     cpu: bool,
+    /// The positions of peers to which no flush could be posted because they are lost.
+    lost: Vec<usize>,
+    /// The error of the first of them.
+    loss: Option<Error>,
 }
 
 impl<'t, F: Fabric> Fence<'t, F> {
@@ -216,10 +220,13 @@ impl<'t, F: Fabric> Fence<'t, F> {
             thread,
             key: AckKey::done(),
             cpu: false,
+            lost: Vec::new(),
+            loss: None,
         }
     }
 
-    /// Adds the operations towards the peer at `position`.
+    /// Adds the operations towards the peer at `position`. The loss of that peer is reported at the end: the fence still places
+    /// what goes to the others, on whom the caller's next step may rely.
     fn add(&mut self, position: usize) -> Result<()> {
         let thread = self.thread;
         let peer = thread.fabric().nodes()[position];
@@ -235,15 +242,26 @@ impl<'t, F: Fabric> Fence<'t, F> {
             }
             Unfenced::Flush => {
                 let posted = thread.post_into(&Operation::Flush(peer), Flags::default(), &mut self.key);
-                if posted.as_ref().is_err_and(|error| !error.is_timeout()) {
-                    // Outstanding operations are lost with the peer. This fence says so, and later ones need
-                    // not.
-                    thread.mark_fenced(position);
+                if let Err(error) = posted {
+                    self.flush_failed(position, error)?;
                 }
-                posted?;
             }
         }
         Ok(())
+    }
+
+    /// Takes note of a flush that could not be posted.
+    #[cold]
+    fn flush_failed(&mut self, position: usize, error: Error) -> Result<()> {
+        if error.lost_peer().is_some() {
+            self.lost.push(position);
+            self.loss.get_or_insert(error);
+            return Ok(());
+        }
+        if !error.is_timeout() {
+            self.thread.mark_fenced(position);
+        }
+        Err(error)
     }
 
     /// Completes the fence. Returns true if it ordered CPU stores too.
@@ -259,11 +277,19 @@ impl<'t, F: Fabric> Fence<'t, F> {
                 for &peer in self.key.peers() {
                     self.thread.mark_fenced(self.thread.network().position(peer)?);
                 }
+                // Outstanding operations are lost with their peer. This fence says so, and later ones need not.
+                for &position in &self.lost {
+                    self.thread.mark_fenced(position);
+                }
                 // Abandoned operations have ended, too.
                 self.thread.pool().borrow_mut().free_ended();
             }
         }
-        waited.map(|()| self.cpu || !self.key.is_empty())
+        waited?;
+        match self.loss {
+            Some(loss) => Err(loss),
+            None => Ok(self.cpu || !self.key.is_empty()),
+        }
     }
 }
 
@@ -271,13 +297,10 @@ impl<'t, F: Fabric> Fence<'t, F> {
 /// dropped; needs no thread of its own. Waits for live peers even if others are gone, then reports the loss.
 pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> Result<()> {
     let mut key = AckKey::done();
-    let posted = post_flushes(network, deadline, &mut key);
-    if posted.as_ref().is_err_and(|error| error.lost_peer().is_none()) {
-        return posted;
-    }
+    let lost = post_flushes(network, deadline, &mut key)?;
     network.fabric().cpu_fence();
     if key.is_empty() {
-        return posted;
+        return lost.report(Ok(()));
     }
     let mut scratch = Vec::new();
     let wait = Wait {
@@ -285,34 +308,64 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
         peers: Peers::None,
         deadline,
     };
-    let placed = network.fabric().wait_for_completion(wait, || {
+    let waited = network.fabric().wait_for_completion(wait, || {
         if let Err(error) = network.completions().poll_waiting(&mut scratch) {
             return Some(Err(error.into()));
         }
         key.outcome()
-    })?;
-    posted.and(placed)
+    });
+    lost.report(waited.map_err(Error::from).flatten())
 }
 
-/// Posts a flush on every queue pair of the node that has puts outstanding, and adds the operations to wait
-/// for to `key`. Reports the first peer that is gone when all others have their flushes, so that they can be waited for.
-fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &mut AckKey<F>) -> Result<()> {
-    let mut outcome = Ok(());
+/// The queue pairs on which no flush could be posted because their peer is lost.
+struct LostPairs<F: Fabric> {
+    pairs: Vec<(SharedQueues<F>, usize)>,
+    /// The error of the first of them.
+    error: Option<Error>,
+}
+
+impl<F: Fabric> LostPairs<F> {
+    /// Returns the outcome of the fence whose flushes ended with `waited`. Outstanding operations are lost with their peer. A
+    /// fence that was not late says so, and later ones need not.
+    fn report(self, waited: Result<()>) -> Result<()> {
+        if waited.as_ref().is_err_and(Error::is_timeout) {
+            return waited;
+        }
+        for (queues, position) in &self.pairs {
+            queues.lock().mark_fenced(*position);
+        }
+        waited.and(self.error.map_or(Ok(()), Err))
+    }
+}
+
+/// Posts a flush on every queue pair of the node that has puts outstanding, and adds the operations to wait for to `key`.
+/// Returns those whose peer is lost: the caller waits for the others before it reports the loss.
+fn post_flushes<F: Fabric>(
+    network: &Network<F>,
+    deadline: Option<Time>,
+    key: &mut AckKey<F>,
+) -> Result<LostPairs<F>> {
+    let mut lost = LostPairs {
+        pairs: Vec::new(),
+        error: None,
+    };
     for queues in network.shared_queues() {
         for position in 0..network.fabric().nodes().len() {
-            let posted = post_flush(network, &queues, position, deadline, key);
-            let Err(error) = posted else { continue };
+            let Err(error) = post_flush(network, &queues, position, deadline, key) else {
+                continue;
+            };
+            if error.lost_peer().is_some() {
+                lost.pairs.push((queues.clone(), position));
+                lost.error.get_or_insert(error);
+                continue;
+            }
             if !error.is_timeout() {
-                // Outstanding operations are lost with the peer. This fence says so, and later ones need not.
                 queues.lock().mark_fenced(position);
             }
-            if error.lost_peer().is_none() {
-                return Err(error);
-            }
-            outcome = outcome.and(Err(error));
+            return Err(error);
         }
     }
-    outcome
+    Ok(lost)
 }
 
 /// Posts a flush on a queue pair of `shared` if it has puts outstanding, and adds the operations to wait for to

@@ -77,7 +77,8 @@ pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World
         let mut stage = Stage::new(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
         stage.everywhere(shape.threads, move |objects, thread, _| {
             for _ in 0..shape.acquisitions {
-                let asked = objects.lock.lock(thread, Scope::Thread);
+                // A waiter may be late if the one before it waits for a message of the lost node.
+                let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
                 hold_until_lost(objects, thread, shape, on_loss, asked)?;
             }
             Some(())
@@ -108,7 +109,7 @@ pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
                 if waits {
                     wait_here(thread, &objects.flag, 1)?;
                 }
-                let asked = objects.lock.lock(thread, Scope::Thread);
+                let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
                 hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked)
             },
         );

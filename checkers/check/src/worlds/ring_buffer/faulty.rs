@@ -2,6 +2,7 @@
 
 use loco::Result;
 use loco::fabric::{Lock, NodeId};
+use loco::raw::{Flags, Operation};
 use loco_sim::World;
 
 use super::shape::{Shape, take};
@@ -30,9 +31,11 @@ pub(super) fn read_and_lost(world: &mut World) {
     stage.each("reader", [1, 2], move |objects, thread, node| {
         let mut reader = take(&objects.readers[0]);
         unless_lost(until_in_time(|| reader.receive(thread)))?;
+        // In strong order, so that who sees it sees the acknowledgement.
         let say = || -> Result<()> {
             let place = objects.data.target(NodeId(0), 8 * usize::from(node))?;
-            thread.put_inline(&1_u64.to_ne_bytes(), place)?.forget();
+            let put = Operation::PutInline(&1_u64.to_ne_bytes(), place);
+            thread.raw().post(&put, Flags::STRONG)?.forget();
             Ok(())
         };
         unless_lost(say())
