@@ -60,7 +60,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     ///
     /// *Cost.* Lookups go on. Writers on all nodes wait while the values are read and handed to the system, and not while they
     /// are written to the disk. Give writers of a large store a deadline that is longer than that
-    /// (`docs/loss.md` has figures).
+    /// (`docs/loss.md` says more).
     ///
     /// *Atomic.* A file that was there stays until the new one is whole and on the disk, and stays for good after an error, or if
     /// the process is killed. Until then the new content is beside it, under the name with `.part` at its end; a
