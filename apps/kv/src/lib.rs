@@ -8,6 +8,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod error;
+mod orders;
 pub mod pick;
 pub mod shell;
 pub mod workload;

@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::{self, BufReader};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -71,6 +72,15 @@ struct Load {
     /// Seed of all choices.
     #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     seed: u64,
+    /// Take the keys from a snapshot, as `--snapshot` writes it, instead of inserting them. It must have as many keys as --keys
+    /// says.
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
+    /// Write a snapshot of the store while the load runs.
+    ///
+    /// The lowest node writes it. Updates wait while the values are read; the summary says how long it took.
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
     /// Print one line of JSON.
     #[arg(long)]
     json: bool,
@@ -121,15 +131,25 @@ impl Load {
             ops: self.ops,
             locks: self.locks,
             seed: self.seed,
+            restore: self.restore.clone(),
+            snapshot: self.snapshot.clone(),
         }
     }
 }
 
 /// Returns the outcome for people.
 fn summary(outcome: &Outcome) -> String {
+    let snapshot = outcome.snapshot.map_or_else(String::new, |taken| {
+        format!(
+            "\na snapshot under load: {}, {}, {:.3} s",
+            counted(taken.keys, "key"),
+            counted(taken.bytes, "byte"),
+            taken.seconds
+        )
+    });
     format!(
         "{} and {} on {} with {} each: {:.0} a second\n\
-         a single lookup: p50 {} ns, p99 {} ns; {}, {}, window {}",
+         a single lookup: p50 {} ns, p99 {} ns; {}, {}, window {}{snapshot}",
         counted(outcome.reads, "lookup"),
         counted(outcome.writes, "update"),
         counted(outcome.nodes, "node"),

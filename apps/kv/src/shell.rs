@@ -4,13 +4,15 @@
 
 use std::fmt::Display;
 use std::io::{self, BufRead, Read as _, Write};
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use loco::fabric::{Fabric, Time};
-use loco::{Bytes, Inserted, KvConfig, KvStore, Manager, OwnedVar, Thread};
+use loco::fabric::Fabric;
+use loco::{Bytes, Inserted, KvConfig, KvStore, Manager, Thread};
 use loco_app::{OutputError, Stop, counted};
 
+use crate::orders::{Leader, Orders};
 use crate::{KvError, Result};
 
 /// The longest value, in bytes.
@@ -31,10 +33,12 @@ insert KEY VALUE   the same for a key that is not there
 update KEY VALUE   the same for a key that is there
 delete KEY         removes a key
 list [PREFIX]      the keys, in order
+snapshot FILE      writes all keys and values to a file, as of one moment
+restore FILE       gives all keys of such a file their values, on all nodes; each reads the file
 stats              what this node knows of the store
 help               this text
 quit               ends the job
-A value goes to the end of the line; keys have no spaces. Lines that start with # are skipped.";
+A value, or a file's name, goes to the end of the line; keys have no spaces. Lines that start with # are skipped.";
 
 type Store<F> = KvStore<Bytes, Bytes, F>;
 
@@ -48,6 +52,8 @@ enum Command<'a> {
     Update(&'a str, &'a str),
     Delete(&'a str),
     List(&'a str),
+    Snapshot(&'a Path),
+    Restore(&'a Path),
     Stats,
     Help,
     Quit,
@@ -87,15 +93,12 @@ pub fn run<F: Fabric>(
     let manager = Manager::new(fabric)?;
     let reads = manager.nodes()[0];
     let store = Store::<F>::new(&manager, "kv", config)?;
-    let over = OwnedVar::<u64, F>::new(&manager, "over", reads)?;
+    let orders = Orders::new(&manager, reads)?;
     loco_app::wait_for_ready(&manager)?;
     stop.begin_work();
     let thread = manager.thread()?;
     if manager.node() != reads {
-        // The wait has no end, since a person may be typing.
-        thread.set_deadline(Some(Time::NEVER));
-        over.channel()
-            .wait_until(&thread, || (over.load() != 0 || stop.is_asked()).then_some(()))?;
+        orders.follow(&thread, &store, stop)?;
         return Ok(Tally::default());
     }
     let greeting = format!(
@@ -103,11 +106,10 @@ pub fn run<F: Fabric>(
         counted(manager.nodes().len(), "node")
     );
     say(output, greeting)?;
-    let tally = serve(&thread, &store, lines(input)?, output, stop);
+    let mut leader = orders.lead()?;
+    let tally = serve(&thread, &store, &mut leader, lines(input)?, output, stop);
     // The others need not wait any more, whatever ended the shell.
-    over.store(1)?;
-    over.push(&thread)?.wait(&thread)?;
-    loco::fence::thread(&thread)?;
+    leader.end(&thread)?;
     tally
 }
 
@@ -152,6 +154,7 @@ fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 fn serve<F: Fabric>(
     thread: &Thread<F>,
     store: &Store<F>,
+    leader: &mut Leader<F>,
     lines: mpsc::Receiver<io::Result<Vec<u8>>>,
     output: &mut impl Write,
     stop: &Stop,
@@ -174,7 +177,7 @@ fn serve<F: Fabric>(
                 tally.commands += 1;
                 // A command that fails leaves the store as it was, or reports what is unknown. The next one may
                 // succeed.
-                match carry_out(thread, store, &command) {
+                match carry_out(thread, store, leader, &command) {
                     Ok(answer) => say(output, answer)?,
                     Err(error) => say(output, format_args!("error: {error}"))?,
                 }
@@ -200,6 +203,10 @@ fn parse(line: &str) -> std::result::Result<Command<'_>, String> {
         ("", _) | (_, "") => Err(format!("`{name}` needs a key and a value: {name} KEY VALUE")),
         entry => Ok(entry),
     };
+    let file = || match rest {
+        "" => Err(format!("`{name}` needs a file: {name} FILE")),
+        file => Ok(Path::new(file)),
+    };
     let alone = |command| match rest {
         "" => Ok(command),
         more => Err(format!("`{name}` takes nothing, and there is `{more}` after it")),
@@ -214,6 +221,8 @@ fn parse(line: &str) -> std::result::Result<Command<'_>, String> {
         "delete" => key().map(Command::Delete),
         "list" if rest.is_empty() => Ok(Command::List("")),
         "list" => key().map(Command::List),
+        "snapshot" => file().map(Command::Snapshot),
+        "restore" => file().map(Command::Restore),
         "stats" => alone(Command::Stats),
         "help" => alone(Command::Help),
         "quit" | "exit" => alone(Command::Quit),
@@ -232,6 +241,7 @@ fn split(text: &str) -> (&str, &str) {
 fn carry_out<F: Fabric>(
     thread: &Thread<F>,
     store: &Store<F>,
+    leader: &mut Leader<F>,
     command: &Command<'_>,
 ) -> Result<String, loco::Error> {
     let bytes = |text: &str| Bytes(text.as_bytes().to_vec());
@@ -282,6 +292,29 @@ fn carry_out<F: Fabric>(
                 _ => keys.join("\n"),
             }
         }
+        Command::Snapshot(file) => {
+            let snapshot = store.snapshot(thread, file)?;
+            format!(
+                "{} in {}",
+                counted(snapshot.keys, "key"),
+                counted(snapshot.bytes, "byte")
+            )
+        }
+        Command::Restore(file) => {
+            let restored = leader.restore(thread, store, file)?;
+            if restored.failed > 0 {
+                return Ok(format!(
+                    "error: {} failed and have not restored their part, and say why on standard error",
+                    counted(restored.failed, "node")
+                ));
+            }
+            format!(
+                "{} restored: {} inserted, {} updated",
+                counted(restored.keys, "key"),
+                restored.inserted,
+                restored.updated
+            )
+        }
         Command::Stats => {
             let stats = store.stats();
             format!(
@@ -314,6 +347,10 @@ mod tests {
         assert_eq!(parse(""), Ok(Command::Nothing));
         assert_eq!(parse("# remark"), Ok(Command::Nothing));
         assert_eq!(parse("exit"), Ok(Command::Quit));
+        assert_eq!(
+            parse("snapshot a file"),
+            Ok(Command::Snapshot(Path::new("a file")))
+        );
     }
 
     /// Gives lines without end, and counts the bytes.
@@ -359,6 +396,7 @@ mod tests {
             ("get a b", "takes one key"),
             ("insert a", "needs a key and a value"),
             ("quit now", "takes nothing"),
+            ("restore", "needs a file"),
             ("fetch a", "no command `fetch`"),
         ] {
             let mistake = parse(line).unwrap_err();

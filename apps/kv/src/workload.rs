@@ -1,11 +1,13 @@
 //! Puts a store under load: every node's threads look up and update keys, and check the values. Relies on the store;
 //! used by the `kv` command.
 
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use loco::fabric::Fabric;
 use loco::{Inserted, KvConfig, KvStore, Manager, Thread};
-use loco_app::{Latencies, Phase, Share, Stop, Tally, Team};
+use loco_app::{Latencies, Phase, Share, Stop, Tally, Team, counted};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::Serialize;
@@ -43,6 +45,10 @@ pub struct Plan {
     pub locks: u32,
     /// Seed of all choices.
     pub seed: u64,
+    /// The snapshot from which the keys come, instead of being inserted one by one.
+    pub restore: Option<PathBuf>,
+    /// The file for a snapshot, which the lowest node takes while the load runs.
+    pub snapshot: Option<PathBuf>,
 }
 
 /// The result of all nodes together. Latencies are those of single lookups on the lowest node.
@@ -70,6 +76,20 @@ pub struct Outcome {
     pub latency_ns_p50: u64,
     /// The latency that 99 of 100 lookups did not exceed.
     pub latency_ns_p99: u64,
+    /// The snapshot that was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Taken>,
+}
+
+/// A snapshot that was taken under load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Taken {
+    /// Keys in it.
+    pub keys: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// The time from the call to the file on the disk, in seconds.
+    pub seconds: f64,
 }
 
 /// The work of one thread.
@@ -77,6 +97,7 @@ pub struct Outcome {
 struct Count {
     tally: Tally,
     latencies: Latencies,
+    snapshot: Option<Taken>,
 }
 
 /// Runs the plan on this node, together with all others. Ends early once any node is asked to `stop`. Only
@@ -105,13 +126,37 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
     let store = KvStore::<u64, u64, F>::new(&manager, "kv", config)?;
     loco_app::wait_for_ready(&manager)?;
     let own_keys = u64::from(plan.keys).div_ceil(nodes as u64);
-    let filling = Phase::new("kv: inserting the keys", own_keys, team.leads());
+    let filling = match plan.restore {
+        None => Phase::new("kv: inserting the keys", own_keys, team.leads()),
+        Some(_) => Phase::new("kv: restoring the keys", own_keys, team.leads()),
+    };
     let timed = u64::from(plan.threads) * TIMED.min(plan.ops.unwrap_or(u64::MAX));
     let timing = Phase::new("kv: timing single lookups", timed, team.leads());
     let mine = team.run(
         stop,
-        |thread, share| fill(thread, &store, plan.keys, share, &filling),
-        |thread, share, stopped| serve(thread, &store, plan, share, stopped, &timing),
+        |thread, share| match &plan.restore {
+            None => fill(thread, &store, plan.keys, share, &filling),
+            Some(path) => restore(thread, &store, path, plan.keys, share, &filling),
+        },
+        |thread, share, stopped| {
+            let serve = |stopped: &mut dyn FnMut() -> loco::Result<bool>| {
+                serve(thread, &store, plan, share, stopped, &timing)
+            };
+            match &plan.snapshot {
+                Some(path) if share.index == 0 => thread::scope(|scope| {
+                    let taken = scope.spawn(|| take(&manager, &store, path));
+                    let served = serve(stopped);
+                    let taken = taken
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                    Ok(Count {
+                        snapshot: Some(taken?),
+                        ..served?
+                    })
+                }),
+                _ => serve(stopped),
+            }
+        },
     )?;
     let thread = manager.thread()?;
     // Every node keeps its store until here.
@@ -134,7 +179,42 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         operations_per_second: all.per_second,
         latency_ns_p50: latencies.at(0.5),
         latency_ns_p99: latencies.at(0.99),
+        snapshot: mine.iter().find_map(|count| count.snapshot),
     }))
+}
+
+/// Restores the part of `share` of a snapshot, which has to have this number of `keys`.
+fn restore<F: Fabric>(
+    thread: &Thread<F>,
+    store: &KvStore<u64, u64, F>,
+    path: &Path,
+    keys: u32,
+    share: Share,
+    phase: &Phase,
+) -> Result<()> {
+    let restored = store.restore_part(thread, path, share.index, share.of)?;
+    if restored.keys != u64::from(keys) {
+        return Err(KvError::Usage(format!(
+            "`{}` has {}: give --keys {}, so that the load uses them",
+            path.display(),
+            counted(restored.keys, "key"),
+            restored.keys
+        )));
+    }
+    phase.add(restored.inserted + restored.updated);
+    Ok(())
+}
+
+/// Takes a snapshot, and the time.
+fn take<F: Fabric>(manager: &Manager<F>, store: &KvStore<u64, u64, F>, path: &Path) -> Result<Taken> {
+    let thread = manager.thread()?;
+    let begin = Instant::now();
+    let snapshot = store.snapshot(&thread, path)?;
+    Ok(Taken {
+        keys: snapshot.keys,
+        bytes: snapshot.bytes,
+        seconds: begin.elapsed().as_secs_f64(),
+    })
 }
 
 /// Inserts the keys of `share`, and notes in `phase` how many are there. A value contains the low half of its key, so that

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, Time};
@@ -182,6 +183,19 @@ pub enum Error {
         /// The limit.
         max: usize,
     },
+    /// A file is not a whole snapshot that fits the store. The store is as it was.
+    #[error(
+        "snapshot `{}` is refused at byte {offset}: {reason}; nothing was restored from it, so take an earlier one",
+        path.display()
+    )]
+    BadSnapshot {
+        /// The file.
+        path: PathBuf,
+        /// The place in the file, in bytes from its beginning.
+        offset: u64,
+        /// What is wrong there.
+        reason: String,
+    },
     /// A parameter is outside its range.
     #[error("{0}")]
     Config(String),
@@ -217,6 +231,8 @@ pub enum ErrorKind {
     /// The data that the object protects or holds may be incomplete, because a node was lost, or is stuck, while it changed
     /// them.
     Poisoned,
+    /// A file is damaged, or not what the call takes it for.
+    BadFile,
     /// The manager of this node is shut down.
     Closed,
     /// A closure that the program gave to this crate panicked.
@@ -353,6 +369,7 @@ impl Error {
             | Error::Config(_) => ErrorKind::Usage,
             Error::Torn { .. } | Error::HolderLost { .. } => ErrorKind::Poisoned,
             Error::TooManyThreads { .. } => ErrorKind::Exhausted,
+            Error::BadSnapshot { .. } => ErrorKind::BadFile,
             Error::Closed => ErrorKind::Closed,
         }
     }
@@ -378,6 +395,7 @@ impl Error {
             | Error::BadName { .. }
             | Error::TooLarge { .. }
             | Error::TooManyThreads { .. }
+            | Error::BadSnapshot { .. }
             | Error::Config(_)
             | Error::Closed => None,
         }

@@ -82,7 +82,9 @@ pub use config::{Config, Polling};
 pub use error::{Error, ErrorKind, Result};
 pub use objects::barrier::Barrier;
 pub use objects::collective::Collective;
-pub use objects::kvstore::{Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet};
+pub use objects::kvstore::{
+    Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet, Restored, Snapshot,
+};
 pub use objects::locks::guard::{LockConfig, LockGuard, OnLoss, Unlock};
 pub use objects::locks::tas_lock::TasLock;
 pub use objects::locks::ticket_lock::TicketLock;

@@ -170,3 +170,30 @@ fn words_of_an_array_are_counted_by_all() {
         });
     }
 }
+
+/// A cut reads neighbouring slots of each node by one read, over gaps, and this node's by the CPU.
+#[test]
+fn a_cut_has_the_keys_of_all_nodes() {
+    for cluster in ALL {
+        cluster.run(3, |manager| {
+            let store = Store::new(&manager, "kv", config())?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let me = u64::from(manager.node().0);
+            let mine: Vec<(u64, u64)> = (0..200).map(|i| (i * 3 + me, i)).collect();
+            let _ = store.insert_many(&thread, &mine)?;
+            // Gaps, one of them long.
+            for (key, _) in mine.iter().filter(|(_, i)| (50..160).contains(i) || i % 7 == 0) {
+                assert!(store.delete(&thread, key)?);
+            }
+            bar.wait(&thread)?;
+            let mut entries = store.entries(&thread)?;
+            entries.sort_unstable();
+            let expected = (0..600).map(|key| (key, key / 3));
+            let expected = expected.filter(|(_, i)| !(50..160).contains(i) && i % 7 != 0);
+            assert!(entries.into_iter().eq(expected), "{cluster:?}");
+            bar.wait(&thread)
+        });
+    }
+}

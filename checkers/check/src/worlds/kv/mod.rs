@@ -2,6 +2,7 @@
 //! node. A value is read whole. Slots that deletes free are used again without mixing old and new.
 
 mod batches;
+mod cuts;
 mod lengths;
 
 use loco::fabric::NodeId;
@@ -572,6 +573,13 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("expiry-late-delete", deleted_late).expiries(1),
         Rung::new("expiry-late-mark", faulty::<1, 2>(OTHERS, MARKED)).expiries(1),
         Rung::new("freed", freed),
+        Rung::new("cut", cuts::in_order(1, 2)),
+        Rung::new("cut-back", cuts::in_order(2, 1)),
+        Rung::new("cut-twice", cuts::twice),
+        Rung::new("cut-batch", cuts::across_a_batch),
+        Rung::new("cut-changes", cuts::come_and_gone),
+        Rung::new("cut-crash", cuts::lost).crash(),
+        Rung::new("cut-late", cuts::left_behind).expiries(1),
         Rung::new("longer", lengths::longer),
         Rung::new("batches", batches::batches),
         Rung::new("batch-writers", calls::<1, 2>((2, 2), MANY)),

@@ -176,17 +176,20 @@ impl<K: Encode + Eq> Index<K> {
         }
     }
 
-    /// Returns the keys, in no particular order.
-    pub(super) fn keys(&self) -> impl Iterator<Item = K> {
-        let words = self.buckets.iter().flat_map(|bucket| {
-            let ways = (0..WAYS).filter(move |&way| bucket.used & (1 << way) != 0);
-            ways.map(move |way| bucket.words[way])
+    /// Returns the keys and their locations, in no particular order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Location, K)> {
+        let ways = self.buckets.iter().enumerate().flat_map(|(at, bucket)| {
+            let used = (0..WAYS).filter(move |&way| bucket.used & (1 << way) != 0);
+            used.map(move |way| (bucket, Place { bucket: at, way }))
         });
-        let by_word = words.take_while(|_| Self::BY_WORD).filter_map(|word| {
-            let bytes = word.to_ne_bytes();
-            K::from_bytes(&bytes[..K::BYTES?])
-        });
-        by_word.chain(self.keys.iter().flatten().cloned())
+        ways.filter_map(|(bucket, place)| {
+            let key = if Self::BY_WORD {
+                K::from_bytes(&bucket.words[place.way].to_ne_bytes()[..K::BYTES?])?
+            } else {
+                self.keys[place.number()].clone()?
+            };
+            Some((bucket.location(place.way), key))
+        })
     }
 
     #[inline(always)]
@@ -359,7 +362,7 @@ mod tests {
         for number in 0..=u8::MAX {
             assert_eq!(index.get(&key(number)), map.get(&key(number)).copied());
         }
-        let mut keys: Vec<K> = index.keys().collect();
+        let mut keys: Vec<K> = index.entries().map(|(_, key)| key).collect();
         keys.sort_unstable();
         let mut expected: Vec<K> = map.keys().cloned().collect();
         expected.sort_unstable();

@@ -33,7 +33,9 @@ mod loss;
 mod monitor;
 mod places;
 mod read;
+mod scan;
 mod slot;
+mod snapshot;
 mod tracker;
 mod value;
 mod write;
@@ -53,6 +55,7 @@ use crate::{
 };
 
 pub use read::PendingGet;
+pub use snapshot::{Restored, Snapshot};
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
 
@@ -275,7 +278,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// was over before the call and whose delete had not begun. It may also have keys whose insert or delete
     /// is under way.
     pub fn keys(&self) -> Vec<K> {
-        self.shared.index.read().keys().collect()
+        self.shared.index.read().entries().map(|(_, key)| key).collect()
     }
 
     /// Returns this node's statistics.

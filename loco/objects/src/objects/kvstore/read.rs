@@ -115,7 +115,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 outcome => outcome?,
             }
         }
-        Err(self.torn())
+        Err(self.shared.torn())
     }
 
     /// Looks a key up without posting, where the thread can, and returns the result. Returns `None` if the thread cannot, or
@@ -197,7 +197,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         };
         let peers = Peers::These(self.shared.channel.peers());
         match thread.wait_until(self.shared.channel.name(), peers, whole) {
-            Err(error) if error.is_timeout() => Err(self.torn()),
+            Err(error) if error.is_timeout() => Err(self.shared.torn()),
             Err(error) if error.lost_peer().is_some() => self.get_locked(thread, key),
             outcome => {
                 let value = outcome??;
@@ -219,24 +219,17 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         };
         let outcome = looked.and_then(|looked| match looked {
             Looked::Known(value) => Ok(value),
-            Looked::Torn | Looked::Longer(_) => Err(self.torn()),
+            Looked::Torn | Looked::Longer(_) => Err(self.shared.torn()),
         });
         shared.release(thread, guard, outcome)
     }
 
     #[cold]
-    fn of_another_type(&self, len: usize) -> Error {
+    pub(super) fn of_another_type(&self, len: usize) -> Error {
         Error::Config(format!(
             "`{}`: a value of {len} bytes is not of this store's type: are values the same type on all nodes?",
             self.shared.channel.name(),
         ))
-    }
-
-    #[cold]
-    fn torn(&self) -> Error {
-        Error::Torn {
-            channel: self.shared.channel.name().to_owned(),
-        }
     }
 
     fn count_torn(&self) {
@@ -501,6 +494,13 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> PendingGet<'_, K, V, F> {
 }
 
 impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
+    #[cold]
+    pub(super) fn torn(&self) -> Error {
+        Error::Torn {
+            channel: self.channel.name().to_owned(),
+        }
+    }
+
     /// Returns the place at `offset` of a slot.
     #[inline]
     pub(super) fn place(&self, at: Location, offset: usize) -> Result<Target<'_, F::Remote>> {
