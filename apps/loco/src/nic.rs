@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Write as _};
+use std::io::{self, BufRead as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use loco::fabric::Tier;
+use loco_host::places::{self, Place};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -26,6 +27,10 @@ use crate::error::CliError;
 const LIBRARY: &str = "libloco_nic.so";
 /// The names under which programs look for it.
 const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
+
+/// What the names of a world's files begin with, and how many places it has, as the library has it.
+const PREFIX: &str = "nic";
+const PLACES: u32 = (1 << 12) - 1;
 
 /// How much the NIC does out of the ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -94,7 +99,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         check_own(&world)?;
     }
     let names = names(&world, &library).map_err(CliError::os("naming the library in the world's folder"))?;
-    let report = world.join(format!("report-{}", std::process::id()));
+    // This process has a place, too: if it is killed, its report is not left behind.
+    let (place, ()) = Place::take(&world, PREFIX, PLACES, |_| Ok(Some(())))
+        .map_err(CliError::os("taking a place in the world's folder"))?;
+    let report = place.file("report");
     let seed = args.seed.unwrap_or_else(rand::random);
     let trace = args.trace.as_deref().map(begin_trace).transpose()?;
 
@@ -121,11 +129,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if let Some(drop) = args.drop {
         command.env("LOCO_NIC_DROP", drop.to_string());
     }
-    let status = wait(command, program)?;
+    let status = wait(command, program).inspect_err(|_| place.leave())?;
     if let Some(trace) = &trace {
-        end_trace(trace)?;
+        end_trace(trace).map_err(CliError::os("writing the trace"))?;
     }
     let counts = counts(&report);
+    place.leave();
+    // A program that was killed has left its files.
+    let _ = places::sweep(&world, PREFIX);
     let tier = args.tier.name();
     // A closed standard error is no reason to change the program's exit code.
     let _ = writeln!(
@@ -233,7 +244,6 @@ fn code(status: ExitStatus) -> u8 {
 /// Adds up what the processes have counted. One that was killed has said nothing.
 fn counts(report: &Path) -> String {
     let lines = fs::read_to_string(report).unwrap_or_default();
-    let _ = fs::remove_file(report);
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, count) in lines.split_whitespace().filter_map(|word| word.split_once('=')) {
         *sums.entry(name).or_default() += count.parse().unwrap_or(0);
@@ -257,10 +267,23 @@ fn begin_trace(path: &Path) -> Result<PathBuf, CliError> {
     Ok(path)
 }
 
-/// Ends the list of events with one that says so, since every other is followed by a comma.
-fn end_trace(path: &Path) -> Result<(), CliError> {
-    let end = "{\"name\":\"end\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{}}\n]\n";
-    let file = fs::OpenOptions::new().append(true).open(path);
-    file.and_then(|mut file| file.write_all(end.as_bytes()))
-        .map_err(CliError::os("writing the trace"))
+/// Makes a list of what the processes have written, each of which ends its lines with commas. Lines that a killed process has left
+/// unfinished are dropped.
+fn end_trace(path: &Path) -> io::Result<()> {
+    let whole = path.with_extension("whole");
+    let mut lines = io::BufReader::new(fs::File::open(path)?);
+    let mut to = io::BufWriter::new(fs::File::create(&whole)?);
+    let (mut line, mut separator) = (Vec::new(), "[\n");
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        let event = line.strip_suffix(b",\n").unwrap_or_default();
+        if serde_json::from_slice::<serde::de::IgnoredAny>(event).is_ok() {
+            to.write_all(separator.as_bytes())?;
+            to.write_all(event)?;
+            separator = ",\n";
+        }
+        line.clear();
+    }
+    to.write_all(if separator == "[\n" { b"[]\n" } else { b"\n]\n" })?;
+    to.flush()?;
+    fs::rename(&whole, path)
 }

@@ -6,7 +6,7 @@
 //! mapping and its handles), [`backoff`]
 //! (pauses of a waiting thread), `fiber` (many waits on one thread), [`membership`] (the members of the job, set-up data,
 //! waiting).
-//! Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`,
+//! Beside them, [`bindings`] (C structures) and [`places`] (numbers that processes take in a folder). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`,
 //! `loco-tcp` and `loco-ofi` do.
 
 #![deny(unsafe_code)]
@@ -29,6 +29,7 @@ pub mod membership;
 pub mod memory;
 #[allow(unsafe_code)]
 pub mod pages;
+pub mod places;
 mod ranges;
 #[allow(unsafe_code)]
 pub mod span;

@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::ffi::RawGid;
+use crate::ffi::{IBV_WC_GENERAL_ERR, RawGid};
 
 /// What every header begins with. Its last byte is the version of the format.
 const MAGIC: u32 = u32::from_le_bytes(*b"lnc\x01");
@@ -10,6 +10,9 @@ const MAGIC: u32 = u32::from_le_bytes(*b"lnc\x01");
 pub(crate) const HEADER: usize = size_of::<Header>();
 /// The longest message.
 pub(crate) const MESSAGE_MAX: u64 = 1 << 30;
+
+/// Queue pairs have numbers of 24 bits.
+const NUMBERS: u32 = 1 << 24;
 
 /// Kinds of messages.
 pub(crate) mod kind {
@@ -34,6 +37,8 @@ pub(crate) mod flag {
     /// The sender waits for no answer.
     pub(crate) const UNRELIABLE: u8 = 8;
     pub(crate) const DATAGRAM: u8 = 16;
+    /// All of them.
+    pub(crate) const KNOWN: u8 = 31;
 }
 
 /// The header of a message. Numbers are of the host's order: both sides are processes of one host.
@@ -105,6 +110,15 @@ impl Header {
         if !(kind::HELLO..=kind::ANSWER).contains(&header.kind) {
             return Err("a message is of no known kind");
         }
+        if header.from >= NUMBERS || header.to >= NUMBERS {
+            return Err("a message names a queue pair that cannot be");
+        }
+        if header.flags & !flag::KNOWN != 0 || header.rnr_retry > 7 {
+            return Err("a message has flags that are not known");
+        }
+        if u32::from(header.status) > IBV_WC_GENERAL_ERR {
+            return Err("a message has a status that is not known");
+        }
         if header.len > MESSAGE_MAX || u64::from(header.wanted) > MESSAGE_MAX {
             return Err("a message is longer than any may be");
         }
@@ -141,6 +155,11 @@ mod tests {
         wrong(|header| header.kind = 0);
         wrong(|header| header.kind = 8);
         wrong(|header| header.len = 1);
+        wrong(|header| header.from = 1 << 24);
+        wrong(|header| header.to = u32::MAX);
+        wrong(|header| header.flags = 32);
+        wrong(|header| header.rnr_retry = 8);
+        wrong(|header| header.status = 200);
         wrong(|header| header.wanted = u32::MAX);
         wrong(|header| {
             header.kind = kind::WRITE;

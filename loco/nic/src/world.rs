@@ -1,34 +1,37 @@
-//! The folder where the processes of a world meet. Each takes a number, which is the upper half of the numbers of its queue
-//! pairs, and listens on the socket of that number. A lock on a file tells a living process from one that is gone.
+//! The folder where the processes of a world meet. Each takes a place, whose number is the upper half of the numbers of its queue
+//! pairs, and listens on the socket of that number.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use loco_host::places::{self, Place};
 
 /// The number of bits of a queue pair's number that belong to its process.
 pub(crate) const LOCAL_BITS: u32 = 12;
 /// Processes have numbers below this.
-const PROCESSES: u32 = 1 << (24 - LOCAL_BITS);
+pub(crate) const PROCESSES: u32 = 1 << (24 - LOCAL_BITS);
+/// What the names of a world's files begin with.
+pub(crate) const PREFIX: &str = "nic";
+/// The kind of the socket for messages between NICs.
+const SOCKET: &str = "sock";
 
 /// A process's place in a world.
 pub(crate) struct World {
-    folder: PathBuf,
+    place: Place,
     /// The folder, opened: paths through it are short enough for the address of a socket.
     opened: File,
     /// The number of this process.
     pub number: u32,
     /// Where the others connect.
     pub listener: UnixListener,
-    _lock: File,
 }
 
 impl World {
-    /// Takes a place in the world of a folder, which is made if it is not there.
+    /// Takes a place in the world of a folder, which is made if it is not there. What processes have left that are gone is removed.
     ///
     /// # Errors
     /// Fails when the folder cannot be made or written, is another user's, or has no place left.
@@ -48,27 +51,21 @@ impl World {
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
-        let first = std::process::id() % (PROCESSES - 1);
-        for tried in 0..PROCESSES - 1 {
-            let number = (first + tried) % (PROCESSES - 1) + 1;
-            let Some(lock) = claim(&folder.join(format!("nic-{number}.lock")))? else {
-                continue;
-            };
-            let socket = folder.join(socket_name(number));
-            let _ = fs::remove_file(&socket);
-            let listener = UnixListener::bind(through(&opened, number))
-                .map_err(|error| named("cannot listen in", folder, &error))?;
-            listener.set_nonblocking(true)?;
-            return Ok(World {
-                folder: folder.to_owned(),
-                opened,
-                number,
-                listener,
-                _lock: lock,
-            });
-        }
-        let text = format!("all {} places of {} are taken", PROCESSES - 1, folder.display());
-        Err(io::Error::other(text))
+        let (place, listener) = Place::take(folder, PREFIX, PROCESSES - 1, |place| {
+            match UnixListener::bind(through(&opened, place.number(), SOCKET)) {
+                // Something that is no socket of ours has the name.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+                Err(error) => Err(named("cannot listen in", folder, &error)),
+                Ok(listener) => Ok(Some(listener)),
+            }
+        })?;
+        listener.set_nonblocking(true)?;
+        Ok(World {
+            number: place.number(),
+            place,
+            opened,
+            listener,
+        })
     }
 
     /// Connects to the process with a number.
@@ -76,50 +73,29 @@ impl World {
     /// # Errors
     /// Fails when there is none.
     pub fn connect(&self, number: u32) -> io::Result<UnixStream> {
-        UnixStream::connect(through(&self.opened, number))
+        UnixStream::connect(through(&self.opened, number, SOCKET))
     }
 
     /// Returns the folder.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.place.folder()
     }
 
-    /// Removes this process's files.
+    /// Removes this process's files, and those of processes that are gone.
     pub fn leave(&self) {
-        let _ = fs::remove_file(self.folder.join(socket_name(self.number)));
-        let _ = fs::remove_file(self.folder.join(format!("nic-{}.lock", self.number)));
+        self.place.leave();
+        let _ = places::sweep(self.place.folder(), PREFIX);
     }
 }
 
-fn socket_name(number: u32) -> String {
-    format!("nic-{number}.sock")
-}
-
-fn through(folder: &File, number: u32) -> String {
-    format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), socket_name(number))
+/// Returns the path of a socket through the opened folder.
+pub(crate) fn through(folder: &File, number: u32, kind: &str) -> PathBuf {
+    let name = places::named(PREFIX, number, kind);
+    format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()).into()
 }
 
 fn named(what: &str, folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", folder.display()))
-}
-
-/// Locks a file. Returns `None` if a living process has it.
-fn claim(path: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)
-        .map_err(|error| named("cannot write", path, &error))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Ok(None);
-    }
-    // One who left may have removed the file between the two calls.
-    let same = fs::metadata(path).is_ok_and(|there| {
-        file.metadata()
-            .is_ok_and(|here| here.ino() == there.ino() && here.dev() == there.dev())
-    });
-    Ok(same.then_some(file))
 }
 
 #[cfg(test)]
@@ -144,5 +120,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let number = World::enter(folder.path()).unwrap().number;
         assert_eq!(World::enter(folder.path()).unwrap().number, number);
+    }
+
+    #[test]
+    fn a_name_that_is_taken_makes_the_next_place_be_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let number = World::enter(folder.path()).unwrap().number;
+        let name = places::named(PREFIX, number, SOCKET);
+        fs::remove_file(folder.path().join(&name)).unwrap();
+        fs::create_dir(folder.path().join(&name)).unwrap();
+        let world = World::enter(folder.path()).unwrap();
+        assert_ne!(world.number, number);
+        world.leave();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

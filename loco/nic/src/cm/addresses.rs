@@ -116,7 +116,17 @@ pub(crate) unsafe extern "C" fn getaddrinfo(
         let passive = info.ai_flags.cast_unsigned() & RAI_PASSIVE != 0;
         let port = text(service).map_or(Some(0), |service| service.parse::<u16>().ok());
         let name = text(node).unwrap_or(if passive { "0.0.0.0" } else { "127.0.0.1" });
-        let found = port.and_then(|port| {
+        // Without a name and a service, the hints have the addresses.
+        let given = hints.as_ref().filter(|_| node.is_null() && service.is_null());
+        let given = given.and_then(|hints| {
+            read(if passive {
+                hints.ai_src_addr
+            } else {
+                hints.ai_dst_addr
+            })
+        });
+        let found = given.or_else(|| {
+            let port = port?;
             let mut all = (name, port).to_socket_addrs().ok()?;
             all.find(|address| info.ai_family != libc::AF_INET6 || address.is_ipv6())
         });

@@ -10,7 +10,7 @@ use super::frames::{Letter, PRIVATE_MAX, kind};
 use super::identifiers::{bind_addr, create_id, destroy_id, resolve_addr, resolve_route};
 use super::listeners;
 use super::pairs::{answer, create_qp, make_ready, to_state};
-use super::state::{Inner, Wanted, What, shared_of};
+use super::state::{Phase, Wanted, What, shared_of};
 use crate::events::lock;
 use crate::ffi::*;
 
@@ -79,7 +79,11 @@ pub(crate) unsafe extern "C" fn connect(id: *mut CmId, param: *const ConnParam) 
         };
         let (own, private) = wanted(param);
         let shared = shared_of(id);
-        lock(&shared.inner).own = own;
+        {
+            let mut inner = lock(&shared.inner);
+            inner.own = own;
+            inner.phase = Phase::Asked;
+        }
         let mut letter = introduced(id, kind::REQUEST, &own, private);
         letter.frame.source = bytes(source);
         letter.frame.target = bytes(target);
@@ -182,11 +186,11 @@ pub(crate) unsafe extern "C" fn accept(id: *mut CmId, param: *const ConnParam) -
         let Some(stream) = stream else {
             return answer(Err(libc::EINVAL));
         };
-        if letter.send(&stream).is_err() {
-            return answer(Err(libc::ECONNRESET));
-        }
+        // A peer that is gone is not heard of here: its silence is an event.
+        let _ = letter.send(&stream);
         // A datagram service waits for nothing more.
         if (*id).ps == RDMA_PS_UDP {
+            lock(&shared.inner).phase = Phase::None;
             return 0;
         }
         finish(id)
@@ -197,7 +201,11 @@ pub(crate) unsafe extern "C" fn reject(id: *mut CmId, data: *const c_void, len: 
     // SAFETY: the program's own identifier, and as many bytes.
     unsafe {
         let shared = shared_of(id);
-        let stream = lock(&shared.inner).stream.take();
+        let stream = {
+            let mut inner = lock(&shared.inner);
+            inner.phase = Phase::None;
+            inner.stream.take()
+        };
         let Some(stream) = stream else {
             return answer(Err(libc::EINVAL));
         };
@@ -220,7 +228,7 @@ pub(crate) unsafe extern "C" fn establish(id: *mut CmId) -> c_int {
         let Some(stream) = inner.stream.clone() else {
             return answer(Err(libc::EINVAL));
         };
-        inner.connected = true;
+        inner.phase = Phase::Connected;
         drop(inner);
         if !(*id).qp.is_null() {
             return answer(Err(libc::EINVAL));
@@ -236,7 +244,7 @@ pub(crate) unsafe extern "C" fn establish(id: *mut CmId) -> c_int {
 /// Says that a message of the peer has come, which is as good as the manager's own.
 pub(crate) unsafe extern "C" fn notify(id: *mut CmId, _event: c_int) -> c_int {
     // SAFETY: the program's own identifier.
-    lock(&unsafe { shared_of(id) }.inner).connected = true;
+    lock(&unsafe { shared_of(id) }.inner).phase = Phase::Connected;
     0
 }
 
@@ -247,11 +255,11 @@ pub(crate) unsafe extern "C" fn disconnect(id: *mut CmId) -> c_int {
             let _ = to_state(id, IBV_QPS_ERR);
         }
         let shared = shared_of(id);
-        let inner: std::sync::MutexGuard<'_, Inner> = lock(&shared.inner);
+        let inner = lock(&shared.inner);
         let Some(stream) = inner.stream.clone() else {
             return answer(Err(libc::EINVAL));
         };
-        let is_connected = inner.connected;
+        let is_connected = inner.phase == Phase::Connected;
         drop(inner);
         if !is_connected {
             // The other side was first.

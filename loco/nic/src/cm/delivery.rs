@@ -98,6 +98,7 @@ unsafe fn deliver(arrived: Arrived) -> Option<*mut CmEvent> {
         What::Letter(letter) => unsafe { letter_event(id, &arrived.shared, &letter) }?,
         // SAFETY: as above.
         What::Request(letter, child) => unsafe { request_event(id, &letter, child) }?,
+        What::Gone => return None,
     };
     Some(object.cast())
 }
@@ -131,11 +132,7 @@ unsafe fn letter_event(id: *mut CmId, shared: &Arc<Shared>, letter: &Letter) -> 
         let private = &letter.private;
         match letter.frame.kind {
             kind::REPLY => {
-                {
-                    let mut inner = lock(&shared.inner);
-                    inner.peer = Some(letter.frame);
-                    inner.connected = !(*id).qp.is_null();
-                }
+                lock(&shared.inner).peer = Some(letter.frame);
                 let event_type = if (*id).qp.is_null() && !is_datagram {
                     RDMA_CM_EVENT_CONNECT_RESPONSE
                 } else {
@@ -148,10 +145,7 @@ unsafe fn letter_event(id: *mut CmId, shared: &Arc<Shared>, letter: &Letter) -> 
                 say_peer(object, &letter.frame, is_datagram);
                 Some(object)
             }
-            kind::READY => {
-                lock(&shared.inner).connected = true;
-                (!is_datagram).then(|| make(id, RDMA_CM_EVENT_ESTABLISHED, 0, &[]))
-            }
+            kind::READY => Some(make(id, RDMA_CM_EVENT_ESTABLISHED, 0, &[])),
             kind::REJECT => {
                 let status = if letter.frame.space == 0 {
                     NO_SERVICE
@@ -160,16 +154,6 @@ unsafe fn letter_event(id: *mut CmId, shared: &Arc<Shared>, letter: &Letter) -> 
                 };
                 lock(&shared.inner).stream = None;
                 Some(make(id, RDMA_CM_EVENT_REJECTED, status, private))
-            }
-            kind::DISCONNECT | kind::DISCONNECTED => {
-                let mut inner = lock(&shared.inner);
-                let was_connected = std::mem::take(&mut inner.connected);
-                if let Some(stream) = inner.stream.clone()
-                    && letter.frame.kind == kind::DISCONNECT
-                {
-                    let _ = Letter::new(kind::DISCONNECTED).send(&stream);
-                }
-                was_connected.then(|| make(id, RDMA_CM_EVENT_DISCONNECTED, 0, &[]))
             }
             _ => None,
         }

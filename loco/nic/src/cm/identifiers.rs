@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn create_id(
             return -1;
         }
         let events = Arc::clone(&(*channel.cast::<ChannelObject>()).events);
-        let made = make_id(Shared::new(events, waits), channel, space);
+        let made = make_id(Shared::new(events, waits, space == RDMA_PS_UDP), channel, space);
         (*made).context = context;
         id.write(made);
     }
@@ -61,15 +61,24 @@ pub(crate) unsafe extern "C" fn destroy_id(id: *mut CmId) -> c_int {
     unsafe {
         let shared = shared_of(id);
         unlisten(&shared);
-        let (events, stream, waits) = {
-            let mut inner = lock(&shared.inner);
-            inner.address = 0;
-            (Arc::clone(&inner.events), inner.stream.take(), inner.waits)
+        let (events, waits) = {
+            let inner = lock(&shared.inner);
+            (Arc::clone(&inner.events), inner.waits)
         };
-        if let Some(stream) = stream {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
+        shared.destroy();
+        // Who has asked a listener that goes is refused.
+        let mut gone = vec![Arc::clone(&shared)];
+        events.retain(|arrived| {
+            let is_own = Arc::ptr_eq(&arrived.shared, &shared);
+            if let (true, What::Request(_, child)) = (is_own, &arrived.what) {
+                gone.push(Arc::clone(child));
+            }
+            !is_own
+        });
+        for child in &gone[1..] {
+            child.destroy();
         }
-        events.retain(|arrived| !Arc::ptr_eq(&arrived.shared, &shared));
+        events.retain(|arrived| !gone.iter().any(|gone| Arc::ptr_eq(&arrived.shared, gone)));
         drop_event(id);
         if waits {
             destroy_event_channel((*id).channel);

@@ -8,15 +8,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use loco_host::places;
+
 use super::addresses;
 use super::frames::{Letter, kind};
-use super::state::{Arrived, Shared, What};
+use super::state::{Phase, Shared, What};
 use crate::engine::nic;
 use crate::events::lock;
 use crate::ffi::*;
 use crate::log;
 use crate::verbs::device::own_addresses;
+use crate::world::{PREFIX, through};
 
+/// The kind of the socket for connections.
+const SOCKET: &str = "cm";
 /// Ports that are chosen begin here.
 const FIRST_PORT: u16 = 32768;
 
@@ -28,37 +33,33 @@ fn place() -> (PathBuf, u32) {
     (nic.world.folder().to_owned(), nic.world.number)
 }
 
-fn socket(folder: &Path, number: u32) -> PathBuf {
-    folder.join(format!("cm-{number}.sock"))
+/// Returns the kind of a listener's file.
+fn on(space: u32, port: u16) -> String {
+    format!("port-{space:x}-{port}")
 }
 
-/// Returns a path to a socket that is short enough for its address.
-fn through(folder: &Path, number: u32) -> io::Result<(fs::File, PathBuf)> {
-    use std::os::fd::AsRawFd as _;
+/// Connects to the socket of another process, by a path that is short enough for its address.
+fn reach(folder: &Path, number: u32) -> io::Result<UnixStream> {
     let opened = fs::File::open(folder)?;
-    let path = format!("/proc/self/fd/{}/cm-{number}.sock", opened.as_raw_fd());
-    Ok((opened, path.into()))
+    UnixStream::connect(through(&opened, number, SOCKET))
 }
 
-/// Returns the files of listeners on a port.
-fn on_port(folder: &Path, space: u32, port: u16) -> Vec<PathBuf> {
-    let prefix = format!("port-{space:x}-{port}-");
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
-        .map(|entry| entry.path())
+/// Returns the files of listeners on a port, each with the number of its process.
+fn on_port(folder: &Path, space: u32, port: u16) -> Vec<(u32, PathBuf)> {
+    let kind = on(space, port);
+    let names = places::names(folder, PREFIX).unwrap_or_default();
+    names
+        .iter()
+        .filter_map(|name| {
+            let (number, of) = places::parsed(PREFIX, name)?;
+            (of == kind).then(|| (number, folder.join(name)))
+        })
         .collect()
 }
 
-/// Returns whether a listener's file is of a living process, and has an address.
+/// Returns whether a listener's file has an address.
 fn has(path: &Path, address: IpAddr) -> bool {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines().any(|line| line.parse() == Ok(address))
-}
-
-/// Returns the number of the process that a listener's file belongs to.
-fn owner(path: &Path) -> Option<u32> {
-    path.file_name()?.to_str()?.rsplit('-').next()?.parse().ok()
+    places::read(path).lines().any(|line| line.parse() == Ok(address))
 }
 
 /// Returns a port on which nobody listens.
@@ -78,17 +79,10 @@ pub(super) fn free_port(space: u32) -> u16 {
 /// Fails with `EADDRINUSE` when another living process listens on the port, and when the folder cannot be written.
 pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> io::Result<()> {
     let (folder, number) = place();
-    for other in on_port(&folder, space, address.port()) {
-        let alive = owner(&other).is_some_and(|owner| {
-            owner == number
-                || through(&folder, owner).is_ok_and(|(_open, path)| UnixStream::connect(path).is_ok())
-        });
-        let clashes = address.ip().is_unspecified() || has(&other, address.ip());
-        if alive && clashes {
+    for (owner, file) in on_port(&folder, space, address.port()) {
+        let clashes = address.ip().is_unspecified() || has(&file, address.ip());
+        if clashes && (owner == number || reach(&folder, owner).is_ok()) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
-        }
-        if !alive {
-            let _ = fs::remove_file(&other);
         }
     }
     let mut addresses = vec![address.ip()];
@@ -96,7 +90,7 @@ pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> i
         addresses = own_addresses();
     }
     let text: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    let path = folder.join(format!("port-{space:x}-{}-{number}", address.port()));
+    let path = folder.join(places::named(PREFIX, number, &on(space, address.port())));
     let mut listeners = lock(&LISTENERS);
     let all = match &mut *listeners {
         Some(all) => all,
@@ -107,7 +101,7 @@ pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> i
     };
     all.insert(path.clone(), Arc::clone(shared));
     // Whoever sees the file sees all of it.
-    let new = folder.join(format!("new-{number}"));
+    let new = folder.join(places::named(PREFIX, number, "new"));
     fs::write(&new, text.join("\n"))?;
     fs::rename(&new, &path)?;
     lock(&shared.inner).listens = Some(path);
@@ -125,26 +119,9 @@ pub(super) fn unlisten(shared: &Shared) {
     }
 }
 
-/// Removes the files of this process's listeners, when it ends.
-extern "C" fn leave() {
-    if let Ok(mut listeners) = LISTENERS.try_lock()
-        && let Some(all) = listeners.take()
-    {
-        for path in all.keys() {
-            let _ = fs::remove_file(path);
-            if let (Some(folder), Some(number)) = (path.parent(), owner(path)) {
-                let _ = fs::remove_file(socket(folder, number));
-            }
-        }
-    }
-}
-
 fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
-    let _ = fs::remove_file(socket(folder, number));
-    let (_opened, path) = through(folder, number)?;
-    let listener = UnixListener::bind(path)?;
-    // SAFETY: the function takes and returns nothing, and does not unwind.
-    unsafe { libc::atexit(leave) };
+    let opened = fs::File::open(folder)?;
+    let listener = UnixListener::bind(through(&opened, number, SOCKET))?;
     std::thread::Builder::new()
         .name("loco-nic-cm".to_owned())
         .spawn(move || {
@@ -166,34 +143,40 @@ fn greet(stream: &Arc<UnixStream>) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
         _ => return log::say("closed a connection: it does not begin with a request"),
     };
+    let space = u32::from(letter.frame.space);
     let target = addresses::from_bytes(&letter.frame.target);
-    let found = target.and_then(|target| listener(u32::from(letter.frame.space), target));
+    let source = addresses::from_bytes(&letter.frame.source);
+    let found = target
+        .filter(|_| source.is_some())
+        .and_then(|target| listener(space, target));
     let Some(listening) = found else {
         let _ = Letter::new(kind::REJECT).send(stream);
         return;
     };
     let events = Arc::clone(&lock(&listening.inner).events);
-    let child = Shared::new(Arc::clone(&events), false);
+    let child = Shared::new(events, false, space == RDMA_PS_UDP);
     {
         let mut inner = lock(&child.inner);
         inner.stream = Some(Arc::clone(stream));
         inner.peer = Some(letter.frame);
+        if !inner.is_datagram {
+            inner.phase = Phase::Asked;
+        }
     }
     let what = What::Request(Box::new(letter), Arc::clone(&child));
-    events.push(Arrived {
-        shared: listening,
-        what,
-    });
+    listening.happens(what);
+    drop(listening);
     read(&child, stream);
 }
 
 fn listener(space: u32, target: SocketAddr) -> Option<Arc<Shared>> {
     let listeners = lock(&LISTENERS);
     let all = listeners.as_ref()?;
-    let prefix = format!("port-{space:x}-{}-", target.port());
+    let kind = on(space, target.port());
     let found = all.iter().find(|(path, _)| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(&prefix) && has(path, target.ip())
+        let is_on_port = places::parsed(PREFIX, &name).is_some_and(|(_, of)| of == kind);
+        is_on_port && has(path, target.ip())
     });
     found.map(|(_, shared)| Arc::clone(shared))
 }
@@ -202,10 +185,18 @@ fn listener(space: u32, target: SocketAddr) -> Option<Arc<Shared>> {
 fn read(shared: &Arc<Shared>, stream: &UnixStream) {
     loop {
         match Letter::receive(stream) {
-            Ok(letter) => shared.happens(What::Letter(Box::new(letter))),
-            Err(_) => {
-                // The other process is gone, or its identifier is.
-                shared.happens(What::Letter(Box::new(Letter::new(kind::DISCONNECT))));
+            Ok(letter) => {
+                if letter.frame.kind == kind::DISCONNECT {
+                    let _ = Letter::new(kind::DISCONNECTED).send(stream);
+                }
+                shared.happens(What::Letter(Box::new(letter)));
+            }
+            Err(error) => {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    log::say(format_args!("closed a connection: {error}"));
+                    let _ = stream.shutdown(std::net::Shutdown::Both);
+                }
+                shared.happens(What::Gone);
                 return;
             }
         }
@@ -223,15 +214,12 @@ pub(super) fn connect(
     request: &Letter,
 ) -> io::Result<()> {
     let (folder, _) = place();
-    let refused = || io::Error::from_raw_os_error(libc::ECONNREFUSED);
-    let files = on_port(&folder, space, target.port());
-    let file = files
+    // The files of processes that are gone may still be there.
+    let stream = on_port(&folder, space, target.port())
         .into_iter()
-        .find(|file| has(file, target.ip()))
-        .ok_or_else(refused)?;
-    let number = owner(&file).ok_or_else(refused)?;
-    let (_opened, path) = through(&folder, number)?;
-    let stream = Arc::new(UnixStream::connect(path)?);
+        .filter(|(_, file)| has(file, target.ip()))
+        .find_map(|(number, _)| reach(&folder, number).ok());
+    let stream = Arc::new(stream.ok_or_else(|| io::Error::from_raw_os_error(libc::ECONNREFUSED))?);
     request.send(&stream)?;
     lock(&shared.inner).stream = Some(Arc::clone(&stream));
     let shared = Arc::clone(shared);

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use super::frames::{Frame, Letter};
+use super::frames::{Frame, Letter, kind};
 use crate::events::Events;
 use crate::ffi::*;
 
@@ -44,6 +44,18 @@ pub(super) enum What {
     Letter(Box<Letter>),
     /// Somebody connects: what is known of the new connection.
     Request(Box<Letter>, Arc<Shared>),
+    /// The other process is gone, or its identifier is.
+    Gone,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// There is none, or no more.
+    None,
+    /// One side has asked, and it is not decided.
+    Asked,
+    Connected,
 }
 
 /// What threads know of an identifier.
@@ -61,7 +73,10 @@ pub(super) struct Inner {
     pub peer: Option<Frame>,
     /// What this side wants.
     pub own: Wanted,
-    pub connected: bool,
+    pub phase: Phase,
+    pub is_datagram: bool,
+    /// True when the program has given the identifier back: nothing happens to it any more.
+    pub destroyed: bool,
     /// The file of a listener.
     pub listens: Option<PathBuf>,
     /// True if calls wait for their events.
@@ -83,7 +98,7 @@ pub(super) struct Wanted {
 
 impl Shared {
     /// Makes the state of a new identifier.
-    pub fn new(events: Arc<Events<Arrived>>, waits: bool) -> Arc<Shared> {
+    pub fn new(events: Arc<Events<Arrived>>, waits: bool, is_datagram: bool) -> Arc<Shared> {
         Arc::new(Shared {
             inner: Mutex::new(Inner {
                 address: 0,
@@ -91,7 +106,9 @@ impl Shared {
                 stream: None,
                 peer: None,
                 own: Wanted::default(),
-                connected: false,
+                phase: Phase::None,
+                is_datagram,
+                destroyed: false,
                 listens: None,
                 waits,
                 ack_timeout: None,
@@ -99,13 +116,58 @@ impl Shared {
         })
     }
 
-    /// Notes that something has happened.
+    /// Notes that something has happened, if it is an event: the channel is readable only while it has one.
     pub fn happens(self: &Arc<Shared>, what: What) {
-        let events = Arc::clone(&crate::events::lock(&self.inner).events);
-        events.push(Arrived {
-            shared: Arc::clone(self),
-            what,
-        });
+        let mut inner = crate::events::lock(&self.inner);
+        if inner.destroyed {
+            return;
+        }
+        let what = match what {
+            What::Gone => inner.ends(true),
+            What::Letter(letter) => match letter.frame.kind {
+                kind::DISCONNECT | kind::DISCONNECTED => inner.ends(false),
+                // Who sends datagrams waits for nothing more.
+                kind::READY if inner.is_datagram => None,
+                kind::REPLY | kind::READY | kind::REJECT => {
+                    let connects = letter.frame.kind != kind::REJECT && !inner.is_datagram;
+                    inner.phase = if connects { Phase::Connected } else { Phase::None };
+                    Some(What::Letter(letter))
+                }
+                _ => None,
+            },
+            other => Some(other),
+        };
+        if let Some(what) = what {
+            inner.events.push(Arrived {
+                shared: Arc::clone(self),
+                what,
+            });
+        }
+    }
+
+    /// Lets nothing happen to the identifier any more, and ends its connection.
+    pub fn destroy(&self) {
+        let stream = {
+            let mut inner = crate::events::lock(&self.inner);
+            inner.destroyed = true;
+            inner.address = 0;
+            inner.stream.take()
+        };
+        if let Some(stream) = stream {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Inner {
+    /// Ends the connection, and returns what the program is told. A connection that was asked for and does not come about is as one
+    /// that is not answered.
+    fn ends(&mut self, gone: bool) -> Option<What> {
+        match std::mem::replace(&mut self.phase, Phase::None) {
+            Phase::Asked if gone => Some(What::Event(RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT)),
+            Phase::Connected => Some(What::Event(RDMA_CM_EVENT_DISCONNECTED, 0)),
+            Phase::None | Phase::Asked => None,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::completions::{Completion, Completions};
 use crate::counts::{Count, count};
 use crate::dice::Dice;
 use crate::memory::{Piece, store};
+use crate::trace::{self, About, Side};
 
 /// The size of a word, which never tears.
 pub(super) const WORD: usize = 8;
@@ -50,6 +51,9 @@ struct Data {
     /// True if it is the write of an atomic, which keeps the atomics unit until it is placed.
     atomic: bool,
     begun: bool,
+    /// What it is, and when it was put here, for the trace.
+    about: About,
+    put: u64,
 }
 
 /// Data that is put on the bus.
@@ -60,6 +64,8 @@ pub(super) struct Load<'l> {
     pub ends: Option<u64>,
     /// True if it is the write of an atomic.
     pub atomic: bool,
+    /// What it is of, for the trace.
+    pub about: About,
 }
 
 /// What has become visible.
@@ -106,6 +112,8 @@ impl Bus {
                 ends: load.ends,
                 atomic: load.atomic,
                 begun: false,
+                about: load.about,
+                put: trace::clock(),
             }),
         });
     }
@@ -224,6 +232,7 @@ impl Bus {
                 for run in data.runs.iter().rev() {
                     store(run.at, &data.bytes[run.start..run.start + run.len]);
                 }
+                trace::span("placement", Side::Placement, data.put, data.about);
                 placed.ended.extend(data.ends);
                 placed.atomic |= data.atomic;
             }
@@ -327,6 +336,7 @@ mod tests {
                     bytes: data,
                     ends: Some(word as u64),
                     atomic: false,
+                    about: About::default(),
                 };
                 bus.write(load, 0, Tier::Ibta, &mut dice);
             }

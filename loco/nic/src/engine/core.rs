@@ -28,7 +28,7 @@ const FIRST_LINK: u64 = 2;
 
 /// The NIC of this process.
 pub(crate) struct Nic {
-    pub world: World,
+    pub world: Arc<World>,
     pub tier: Tier,
     /// The GIDs of the port.
     pub gids: Vec<RawGid>,
@@ -61,7 +61,7 @@ impl Nic {
     /// # Errors
     /// Fails when the process can take no place in the world, or may open no more descriptors.
     pub fn new(settings: &Settings, gids: Vec<RawGid>) -> io::Result<Nic> {
-        let world = World::enter(&settings.world)?;
+        let world = Arc::new(World::enter(&settings.world)?);
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let read = epoll::EventFlags::IN;

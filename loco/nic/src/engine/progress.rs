@@ -10,6 +10,7 @@ use super::queue::{Making, QueuePair, Receive};
 use crate::ffi::*;
 use crate::log;
 use crate::wire::{Message, kind};
+use crate::world::{LOCAL_BITS, PROCESSES};
 
 /// So many passes are made at most before others get the lock.
 const PASSES: usize = 16;
@@ -107,15 +108,23 @@ impl Nic {
     }
 
     fn take(&mut self, id: u64, message: Message) -> Result<(), &'static str> {
-        let greeted = self.links.get(&id).is_some_and(|link| link.peer.is_some());
-        match message.header.kind {
-            kind::HELLO => {
+        let header = &message.header;
+        let peer = self.links.get(&id).and_then(|link| link.peer);
+        match (header.kind, peer) {
+            (kind::HELLO, None) => {
+                if header.from >= PROCESSES {
+                    return Err("a hello is of a process that cannot be");
+                }
                 if let Some(link) = self.links.get_mut(&id) {
-                    link.peer = Some(message.header.from);
+                    link.peer = Some(header.from);
                 }
             }
-            _ if !greeted => return Err("a message came before a hello"),
-            kind::ANSWER => self.answered(message),
+            (kind::HELLO, Some(_)) => return Err("a hello came twice"),
+            (_, None) => return Err("a message came before a hello"),
+            (_, Some(peer)) if header.from >> LOCAL_BITS != peer => {
+                return Err("a message is in another's name");
+            }
+            (kind::ANSWER, _) => self.answered(message),
             _ => self.requested(id, message),
         }
         Ok(())

@@ -56,6 +56,8 @@ pub(super) struct Sending {
     pub stage: Stage,
     /// When it fails because its peer does not answer, once that is known.
     pub fails_at: Option<u64>,
+    /// When it was posted, for the trace.
+    pub begun: u64,
 }
 
 /// A receive request.
@@ -75,6 +77,8 @@ pub(super) struct Incoming {
     pub waits_until: Option<u64>,
     /// What of a read is not read, the next at the end.
     pub gathering: Option<Vec<Run>>,
+    /// When it came, for the trace.
+    pub begun: u64,
 }
 
 /// A shared receive queue.
@@ -235,6 +239,18 @@ impl QueuePair {
             (used < places).then_some(used + 1)
         })
         .is_ok()
+    }
+}
+
+/// Returns the name of an operation, for the trace.
+pub(super) fn operation(opcode: u32) -> &'static str {
+    match opcode {
+        IBV_WR_RDMA_WRITE => "write",
+        IBV_WR_RDMA_WRITE_WITH_IMM => "write with immediate",
+        IBV_WR_RDMA_READ => "read",
+        IBV_WR_ATOMIC_CMP_AND_SWP => "compare and swap",
+        IBV_WR_ATOMIC_FETCH_AND_ADD => "fetch and add",
+        _ => "send",
     }
 }
 

@@ -6,12 +6,12 @@ use loco_fabric::Tier;
 
 use super::bus::Load;
 use super::core::{Nic, patience};
-use super::queue::{QueuePair, Request, Sending, Stage, completion_opcode};
+use super::queue::{QueuePair, Request, Sending, Stage, completion_opcode, operation};
 use crate::completions::Completion;
 use crate::counts::{Count, count};
 use crate::ffi::*;
 use crate::memory::{first, gather};
-use crate::trace;
+use crate::trace::{self, About, Side};
 use crate::wire::{Header, MESSAGE_MAX, Message, flag, kind};
 
 /// The longest datagram.
@@ -44,6 +44,7 @@ impl Nic {
             seq: qp.next_seq,
             stage,
             fails_at: None,
+            begun: trace::clock(),
         });
         qp.next_seq += 1;
         self.active.insert(qpn);
@@ -162,7 +163,7 @@ impl Nic {
             }
         }
         count(Count::Sent);
-        trace::event("send", qp.qpn, header.seq, header.addr, len);
+        trace::moment("sent", about(qp.qpn, header.seq, header.addr, len));
         let unreliable = header.has(flag::UNRELIABLE);
         let sent = unreliable && self.loses() || self.send(way, &header, &data);
         match (sent, unreliable) {
@@ -182,9 +183,11 @@ impl Nic {
         }
         let patience = patience(&qp.attr);
         if patience > 0 {
-            // Earlier requests went over the same link.
-            for sending in qp.sends.iter_mut().take(at + 1) {
-                sending.fails_at.get_or_insert(now + patience);
+            // The others went over the same link.
+            for (other, sending) in qp.sends.iter_mut().enumerate() {
+                if other == at || sending.stage == Stage::Sent {
+                    sending.fails_at.get_or_insert(now + patience);
+                }
             }
         }
         Stage::Sent
@@ -218,6 +221,7 @@ impl Nic {
                             bytes: message.data,
                             ends: Some(header.seq),
                             atomic: false,
+                            about: about(qp.qpn, header.seq, 0, u64::from(len)),
                         };
                         qp.local.write(load, now, self.tier, &mut self.dice);
                     }
@@ -230,7 +234,7 @@ impl Nic {
                 }
                 qp.sends[at].stage = Stage::Ended(status, len, now + delay);
             }
-            trace::event("answer", qp.qpn, header.seq, 0, u64::from(len));
+            trace::moment("answered", about(qp.qpn, header.seq, 0, u64::from(len)));
         }
         self.active.insert(qp.qpn);
         self.qps.insert(qp.qpn, qp);
@@ -262,6 +266,9 @@ impl Nic {
             };
             qp.sent = qp.sent.saturating_sub(1);
             qp.uncovered += 1;
+            let request = &sending.request;
+            let about = about(qp.qpn, sending.seq, request.remote_addr, u64::from(len));
+            trace::span(operation(request.opcode), Side::Request, sending.begun, about);
             let failed = status != IBV_WC_SUCCESS;
             if failed && !qp.failed && qp.state() != IBV_QPS_ERR {
                 count(Count::Errors);
@@ -269,6 +276,12 @@ impl Nic {
             }
             if failed || qp.signal_all || sending.request.flags & IBV_SEND_SIGNALED != 0 {
                 self.report(qp, &sending.request, status, len);
+            }
+            if failed {
+                // The first failure stops the queue: what comes after it is flushed, also what has ended already.
+                for later in &mut qp.sends {
+                    later.stage = Stage::Ended(IBV_WC_WR_FLUSH_ERR, 0, now);
+                }
             }
             if qp.failed && qp.state() != IBV_QPS_ERR {
                 self.fail(qp);
@@ -310,6 +323,11 @@ impl Nic {
         self.abandon_inbox(qp);
         self.active.insert(qp.qpn);
     }
+}
+
+/// Names a request, for the trace.
+pub(super) fn about(qpn: u32, seq: u64, addr: u64, len: u64) -> About {
+    About { qpn, seq, addr, len }
 }
 
 /// Returns the number of bytes of a request.

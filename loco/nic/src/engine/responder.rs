@@ -6,14 +6,18 @@ use super::bus::{Load, Placed, runs};
 use super::core::Nic;
 use super::order::{Kind, passes, reads_push};
 use super::queue::{Incoming, QueuePair, Receive, SharedReceives};
+use super::requester::about;
 use crate::counts::{Count, count};
 use crate::ffi::*;
 use crate::memory::{Piece, exchange, first, load};
-use crate::trace;
+use crate::trace::{self, About, Side};
 use crate::wire::{Header, Message, flag, kind};
 
 /// The room for the header before a datagram.
 const GRH: usize = size_of::<Grh>();
+/// What a datagram's completion says of its header, as the cards do whose drivers are most used: RoCE v2, over IPv4 or IPv6.
+const ROCE_IPV4: u8 = 8 | 2;
+const ROCE_IPV6: u8 = 8 | 1;
 /// So many requests are looked at for one that may overtake.
 const WINDOW: usize = 32;
 /// What `min_rnr_timer` stands for, in tens of microseconds.
@@ -41,6 +45,7 @@ impl Nic {
             ready_at: now + delay,
             waits_until: None,
             gathering: None,
+            begun: trace::clock(),
         };
         let header = &incoming.message.header;
         let is_datagram = header.has(flag::DATAGRAM);
@@ -146,7 +151,7 @@ impl Nic {
                 Tried::Done => {
                     if at > 0 {
                         count(Count::Overtaken);
-                        trace::event("overtakes", qp.qpn, incoming.message.header.seq, 0, 0);
+                        trace::moment("overtakes", about(qp.qpn, incoming.message.header.seq, 0, 0));
                     }
                 }
                 Tried::Later(at_time) => {
@@ -237,8 +242,9 @@ impl Nic {
             None
         };
         let data = std::mem::take(&mut incoming.message.data);
-        trace::event("write", qp.qpn, header.seq, header.addr, len);
-        self.onto_bus(qp, &pieces, data, false, now);
+        let about = about(qp.qpn, header.seq, header.addr, len);
+        trace::span("write", Side::Served, incoming.begun, about);
+        self.onto_bus(qp, &pieces, (data, about), false, now);
         if let Some(receive) = receive {
             let mut completion = qp.received(&receive, IBV_WC_SUCCESS);
             completion.wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
@@ -253,13 +259,21 @@ impl Nic {
         Tried::Done
     }
 
-    fn onto_bus(&mut self, qp: &mut QueuePair, pieces: &[Piece], data: Vec<u8>, atomic: bool, now: u64) {
+    fn onto_bus(
+        &mut self,
+        qp: &mut QueuePair,
+        pieces: &[Piece],
+        (data, about): (Vec<u8>, About),
+        atomic: bool,
+        now: u64,
+    ) {
         if !data.is_empty() {
             let load = Load {
                 pieces,
                 bytes: data,
                 ends: None,
                 atomic,
+                about,
             };
             qp.remote.write(load, now, self.tier, &mut self.dice);
         }
@@ -305,8 +319,11 @@ impl Nic {
         let header = incoming.message.header;
         let is_datagram = header.has(flag::DATAGRAM);
         let mut data = std::mem::take(&mut incoming.message.data);
+        let mut grh_is_of_ipv4 = false;
         if is_datagram {
-            data.splice(0..0, grh(&header, self.gid_beside(&header.gid), data.len()));
+            let grh = grh(&header, self.gid_beside(&header.gid), data.len());
+            grh_is_of_ipv4 = grh[0] == 0;
+            data.splice(0..0, grh);
         }
         let room =
             self.memory
@@ -336,8 +353,9 @@ impl Nic {
             .ok()
             .and_then(|pieces| first(&pieces, len))
             .unwrap_or_default();
-        trace::event("receive", qp.qpn, header.seq, receive.wr_id, len as u64);
-        self.onto_bus(qp, &pieces, data, false, now);
+        let about = about(qp.qpn, header.seq, 0, len as u64);
+        trace::span("receive", Side::Served, incoming.begun, about);
+        self.onto_bus(qp, &pieces, (data, about), false, now);
         let mut completion = qp.received(&receive, IBV_WC_SUCCESS);
         completion.wc.byte_len = u32::try_from(len).unwrap_or(u32::MAX);
         completion.wc.src_qp = header.from;
@@ -351,6 +369,8 @@ impl Nic {
         }
         if is_datagram {
             completion.wc.wc_flags |= IBV_WC_GRH;
+            // On RoCE there is no service level, and cards say here which header it is.
+            completion.wc.sl = if grh_is_of_ipv4 { ROCE_IPV4 } else { ROCE_IPV6 };
         }
         completion.solicited = header.has(flag::SOLICITED);
         qp.remote.complete(&queue, completion, now, &mut self.dice);
@@ -398,7 +418,8 @@ impl Nic {
                 }
             }
         }
-        trace::event("read", qp.qpn, header.seq, header.addr, len);
+        let about = about(qp.qpn, header.seq, header.addr, len);
+        trace::span("read", Side::Served, incoming.begun, about);
         let data = std::mem::take(&mut incoming.message.data);
         self.answer(incoming, IBV_WC_SUCCESS, &data);
         Tried::Done
@@ -421,7 +442,8 @@ impl Nic {
             kind::ADD => Some(old.wrapping_add(header.first)),
             _ => (old == header.first).then_some(header.second),
         };
-        trace::event("atomic", qp.qpn, header.seq, header.addr, 8);
+        let about = about(qp.qpn, header.seq, header.addr, 8);
+        trace::span("atomic", Side::Served, incoming.begun, about);
         let old = if self.dice.is_plain() && piece.at.is_multiple_of(8) {
             exchange(piece.at, change)
         } else {
@@ -434,7 +456,7 @@ impl Nic {
                     relaxed: false,
                     ..piece
                 };
-                self.onto_bus(qp, &[piece], new.to_ne_bytes().to_vec(), true, now);
+                self.onto_bus(qp, &[piece], (new.to_ne_bytes().to_vec(), about), true, now);
             }
             old
         };

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,9 +11,12 @@ use super::core::Nic;
 use crate::events::lock;
 use crate::ffi::RawGid;
 use crate::settings::settings;
+use crate::world::World;
 use crate::{counts, trace};
 
 static NIC: OnceLock<Mutex<Nic>> = OnceLock::new();
+/// The NIC's place in its world: who leaves it when the process ends does not wait for the NIC.
+static WORLD: OnceLock<Arc<World>> = OnceLock::new();
 /// True while the thread waits for events and would not see new work.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// When a call has last done the thread's work.
@@ -39,6 +42,7 @@ pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
         return Ok(());
     }
     let nic = Nic::new(settings(), gids)?;
+    let _ = WORLD.set(Arc::clone(&nic.world));
     let _ = NIC.set(Mutex::new(nic));
     std::thread::Builder::new()
         .name("loco-nic".to_owned())
@@ -126,8 +130,8 @@ fn at_exit() {
     extern "C" fn ends() {
         counts::report();
         trace::flush();
-        if let Some(nic) = try_nic() {
-            nic.world.leave();
+        if let Some(world) = WORLD.get() {
+            world.leave();
         }
     }
     // SAFETY: the function takes and returns nothing, and does not unwind.

@@ -67,7 +67,6 @@ pub(crate) unsafe extern "C" fn init_ah_from_wc(
         let mut made: AhAttr = zeroed();
         made.port_num = port;
         made.is_global = 1;
-        made.sl = (*wc).sl;
         made.grh.dgid = gid_halves(from);
         made.grh.sgid_index = index.map_or(ADDRESS_GID, |index| u8::try_from(index).unwrap_or(0));
         made.grh.hop_limit = 64;

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use crate::support::{World, compiled};
+use crate::support::{World, compiled, compiled_of};
 
 #[test]
 fn garbage_is_refused_and_does_no_harm() {
@@ -45,4 +45,29 @@ fn garbage_is_refused_and_does_no_harm() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.matches("closed a connection").count(), refused, "{said}");
     assert_eq!(std::fs::read_dir(world.meeting()).unwrap().count(), 0);
+}
+
+#[test]
+fn garbage_in_the_folder_is_stepped_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "killed", folder.path()) else {
+        return;
+    };
+    let world = World::new("ibta", "none", 0);
+    let meeting = world.meeting();
+    std::fs::create_dir(&meeting).unwrap();
+    // Ports that the program uses, with nobody behind them: a text that is no address, a folder, and a process that is gone.
+    std::fs::write(meeting.join("nic-7.port-106-20000"), [0xff; 100_000]).unwrap();
+    std::fs::create_dir(meeting.join("nic-8.port-106-20001")).unwrap();
+    std::fs::write(meeting.join("nic-9.port-106-20002"), "127.0.0.1").unwrap();
+    std::fs::create_dir(meeting.join("nic-10.lock")).unwrap();
+    std::fs::write(meeting.join("notes.txt"), "somebody else's").unwrap();
+    let output = world.run(&program, &["manager", "5", "6"]);
+    assert!(output.status.success(), "{output:?}");
+    let mut left: Vec<_> = std::fs::read_dir(&meeting)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["nic-10.lock", "nic-8.port-106-20001", "notes.txt"]);
 }

@@ -110,7 +110,7 @@ impl Drop for Ended {
 }
 
 /// Waits until somebody listens on a port, without connecting to it: some servers take one connection only.
-fn wait_for_listener(port: &str) {
+pub fn wait_for_listener(port: &str) {
     let port: u32 = port.parse().unwrap();
     let wanted = format!(":{port:04X} ");
     let listens = |path: &str| {
@@ -135,19 +135,25 @@ pub fn lacks(program: &str) -> bool {
     if std::env::split_paths(&path).any(|folder| folder.join(program).exists()) {
         return false;
     }
-    let why = format!("there is no {program}: install ibverbs-utils, perftest and rdmacm-utils");
+    let why =
+        format!("there is no {program}: install ibverbs-utils, libfabric-bin, perftest and rdmacm-utils");
     skipped("RDMA_PROGRAMS", why);
     true
 }
 
 /// Compiles a program of `tests/mistakes`, or reports the calling test as skipped.
 pub fn compiled(name: &str, folder: &Path) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes");
+    compiled_of("mistakes", name, folder)
+}
+
+/// Compiles a program of a folder of `tests`, or reports the calling test as skipped.
+pub fn compiled_of(kind: &str, name: &str, folder: &Path) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(kind);
     let headers = Path::new("/usr/include/infiniband/verbs.h").exists();
     if !headers {
         skipped(
             "RDMA_HEADERS",
-            "there is no infiniband/verbs.h: install libibverbs-dev",
+            "there is no infiniband/verbs.h: install libibverbs-dev and librdmacm-dev",
         );
         return None;
     }
@@ -156,7 +162,7 @@ pub fn compiled(name: &str, folder: &Path) -> Option<PathBuf> {
         .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&program)
         .arg(source.join(name).with_extension("c"))
-        .args(["-libverbs", "-lpthread"])
+        .args(["-libverbs", "-lrdmacm", "-lpthread"])
         .output();
     let Ok(built) = built else {
         skipped("C", "there is no cc");
