@@ -45,9 +45,10 @@ impl Missed {
 }
 
 /// Notes for the launcher that node `by`, which is this process, missed `node`. Does nothing without a launcher that
-/// [asks](var::MISSED) for it. Notes the same only once.
+/// [asks](var::MISSED) for it. Notes the same only once. A timeline that is on shows it, too.
 #[cold]
 pub fn note_missed(by: NodeId, how: Missed, node: NodeId) {
+    loco_trace::timeline::missed(by, how.word(), node);
     static FILE: OnceLock<Option<File>> = OnceLock::new();
     static NOTED: Mutex<BTreeSet<(NodeId, Missed, NodeId)>> = Mutex::new(BTreeSet::new());
     let open = || {

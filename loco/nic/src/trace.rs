@@ -1,9 +1,10 @@
 //! A timeline of what the NIC did, as the viewers of Chrome's traces read it.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use loco_trace::chrome::{self, Event, Phase, Value};
 
 use crate::events::lock;
 use crate::settings::settings;
@@ -19,16 +20,21 @@ pub(crate) fn event(name: &str, qpn: u32, seq: u64, addr: u64, len: u64) {
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let process = std::process::id();
     let mut lines = lock(&LINES);
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        lines,
-        "{{\"name\":\"{name}\",\"ph\":\"i\",\"s\":\"t\",\"ts\":{}.{:03},\"pid\":{process},\"tid\":{qpn},\
-         \"args\":{{\"seq\":{seq},\"addr\":{addr},\"len\":{len}}}}},",
-        now.as_micros(),
-        now.subsec_nanos() % 1000
-    );
+    let event = Event {
+        name,
+        category: "",
+        phase: Phase::Instant,
+        nanos: now.as_nanos(),
+        process: std::process::id(),
+        thread: qpn.into(),
+        arguments: &[
+            ("seq", Value::Number(seq)),
+            ("addr", Value::Number(addr)),
+            ("len", Value::Number(len)),
+        ],
+    };
+    chrome::write(&mut lines, &event);
     if lines.len() > CHUNK {
         write(&mut lines);
     }

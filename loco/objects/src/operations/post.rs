@@ -5,6 +5,8 @@
 
 use loco_fabric::{Fabric, FabricError, Local, Memory, Peers, Work};
 
+use loco_trace::timeline;
+
 use crate::Result;
 use crate::operations::ack::AckKey;
 use crate::operations::operation::{Flags, Operation, target};
@@ -15,6 +17,14 @@ impl<F: Fabric> Thread<F> {
     /// Posts an operation. Returns the sequence number if it is pending and tracked, else 0.
     #[inline]
     pub(crate) fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
+        if timeline::is_on() {
+            timeline::posted(
+                self.node_id(),
+                operation.name(),
+                operation.peer(),
+                operation.bytes(),
+            );
+        }
         let work = Work {
             fenced: flags.fenced,
             strong: flags.strong,
