@@ -1,5 +1,5 @@
 //! The timeline of the nodes of this process: each thread records into a buffer of its own, and a thread writes the buffers into a
-//! file for each node, ten times a second.
+//! file for each node, a hundred times a second.
 //!
 //! While the timeline is off, what is recorded costs one relaxed load. While it is on, memory and files are bounded. When a buffer
 //! is half full, only what lasted 100 µs or longer is recorded, and what is left out is counted. The same holds for a file that has
@@ -32,11 +32,11 @@ pub const BEGIN: &str = "loco";
 pub const LEFT_OUT: &str = "left out";
 
 /// The most events of a thread between two rounds of writing.
-const EVENTS_MAX: usize = 8192;
+const EVENTS_MAX: usize = 1024;
 /// The most bytes of a file.
 const BYTES_MAX: u64 = 256 << 20;
 /// The time between two rounds of writing.
-const ROUND: Duration = Duration::from_millis(100);
+const ROUND: Duration = Duration::from_millis(10);
 /// The shortest span that is recorded when half of a bound is reached, in nanoseconds.
 const LONG: u64 = 100_000;
 
