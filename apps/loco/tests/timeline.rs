@@ -159,11 +159,10 @@ fn calls_waits_posts_and_a_loss_are_shown_with_names_and_peers() {
         }
         for node in [0, 1] {
             assert_eq!(shown.of(node, "met wait").len(), 2, "the second fails");
-            let lost = shown.of(node, "lost");
-            assert!(
-                lost.len() == 1 && lost[0]["args"]["nodes"][0] == LOST,
-                "{fabric}: {lost:?}"
-            );
+            let mut lost = shown.of(node, "lost");
+            // The survivors end, too, and may miss one another.
+            lost.retain(|event| event["args"]["nodes"][0] == LOST);
+            assert_eq!(lost.len(), 1, "{fabric}: {lost:?}");
         }
         assert_eq!(
             shown.one(LOST, "process_labels")["args"]["labels"],
