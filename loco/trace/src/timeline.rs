@@ -118,7 +118,7 @@ impl Drop for Span {
     #[inline]
     fn drop(&mut self) {
         if let Some(record) = self.0.take() {
-            close(record);
+            close(*record);
         }
     }
 }
@@ -198,9 +198,11 @@ fn open(kind: Kind, node: NodeId, object: &str, verb: &'static str, nodes: &[Nod
 
 #[cold]
 #[inline(never)]
-fn close(mut record: Box<Record>) {
-    record.nanos = now().saturating_sub(record.begin);
-    note(*record);
+fn close(record: Record) {
+    note(Record {
+        nanos: now().saturating_sub(record.begin),
+        ..record
+    });
 }
 
 /// Adds a record to the buffer of this thread.

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::fabric::AnyFabric;
 use crate::operations::completion::{Sleep, Status, Window};
-use crate::operations::timing::tell_launcher;
+use crate::operations::peers::tell_launcher;
 use crate::{Error, Result};
 
 /// A set of posted operations. It is empty if everything completed within the call, as on a synchronous

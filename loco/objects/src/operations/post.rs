@@ -17,14 +17,6 @@ impl<F: Fabric> Thread<F> {
     /// Posts an operation. Returns the sequence number if it is pending and tracked, else 0.
     #[inline]
     pub(crate) fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
-        if timeline::is_on() {
-            timeline::posted(
-                self.node_id(),
-                operation.name(),
-                operation.peer(),
-                operation.bytes(),
-            );
-        }
         let work = Work {
             fenced: flags.fenced,
             strong: flags.strong,
@@ -33,9 +25,21 @@ impl<F: Fabric> Thread<F> {
         };
         match self.attempt(operation, work) {
             Ok(Attempt::Done) => Ok(0),
-            Ok(Attempt::Pending(seq)) => Ok(seq),
+            Ok(Attempt::Pending(seq)) => {
+                self.show(operation);
+                Ok(seq)
+            }
             Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
             Err(error) => Err(self.operations_failed(&[operation.peer()], error.into())),
+        }
+    }
+
+    /// Records an operation that is under way in the timeline, if that is on.
+    #[inline]
+    fn show(&self, operation: &Operation<'_, F>) {
+        if timeline::is_on() {
+            let (node, peer) = (self.node_id(), operation.peer());
+            timeline::posted(node, operation.name(), peer, operation.bytes());
         }
     }
 
@@ -66,7 +70,10 @@ impl<F: Fabric> Thread<F> {
         let posted = self.wait_completion(Peers::One(peer), Some(self.deadline()), || {
             match self.attempt(operation, work) {
                 Ok(Attempt::Done) => Some(Ok(0)),
-                Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
+                Ok(Attempt::Pending(seq)) => {
+                    self.show(operation);
+                    Some(Ok(seq))
+                }
                 Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
                 Err(error) => Some(Err(error.into())),
             }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use loco_fabric::{Fabric, FabricError, NodeId, Peers, Time, Wait};
-use loco_job::{Missed, note_missed};
 
+use crate::operations::peers::tell_launcher;
 use crate::operations::thread::Thread;
 use crate::{Error, Result};
 
@@ -154,14 +154,4 @@ impl<F: Fabric> Thread<F> {
             _ => failed,
         }
     }
-}
-
-/// Tells the launcher that this node missed a lost one, if `error` is about a lost node, and returns the error. For errors of
-/// which the user hears: a launcher that is to name the node that failed first passes over those that missed it.
-#[cold]
-pub(super) fn tell_launcher<F: Fabric>(fabric: &F, error: Error) -> Error {
-    if let Some(node) = error.lost_peer() {
-        note_missed(fabric.node(), Missed::Lost, node);
-    }
-    error
 }
