@@ -25,6 +25,7 @@ mod nic;
 mod record;
 mod run;
 mod stress;
+mod timeline;
 
 use error::CliError;
 
@@ -51,6 +52,7 @@ enum Command {
     Stress(stress::Args),
     Litmus(litmus::Args),
     Nic(nic::Args),
+    Trace(timeline::Args),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
     #[command(name = demo::NODE, hide = true)]
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Command::Stress(args) => stress::run(&args, &given),
         Command::Litmus(args) => litmus::run(&args, &given),
         Command::Nic(args) => nic::run(&args),
+        Command::Trace(args) => timeline::run(&args),
         Command::Completions(args) => manual::completions(&args, &Cli::command()),
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::StressNode(args) => stress::node(&args),

@@ -1,6 +1,7 @@
 //! `loco run`: starts the nodes of a job, on this machine or by `ssh` on others, and waits for their end.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,6 +12,7 @@ use loco_app::time;
 
 use crate::error::CliError;
 use crate::launcher::{Node, Plan, Remote, is_name, launch};
+use crate::timeline;
 
 /// Start N nodes running PROGRAM; end all of them when one fails.
 ///
@@ -58,6 +60,9 @@ pub struct Args {
     /// Pass the nodes' output on without node ids.
     #[arg(long)]
     no_prefix: bool,
+    /// Write a timeline of all nodes' calls, posts, completions, waits and losses to FILE, for Perfetto and chrome://tracing.
+    #[arg(long, value_name = "FILE", conflicts_with = "ssh")]
+    trace: Option<PathBuf>,
     /// The program that every node runs, and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM [ARGS]...")]
     command: Vec<OsString>,
@@ -65,11 +70,19 @@ pub struct Args {
 
 /// Runs the job and returns its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let nodes = match (&args.hosts, args.nodes) {
+    let mut nodes = match (&args.hosts, args.nodes) {
         (Some(path), _) if args.ssh => nodes_by_ssh(path, args)?,
         (Some(path), _) => nodes_of_file(path, args.fabric)?,
         (None, count) => local_nodes(count.unwrap_or(1), args.fabric)?,
     };
+    let trace = args.trace.as_deref().map(Trace::new).transpose()?;
+    if let Some(trace) = &trace {
+        for node in &mut nodes {
+            node.set
+                .push((var::TRACE, trace.folder.to_string_lossy().into_owned()));
+        }
+    }
+    let ids: Vec<_> = nodes.iter().map(|node| node.id).collect();
     let ended = launch(&Plan {
         nodes,
         command: args.command.clone(),
@@ -79,9 +92,35 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         prefix: !args.no_prefix,
         bar: None,
         input: true,
-        scratch: None,
+        scratch: trace.as_ref().map(|trace| trace.folder.clone()),
     })?;
+    if let Some(mut trace) = trace {
+        timeline::merge_job(&trace.folder, &ids, &mut trace.file)?;
+    }
     Ok(ended.code)
+}
+
+/// The timeline of a job: the file that is asked for, and the folder in which nodes write until the end.
+struct Trace {
+    file: File,
+    folder: PathBuf,
+}
+
+impl Trace {
+    fn new(path: &Path) -> Result<Trace, CliError> {
+        let name = format!("loco-trace-{}", Secret::random_text()?);
+        Ok(Trace {
+            file: timeline::create(path)?,
+            folder: std::env::temp_dir().join(name),
+        })
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        // What cannot be removed is left in a folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// Returns `count` nodes of this machine. They meet at a rendezvous served here, under a secret that nobody

@@ -13,6 +13,7 @@ use crate::backoff::{Backoff, Patience};
 use crate::fiber::{self, Resume};
 use loco_fabric::{Armed, Control, Doorbell, FabricError, NodeId, Peers, Platform, Result, Std, Time, Wait};
 use loco_job::{Mesh, Revoke};
+use loco_trace::timeline::{self, Span};
 
 /// The longest sleep of a waiting thread by the doorbell. It bounds the cost of a long wait, and the delay if the
 /// process that should have woken the thread was killed in between.
@@ -253,6 +254,7 @@ impl Membership {
         if let Some(value) = ready() {
             return Ok(value);
         }
+        let _shown = self.show(&wait);
         // These are the start and the end of the wait, set at the first look at the clock. A look takes as
         // long as a message, so a wait that is soon answered avoids it.
         let mut start_and_end: Option<(Time, Time)> = None;
@@ -324,6 +326,15 @@ impl Membership {
                 return Ok(value);
             }
         }
+    }
+
+    /// Begins the wait in the timeline, if that is on. It leaves out the waits of fibers: a thread has many of them at a time.
+    #[inline]
+    fn show(&self, wait: &Wait<'_>) -> Span {
+        if !timeline::is_on() || in_fiber() {
+            return Span::default();
+        }
+        timeline::wait(self.mesh.node(), wait.what, wait.peers.among(self.mesh.nodes()))
     }
 
     /// Sleeps by the doorbell until it rings or the wait ends at `end`. If it rang before without helping, the thread

@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use loco_fabric::NodeId;
+use loco_trace::timeline;
 
 use crate::var;
 
@@ -44,8 +45,8 @@ impl Missed {
     }
 }
 
-/// Notes for the launcher that node `by`, which is this process, missed `node`. Does nothing without a launcher that
-/// [asks](var::MISSED) for it. Notes the same only once.
+/// Notes that node `by`, which is this process, missed `node`: for a launcher that [asks](var::MISSED) for it, and in the timeline,
+/// if that is on. Notes the same only once.
 #[cold]
 pub fn note_missed(by: NodeId, how: Missed, node: NodeId) {
     static FILE: OnceLock<Option<File>> = OnceLock::new();
@@ -56,11 +57,12 @@ pub fn note_missed(by: NodeId, how: Missed, node: NodeId) {
             .open(std::env::var_os(var::MISSED)?)
             .ok()
     };
-    let Some(mut file) = FILE.get_or_init(open).as_ref() else {
-        return;
-    };
     let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if noted.insert((by, how, node)) {
+    if !noted.insert((by, how, node)) {
+        return;
+    }
+    timeline::missed(by, how.word(), node);
+    if let Some(mut file) = FILE.get_or_init(open).as_ref() {
         // One write, so that the lines of several nodes do not mix. A launcher that is gone needs no line.
         let _ = file.write_all(format!("{} {} {}\n", by.0, how.word(), node.0).as_bytes());
     }

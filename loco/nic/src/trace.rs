@@ -5,10 +5,10 @@
 //! has spans at a time.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Mutex;
 
+use loco_trace::chrome::{self, Event, Phase, Value};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::events::lock;
@@ -108,11 +108,6 @@ pub(crate) fn flush() {
     }
 }
 
-/// Writes nanoseconds as the microseconds of the format.
-fn micros(nanos: u64) -> String {
-    format!("{}.{:03}", nanos / 1000, nanos % 1000)
-}
-
 impl Timeline {
     fn begin() -> Timeline {
         let mut timeline = Timeline::default();
@@ -128,16 +123,16 @@ impl Timeline {
 
     /// Names this process or a track.
     fn name(&mut self, what: &str, track: u64, name: &str) {
-        let name: String = name
-            .chars()
-            .filter(|it| !matches!(it, '"' | '\\' | '\0'..='\x1f'))
-            .collect();
-        let process = std::process::id();
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            self.lines,
-            "{{\"name\":\"{what}\",\"ph\":\"M\",\"ts\":0,\"pid\":{process},\"tid\":{track},\"args\":{{\"name\":\"{name}\"}}}},"
-        );
+        let event = Event {
+            name: what,
+            category: "",
+            phase: Phase::Metadata,
+            nanos: 0,
+            process: std::process::id(),
+            thread: track,
+            arguments: &[("name", Value::Text(name))],
+        };
+        chrome::write(&mut self.lines, &event);
     }
 
     /// Returns the number of a track of a queue pair that is free since `begun`, and takes it until `ended`.
@@ -161,35 +156,31 @@ impl Timeline {
 
     fn span(&mut self, name: &str, side: Side, (begun, ended): (u64, u64), about: About) {
         let track = self.track(about.qpn, side, begun, ended);
-        let (at, lasted) = (micros(begun), micros(ended - begun));
-        self.event(
-            name,
-            &format!("\"ph\":\"X\",\"ts\":{at},\"dur\":{lasted}"),
-            track,
-            about,
-        );
+        self.event(name, Phase::Span(ended - begun), begun, track, about);
     }
 
     fn moment(&mut self, name: &str, at: u64, about: About) {
         // Moments of a queue pair share a track: they have no length.
         let track = self.track(about.qpn, Side::Moment, u64::MAX, 0);
-        self.event(
-            name,
-            &format!("\"ph\":\"i\",\"s\":\"t\",\"ts\":{}", micros(at)),
-            track,
-            about,
-        );
+        self.event(name, Phase::Instant, at, track, about);
     }
 
-    fn event(&mut self, name: &str, what: &str, track: u64, about: About) {
-        let process = std::process::id();
+    fn event(&mut self, name: &str, phase: Phase, at: u64, track: u64, about: About) {
         let About { seq, addr, len, .. } = about;
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            self.lines,
-            "{{\"name\":\"{name}\",{what},\"pid\":{process},\"tid\":{track},\
-             \"args\":{{\"seq\":{seq},\"addr\":\"{addr:#x}\",\"len\":{len}}}}},"
-        );
+        let event = Event {
+            name,
+            category: "",
+            phase,
+            nanos: at.into(),
+            process: std::process::id(),
+            thread: track,
+            arguments: &[
+                ("seq", Value::Number(seq)),
+                ("addr", Value::Text(&format!("{addr:#x}"))),
+                ("len", Value::Number(len)),
+            ],
+        };
+        chrome::write(&mut self.lines, &event);
     }
 
     fn write(&mut self) {

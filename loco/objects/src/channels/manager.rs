@@ -4,6 +4,8 @@ use std::sync::{Arc, Weak};
 
 use loco_fabric::{Control, Fabric, Lock, NodeId, Platform, Task, ThreadKind, Time};
 
+use loco_trace::timeline;
+
 use crate::channels::participants::Participants;
 use crate::channels::setup::{self, Setup};
 use crate::fabric::AnyFabric;
@@ -207,6 +209,7 @@ impl<F: Fabric> Drop for Inner<F> {
         network.completions().stop();
         network.fabric().control().close();
         let tasks = std::mem::take(&mut *self.tasks.lock());
+        timeline::end(network.fabric().node());
         // A service that drops the last handle itself does not wait for its own end.
         for task in tasks.into_iter().filter(|task| !task.is_current()) {
             if let Err(error) = task.join() {

@@ -141,6 +141,7 @@ impl<F: Fabric> Barrier<F> {
     /// cannot be completed: every further call fails. The others may have passed, if they saw the lost node arrive. The
     /// survivors must make another barrier among themselves.
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
+        let _call = thread.call(self.channel().name(), "wait");
         self.wait_fencing(thread, Scope::Thread)
     }
 
@@ -155,6 +156,7 @@ impl<F: Fabric> Barrier<F> {
     /// # After a timeout
     /// See [`wait`](Barrier::wait).
     pub fn wait_fencing_all_threads(&self, thread: &Thread<F>) -> Result<()> {
+        let _call = thread.call(self.channel().name(), "wait_fencing_all_threads");
         self.wait_fencing(thread, Scope::AllThreads)
     }
 
@@ -165,7 +167,7 @@ impl<F: Fabric> Barrier<F> {
         let timing = (!thread.reads_at_once()).then(|| thread.timing_from_now());
         // Announcing the arrival fails on a node that was declared lost.
         scope.order(thread)?;
-        self.wait_unfenced(thread)
+        self.meet(thread)
             .map_err(|error| late_since(timing, thread, error))
     }
 
@@ -180,6 +182,12 @@ impl<F: Fabric> Barrier<F> {
     /// # After a timeout
     /// See [`wait`](Barrier::wait).
     pub fn wait_unfenced(&self, thread: &Thread<F>) -> Result<()> {
+        let _call = thread.call(self.channel().name(), "wait_unfenced");
+        self.meet(thread)
+    }
+
+    /// Arrives and waits for everybody.
+    fn meet(&self, thread: &Thread<F>) -> Result<()> {
         let arrival = match self.unfinished(thread) {
             Some(arrival) => arrival,
             None => self.arrive()?,

@@ -185,6 +185,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// [`PeerLost`](crate::ErrorKind::PeerLost), [`Timeout`](crate::ErrorKind::Timeout), and
     /// [`NotConnected`](crate::Error::NotConnected).
     pub fn broadcast(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "broadcast");
         let from = self.position(root)?;
         let call = Call::Broadcast(root);
         let to = if from == self.here {
@@ -206,6 +207,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// # Errors
     /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn gather(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<Option<Vec<T>>> {
+        let _call = thread.call(self.channel.name(), "gather");
         let to = self.position(root)?;
         let call = Call::Gather(root);
         let timing = self.begin(thread, call, value, Targets::One(to))?;
@@ -223,6 +225,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// # Errors
     /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn all_gather(&mut self, thread: &Thread<F>, value: T) -> Result<Vec<T>> {
+        let _call = thread.call(self.channel.name(), "all_gather");
         let call = Call::AllGather;
         let timing = self.begin(thread, call, value, Targets::All)?;
         self.wait_for_all(thread, timing, call)?;
@@ -242,6 +245,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         value: T,
         combine: impl FnMut(T, T) -> T,
     ) -> Result<Option<T>> {
+        let _call = thread.call(self.channel.name(), "reduce");
         let values = self.gather(thread, root, value)?;
         Ok(values.and_then(|values| values.into_iter().reduce(combine)))
     }
@@ -252,6 +256,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// # Errors
     /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn all_reduce(&mut self, thread: &Thread<F>, value: T, combine: impl FnMut(T, T) -> T) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "all_reduce");
         let values = self.all_gather(thread, value)?;
         // There is at least this node's value.
         Ok(values.into_iter().reduce(combine).unwrap_or(value))

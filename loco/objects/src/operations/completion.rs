@@ -25,6 +25,8 @@ use loco_fabric::{
     Task, ThreadKind, Wait, WorkRequestId,
 };
 
+use loco_trace::timeline;
+
 use crate::operations::panics;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf, TaskOf};
 use crate::{Error, Result};
@@ -251,6 +253,13 @@ impl<F: Fabric> Completions<F> {
         let mut woken = Vec::new();
         let windows = self.windows.read();
         for completion in scratch.drain(..) {
+            if timeline::is_on() {
+                let how = match completion.status {
+                    CompletionStatus::Success => "completed",
+                    CompletionStatus::Failed(_) => "failed",
+                };
+                timeline::completed(self.fabric.node(), how, completion.peer);
+            }
             let index = completion.id.0 >> SEQUENCE_BITS;
             match windows.get(usize::try_from(index).unwrap_or(usize::MAX)) {
                 Some(window) => window.end(completion, &mut woken),

@@ -58,6 +58,27 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
+    /// Returns the name that timelines show.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Operation::Put(..) | Operation::PutInline(..) => "put",
+            Operation::Get(..) => "get",
+            Operation::FetchAdd(..) => "fetch-add",
+            Operation::CompareSwap(..) => "compare-swap",
+            Operation::Flush(..) => "flush",
+        }
+    }
+
+    /// Returns the number of bytes that the operation moves.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Operation::Put(local, _) | Operation::Get(local, _) => local.len,
+            Operation::PutInline(data, _) => data.len(),
+            Operation::FetchAdd(..) | Operation::CompareSwap(..) => size_of::<u64>(),
+            Operation::Flush(..) => 0,
+        }
+    }
+
     #[inline]
     pub(crate) fn post(&self, queue: &mut F::QueuePair, work: Work) -> Result<Posted, FabricError> {
         match self {

@@ -5,6 +5,8 @@
 
 use loco_fabric::{Fabric, FabricError, Local, Memory, Peers, Work};
 
+use loco_trace::timeline;
+
 use crate::Result;
 use crate::operations::ack::AckKey;
 use crate::operations::operation::{Flags, Operation, target};
@@ -23,9 +25,21 @@ impl<F: Fabric> Thread<F> {
         };
         match self.attempt(operation, work) {
             Ok(Attempt::Done) => Ok(0),
-            Ok(Attempt::Pending(seq)) => Ok(seq),
+            Ok(Attempt::Pending(seq)) => {
+                self.show(operation);
+                Ok(seq)
+            }
             Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
             Err(error) => Err(self.operations_failed(&[operation.peer()], error.into())),
+        }
+    }
+
+    /// Records an operation that is under way in the timeline, if that is on.
+    #[inline]
+    fn show(&self, operation: &Operation<'_, F>) {
+        if timeline::is_on() {
+            let (node, peer) = (self.node_id(), operation.peer());
+            timeline::posted(node, operation.name(), peer, operation.bytes());
         }
     }
 
@@ -56,7 +70,10 @@ impl<F: Fabric> Thread<F> {
         let posted = self.wait_completion(Peers::One(peer), Some(self.deadline()), || {
             match self.attempt(operation, work) {
                 Ok(Attempt::Done) => Some(Ok(0)),
-                Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
+                Ok(Attempt::Pending(seq)) => {
+                    self.show(operation);
+                    Some(Ok(seq))
+                }
                 Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
                 Err(error) => Some(Err(error.into())),
             }

@@ -9,6 +9,8 @@ use loco_fabric::{
     Time, Wait, WordOp, Work, WorkRequestId,
 };
 
+use loco_trace::timeline::{self, Span};
+
 use crate::Result;
 use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
@@ -174,6 +176,26 @@ impl<F: Fabric> Thread<F> {
             false => Ok(()),
             true => Err(FabricError::DeclaredLost.into()),
         }
+    }
+
+    /// Begins a call of `method` on the object called `object`, which a timeline that is on shows until the span is dropped.
+    /// The calls of fibers are left out: a thread has many of them at a time.
+    #[inline]
+    pub(crate) fn call(&self, object: &str, method: &'static str) -> Span {
+        match timeline::is_on() {
+            true => self.show_call(object, method),
+            false => Span::default(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn show_call(&self, object: &str, method: &'static str) -> Span {
+        #[cfg(feature = "async")]
+        if loco_host::fiber::running() {
+            return Span::default();
+        }
+        timeline::call(self.node_id(), object, method)
     }
 
     /// Returns the clock of this node.

@@ -32,6 +32,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Each entry was updated as a whole or not at all, and it is unknown which were. Updating all of them again is
     /// harmless if nobody else writes them.
     pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
+        let _call = thread.call(self.shared.channel.name(), "update_many");
         let mut found = 0;
         let updated = entries
             .chunks(WINDOW)
@@ -53,6 +54,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Each key was added or not, and it is unknown which were. No later step of this call adds one. Insert again:
     /// the keys that were added are `Duplicate` then.
     pub fn insert_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<Vec<Inserted>> {
+        let _call = thread.call(self.shared.channel.name(), "insert_many");
         let mut outcomes = Vec::with_capacity(entries.len());
         for entries in entries.chunks(WINDOW) {
             for (key, value) in entries {

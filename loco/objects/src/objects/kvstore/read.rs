@@ -73,6 +73,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// (The error is [`Torn`](crate::Error::Torn) or [`Timeout`](crate::ErrorKind::Timeout) here.) Nothing has
     /// changed. Get again.
     pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+        let _call = thread.call(self.shared.channel.name(), "get");
         if let Some(value) = self.get_at_once(thread, key)? {
             return Ok(value);
         }
@@ -303,6 +304,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # After a timeout
     /// Nothing has changed but `values`. Get again.
     pub fn get_many_into(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
+        let _call = thread.call(self.shared.channel.name(), "get_many");
         values.clear();
         if thread.reads_at_once() {
             if let [key] = keys {

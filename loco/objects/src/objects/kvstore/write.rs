@@ -37,6 +37,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// The key is absent, unless it was present before, and no later step of this call adds it. Insert again: this
     /// clears away what is left of this call.
     pub fn insert(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<Inserted> {
+        let _call = thread.call(self.shared.channel.name(), "insert");
         let shared = &self.shared;
         shared.check_key(key)?;
         shared.check_value(value.bytes())?;
@@ -57,6 +58,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # After a timeout
     /// Nothing has changed. Update again. Once the value is being written, the call goes on, whatever the deadline.
     pub fn update(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<bool> {
+        let _call = thread.call(self.shared.channel.name(), "update");
         let shared = &self.shared;
         shared.check_value(value.bytes())?;
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
@@ -91,6 +93,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # After a timeout
     /// Either nothing has changed, or the key is absent now. Delete again.
     pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
+        let _call = thread.call(self.shared.channel.name(), "delete");
         let shared = &self.shared;
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;

@@ -147,6 +147,7 @@ impl<F: Fabric> TasLock<F> {
         scope: Scope,
         deadline: Time,
     ) -> Result<LockGuard<'a, TasLock<F>, F>> {
+        let _call = thread.call(self.channel.name(), "lock");
         let since = self.turn.enter(thread, self.channel.name(), Some(deadline))?;
         let recovered = match self.mine.held.load() {
             0 => thread
@@ -173,6 +174,7 @@ impl<F: Fabric> TasLock<F> {
         thread: &'a Thread<F>,
         scope: Scope,
     ) -> Result<Option<LockGuard<'a, TasLock<F>, F>>> {
+        let _call = thread.call(self.channel.name(), "try_lock");
         if !self.turn.try_enter() {
             return Ok(None);
         }
@@ -214,6 +216,7 @@ impl<F: Fabric> TasLock<F> {
         scope: Scope,
         section: impl FnOnce(&Thread<F>) -> T + Send + 'static,
     ) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "combine");
         /// A runner has taken the section, or its owner has withdrawn it.
         const TAKEN: u64 = 1;
         /// The runner has left the result.
@@ -365,6 +368,7 @@ impl<F: Fabric> TasLock<F> {
 
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
+        let _call = thread.call(self.channel.name(), "release");
         let fenced = thread.to_the_end(|| scope.order(thread));
         // The waiting thread may just have given up. The lock then leaves the node after all.
         if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {

@@ -121,6 +121,7 @@ impl<F: Fabric> RingReader<F> {
     /// # After a timeout
     /// Nothing was received, and `message` is unchanged. Receive again.
     pub fn receive_into(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<()> {
+        let _call = thread.call(self.shared.channel.name(), "receive");
         while !self.try_receive(thread, message)? {
             let (shared, next) = (&self.shared, &mut self.next);
             // A writer of this node stores into the ring; others put.

@@ -215,6 +215,7 @@ impl<F: Fabric> RingWriter<F> {
     /// # After a timeout
     /// The first of the messages may have been submitted, each as a whole and in order. The rest was not.
     pub fn submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<()> {
+        let _call = thread.call(self.shared.channel.name(), "submit");
         let mut left = messages;
         while let Some(next) = left.first() {
             let count = self.try_submit_batch(thread, left)?;
@@ -236,6 +237,7 @@ impl<F: Fabric> RingWriter<F> {
     /// # After a timeout
     /// Nothing has changed. Wait again.
     pub fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
+        let _call = thread.call(self.shared.channel.name(), "wait_until_read");
         self.wait_acknowledged(thread, self.head.position)
     }
 

@@ -177,6 +177,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// After [`PeerLost`](crate::ErrorKind::PeerLost) it is unknown whether the value was pushed. Another call may
     /// have popped it before the loss.
     pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed<T>> {
+        let _call = thread.call(self.channel.name(), "try_push");
         let mut timing = thread.timing();
         let outcome = thread.to_the_end(|| self.push_once(thread, &value, &mut None, &mut timing))?;
         Ok(match outcome {
@@ -198,6 +199,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// # After the loss of a node
     /// See [`try_push`](SharedQueue::try_push).
     pub fn push(&self, thread: &Thread<F>, value: T) -> Result<Pushed<T>> {
+        let _call = thread.call(self.channel.name(), "push");
         let (mut timing, mut buffer) = (thread.timing(), None);
         let mut back_off = PAUSE_MIN;
         loop {
@@ -230,6 +232,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// After [`PeerLost`](crate::ErrorKind::PeerLost) no value was taken, or the value that this call had claimed is
     /// lost: no other call returns it.
     pub fn try_pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
+        let _call = thread.call(self.channel.name(), "try_pop");
         let mut timing = thread.timing();
         let outcome = thread.to_the_end(|| self.pop_once(thread, &mut timing))?;
         Ok(outcome.unwrap_or(Popped::Empty))
@@ -248,6 +251,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// # After the loss of a node
     /// See [`try_pop`](SharedQueue::try_pop).
     pub fn pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
+        let _call = thread.call(self.channel.name(), "pop");
         let mut timing = thread.timing();
         let mut back_off = PAUSE_MIN;
         loop {

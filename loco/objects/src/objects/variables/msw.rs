@@ -150,6 +150,7 @@ impl<F: Fabric> Msw<F> {
     /// # After a timeout
     /// (The error is [`Torn`](crate::Error::Torn) here.) Nothing has changed. Read again.
     pub fn read(&self, thread: &Thread<F>, location: usize, value: &mut [u8]) -> Result<()> {
+        let _call = thread.call(self.channel.name(), "read");
         let read = self
             .channel
             .wait_until(thread, || match self.try_read(location, value) {

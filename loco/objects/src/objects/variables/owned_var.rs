@@ -180,6 +180,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// # After a timeout
     /// Nothing has changed. Pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "pull");
         if self.writer.is_some() {
             return Ok(self.load());
         }
@@ -199,6 +200,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// # After a timeout
     /// Nothing has changed. Wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(T) -> bool) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "wait_until");
         thread.wait_until(self.channel.name(), loco_fabric::Peers::One(self.owner), || {
             Some(self.load()).filter(|&value| condition(value))
         })

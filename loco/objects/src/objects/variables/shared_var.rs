@@ -136,6 +136,7 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     /// # After a timeout
     /// Nothing has changed. Wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(T) -> bool) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "wait_until");
         self.channel
             .wait_until(thread, || Some(self.read()).filter(|&value| condition(value)))
     }

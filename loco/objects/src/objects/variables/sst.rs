@@ -168,6 +168,7 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// # After a timeout
     /// Nothing has changed. Wait again.
     pub fn wait_for_each(&self, thread: &Thread<F>, condition: impl Fn(T) -> bool) -> Result<()> {
+        let _call = thread.call(self.channel.name(), "wait_for_each");
         self.wait_for_all(thread, false, condition)
     }
 

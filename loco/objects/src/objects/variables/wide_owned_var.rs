@@ -165,6 +165,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// # After a timeout
     /// (The error is [`Torn`](crate::Error::Torn) here.) Nothing has changed. Load again.
     pub fn load(&self, thread: &Thread<F>) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "load");
         let loaded = thread.wait_until(self.channel.name(), Peers::One(self.owner), || self.try_load());
         loaded.map_err(|error| if error.is_timeout() { self.torn() } else { error })
     }
@@ -194,6 +195,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// (The error is [`Torn`](crate::Error::Torn) or [`Timeout`](crate::ErrorKind::Timeout) here.) Nothing has changed.
     /// Pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "pull");
         if self.channel.node() == self.owner {
             return self.load(thread);
         }
@@ -249,6 +251,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// # After a timeout
     /// Nothing has changed. Wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(&T) -> bool) -> Result<T> {
+        let _call = thread.call(self.channel.name(), "wait_until");
         thread.wait_until(self.channel.name(), Peers::One(self.owner), || {
             self.try_load().filter(|value| condition(value))
         })

@@ -254,6 +254,7 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Gets the lock for this thread. Returns true if a holder was lost.
     fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
+        let _call = thread.call(self.channel.name(), "lock");
         let deadline = deadline.or(thread.explicit_deadline());
         self.poison.check(self.channel.name())?;
         let since = self.turn.enter(thread, self.channel.name(), deadline)?;
@@ -280,6 +281,7 @@ impl<F: Fabric> TicketLock<F> {
         thread: &'a Thread<F>,
         scope: Scope,
     ) -> Result<Option<LockGuard<'a, TicketLock<F>, F>>> {
+        let _call = thread.call(self.channel.name(), "try_lock");
         self.poison.check(self.channel.name())?;
         if !self.turn.try_enter() {
             return Ok(None);

@@ -75,6 +75,7 @@ impl<F: Fabric> TicketLock<F> {
 
 impl<F: Fabric> Unlock<F> for TicketLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
+        let _call = thread.call(self.channel.name(), "release");
         // The word is fetched while the fence waits.
         self.words.prefetch(NEXT);
         let may_stay = self.turn.may_stay(self.config.local_hand_overs_max);
