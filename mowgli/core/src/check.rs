@@ -89,7 +89,9 @@ impl Features {
     fn block(&mut self, block: &[Instr]) {
         for instr in block {
             match instr {
-                Instr::Put { .. } | Instr::Get { .. } | Instr::Rfence { .. } => self.remote = true,
+                Instr::Put { .. } | Instr::Get { .. } | Instr::Rfence { .. } | Instr::Message(_) => {
+                    self.remote = true;
+                }
                 Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
                     self.remote = true;
                     self.rmw = true;
@@ -106,7 +108,8 @@ impl Features {
                 Instr::While { body, .. } => self.block(body),
                 Instr::Choose(blocks) => blocks.iter().for_each(|b| self.block(b)),
                 Instr::Store { .. } | Instr::Load { .. } | Instr::Assign { .. } | Instr::Cas { .. } => {}
-                Instr::Mfence | Instr::Assume(_) => {}
+                Instr::Swap { .. } | Instr::Mfence | Instr::Assume(_) => {}
+                Instr::Recv { .. } | Instr::PollRecv { .. } => {}
             }
         }
     }
@@ -141,6 +144,9 @@ pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> 
         _ if regions && model.is_remote() => Some(
             "it has no regions of relaxed ordering: leave `relaxed` out of the test, or use rdma-sc+pcie-relaxed, \
              rdma-tso+pcie-relaxed or rdma-wait+pcie-relaxed",
+        ),
+        _ if program.has_several_messages() && model.tier().takes_receives_in_any_order() => Some(
+            "its network takes receives in any order: let one message of each queue pair take a receive, or use another tier",
         ),
         Model::Tso if features.remote || features.poll || features.wait => {
             Some("it has no remote operations")

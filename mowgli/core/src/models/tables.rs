@@ -64,9 +64,11 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns the entry of a cell.
+    /// Returns the entry of a cell; a kind without a row orders nothing.
     pub fn get(&self, cell: Cell) -> Order {
-        self.rows[cell.earlier.index()][cell.later.index()]
+        let row = self.rows.get(cell.earlier.index());
+        let entry = row.and_then(|row| row.get(cell.later.index()));
+        entry.copied().unwrap_or(Order::No)
     }
 
     /// Returns the table with one entry replaced.
@@ -79,7 +81,11 @@ impl Table {
 
     /// Returns whether the table orders `earlier` before `later`, given that they are in program order.
     pub fn orders(&self, earlier: &Event, later: &Event) -> bool {
-        match self.rows[earlier.kind.index()][later.kind.index()] {
+        let cell = Cell {
+            earlier: earlier.kind,
+            later: later.kind,
+        };
+        match self.get(cell) {
             Order::Yes => true,
             Order::No => false,
             Order::SameQueuePair => earlier.same_queue_pair(later),
