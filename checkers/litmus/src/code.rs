@@ -282,6 +282,14 @@ mod tests {
     }
 
     #[test]
+    fn messages_are_refused_by_name() {
+        let text = "RDMA t\n{ x@2=0; }\nP0@1 | P1@2 ;\nsend(2, 1) | recv(P0, x) ;\nexists (x=1)\n";
+        let program = mowgli::litmus::parse(text).unwrap().litmus.program;
+        let refused = Code::new(&program, 2).unwrap_err();
+        assert!(refused.0.contains("messages"), "{refused}");
+    }
+
+    #[test]
     fn slots_of_all_runs_are_apart_and_inside() {
         for entry in mowgli::catalogue::entries() {
             let program = entry.parse().unwrap_or_else(|e| panic!("{e:?}")).program;

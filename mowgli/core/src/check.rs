@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::litmus::{Condition, Dialect, Litmus, Quantifier, Query, Setting, Verdict};
-use crate::model::{Model, RmwAtomicity, UnknownName};
+use crate::model::{Model, RmwAtomicity, Tier, UnknownName};
 use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
@@ -26,19 +26,27 @@ pub enum Engine {
     Declarative,
     /// States of the model's machine.
     Operational,
-    /// Both, compared.
+    /// States of the concrete machine, whose queue pairs have the six buffers of RDMA-TSO'24 Fig. 7.
+    Concrete,
+    /// The first two, compared.
     Both,
 }
 
 impl Engine {
     /// Every choice.
-    pub const ALL: [Engine; 3] = [Engine::Declarative, Engine::Operational, Engine::Both];
+    pub const ALL: [Engine; 4] = [
+        Engine::Declarative,
+        Engine::Operational,
+        Engine::Concrete,
+        Engine::Both,
+    ];
 
     /// Returns the name that options and reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Declarative => "declarative",
             Engine::Operational => "operational",
+            Engine::Concrete => "concrete",
             Engine::Both => "both",
         }
     }
@@ -204,7 +212,7 @@ pub struct Disagreement {
 ///
 /// # Errors
 ///
-/// Fails when the model has no meaning for the program.
+/// Fails when the model has no meaning for the program, or the engine has no machine of the model.
 pub fn run(
     program: &Program,
     setting: Setting,
@@ -223,6 +231,20 @@ pub fn run(
             search: operational(),
             disagreement: None,
         },
+        Engine::Concrete if setting.model.tier() != Tier::Ibta => {
+            return Err(NotApplicable {
+                model: setting.model,
+                reason: "the concrete machine has the papers' network: use the engine `operational`",
+            });
+        }
+        Engine::Concrete => {
+            let mut options = explore::Options::new(setting.model, setting.rmw);
+            options.machine = options.machine.concrete();
+            Answer {
+                search: explore::outcomes_with(program, &options, budget),
+                disagreement: None,
+            }
+        }
         Engine::Both => compare(declarative(), operational()),
     })
 }
@@ -258,7 +280,7 @@ pub(crate) fn with_loops(program: &Program, setting: Setting, found: Search, bud
 ///
 /// # Errors
 ///
-/// Fails when the model has no meaning for the program.
+/// Fails when the model has no meaning for the program, or the engine has no machine of the model.
 pub fn decide(
     litmus: &Litmus,
     setting: Setting,

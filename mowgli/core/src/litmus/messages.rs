@@ -88,7 +88,7 @@ pub(super) fn find(
     let mut refuse = |span: &Span, message: String, help: &str| {
         diagnostics.push(Diagnostic::new(Kind::WrongOperand, span.clone(), message).help(help));
     };
-    for t in 0..file.columns.len() {
+    for (t, &here) in nodes.iter().enumerate() {
         let cells = file.rows.iter().filter_map(|row| row.cells.get(t)?.as_ref());
         for stmt in cells.flat_map(Stmt::each) {
             if let Some(inner) = nested(stmt) {
@@ -111,19 +111,19 @@ pub(super) fn find(
                         );
                         continue;
                     };
-                    ((sender, nodes[t]), Some(from))
+                    ((sender, here), Some(from))
                 }
             };
             let queue: &mut Queue = queues.entry(key).or_default();
-            if let Some(from) = from {
-                if *queue.receiver.get_or_insert(t) != t {
-                    let message = format!("two threads take the messages of `{}`", from.text);
-                    refuse(
-                        &from.span,
-                        message,
-                        "let one thread of the node post and poll the receives of a queue pair",
-                    );
-                }
+            if let Some(from) = from
+                && *queue.receiver.get_or_insert(t) != t
+            {
+                let message = format!("two threads take the messages of `{}`", from.text);
+                refuse(
+                    &from.span,
+                    message,
+                    "let one thread of the node post and poll the receives of a queue pair",
+                );
             }
             match uses(stmt) {
                 Some(Use::Message(_)) => queue.messages += 1,

@@ -71,11 +71,14 @@ impl Table {
         entry.copied().unwrap_or(Order::No)
     }
 
-    /// Returns the table with one entry replaced.
+    /// Returns the table with one entry replaced; the same table for a kind without a row.
     #[must_use]
     pub fn with(&self, cell: Cell, order: Order) -> Table {
         let mut table = self.clone();
-        table.rows[cell.earlier.index()][cell.later.index()] = order;
+        let row = table.rows.get_mut(cell.earlier.index());
+        if let Some(entry) = row.and_then(|row| row.get_mut(cell.later.index())) {
+            *entry = order;
+        }
         table
     }
 
