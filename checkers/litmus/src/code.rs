@@ -71,7 +71,7 @@ impl Code {
     /// Prepares a program for a job of `nodes` nodes.
     ///
     /// # Errors
-    /// Returns an error if the program chooses (`choose`), which threads on a fabric do not; if it has both `poll` and
+    /// Returns an error if the program chooses (`choose`), which threads on a fabric do not; if it has messages; if it has both `poll` and
     /// `wait`; or if it has more threads, nodes or locations than a job supports.
     pub fn new(program: &Program, nodes: usize) -> Result<Code, NotRunnable> {
         let refuse = |text: String| Err(NotRunnable(text));
@@ -86,6 +86,10 @@ impl Code {
         }
         if program.threads.iter().any(|thread| chooses(&thread.code)) {
             return refuse("it has `choose`: split it into a test for each block".into());
+        }
+        if program.has_messages() {
+            let text = "it has messages (`send`, `recv`, `imm`), which no fabric has: write a put and a flag in their place";
+            return refuse(text.into());
         }
         let features = Features::of(program);
         if features.poll && features.wait {
@@ -275,6 +279,14 @@ mod tests {
             run("while (r) bound 4 { x^2 := 1; x^2 := 2; x^2 := 3; r := 0 }"),
             (1, 8)
         );
+    }
+
+    #[test]
+    fn messages_are_refused_by_name() {
+        let text = "RDMA t\n{ x@2=0; }\nP0@1 | P1@2 ;\nsend(2, 1) | recv(P0, x) ;\nexists (x=1)\n";
+        let program = mowgli::litmus::parse(text).unwrap().litmus.program;
+        let refused = Code::new(&program, 2).unwrap_err();
+        assert!(refused.0.contains("messages"), "{refused}");
     }
 
     #[test]

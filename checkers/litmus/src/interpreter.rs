@@ -143,7 +143,7 @@ impl<E> From<E> for Stop<E> {
 /// Returns why the thread stopped before its end.
 ///
 /// # Panics
-/// Panics at `choose`: threads on a fabric make no choices of their own.
+/// Panics at `choose`, since threads on a fabric make no choices of their own, and at messages, which no fabric has.
 #[inline]
 pub fn run<S: Stand>(
     stand: &mut S,
@@ -177,6 +177,20 @@ fn step<S: Stand>(
             let (expected, new) = (evaluate(expected, registers), evaluate(new, registers));
             let old = match stand.cell(*loc).compare_exchange(expected as u64, new as u64) {
                 Ok(old) | Err(old) => old as Value,
+            };
+            if let Some(reg) = reg {
+                registers[usize::from(reg.0)] = old;
+            }
+        }
+        Instr::Swap { reg, loc, new } => {
+            let new = evaluate(new, registers) as u64;
+            let cell = stand.cell(*loc);
+            let mut expected = cell.load();
+            let old = loop {
+                match cell.compare_exchange(expected, new) {
+                    Ok(old) => break old as Value,
+                    Err(found) => expected = found,
+                }
             };
             if let Some(reg) = reg {
                 registers[usize::from(reg.0)] = old;
@@ -222,6 +236,9 @@ fn step<S: Stand>(
             }
         }
         Instr::Choose(_) => panic!("threads on a fabric make no choices of their own"),
+        Instr::Message(_) | Instr::Recv { .. } | Instr::PollRecv { .. } => {
+            panic!("fabrics have no messages")
+        }
     }
     Ok(())
 }

@@ -162,7 +162,21 @@ impl Run {
 
     /// Returns the budget of a search that starts now.
     pub(crate) fn budget(&self) -> Budget<'_> {
-        let own = self.limits.time.and_then(|t| Instant::now().checked_add(t));
+        self.budget_of(self.limits.time)
+    }
+
+    /// Returns the budget of a search that starts now, which takes at most `time` unless the limits state another time.
+    pub(crate) fn budget_within(&self, time: Duration) -> Budget<'_> {
+        self.budget_of(Some(self.longest(time)))
+    }
+
+    /// Returns the longest time of a search: `time` unless the limits state another.
+    pub(crate) fn longest(&self, time: Duration) -> Duration {
+        self.limits.time.unwrap_or(time)
+    }
+
+    fn budget_of(&self, time: Option<Duration>) -> Budget<'_> {
+        let own = time.and_then(|t| Instant::now().checked_add(t));
         Budget {
             deadline: own.into_iter().chain(self.deadline).min(),
             states_max: self.limits.states,

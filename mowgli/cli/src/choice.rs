@@ -328,10 +328,12 @@ impl Under {
     /// Refuses engines that a model file does not have.
     pub(crate) fn allows(&self, engine: Engine) -> Result<(), Error> {
         match (&self.model, engine) {
-            (Loaded::File(file), Engine::Operational | Engine::Both) => Err(Error::Usage(format!(
-                "--engine {engine}: {} is a model file, which has axioms and no machine: use --engine declarative",
-                file.name()
-            ))),
+            (Loaded::File(file), Engine::Operational | Engine::Concrete | Engine::Both) => {
+                Err(Error::Usage(format!(
+                    "--engine {engine}: {} is a model file, which has axioms and no machine: use --engine declarative",
+                    file.name()
+                )))
+            }
             _ => Ok(()),
         }
     }

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// The two models, each built in or a file *.cat, with /glob for the other atomicity
     #[arg(short, long, value_name = "A,B", value_delimiter = ',', required = true)]
     models: Vec<Choice>,
-    /// The engine that answers: declarative, operational or both
+    /// The engine that answers: declarative, operational, concrete or both
     #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]

@@ -367,6 +367,36 @@ fn control_c_stops_a_search_and_still_reports() {
     assert!(text.contains("Interrupted: the table is not complete."), "{text}");
 }
 
+/// The bench times every engine on every program of the recorded set.
+#[test]
+fn the_bench_has_a_recorded_set() {
+    let bench = mowgli(&["bench", "--repeat", "1", "--limit", "time=1ms", "--json"]);
+    exits(&bench, 0);
+    let report: serde_json::Value = serde_json::from_str(&stdout(&bench)).unwrap();
+    let recorded = &report["recorded"];
+    assert_eq!(
+        recorded["fingerprint"].as_str().map(str::len),
+        Some(32),
+        "{recorded}"
+    );
+    assert_eq!(recorded["gives_up_after_s"], 0.001);
+    let sizes = recorded["sizes"].as_array().unwrap();
+    assert_eq!(sizes.len(), 10);
+    for size in sizes {
+        assert_eq!(size["seeds"].as_array().unwrap().len(), 4, "{size}");
+        for engine in size["engines"].as_array().unwrap() {
+            let count = |key: &str| engine[key].as_u64().unwrap();
+            assert_eq!(count("finished") + count("gave_up"), 4, "{size}");
+        }
+        assert_eq!(size["differ"], 0, "{size}");
+    }
+    let table = mowgli(&["bench", "--repeat", "1", "--limit", "time=1ms"]);
+    exits(&table, 0);
+    let text = stdout(&table);
+    assert!(text.contains("gives up after 1.0 ms"), "{text}");
+    assert_eq!(text.lines().filter(|l| l.contains("/4 ")).count(), 10, "{text}");
+}
+
 #[test]
 fn help_has_examples() {
     for command in [

@@ -59,6 +59,7 @@ fn busy() -> Machine {
                 signaled: false,
                 transfer: 0,
                 strong: false,
+                message: None,
             };
             let _ = machine.issue(thread, Action::Post(post));
         }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::litmus::{Condition, Dialect, Litmus, Quantifier, Query, Setting, Verdict};
-use crate::model::{Model, RmwAtomicity, UnknownName};
+use crate::model::{Model, RmwAtomicity, Tier, UnknownName};
 use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
@@ -26,19 +26,27 @@ pub enum Engine {
     Declarative,
     /// States of the model's machine.
     Operational,
-    /// Both, compared.
+    /// States of the concrete machine, whose queue pairs have the six buffers of RDMA-TSO'24 Fig. 7.
+    Concrete,
+    /// The first two, compared.
     Both,
 }
 
 impl Engine {
     /// Every choice.
-    pub const ALL: [Engine; 3] = [Engine::Declarative, Engine::Operational, Engine::Both];
+    pub const ALL: [Engine; 4] = [
+        Engine::Declarative,
+        Engine::Operational,
+        Engine::Concrete,
+        Engine::Both,
+    ];
 
     /// Returns the name that options and reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Declarative => "declarative",
             Engine::Operational => "operational",
+            Engine::Concrete => "concrete",
             Engine::Both => "both",
         }
     }
@@ -89,7 +97,9 @@ impl Features {
     fn block(&mut self, block: &[Instr]) {
         for instr in block {
             match instr {
-                Instr::Put { .. } | Instr::Get { .. } | Instr::Rfence { .. } => self.remote = true,
+                Instr::Put { .. } | Instr::Get { .. } | Instr::Rfence { .. } | Instr::Message(_) => {
+                    self.remote = true;
+                }
                 Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
                     self.remote = true;
                     self.rmw = true;
@@ -106,7 +116,8 @@ impl Features {
                 Instr::While { body, .. } => self.block(body),
                 Instr::Choose(blocks) => blocks.iter().for_each(|b| self.block(b)),
                 Instr::Store { .. } | Instr::Load { .. } | Instr::Assign { .. } | Instr::Cas { .. } => {}
-                Instr::Mfence | Instr::Assume(_) => {}
+                Instr::Swap { .. } | Instr::Mfence | Instr::Assume(_) => {}
+                Instr::Recv { .. } | Instr::PollRecv { .. } => {}
             }
         }
     }
@@ -141,6 +152,9 @@ pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> 
         _ if regions && model.is_remote() => Some(
             "it has no regions of relaxed ordering: leave `relaxed` out of the test, or use rdma-sc+pcie-relaxed, \
              rdma-tso+pcie-relaxed or rdma-wait+pcie-relaxed",
+        ),
+        _ if program.has_several_messages() && model.tier().takes_receives_in_any_order() => Some(
+            "its network takes receives in any order: let one message of each queue pair take a receive, or use another tier",
         ),
         Model::Tso if features.remote || features.poll || features.wait => {
             Some("it has no remote operations")
@@ -198,7 +212,7 @@ pub struct Disagreement {
 ///
 /// # Errors
 ///
-/// Fails when the model has no meaning for the program.
+/// Fails when the model has no meaning for the program, or the engine has no machine of the model.
 pub fn run(
     program: &Program,
     setting: Setting,
@@ -217,6 +231,20 @@ pub fn run(
             search: operational(),
             disagreement: None,
         },
+        Engine::Concrete if setting.model.tier() != Tier::Ibta => {
+            return Err(NotApplicable {
+                model: setting.model,
+                reason: "the concrete machine has the papers' network: use the engine `operational`",
+            });
+        }
+        Engine::Concrete => {
+            let mut options = explore::Options::new(setting.model, setting.rmw);
+            options.machine = options.machine.concrete();
+            Answer {
+                search: explore::outcomes_with(program, &options, budget),
+                disagreement: None,
+            }
+        }
         Engine::Both => compare(declarative(), operational()),
     })
 }
@@ -252,7 +280,7 @@ pub(crate) fn with_loops(program: &Program, setting: Setting, found: Search, bud
 ///
 /// # Errors
 ///
-/// Fails when the model has no meaning for the program.
+/// Fails when the model has no meaning for the program, or the engine has no machine of the model.
 pub fn decide(
     litmus: &Litmus,
     setting: Setting,

@@ -40,10 +40,13 @@ pub enum Kind {
     NicFence,
     /// `nAR`, `aNAR`: NIC atomic read of a remote read-modify-write; with atomicity `glob` also its write.
     NicAtomicRead,
+    /// `nRv`: the peer's card takes a receive for a message (`docs/litmus.md`). It has no row in the tables:
+    /// [`crate::models::tiers::receive_order`] orders it.
+    NicReceive,
 }
 
 impl Kind {
-    /// Every kind, in table order.
+    /// Every kind that the tables have, in their order.
     pub const ALL: [Kind; 11] = [
         Kind::LocalRead,
         Kind::LocalWrite,
@@ -77,6 +80,7 @@ impl Kind {
             Kind::NicLocalWrite => "nlW",
             Kind::NicFence => "nF",
             Kind::NicAtomicRead => "nAR",
+            Kind::NicReceive => "nRv",
         }
     }
 
@@ -94,6 +98,7 @@ impl Kind {
             Kind::NicLocalWrite => "NIC local write",
             Kind::NicFence => "remote fence",
             Kind::NicAtomicRead => "NIC atomic read",
+            Kind::NicReceive => "receive taken",
         }
     }
 
@@ -132,6 +137,9 @@ pub struct Event {
     pub strong: bool,
     /// True for a NIC's write into a region registered for relaxed ordering.
     pub relaxed: bool,
+    /// True for the write of a message's receive completion.
+    #[serde(default)]
+    pub announces: bool,
     /// True if the event writes memory.
     pub writes: bool,
     /// The instruction that the event comes from: its number among the executed instructions of the thread, from 0.
@@ -145,7 +153,12 @@ impl Event {
     pub fn is_read(&self) -> bool {
         matches!(
             self.kind,
-            Kind::LocalRead | Kind::Cas | Kind::NicLocalRead | Kind::NicRemoteRead | Kind::NicAtomicRead
+            Kind::LocalRead
+                | Kind::Cas
+                | Kind::NicLocalRead
+                | Kind::NicRemoteRead
+                | Kind::NicAtomicRead
+                | Kind::NicReceive
         )
     }
 

@@ -81,6 +81,15 @@ impl Flow {
                 self.read(new);
                 reg.iter().for_each(|&reg| self.assign(reg));
             }
+            Instr::Swap { reg, new, .. } => {
+                self.read(new);
+                reg.iter().for_each(|&reg| self.assign(reg));
+            }
+            Instr::PollRecv { reg, .. } => reg.iter().for_each(|&reg| self.assign(reg)),
+            Instr::Message(message) => {
+                message.put.iter().for_each(|put| self.step(put));
+                self.read(&message.immediate);
+            }
             Instr::Put { src, .. } => src.constant().into_iter().for_each(|value| self.read(value)),
             Instr::RemoteFaa { add, .. } => self.read(add),
             Instr::RemoteCas { expected, new, .. } => {
@@ -102,7 +111,7 @@ impl Flow {
                 self.branch([body.as_slice(), &[]]);
             }
             Instr::Choose(blocks) => self.branch(blocks.iter().map(Vec::as_slice)),
-            Instr::Get { .. } | Instr::Mfence | Instr::Poll { .. } => {}
+            Instr::Get { .. } | Instr::Mfence | Instr::Poll { .. } | Instr::Recv { .. } => {}
             Instr::Rfence { .. } | Instr::Wait { .. } | Instr::Strong(_) | Instr::Unsignaled(_) => {}
         }
     }
@@ -128,7 +137,12 @@ pub(crate) fn growth(body: &[Instr]) -> Growth {
 /// Returns whether a block has stores or operations that write to the memory of others.
 fn leaves_writes(block: &[Instr]) -> bool {
     block.iter().any(|instr| match instr.request().0 {
-        Instr::Store { .. } | Instr::Put { .. } | Instr::RemoteFaa { .. } => true,
+        Instr::Store { .. }
+        | Instr::Swap { .. }
+        | Instr::Put { .. }
+        | Instr::RemoteFaa { .. }
+        | Instr::Message(_)
+        | Instr::Recv { .. } => true,
         other => other.blocks().into_iter().any(leaves_writes),
     })
 }

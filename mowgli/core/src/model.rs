@@ -102,6 +102,11 @@ impl Tier {
         matches!(self, Tier::OooRw | Tier::OooAll | Tier::Unordered)
     }
 
+    /// Returns whether messages of one queue pair take its receives in any order.
+    pub const fn takes_receives_in_any_order(self) -> bool {
+        matches!(self, Tier::OooAll | Tier::Unordered)
+    }
+
     /// Returns whether tests may name regions of relaxed ordering: whether they have a meaning on this tier.
     pub const fn has_relaxed_regions(self) -> bool {
         matches!(self, Tier::PcieRelaxed)

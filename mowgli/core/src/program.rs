@@ -208,6 +208,15 @@ pub enum Instr {
         /// New value.
         new: Expr,
     },
+    /// `r := swap(x, e)`: CPU exchange of a local location, which always writes; `reg` gets the old value.
+    Swap {
+        /// Register for the old value, if wanted.
+        reg: Option<Reg>,
+        /// Local location.
+        loc: Loc,
+        /// New value.
+        new: Expr,
+    },
     /// CPU memory fence.
     Mfence,
     /// `x^n := y` (put of a local location), `x^n := e` (put of a constant) or `x^n := inline(e)` (put of a constant whose data
@@ -269,6 +278,27 @@ pub enum Instr {
     /// `unsignaled I`: an operation without a completion of its own. The poll of the next operation of its queue pair that has one covers it.
     /// The instruction inside is one that may stand inside [`Instr::Strong`]; a request for strong order stands outside.
     Unsignaled(Box<Instr>),
+    /// `send(n, y)`, or a put with immediate data: an operation that takes the oldest receive of its queue pair at the peer, and completes
+    /// it once its data are placed (`docs/litmus.md`). Requests stand outside.
+    Message(Box<Message>),
+    /// `recv(P, x)`: posts a receive for the queue pair from another thread to this node.
+    Recv {
+        /// The thread at the other end.
+        from: ThreadId,
+        /// The local location that a send writes; `None` for a receive that only announces.
+        buffer: Option<Loc>,
+        /// The entry of the receive queue, which the CPU writes.
+        entry: Loc,
+    },
+    /// `r := pollrecv(P)`: waits for the oldest receive, not yet polled, of the queue pair from another thread to this node.
+    PollRecv {
+        /// Register for the immediate data, if wanted.
+        reg: Option<Reg>,
+        /// The thread at the other end.
+        from: ThreadId,
+        /// The entry of the completion queue, which the card writes.
+        done: Loc,
+    },
     /// `wait(d)`: waits for earlier operations with work identifier `d` (RDMA^WAIT).
     Wait {
         /// The work identifier.
@@ -297,6 +327,35 @@ pub enum Instr {
     },
     /// Non-deterministic choice between blocks.
     Choose(Vec<Vec<Instr>>),
+}
+
+/// An operation that takes a receive at the peer.
+///
+/// The entries of a queue pair's receive queue and of its completions are words of the peer's memory, which no name of a test reaches: the
+/// peer's CPU writes an entry to post a receive, and the card that takes it writes the completion.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Message {
+    /// The put that carries its data: into the buffer of the receive (`send`), or where the operation says (a write with immediate).
+    /// `None` for a send without data.
+    pub put: Option<Instr>,
+    /// True for `send`, false for a write with immediate.
+    pub send: bool,
+    /// The immediate data.
+    pub immediate: Expr,
+    /// The entry of the receive queue that it takes.
+    pub entry: Loc,
+    /// The entry of the completion queue that it writes.
+    pub done: Loc,
+}
+
+/// The value of an entry of the completion queue that the card has not written.
+pub const NOT_DONE: Value = Value::MIN;
+
+impl Location {
+    /// Returns whether this is an entry of a queue of receives or of their completions, which has no name in the text of a test.
+    pub fn is_queue_entry(&self) -> bool {
+        self.name.contains('>')
+    }
 }
 
 /// Source of a put.
@@ -342,6 +401,18 @@ impl Program {
         for thread in &mut self.threads {
             each_mut(&mut thread.code, visit);
         }
+    }
+
+    /// Returns whether some thread sends messages or posts receives for them.
+    pub fn has_messages(&self) -> bool {
+        self.locations.iter().any(Location::is_queue_entry)
+    }
+
+    /// Returns whether two messages of one queue pair take receives.
+    pub fn has_several_messages(&self) -> bool {
+        // Entries count from 1.
+        let second = |l: &Location| l.is_queue_entry() && l.name.ends_with("done2");
+        self.locations.iter().any(second)
     }
 
     /// Returns whether a location is in a region registered for relaxed ordering.
@@ -418,7 +489,11 @@ impl Instr {
     pub fn can_be_strong(&self) -> bool {
         match self {
             Instr::Unsignaled(operation) => operation.can_be_strong(),
-            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => true,
+            Instr::Put { .. }
+            | Instr::Get { .. }
+            | Instr::RemoteFaa { .. }
+            | Instr::RemoteCas { .. }
+            | Instr::Message(_) => true,
             _ => false,
         }
     }
@@ -458,7 +533,10 @@ impl Instr {
             | Instr::Load { .. }
             | Instr::Assign { .. }
             | Instr::Cas { .. }
+            | Instr::Swap { .. }
             | Instr::Mfence
+            | Instr::Recv { .. }
+            | Instr::PollRecv { .. }
             | Instr::Assume(_) => false,
             Instr::If { then, otherwise, .. } => then.iter().chain(otherwise).any(Instr::is_remote),
             Instr::While { body, .. } => body.iter().any(Instr::is_remote),

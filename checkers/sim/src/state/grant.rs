@@ -95,6 +95,7 @@ impl Grant<'_> {
                         signaled,
                         transfer,
                         strong,
+                        message: None,
                     };
                     self.post(owner, post)?
                 }

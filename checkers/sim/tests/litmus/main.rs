@@ -60,6 +60,7 @@ fn is_expressible(program: &Program) -> bool {
                 }
                 Instr::Wait { .. } => waits = true,
                 Instr::Choose(_) => return false,
+                Instr::Message(_) | Instr::Recv { .. } | Instr::PollRecv { .. } => return false,
                 _ => {}
             }
         }

@@ -32,6 +32,8 @@ pub enum Set {
     Strong,
     /// Writes of NICs into regions of relaxed ordering.
     Relaxed,
+    /// Writes of the completions of receives.
+    Completion,
 }
 
 /// A predefined relation on events.
@@ -69,7 +71,7 @@ pub enum Rel {
 }
 
 /// Names of the predefined sets.
-pub const SETS: [(&str, Set); 26] = [
+pub const SETS: [(&str, Set); 28] = [
     ("R", Set::Read),
     ("W", Set::Write),
     ("M", Set::Memory),
@@ -88,6 +90,8 @@ pub const SETS: [(&str, Set); 26] = [
     ("nlW", Set::Kind(Kind::NicLocalWrite)),
     ("nF", Set::Kind(Kind::NicFence)),
     ("nAR", Set::Kind(Kind::NicAtomicRead)),
+    ("nRv", Set::Kind(Kind::NicReceive)),
+    ("RC", Set::Completion),
     ("CPU", Set::Cpu),
     ("NIC", Set::Nic),
     ("RMW", Set::Rmw),
@@ -143,6 +147,7 @@ impl Set {
             Set::Rmw => event.rmw,
             Set::Strong => event.strong,
             Set::Relaxed => event.relaxed,
+            Set::Completion => event.announces,
         }
     }
 }

@@ -221,6 +221,7 @@ pub(crate) fn initial(loc: usize) -> Event {
         inlined: false,
         strong: false,
         relaxed: false,
+        announces: false,
         writes: true,
         instance: 0,
         path: Vec::new(),

@@ -309,10 +309,14 @@ impl<'p> Unfolding<'p> {
             | Instr::Load { .. }
             | Instr::Assign { .. }
             | Instr::Cas { .. }
+            | Instr::Swap { .. }
+            | Instr::Recv { .. }
             | Instr::Mfence => self.on_cpu(state, instr, &at),
             Instr::Put { dst, src, work } => self.put(state, &at, *dst, src, *work),
             Instr::Get { dst, src, work } => self.get(state, &at, *dst, *src, *work),
             Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => self.on_card(state, instr, at),
+            Instr::Message(message) => self.message(state, &at, message),
+            Instr::PollRecv { reg, done, .. } => self.poll_receive(state, &at, *reg, *done),
             Instr::Poll { node } => return requests::poll(state, &at, *node),
             Instr::Wait { work } => {
                 let wait = state.push(at.event(Kind::Poll).named(Some(*work)), None);
@@ -368,6 +372,17 @@ impl<'p> Unfolding<'p> {
                         }
                     },
                 );
+            }
+            Instr::Swap { reg, loc, new } => {
+                let new = eval(new, &state.path);
+                let swap = state.push(at.event(Kind::Cas).on(*loc).writing(), Some(new));
+                if let Some(reg) = reg {
+                    state.path.registers[usize::from(reg.0)] = Arc::new(Sym::Read(swap));
+                }
+            }
+            Instr::Recv { entry, .. } => {
+                let posted = Arc::new(Sym::Const(1));
+                state.push(at.event(Kind::LocalWrite).on(*entry), Some(posted));
             }
             Instr::Mfence => {
                 state.push(at.event(Kind::Fence), None);
@@ -487,6 +502,7 @@ impl Site {
             inlined: false,
             strong: false,
             relaxed: false,
+            announces: false,
             writes: matches!(
                 kind,
                 Kind::LocalWrite | Kind::Cas | Kind::NicRemoteWrite | Kind::NicLocalWrite

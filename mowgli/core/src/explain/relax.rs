@@ -112,7 +112,10 @@ fn removals(program: &Program, operands: &[Operand]) -> Vec<(Change, Program)> {
             | Instr::Rfence { .. }
             | Instr::Wait { .. }
             | Instr::Assume(_) => true,
-            Instr::Cas { reg, loc, .. } => {
+            Instr::PollRecv { reg, .. } => {
+                reg.is_none_or(|r| !asked(Operand::Reg(ThreadId(thread as u8), r)))
+            }
+            Instr::Cas { reg, loc, .. } | Instr::Swap { reg, loc, .. } => {
                 let shown = reg.is_some_and(|r| asked(Operand::Reg(ThreadId(thread as u8), r)));
                 !shown && !asked(Operand::Loc(*loc))
             }

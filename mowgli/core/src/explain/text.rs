@@ -171,6 +171,18 @@ fn write_cycle(text: &mut String, names: &Names<'_>, spec: &Spec, cycle: &Cycle)
 /// Says why an edge is there, with its source.
 pub(super) fn edge_reason(program: &Program, execution: &Execution, spec: &Spec, edge: &Edge) -> String {
     let (a, b) = (&execution.events[edge.from], &execution.events[edge.to]);
+    if edge.cell.is_some() && [a.kind, b.kind].contains(&Kind::NicReceive) {
+        return format!(
+            "{}: the order in which messages are posted, sent and delivered ({MESSAGES})",
+            edge.part.name()
+        );
+    }
+    if edge.cell.is_some() && b.announces && !b.strong && spec.is_asked(edge.part, a, b) {
+        return format!(
+            "{}: a receive completes after the earlier writes of its queue pair are placed ({MESSAGES})",
+            edge.part.name()
+        );
+    }
     if edge.cell.is_some() && spec.is_asked(edge.part, a, b) {
         return format!(
             "{}: the later operation asks for strong order, which places it after the earlier writes of its queue pair ({})",
@@ -258,6 +270,9 @@ fn figure<'a>(spec: &'a Spec, cell: &CellRef) -> &'a str {
         false => spec.figure,
     }
 }
+
+/// The page that says what messages are.
+const MESSAGES: &str = "docs/litmus.md";
 
 /// The page with the tables of the tiers.
 const TIERS: &str = "docs/ordering-models.md";

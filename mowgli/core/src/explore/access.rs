@@ -3,7 +3,7 @@
 //! Relies on [`crate::machine`]. Used by [`super::code`] for what the rest of a thread may access and by [`super::reduce`] to
 //! tell which moves may interact.
 
-use crate::machine::{Addr, QpId};
+use crate::machine::{Addr, MessagePart, QpId};
 
 /// A set of resources read and a set of resources written, as bit sets: words of memory, atomic units, and
 /// write-back buffers. Several resources may share a bit, which only makes more moves seem to interact.
@@ -37,6 +37,16 @@ impl Access {
         Access {
             reads: wb_l(qp),
             writes: wb_r(qp) | word(dst),
+        }
+    }
+
+    /// Returns the access of a part of a message to the receive queue.
+    pub(super) fn receive(message: Option<MessagePart>) -> Access {
+        match message {
+            Some(MessagePart::Data { entry, .. } | MessagePart::Completion { entry: Some(entry) }) => {
+                Access::read(entry)
+            }
+            _ => Access::NONE,
         }
     }
 

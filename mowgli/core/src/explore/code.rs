@@ -7,9 +7,11 @@
 
 use super::access::Access;
 use crate::loops;
-use crate::machine::{Addr, NODES_MAX};
+use crate::machine::{Addr, MessagePart, NODES_MAX};
 use crate::outcome::Growth;
-use crate::program::{Expr, Instr, Loc, Program, PutSrc, Reg, Thread, Value, WorkId};
+use crate::program::{
+    BinaryOp, Expr, Instr, Loc, Message, NOT_DONE, Program, PutSrc, Reg, Thread, Value, WorkId,
+};
 
 /// The reason why a program was refused.
 pub(super) type Refusal = String;
@@ -98,6 +100,11 @@ pub(super) enum Act {
         expected: Expr,
         new: Expr,
     },
+    Swap {
+        reg: Option<usize>,
+        loc: Addr,
+        new: Expr,
+    },
     Mfence,
     Poll {
         peer: u16,
@@ -111,6 +118,7 @@ pub(super) enum Act {
         signaled: bool,
         strong: bool,
         op: PostOp,
+        message: Option<MessagePart>,
     },
 }
 
@@ -261,7 +269,12 @@ impl Compiler<'_> {
         let asks = (instr.request().1, !instr.is_unsignaled());
         let instr = instr.request().0;
         if let Some((op, remote, work)) = self.remote(instr)? {
-            return self.post(remote, work, asks, op);
+            return self.post(remote, work, asks, op, None);
+        }
+        match instr {
+            Instr::Message(message) => return self.message(message, asks),
+            Instr::PollRecv { reg, done, .. } => return self.poll_receive(*reg, *done),
+            _ => {}
         }
         if let Some(op) = self.plain(instr)? {
             return self.push(op).map(drop);
@@ -349,6 +362,15 @@ impl Compiler<'_> {
                 expected: self.expr(expected)?,
                 new: self.expr(new)?,
             },
+            Instr::Swap { reg, loc, new } => Act::Swap {
+                reg: reg.map(|r| self.reg(r)).transpose()?,
+                loc: self.loc(*loc)?,
+                new: self.expr(new)?,
+            },
+            Instr::Recv { entry, .. } => Act::Store {
+                loc: self.loc(*entry)?,
+                value: Expr::Const(1),
+            },
             Instr::Mfence => Act::Mfence,
             Instr::Poll { node } => Act::Poll { peer: node.0.into() },
             Instr::Wait { work } => Act::Wait { tag: tag(*work) },
@@ -358,6 +380,7 @@ impl Compiler<'_> {
                 signaled: false,
                 strong: false,
                 op: PostOp::Fence,
+                message: None,
             },
             Instr::Assign { reg, value } => {
                 let (reg, value) = (self.reg(*reg)?, self.expr(value)?);
@@ -426,6 +449,7 @@ impl Compiler<'_> {
         work: Option<WorkId>,
         (strong, signaled): (bool, bool),
         op: PostOp,
+        message: Option<MessagePart>,
     ) -> Result<(), Refusal> {
         let peer = peer(self.program.locations[remote.0 as usize].node.0)?;
         // Names and notifications that nobody asks for would only multiply states.
@@ -437,8 +461,53 @@ impl Compiler<'_> {
             signaled,
             strong,
             op,
+            message,
         }))
         .map(|_| ())
+    }
+
+    /// Compiles a message: its data take the receive, and an inlined put behind them writes the completion.
+    fn message(&mut self, message: &Message, (strong, signaled): (bool, bool)) -> Result<(), Refusal> {
+        let (entry, done) = (self.loc(message.entry)?, self.loc(message.done)?);
+        let put = match &message.put {
+            Some(put) => self.remote(put)?,
+            None => None,
+        };
+        let work = put.as_ref().and_then(|(_, _, work)| *work);
+        let has_data = put.is_some();
+        if let Some((op, remote, work)) = put {
+            let part = MessagePart::Data { entry, done };
+            self.post(remote, work, (strong, false), op, Some(part))?;
+        }
+        let part = MessagePart::Completion {
+            entry: (!has_data).then_some(entry),
+        };
+        let op = PostOp::PutValue {
+            dst: done,
+            value: self.expr(&message.immediate)?,
+            inline: true,
+        };
+        self.post(message.done, work, (strong, signaled), op, Some(part))
+    }
+
+    /// Compiles a poll of a receive, which goes on in the runs in which the completion is there.
+    fn poll_receive(&mut self, reg: Option<Reg>, done: Loc) -> Result<(), Refusal> {
+        let reg = match reg {
+            Some(reg) => self.reg(reg)?,
+            None => {
+                self.registers += 1;
+                self.registers - 1
+            }
+        };
+        let loc = self.loc(done)?;
+        self.push(Op::Act(Act::Load { reg, loc }))?;
+        let is_done = Expr::Binary(
+            BinaryOp::Ne,
+            // Bounded by POINTS_MAX.
+            Box::new(Expr::Reg(Reg(reg as u16))),
+            Box::new(Expr::Const(NOT_DONE)),
+        );
+        self.push(Op::Assume(is_done)).map(drop)
     }
 
     fn patch(&mut self, at: usize, to: usize) {
@@ -533,11 +602,18 @@ impl Act {
         match *self {
             Act::Store { loc, .. } => Access::write(loc),
             Act::Load { loc, .. } => Access::read(loc),
-            Act::Cas { loc, .. } => Access::read(loc).and(Access::write(loc)),
+            Act::Cas { loc, .. } | Act::Swap { loc, .. } => Access::read(loc).and(Access::write(loc)),
             Act::Mfence | Act::Poll { .. } | Act::Wait { .. } => Access::NONE,
-            Act::Post { peer, ref op, .. } => match *op {
-                PostOp::Put { dst, src } => Access::put(thread, peer, dst).and(Access::read(src)),
-                PostOp::PutValue { dst, .. } => Access::put(thread, peer, dst),
+            Act::Post {
+                peer,
+                ref op,
+                message,
+                ..
+            } => match *op {
+                PostOp::Put { dst, src } => Access::put(thread, peer, dst)
+                    .and(Access::read(src))
+                    .and(Access::receive(message)),
+                PostOp::PutValue { dst, .. } => Access::put(thread, peer, dst).and(Access::receive(message)),
                 PostOp::Get { dst, src } => Access::get(thread, peer, dst, src),
                 PostOp::FetchAdd { dst, target, .. } | PostOp::CompareSwap { dst, target, .. } => {
                     Access::rmw(thread, peer, dst, target)

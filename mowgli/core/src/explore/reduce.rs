@@ -106,7 +106,7 @@ impl Reducer {
         let enabled = state.machine.is_enabled(thread, &state.action(thread, act));
         let buffered = state.machine.config().cpu == Cpu::Tso;
         let shared = match act {
-            Act::Load { .. } | Act::Cas { .. } => true,
+            Act::Load { .. } | Act::Cas { .. } | Act::Swap { .. } => true,
             Act::Store { .. } => !buffered,
             Act::Mfence | Act::Poll { .. } | Act::Wait { .. } | Act::Post { .. } => false,
         };
@@ -175,6 +175,10 @@ impl Reducer {
             if self.steps.len() > 1 && !access.conflicts(others_access(id, qp, rule, index as usize)) {
                 self.singles.push((access, own, Move::Hardware(step)));
             }
+        }
+        // A message that waits for its receive interacts with the agent that posts it, and so do those behind it.
+        for entry in qp.pipe.iter().filter(|e| !e.is_received(machine.memory())) {
+            next = next.and(Access::receive(entry.message));
         }
         // An RMW that waits for the unit interacts with the agent that holds or takes it.
         if machine.is_unit_held(qp.peer) && qp.pipe.iter().any(|e| matches!(e.stage, Stage::Rmw { .. })) {
@@ -248,8 +252,12 @@ fn entry_access(thread: u16, peer: u16, entry: &Entry) -> Access {
         Stage::Put {
             dst,
             src: Source::Word(src),
-        } => Access::put(thread, peer, dst).and(Access::read(src)),
-        Stage::Put { dst, .. } | Stage::PutValue { dst, .. } => Access::put(thread, peer, dst),
+        } => Access::put(thread, peer, dst)
+            .and(Access::read(src))
+            .and(Access::receive(entry.message)),
+        Stage::Put { dst, .. } | Stage::PutValue { dst, .. } => {
+            Access::put(thread, peer, dst).and(Access::receive(entry.message))
+        }
         Stage::Get { dst, src } => Access::get(thread, peer, dst, src),
         Stage::Rmw { dst, target, .. } | Stage::Executing { dst, target, .. } => {
             Access::rmw(thread, peer, dst, target)

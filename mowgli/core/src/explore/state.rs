@@ -134,6 +134,7 @@ impl State {
                 expected: eval(expected),
                 new: eval(new),
             },
+            Act::Swap { loc, ref new, .. } => Action::Swap { loc, new: eval(new) },
             Act::Mfence => Action::Mfence,
             Act::Poll { peer } => Action::Poll { peer },
             Act::Wait { tag } => Action::Wait { tag },
@@ -143,6 +144,7 @@ impl State {
                 signaled,
                 strong,
                 ref op,
+                message,
             } => {
                 let op = match *op {
                     PostOp::Put { dst, src } => RemoteOp::Put { dst, src },
@@ -183,6 +185,7 @@ impl State {
                     signaled,
                     transfer: 0,
                     strong,
+                    message,
                 })
             }
         }
@@ -210,8 +213,12 @@ impl State {
                 let issued = self.machine.issue(thread, action);
                 debug_assert!(issued.is_ok(), "the search makes enabled moves only");
                 let cursor = &mut self.threads[thread as usize];
-                if let (Ok(Issued::Value(v)), Act::Load { reg, .. } | Act::Cas { reg: Some(reg), .. }) =
-                    (issued, act)
+                if let (
+                    Ok(Issued::Value(v)),
+                    Act::Load { reg, .. }
+                    | Act::Cas { reg: Some(reg), .. }
+                    | Act::Swap { reg: Some(reg), .. },
+                ) = (issued, act)
                 {
                     cursor.registers[*reg] = v;
                 }

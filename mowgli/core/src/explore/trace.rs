@@ -218,6 +218,10 @@ fn describe_action(
                 name(loc)
             )
         }
+        Action::Swap { loc, new } => {
+            let old = machine.load(thread, loc).unwrap_or_default();
+            format!("{register} := SWAP({}, {new}) reads {old}", name(loc))
+        }
         Action::Mfence => "mfence".to_owned(),
         Action::Poll { peer } => format!("poll({})", peer + 1),
         Action::Wait { .. } => "wait".to_owned(),

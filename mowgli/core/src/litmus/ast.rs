@@ -25,6 +25,8 @@ pub(super) struct Stmt {
     pub(super) strong: bool,
     /// Whether `unsignaled` stands before it.
     pub(super) unsignaled: bool,
+    /// The immediate data, if `imm` stands before it.
+    pub(super) immediate: Option<Expr>,
     pub(super) span: Span,
 }
 
@@ -39,6 +41,20 @@ pub(super) enum StmtKind {
     },
     /// `cas(x, e1, e2)` without a destination.
     Cas(CasArgs),
+    /// `swap(x, e)` without a destination.
+    Swap(SwapArgs),
+    /// `send(n)`, `send(n, data)`.
+    Send {
+        node: Number,
+        data: Option<Rhs>,
+    },
+    /// `recv(P)`, `recv(P, x)`.
+    Recv {
+        from: Name,
+        buffer: Option<Name>,
+    },
+    /// `pollrecv(P)` without a destination.
+    PollRecv(Name),
     Mfence,
     Poll(Number),
     Rfence(Number),
@@ -108,6 +124,13 @@ pub(super) struct CasArgs {
     pub(super) new: Expr,
 }
 
+/// Target and new value of an exchange.
+#[derive(Clone, Debug)]
+pub(super) struct SwapArgs {
+    pub(super) target: Place,
+    pub(super) new: Expr,
+}
+
 /// The right-hand side of `:=`.
 #[derive(Clone, Debug)]
 pub(super) enum Rhs {
@@ -117,6 +140,9 @@ pub(super) enum Rhs {
     /// `y^n`.
     Remote(Place),
     Cas(CasArgs),
+    Swap(SwapArgs),
+    /// `pollrecv(P)`.
+    PollRecv(Name),
     Rcas(CasArgs),
     Rfaa {
         target: Place,

@@ -20,7 +20,7 @@ pub struct Column<'a> {
 /// Prints init block, columns and rows.
 pub fn program(locations: &[Location], columns: &[Column<'_>]) -> String {
     let mut out = String::from("{");
-    for location in locations {
+    for location in locations.iter().filter(|l| !l.is_queue_entry()) {
         let relaxed = if location.relaxed { "relaxed " } else { "" };
         let _ = write!(
             out,

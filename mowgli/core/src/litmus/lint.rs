@@ -136,13 +136,28 @@ fn names<'a>(stmt: &'a Stmt, out: &mut BTreeSet<&'a str>) {
     };
     match &stmt.kind {
         StmtKind::Cas(args) => cas(args, out),
+        StmtKind::Swap(args) => {
+            out.insert(&args.target.name.text);
+        }
+        StmtKind::Send {
+            data: Some(Rhs::Expr(Expr::Name(name))),
+            ..
+        }
+        | StmtKind::Recv {
+            buffer: Some(name), ..
+        } => {
+            out.insert(&name.text);
+        }
         StmtKind::Assign { dst, rhs, .. } => {
             out.insert(&dst.name.text);
             match rhs {
                 Rhs::Expr(Expr::Name(name)) => {
                     out.insert(&name.text);
                 }
-                Rhs::Expr(_) | Rhs::Inline(_) => {}
+                Rhs::Swap(args) => {
+                    out.insert(&args.target.name.text);
+                }
+                Rhs::Expr(_) | Rhs::Inline(_) | Rhs::PollRecv(_) => {}
                 Rhs::Remote(place) | Rhs::Rfaa { target: place, .. } => {
                     out.insert(&place.name.text);
                 }
@@ -190,6 +205,7 @@ impl Pending<'_> {
                 }
                 self.known.extend(work.iter().map(|w| w.text.clone()));
             }
+            StmtKind::Send { node, .. } if !stmt.unsignaled => *counts.entry(node.value).or_default() += 1,
             StmtKind::Poll(node) => match counts.get_mut(&node.value) {
                 Some(n) if *n > 0 => *n -= 1,
                 _ if self.warned.insert(stmt.span.start) => {

@@ -10,6 +10,7 @@ mod ast;
 mod dialect;
 pub mod layout;
 mod lint;
+mod messages;
 mod parser;
 mod print;
 mod property;

@@ -3,12 +3,13 @@
 //! [`crate::syntax`] reads all around the instructions. A mistake inside a cell is reported and the parser goes on with the next cell; a
 //! mistake elsewhere ends it.
 
-use super::ast::{CasArgs, File, Place, Rhs, Stmt, StmtKind};
-use crate::syntax::{self, Diagnostic, Kind, Name, Parser, Span, Step, Token, nearest};
+use super::ast::{CasArgs, File, Place, Rhs, Stmt, StmtKind, SwapArgs};
+use crate::syntax::{self, Diagnostic, Expr, Kind, Name, Parser, Span, Step, Token, nearest};
 
 /// Names that start an instruction or a right-hand side: what an unknown instruction is compared with.
-const INSTRUCTIONS: [&str; 11] = [
-    "mfence", "poll", "rfence", "wait", "assume", "cas", "rcas", "rfaa", "if", "while", "choose",
+const INSTRUCTIONS: [&str; 15] = [
+    "mfence", "poll", "rfence", "wait", "assume", "cas", "swap", "rcas", "rfaa", "send", "recv", "pollrecv",
+    "if", "while", "choose",
 ];
 
 /// Parses a litmus test. Errors found in cells are all returned.
@@ -54,6 +55,7 @@ impl Parser {
         };
         let strong = request("strong");
         let unsignaled = request("unsignaled");
+        let immediate = self.immediate()?;
         let Token::Name(word) = self.peek().clone() else {
             return Err(self.unexpected("an instruction"));
         };
@@ -66,6 +68,24 @@ impl Parser {
             ("rfence", _) => StmtKind::Rfence(self.call(Parser::number)?),
             ("wait", _) => StmtKind::Wait(self.call(|p| p.new_name("a work identifier"))?),
             ("assume", _) => StmtKind::Assume(self.call(Parser::expr)?),
+            ("swap", Token::Symbol("(")) => StmtKind::Swap(self.call(Parser::swap_args)?),
+            ("send", Token::Symbol("(")) => self.call(|p| {
+                let node = p.number()?;
+                let data = if p.eat(",") { Some(p.right_side()?) } else { None };
+                Ok(StmtKind::Send { node, data })
+            })?,
+            ("recv", Token::Symbol("(")) => self.call(|p| {
+                let from = p.new_name("the thread that sends")?;
+                let buffer = if p.eat(",") {
+                    Some(p.new_name("a location")?)
+                } else {
+                    None
+                };
+                Ok(StmtKind::Recv { from, buffer })
+            })?,
+            ("pollrecv", Token::Symbol("(")) => {
+                StmtKind::PollRecv(self.call(|p| p.new_name("the thread that sends"))?)
+            }
             ("cas", Token::Symbol("(")) => StmtKind::Cas(self.call(Parser::cas_args)?),
             ("rcas" | "rfaa", Token::Symbol("(")) => {
                 let message = format!("`{word}` needs a local location for the old value");
@@ -109,19 +129,38 @@ impl Parser {
                 StmtKind::Choose(blocks)
             }
             (_, Token::Symbol(":=" | "^")) => self.assign()?,
-            (_, Token::Symbol(",")) => self.words(&start, strong, unsignaled)?,
+            (_, Token::Symbol(",")) => self.words(&start, strong, unsignaled, immediate.clone())?,
             _ => return Err(unknown_instruction(&word, start)),
         };
         Ok(Stmt {
             kind,
             strong,
             unsignaled,
+            immediate,
             span: self.span_from(&start),
         })
     }
 
+    /// Reads `imm` or `imm(e)` before a put or a send.
+    fn immediate(&mut self) -> Step<Option<Expr>> {
+        match (self.peek(), self.peek_at(1)) {
+            (Token::Name(word), Token::Name(_)) if word == "imm" => {
+                self.skip();
+                Ok(Some(Expr::Const(0)))
+            }
+            (Token::Name(word), Token::Symbol("(")) if word == "imm" => Ok(Some(self.call(Parser::expr)?)),
+            _ => Ok(None),
+        }
+    }
+
     /// Reads a put of several words. Each word is an instruction, and all but the last have no completion.
-    fn words(&mut self, start: &Span, strong: bool, unsignaled: bool) -> Step<StmtKind> {
+    fn words(
+        &mut self,
+        start: &Span,
+        strong: bool,
+        unsignaled: bool,
+        immediate: Option<Expr>,
+    ) -> Step<StmtKind> {
         let mut names = vec![self.new_name("a location")?];
         while self.eat(",") {
             names.push(self.new_name("a location")?);
@@ -163,6 +202,7 @@ impl Parser {
                 kind: StmtKind::Assign { dst, work, rhs },
                 strong: false,
                 unsignaled: unsignaled || at < last,
+                immediate: immediate.clone().filter(|_| at == last),
                 span: self.span_from(start),
             });
         }
@@ -192,6 +232,8 @@ impl Parser {
             (Token::Name(word), Token::Symbol("(")) => match word.as_str() {
                 "inline" => Rhs::Inline(self.call(Parser::expr)?),
                 "cas" => Rhs::Cas(self.call(Parser::cas_args)?),
+                "swap" => Rhs::Swap(self.call(Parser::swap_args)?),
+                "pollrecv" => Rhs::PollRecv(self.call(|p| p.new_name("the thread that sends"))?),
                 "rcas" => Rhs::Rcas(self.call(Parser::cas_args)?),
                 "rfaa" => {
                     let (target, add) = self.call(|p| {
@@ -216,6 +258,15 @@ impl Parser {
         Ok(CasArgs {
             target,
             expected,
+            new: self.expr()?,
+        })
+    }
+
+    fn swap_args(&mut self) -> Step<SwapArgs> {
+        let target = self.place()?;
+        self.expect(",", "an exchange takes a location and the new value")?;
+        Ok(SwapArgs {
+            target,
             new: self.expr()?,
         })
     }

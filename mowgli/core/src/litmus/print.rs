@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::layout::{self, Assigned, Column};
 use super::{Dialect, Litmus};
-use crate::program::{Expr, Instr, Loc, Node, Program, PutSrc, Reg, Thread, WorkId};
+use crate::program::{Expr, Instr, Loc, Message, Node, Program, PutSrc, Reg, Thread, ThreadId, WorkId};
 
 impl Litmus {
     /// Returns the test as text, with the comments that `note` gives for a thread and the index of an instruction.
@@ -132,6 +132,38 @@ impl ThreadPrinter<'_> {
         work.map_or_else(|| ":=".to_owned(), |w| format!(":=[{}]", self.work_name(w)))
     }
 
+    fn thread_name(&self, thread: ThreadId) -> &str {
+        let thread = self.program.threads.get(usize::from(thread.0));
+        thread.map_or("?", |t| t.name.as_str())
+    }
+
+    fn source(&self, src: &PutSrc) -> String {
+        match src {
+            PutSrc::Loc(loc) => self.loc(*loc).to_owned(),
+            PutSrc::Value(value) => self.expr(value),
+            PutSrc::Inline(value) => format!("inline({})", self.expr(value)),
+        }
+    }
+
+    fn message(&self, message: &Message) -> String {
+        let text = match &message.put {
+            Some(put) if !message.send => self.instr(put),
+            put => {
+                let node = self.program.locations.get(usize::from(message.entry.0));
+                let node = node.map_or(1, |l| u32::from(l.node.0) + 1);
+                match put {
+                    Some(Instr::Put { src, .. }) => format!("send({node}, {})", self.source(src)),
+                    _ => format!("send({node})"),
+                }
+            }
+        };
+        match &message.immediate {
+            Expr::Const(0) if message.send => text,
+            Expr::Const(0) => format!("imm {text}"),
+            immediate => format!("imm({}) {text}", self.expr(immediate)),
+        }
+    }
+
     fn instr(&self, instr: &Instr) -> String {
         let node = |n: &Node| n.0 + 1;
         match instr {
@@ -153,12 +185,21 @@ impl ThreadPrinter<'_> {
                 )
             }
             Instr::Mfence => "mfence".to_owned(),
+            Instr::Swap { reg, loc, new } => {
+                let target = reg.map_or_else(String::new, |r| format!("{} := ", self.reg(r)));
+                format!("{target}swap({}, {})", self.loc(*loc), self.expr(new))
+            }
+            Instr::Recv { from, buffer, .. } => {
+                let buffer = buffer.map_or_else(String::new, |b| format!(", {}", self.loc(b)));
+                format!("recv({}{buffer})", self.thread_name(*from))
+            }
+            Instr::PollRecv { reg, from, .. } => {
+                let target = reg.map_or_else(String::new, |r| format!("{} := ", self.reg(r)));
+                format!("{target}pollrecv({})", self.thread_name(*from))
+            }
+            Instr::Message(message) => self.message(message),
             Instr::Put { dst, src, work } => {
-                let src = match src {
-                    PutSrc::Loc(loc) => self.loc(*loc).to_owned(),
-                    PutSrc::Value(value) => self.expr(value),
-                    PutSrc::Inline(value) => format!("inline({})", self.expr(value)),
-                };
+                let src = self.source(src);
                 format!("{} {} {src}", self.remote(*dst), self.becomes(*work))
             }
             Instr::Get { dst, src, work } => {
@@ -235,6 +276,15 @@ fn block_follows(block: &[Instr], seen: &mut Assigned) -> bool {
         Instr::Cas {
             reg, expected, new, ..
         } => seen.has(expected) && seen.has(new) && reg.is_none_or(|r| seen.assign(r)),
+        Instr::Swap { reg, new, .. } => seen.has(new) && reg.is_none_or(|r| seen.assign(r)),
+        Instr::PollRecv { reg, .. } => reg.is_none_or(|r| seen.assign(r)),
+        Instr::Message(message) => {
+            message
+                .put
+                .iter()
+                .all(|put| block_follows(std::slice::from_ref(put), seen))
+                && seen.has(&message.immediate)
+        }
         Instr::Put {
             src: PutSrc::Value(e) | PutSrc::Inline(e),
             ..
@@ -252,7 +302,7 @@ fn block_follows(block: &[Instr], seen: &mut Assigned) -> bool {
         Instr::Strong(operation) | Instr::Unsignaled(operation) => {
             block_follows(std::slice::from_ref(operation), seen)
         }
-        Instr::Mfence | Instr::Put { .. } | Instr::Get { .. } => true,
+        Instr::Mfence | Instr::Put { .. } | Instr::Get { .. } | Instr::Recv { .. } => true,
         Instr::Poll { .. } | Instr::Rfence { .. } | Instr::Wait { .. } => true,
     })
 }

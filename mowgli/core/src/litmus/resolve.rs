@@ -8,7 +8,7 @@ use super::ast;
 use super::resolve_code::ThreadScope;
 use super::statement::{self, Statement};
 use super::symbols::{Globals, Registers, node, too_many_registers};
-use super::{Litmus, Query, lint};
+use super::{Litmus, Query, lint, messages};
 use crate::condition::{Condition, Expected, Operand, Setting};
 use crate::model::{Model, RmwAtomicity};
 use crate::program::{Loc, Location, Node, Program, Reg, Thread, ThreadId};
@@ -51,10 +51,17 @@ impl Resolver {
         }
         let nodes: Vec<Node> = file.columns.iter().map(|c| self.node(&c.node)).collect();
         let mut registers = self.registers(file);
+        self.globals.queues = messages::find(file, &nodes, &mut self.globals, &mut self.diagnostics);
         let mut threads: Vec<Thread> = Vec::new();
         for (t, column) in file.columns.iter().enumerate() {
             let own = std::mem::take(&mut registers[t]);
-            let mut scope = ThreadScope::new(&mut self.globals, &mut self.diagnostics, nodes[t], column, own);
+            let mut scope = ThreadScope::new(
+                &mut self.globals,
+                &mut self.diagnostics,
+                (t, nodes[t]),
+                column,
+                own,
+            );
             let cells = file
                 .rows
                 .iter()

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::ast::{CasArgs, Place, Rhs, Stmt, StmtKind};
+use super::ast::{CasArgs, Place, Rhs, Stmt, StmtKind, SwapArgs};
+use super::messages::Queue;
 use super::symbols::{Globals, Registers, node, too_many_registers};
-use crate::program::{Expr, Instr, Loc, Node, PutSrc, Reg, WorkId};
+use crate::program::{Expr, Instr, Loc, Message, Node, PutSrc, Reg, ThreadId, WorkId};
 use crate::syntax::limits::LOOP_BOUND_MAX;
-use crate::syntax::{Column, Diagnostic, Expr as Ast, Kind, Name, nearest};
+use crate::syntax::{Column, Diagnostic, Expr as Ast, Kind, Name, Number, nearest};
 
 /// A thread being resolved. A register exists from its first assignment on, in textual order.
 pub(super) struct ThreadScope<'a> {
     globals: &'a mut Globals,
     diagnostics: &'a mut Vec<Diagnostic>,
+    index: usize,
     node: Node,
     thread: &'a str,
     registers: Registers,
@@ -23,7 +25,7 @@ impl<'a> ThreadScope<'a> {
     pub(super) fn new(
         globals: &'a mut Globals,
         diagnostics: &'a mut Vec<Diagnostic>,
-        node: Node,
+        (index, node): (usize, Node),
         column: &'a Column,
         registers: Registers,
     ) -> ThreadScope<'a> {
@@ -31,6 +33,7 @@ impl<'a> ThreadScope<'a> {
         ThreadScope {
             globals,
             diagnostics,
+            index,
             node,
             thread,
             registers,
@@ -47,6 +50,9 @@ impl<'a> ThreadScope<'a> {
     /// Resolves a statement. Returns `None` if it was refused.
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Option<Instr> {
         let mut instr = self.without_request(stmt)?;
+        if let Some(immediate) = &stmt.immediate {
+            instr = self.with_immediate(stmt, instr, immediate)?;
+        }
         if stmt.unsignaled {
             if !instr.can_be_strong() {
                 let message = "only puts, gets and remote read-modify-writes have completions";
@@ -73,6 +79,10 @@ impl<'a> ThreadScope<'a> {
     fn without_request(&mut self, stmt: &Stmt) -> Option<Instr> {
         Some(match &stmt.kind {
             StmtKind::Mfence => Instr::Mfence,
+            StmtKind::Swap(args) => self.swap(None, args)?,
+            StmtKind::Send { node: n, data } => self.send(stmt, n, data.as_ref())?,
+            StmtKind::Recv { from, buffer } => self.receive(from, buffer.as_ref())?,
+            StmtKind::PollRecv(from) => self.poll_receive(None, from)?,
             StmtKind::Poll(n) => Instr::Poll {
                 node: node(n, self.globals, self.diagnostics),
             },
@@ -137,6 +147,22 @@ impl<'a> ThreadScope<'a> {
             return self.put(stmt, dst, work, rhs);
         }
         match rhs {
+            Rhs::Swap(args) => {
+                let swap = self.swap(None, args)?;
+                let reg = self.result(&dst.name, "swap")?;
+                match swap {
+                    Instr::Swap { loc, new, .. } => Some(Instr::Swap {
+                        reg: Some(reg),
+                        loc,
+                        new,
+                    }),
+                    other => Some(other),
+                }
+            }
+            Rhs::PollRecv(from) => {
+                let reg = self.result(&dst.name, "pollrecv")?;
+                self.poll_receive(Some(reg), from)
+            }
             Rhs::Expr(expr) => self.cpu_assign(dst, expr),
             Rhs::Inline(_) => {
                 let message = "`inline` is for the data of puts";
@@ -146,19 +172,8 @@ impl<'a> ThreadScope<'a> {
                 )
             }
             Rhs::Cas(args) => {
-                if self.globals.find(&dst.name.text).is_some() {
-                    let message = format!(
-                        "`{}` is a location, but `cas` gives its old value to a register",
-                        dst.name.text
-                    );
-                    return self.refuse(Diagnostic::new(
-                        Kind::WrongOperand,
-                        dst.name.span.clone(),
-                        message,
-                    ));
-                }
                 let cas = self.cas(None, args)?;
-                let reg = self.assigned(&dst.name)?;
+                let reg = self.result(&dst.name, "cas")?;
                 match cas {
                     Instr::Cas {
                         loc, expected, new, ..
@@ -211,9 +226,160 @@ impl<'a> ThreadScope<'a> {
         }
     }
 
+    /// Returns the register that gets the result of an instruction.
+    fn result(&mut self, name: &Name, what: &str) -> Option<Reg> {
+        if self.globals.find(&name.text).is_some() {
+            let message = format!(
+                "`{}` is a location, but `{what}` gives its {} to a register",
+                name.text,
+                if what == "pollrecv" {
+                    "immediate data"
+                } else {
+                    "old value"
+                }
+            );
+            return self.refuse(Diagnostic::new(Kind::WrongOperand, name.span.clone(), message));
+        }
+        self.assigned(name)
+    }
+
+    fn swap(&mut self, reg: Option<Reg>, args: &SwapArgs) -> Option<Instr> {
+        let rule = "a CPU exchange reaches only its thread's own node";
+        let (loc, new) = (self.local(&args.target.name, rule), self.expr(&args.new));
+        Some(Instr::Swap {
+            reg,
+            loc: loc?,
+            new: new?,
+        })
+    }
+
+    fn send(&mut self, stmt: &Stmt, n: &Number, data: Option<&Rhs>) -> Option<Instr> {
+        let peer = node(n, self.globals, self.diagnostics);
+        let src = match data {
+            Some(data) => Some(self.source(stmt, data)?),
+            None => None,
+        };
+        let (entry, done, at) = self.taken(stmt, peer)?;
+        let buffer = self.queue(self.index, peer).buffers.get(at).cloned().flatten();
+        let put = match (src, buffer) {
+            (None, _) => None,
+            (Some(src), Some(buffer)) => {
+                // A name without a place, or one on another node, is reported where the receive is posted.
+                let dst = self.globals.find(&buffer.text).filter(|(_, l)| l.node == peer)?.0;
+                Some(Instr::Put { dst, src, work: None })
+            }
+            (Some(_), None) => {
+                let message = "the receive that this send takes has no buffer for its data";
+                return self.refuse(
+                    Diagnostic::new(Kind::WrongOperand, stmt.span.clone(), message)
+                        .help("give the receive a buffer, as in `recv(P0, x)`"),
+                );
+            }
+        };
+        Some(Instr::Message(Box::new(Message {
+            put,
+            send: true,
+            immediate: Expr::Const(0),
+            entry,
+            done,
+        })))
+    }
+
+    /// Adds immediate data to a put or a send.
+    fn with_immediate(&mut self, stmt: &Stmt, instr: Instr, immediate: &Ast) -> Option<Instr> {
+        let immediate = self.expr(immediate)?;
+        match instr {
+            Instr::Message(mut message) => {
+                message.immediate = immediate;
+                Some(Instr::Message(message))
+            }
+            Instr::Put { dst, .. } => {
+                let peer = self.globals.locations[usize::from(dst.0)].node;
+                let (entry, done, _) = self.taken(stmt, peer)?;
+                Some(Instr::Message(Box::new(Message {
+                    put: Some(instr),
+                    send: false,
+                    immediate,
+                    entry,
+                    done,
+                })))
+            }
+            _ => self.refuse(
+                Diagnostic::new(
+                    Kind::WrongOperand,
+                    stmt.span.clone(),
+                    "only puts and sends carry immediate data",
+                )
+                .help("leave `imm` out"),
+            ),
+        }
+    }
+
+    fn queue(&mut self, sender: usize, node: Node) -> &mut Queue {
+        self.globals.queues.entry((sender, node)).or_default()
+    }
+
+    /// Returns the words of the receive that a message takes, and its number.
+    fn taken(&mut self, stmt: &Stmt, peer: Node) -> Option<(Loc, Loc, usize)> {
+        if let Some(taken) = self.queue(self.index, peer).send() {
+            return Some(taken);
+        }
+        let message = format!("no receive is left for this message at node {peer}: it would wait for ever");
+        let help = format!(
+            "post a receive there, as in `recv({}, x)`, for each message of the queue pair",
+            self.thread
+        );
+        self.refuse(Diagnostic::new(Kind::WrongOperand, stmt.span.clone(), message).help(help))
+    }
+
+    /// Returns the thread that a receive names.
+    fn sender(&self, from: &Name) -> Option<ThreadId> {
+        // Another name has been reported.
+        from.text.strip_prefix('P')?.parse().ok().map(ThreadId)
+    }
+
+    fn receive(&mut self, from: &Name, buffer: Option<&Name>) -> Option<Instr> {
+        let buffer = match buffer {
+            Some(name) => Some(self.local(name, "a receive has its buffer on the thread's own node")?),
+            None => None,
+        };
+        let from = self.sender(from)?;
+        let here = self.node;
+        let entry = self.queue(usize::from(from.0), here).receive()?;
+        Some(Instr::Recv { from, buffer, entry })
+    }
+
+    fn poll_receive(&mut self, reg: Option<Reg>, from: &Name) -> Option<Instr> {
+        let sender = self.sender(from)?;
+        let here = self.node;
+        if let Some(done) = self.queue(usize::from(sender.0), here).poll() {
+            return Some(Instr::PollRecv {
+                reg,
+                from: sender,
+                done,
+            });
+        }
+        let message = format!("this poll never succeeds: no message of {} is left", from.text);
+        self.refuse(
+            Diagnostic::new(Kind::WrongOperand, from.span.clone(), message)
+                .help("each `pollrecv` takes one receive that a message takes"),
+        )
+    }
+
     fn put(&mut self, stmt: &Stmt, dst: &Place, work: Option<&Name>, rhs: &Rhs) -> Option<Instr> {
         let target = self.remote(dst);
-        let src = match rhs {
+        let src = self.source(stmt, rhs)?;
+        let work = work.map(|w| self.work(w));
+        Some(Instr::Put {
+            dst: target?,
+            src,
+            work,
+        })
+    }
+
+    /// Returns the source of a put or a send.
+    fn source(&mut self, stmt: &Stmt, rhs: &Rhs) -> Option<PutSrc> {
+        Some(match rhs {
             Rhs::Expr(Ast::Name(name)) if self.globals.find(&name.text).is_some() => {
                 PutSrc::Loc(self.local(name, "a put reads its source from the thread's own node")?)
             }
@@ -227,12 +393,6 @@ impl<'a> ThreadScope<'a> {
                     ),
                 );
             }
-        };
-        let work = work.map(|w| self.work(w));
-        Some(Instr::Put {
-            dst: target?,
-            src,
-            work,
         })
     }
 

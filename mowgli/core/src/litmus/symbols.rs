@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::messages::Queues;
 use crate::program::{Loc, Location, Node, Reg};
 use crate::syntax::limits::{NODES_MAX, REGISTERS_MAX};
 use crate::syntax::{Diagnostic, Kind, Name, Number};
@@ -17,6 +18,8 @@ pub(super) struct Globals {
     pub(super) locations: Vec<Location>,
     /// Largest node mentioned.
     pub(super) nodes: u8,
+    /// The receive queues.
+    pub(super) queues: Queues,
 }
 
 impl Globals {

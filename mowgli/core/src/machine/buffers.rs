@@ -6,8 +6,9 @@
 
 use smallvec::SmallVec;
 
-use super::ops::{Addr, Post, RemoteOp};
+use super::ops::{Addr, MessagePart, Post, RemoteOp};
 use crate::model::Tier;
+use crate::models::tiers::announces_earlier;
 use crate::program::Value;
 
 /// A FIFO buffer, oldest entry first. Cloning into an existing buffer reuses its storage.
@@ -164,6 +165,8 @@ pub(crate) struct Entry {
     /// Whether the operation asks for strong order, and its *epoch*: how many operations that asked for it came before or are it.
     /// Writes of smaller epochs are the earlier writes that a strong operation waits for.
     pub(crate) order: (bool, u16),
+    /// [`Post::message`](super::Post::message), until its remote write is issued.
+    pub(crate) message: Option<MessagePart>,
 }
 
 impl Entry {
@@ -174,6 +177,7 @@ impl Entry {
             signaled,
             transfer,
             strong,
+            message,
             ..
         } = post;
         Entry {
@@ -182,6 +186,29 @@ impl Entry {
             signaled: signaled && !matches!(op, RemoteOp::Fence),
             transfer,
             order: (strong && !matches!(op, RemoteOp::Fence), 0),
+            message,
+        }
+    }
+
+    /// Returns the word that says whether the receive is posted, if the entry takes one.
+    pub(crate) fn receive(&self) -> Option<Addr> {
+        match self.message? {
+            MessagePart::Data { entry, .. } => Some(entry),
+            MessagePart::Completion { entry } => entry,
+        }
+    }
+
+    /// Returns whether the receive that the entry takes, if it takes one, is posted.
+    pub(crate) fn is_received(&self, memory: &[Value]) -> bool {
+        self.receive()
+            .is_none_or(|word| memory.get(word.0 as usize).is_some_and(|&posted| posted != 0))
+    }
+
+    /// Returns the word of the completion that comes after the entry's data, if the entry is the data of a message.
+    pub(crate) fn completed_by(&self) -> Option<Addr> {
+        match self.message {
+            Some(MessagePart::Data { done, .. }) => Some(done),
+            _ => None,
         }
     }
 
@@ -212,6 +239,8 @@ pub(crate) struct RemoteWrite {
     pub(crate) strong: bool,
     /// See [`Entry::order`].
     pub(crate) epoch: u16,
+    /// The completion that is placed after the write, if the write is the data of a message.
+    pub(crate) before: Option<Addr>,
 }
 
 /// An entry of `wb_L`.
@@ -261,7 +290,9 @@ impl QueuePair {
     /// Puts a posted operation into the pipe. On [`Tier::Ibta`] every operation is placed after the earlier writes, so the request is
     /// dropped.
     pub(crate) fn post(&mut self, mut entry: Entry, tier: Tier) {
-        let strong = entry.order.0 && tier != Tier::Ibta;
+        let announces =
+            matches!(entry.message, Some(MessagePart::Completion { .. })) && announces_earlier(tier);
+        let strong = (entry.order.0 || announces) && tier != Tier::Ibta;
         let newest = self.pipe.last().map(|e| (e.order.1, e.transfer));
         let unplaced = || self.wb_r.iter().map(|w| (w.epoch, w.transfer));
         let newest = newest

@@ -5,6 +5,7 @@
 //! as the key of visited states.
 
 use super::Machine;
+use super::MessagePart;
 use super::buffers::{Delayed, Entry, LocalBack, Rmw, Source, Stage};
 use crate::program::Value;
 
@@ -43,15 +44,24 @@ impl Machine {
                     encode_entry(out, entry);
                 }
                 for write in qp.wb_r.iter() {
-                    let flags = [write.transfer != 0, write.strong, write.epoch != 0, write.atomic];
+                    let flags = [
+                        write.before.is_some(),
+                        write.transfer != 0,
+                        write.strong,
+                        write.epoch != 0,
+                        write.atomic,
+                    ];
                     let flags = flags.iter().fold(0, |bits, &flag| bits << 1 | u64::from(flag));
-                    number(out, u64::from(write.dst.0) << 4 | flags);
+                    number(out, u64::from(write.dst.0) << 5 | flags);
                     value(out, write.value);
                     if write.transfer != 0 {
                         number(out, write.transfer.into());
                     }
                     if write.epoch != 0 {
                         number(out, write.epoch.into());
+                    }
+                    if let Some(done) = write.before {
+                        number(out, done.0.into());
                     }
                 }
                 for entry in qp.wb_l.iter() {
@@ -147,7 +157,23 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
         .iter()
         .enumerate()
         .map(|(i, &flag)| u8::from(flag) << (4 + i));
+    // The parts of messages have codes of their own.
+    let code = match entry.message {
+        None => code,
+        Some(_) => code + 11,
+    };
     out[kind] = code | bits.sum::<u8>();
+    match entry.message {
+        Some(MessagePart::Data { entry, done }) => {
+            number(out, u64::from(entry.0) + 1);
+            number(out, u64::from(done.0) + 1);
+        }
+        Some(MessagePart::Completion { entry }) => {
+            out.push(0);
+            number(out, entry.map_or(0, |word| u64::from(word.0) + 1));
+        }
+        None => {}
+    }
     if entry.tag != 0 {
         number(out, entry.tag);
     }

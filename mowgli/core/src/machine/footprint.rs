@@ -37,6 +37,9 @@ impl Machine {
                         }),
                     ) => touch.reads = Some(src),
                     (Rule::RemoteRead, Some(Stage::Get { src, .. })) => touch.reads = Some(src),
+                    (Rule::RemoteWrite, _) => {
+                        touch.reads = qp.pipe.get(index as usize).and_then(|e| e.receive());
+                    }
                     (Rule::AtomicRead, Some(Stage::Rmw { target, .. })) => {
                         touch.reads = Some(target);
                         touch.unit = Some(id.peer);

@@ -36,7 +36,7 @@ mod view;
 use smallvec::SmallVec;
 
 pub use independence::Commutes;
-pub use ops::{Action, Addr, IssueError, Issued, Post, QpId, RemoteOp};
+pub use ops::{Action, Addr, IssueError, Issued, MessagePart, Post, QpId, RemoteOp};
 pub use outstanding::{Access, Next};
 pub use step::{Footprint, Rule, Step};
 pub use view::{Buffer, EntryView, QueuePairView, ThreadView, View};
@@ -211,6 +211,9 @@ impl Machine {
                 }
                 Issued::Value(old)
             }
+            Action::Swap { loc, new } => {
+                Issued::Value(std::mem::replace(&mut self.memory[loc.0 as usize], new))
+            }
             Action::Mfence | Action::Wait { .. } => Issued::Done,
             Action::Post(post) => {
                 let (peer, entry) = (post.peer, Entry::new(post));
@@ -240,7 +243,7 @@ impl Machine {
             return false;
         }
         match *action {
-            Action::Cas { .. } | Action::Mfence => state.store_buffer.is_empty(),
+            Action::Cas { .. } | Action::Swap { .. } | Action::Mfence => state.store_buffer.is_empty(),
             Action::Poll { peer } => state
                 .queue_pair(peer)
                 .is_some_and(|qp| matches!(qp.wb_l.first(), Some(LocalBack::Notification { .. }))),
@@ -323,6 +326,10 @@ impl Machine {
             peer: qp.peer,
         };
         let mut push = |rule, index: usize| {
+            // The peer has not posted the receive.
+            if rule == Rule::RemoteWrite && !qp.pipe[index].is_received(&self.memory) {
+                return;
+            }
             out.push(Step::Nic {
                 qp: id,
                 rule,
@@ -411,7 +418,7 @@ impl Machine {
                 }
             }
             Rule::LocalRead => rules::local_read(qp, at, config, memory)?,
-            Rule::RemoteWrite => rules::remote_write(qp, at)?,
+            Rule::RemoteWrite => rules::remote_write(qp, at, memory)?,
             Rule::RemoteRead => rules::remote_read(qp, at, config, memory)?,
             Rule::AtomicRead => rules::atomic_read(qp, at, config, memory, units, id.peer)?,
             Rule::AtomicWrite => rules::atomic_write(qp, at)?,
@@ -451,7 +458,10 @@ impl Machine {
             None => Err(IssueError::UnknownWord(loc)),
         };
         match *action {
-            Action::Store { loc, .. } | Action::Load { loc } | Action::Cas { loc, .. } => word(loc),
+            Action::Store { loc, .. }
+            | Action::Load { loc }
+            | Action::Cas { loc, .. }
+            | Action::Swap { loc, .. } => word(loc),
             Action::Mfence | Action::Poll { .. } | Action::Wait { .. } => Ok(()),
             Action::Post(Post { peer, .. }) if peer >= NODES_MAX => Err(IssueError::UnknownNode { peer }),
             Action::Post(Post { op, .. }) => match op {

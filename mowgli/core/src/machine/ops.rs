@@ -94,6 +94,25 @@ pub struct Post {
     /// of a transfer are posted one after another, to different destinations, with the same requests. They are placed in any order,
     /// since nothing orders the words of one put. Transfers that follow one another in a queue pair need different numbers.
     pub transfer: u32,
+    /// The part of a message that the operation is, if it is one.
+    pub message: Option<MessagePart>,
+}
+
+/// A part of a message: a put of its data, and behind it an inlined put of its receive completion (`docs/litmus.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessagePart {
+    /// The data. They take a receive.
+    Data {
+        /// The word that is not 0 once the receive is posted.
+        entry: Addr,
+        /// The word that the completion writes, after the data are placed.
+        done: Addr,
+    },
+    /// The completion.
+    Completion {
+        /// The word that is not 0 once the receive is posted, if the message has no data to take it.
+        entry: Option<Addr>,
+    },
 }
 
 /// An action of a thread.
@@ -118,6 +137,13 @@ pub enum Action {
         loc: Addr,
         /// Expected value.
         expected: Value,
+        /// New value.
+        new: Value,
+    },
+    /// CPU exchange of a local word; answers [`Issued::Value`] with the old value. Blocked like [`Action::Cas`].
+    Swap {
+        /// Local word.
+        loc: Addr,
         /// New value.
         new: Value,
     },

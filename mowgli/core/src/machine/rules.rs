@@ -22,10 +22,13 @@ pub(super) fn local_read(qp: &mut QueuePair, at: usize, config: &Config, memory:
 }
 
 /// Sends the data of a put to the peer.
-pub(super) fn remote_write(qp: &mut QueuePair, at: usize) -> Option<()> {
+pub(super) fn remote_write(qp: &mut QueuePair, at: usize, memory: &[Value]) -> Option<()> {
     let Stage::PutValue { dst, value } = qp.pipe.get(at)?.stage else {
         return None;
     };
+    qp.pipe[at].is_received(memory).then_some(())?;
+    let before = qp.pipe[at].completed_by();
+    qp.pipe[at].message = None;
     qp.pipe[at].stage = Stage::Ack;
     let (strong, epoch) = qp.pipe[at].order;
     qp.wb_r.push(RemoteWrite {
@@ -35,6 +38,7 @@ pub(super) fn remote_write(qp: &mut QueuePair, at: usize) -> Option<()> {
         transfer: qp.pipe[at].transfer,
         strong,
         epoch,
+        before,
     });
     Some(())
 }
@@ -106,6 +110,7 @@ pub(super) fn atomic_write(qp: &mut QueuePair, at: usize) -> Option<()> {
         // Its read came after the earlier writes.
         strong: false,
         epoch,
+        before: None,
     });
     Some(())
 }

@@ -80,7 +80,9 @@ pub(super) fn kept_back_by(
     let bus = Bus { tier, relaxed };
     let write = qp.wb_r.get(at)?;
     let blocks = |(i, w): (usize, &RemoteWrite)| {
-        (i < at && !bus.passes(w.dst, write.dst)) || (write.strong && w.epoch < write.epoch)
+        (i < at && !bus.passes(w.dst, write.dst))
+            || (write.strong && w.epoch < write.epoch)
+            || w.before == Some(write.dst)
     };
     qp.wb_r.iter().enumerate().position(blocks)
 }
@@ -178,8 +180,10 @@ fn pipe_rule(
                 push(Rule::LocalRead, i);
             }
         }
-        Stage::PutValue { .. } => {
-            if arrives {
+        Stage::PutValue { dst, .. } => {
+            // The completion of a message comes after its data.
+            let is_data = |e: &Entry| e.completed_by() == Some(dst);
+            if arrives && !qp.pipe[..i].iter().any(is_data) {
                 push(Rule::RemoteWrite, i);
             }
         }

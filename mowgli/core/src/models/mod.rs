@@ -282,6 +282,11 @@ impl Spec {
         if self.subevents && inside && part != Part::Po {
             return false;
         }
+        if matches!(part, Part::Ippo | Part::Oppo)
+            && (earlier.kind == Kind::NicReceive || later.kind == Kind::NicReceive)
+        {
+            return tiers::receive_order(self.tier(), part == Part::Ippo, earlier, later);
+        }
         match part {
             Part::Po => true,
             Part::Ippo => self.ippo_of(earlier, later).orders(earlier, later) || self.asks(earlier, later),
@@ -314,7 +319,9 @@ impl Spec {
 
     /// Returns whether the later operation's request for strong order relates these events. The papers' tables order them anyway.
     fn asks(&self, earlier: &Event, later: &Event) -> bool {
-        self.network.as_ref().is_some_and(|n| n.requests) && tiers::strong_order(earlier, later)
+        self.network
+            .as_ref()
+            .is_some_and(|n| n.requests && tiers::strong_order(n.tier, earlier, later))
     }
 
     /// Returns whether these events are ordered only because the later operation asks for strong order.

@@ -64,22 +64,31 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns the entry of a cell.
+    /// Returns the entry of a cell; a kind without a row orders nothing.
     pub fn get(&self, cell: Cell) -> Order {
-        self.rows[cell.earlier.index()][cell.later.index()]
+        let row = self.rows.get(cell.earlier.index());
+        let entry = row.and_then(|row| row.get(cell.later.index()));
+        entry.copied().unwrap_or(Order::No)
     }
 
-    /// Returns the table with one entry replaced.
+    /// Returns the table with one entry replaced; the same table for a kind without a row.
     #[must_use]
     pub fn with(&self, cell: Cell, order: Order) -> Table {
         let mut table = self.clone();
-        table.rows[cell.earlier.index()][cell.later.index()] = order;
+        let row = table.rows.get_mut(cell.earlier.index());
+        if let Some(entry) = row.and_then(|row| row.get_mut(cell.later.index())) {
+            *entry = order;
+        }
         table
     }
 
     /// Returns whether the table orders `earlier` before `later`, given that they are in program order.
     pub fn orders(&self, earlier: &Event, later: &Event) -> bool {
-        match self.rows[earlier.kind.index()][later.kind.index()] {
+        let cell = Cell {
+            earlier: earlier.kind,
+            later: later.kind,
+        };
+        match self.get(cell) {
             Order::Yes => true,
             Order::No => false,
             Order::SameQueuePair => earlier.same_queue_pair(later),

@@ -83,7 +83,7 @@ impl Cell {
             Kind::NicRemoteRead => 3,
             Kind::NicLocalWrite => 4,
             Kind::NicAtomicRead => 5,
-            Kind::Fence | Kind::Poll | Kind::NicFence => return None,
+            Kind::Fence | Kind::Poll | Kind::NicFence | Kind::NicReceive => return None,
         };
         let (different, shared) = match later.kind {
             Kind::LocalRead | Kind::LocalWrite | Kind::Cas => (0, 0),
@@ -92,7 +92,7 @@ impl Cell {
             Kind::NicRemoteRead => (3, 7),
             Kind::NicLocalWrite => (4, 8),
             Kind::NicAtomicRead => (9, 10),
-            Kind::Fence | Kind::Poll | Kind::NicFence => return None,
+            Kind::Fence | Kind::Poll | Kind::NicFence | Kind::NicReceive => return None,
         };
         Some(Cell {
             row,

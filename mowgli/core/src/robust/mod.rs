@@ -188,7 +188,17 @@ pub fn conditions(program: &Program, question: &Question, budget: &Budget<'_>) -
     if let Some(limit) = question.refusal() {
         return undecided(limit);
     }
+    if let Some(limit) = without_messages(program) {
+        return undecided(limit);
+    }
     conditions_by(program, question, &Definition::of(&question.spec()), budget)
+}
+
+/// Refuses a program with messages, for which the conditions are not defined.
+pub(crate) fn without_messages(program: &Program) -> Option<Limit> {
+    let text =
+        "the conditions for robustness are not defined for messages and receives; --exact decides robustness";
+    program.has_messages().then(|| Limit::TooLarge(text.to_owned()))
 }
 
 /// Decides the conditions by definitions that may have been changed.

@@ -174,6 +174,7 @@ fn bare(program: &Program, traces: &[&Trace]) -> Execution {
         work: None,
         rmw: false,
         inlined: false,
+        announces: false,
         strong: false,
         relaxed: false,
         writes: true,

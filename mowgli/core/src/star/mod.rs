@@ -69,6 +69,14 @@ pub enum Refused {
         /// The instruction.
         instr: String,
     },
+    /// A thread exchanges, which no remote operation of the models does.
+    #[error("thread {thread} has `{instr}`: write a `cas` that expects what a load gave")]
+    Exchange {
+        /// The thread's name.
+        thread: String,
+        /// The instruction.
+        instr: String,
+    },
     /// There is no thread that could be the server.
     #[error("there is no thread P{0} to be the server: name one of the program's threads, or none")]
     NoServer(usize),
@@ -247,6 +255,12 @@ fn check(program: &Program, options: &Options) -> Result<(), Refused> {
                 instr: crate::litmus::instruction(program, thread, instr),
             });
         }
+        if let Some(instr) = find(&thread.code, &|i| matches!(i, Instr::Swap { .. })) {
+            return Err(Refused::Exchange {
+                thread: thread.name.clone(),
+                instr: crate::litmus::instruction(program, thread, instr),
+            });
+        }
     }
     if options.rmw == RmwAtomicity::Hca {
         check_atomicity(program, options.server)?;
@@ -255,9 +269,9 @@ fn check(program: &Program, options: &Options) -> Result<(), Refused> {
 }
 
 fn is_remote(instr: &Instr) -> bool {
-    use Instr::{Get, Poll, Put, RemoteCas, RemoteFaa, Rfence, Wait};
+    use Instr::{Get, Message, Poll, PollRecv, Put, Recv, RemoteCas, RemoteFaa, Rfence, Wait};
     matches!(
-        instr,
+        instr.request().0,
         Put { .. }
             | Get { .. }
             | RemoteFaa { .. }
@@ -265,6 +279,9 @@ fn is_remote(instr: &Instr) -> bool {
             | Poll { .. }
             | Rfence { .. }
             | Wait { .. }
+            | Message(_)
+            | Recv { .. }
+            | PollRecv { .. }
     )
 }
 

@@ -204,7 +204,7 @@ fn changed_cells_of_rdma_wait() {
 }
 
 /// Terms whose removal changes nothing, each with the reason.
-const HARMLESS_TERMS: [(Model, &str, Part, &str); 7] = [
+const HARMLESS_TERMS: [(Model, &str, Part, &str); 6] = [
     (Model::RdmaTso, "ib", Part::Rao, RAO),
     (Model::RdmaTsoNoPcie, "ib", Part::Rao, RAO),
     (Model::RdmaSc, "ib", Part::Rao, RAO),
@@ -220,12 +220,6 @@ const HARMLESS_TERMS: [(Model, &str, Part, &str); 7] = [
         "ib",
         Part::PfGet,
         "it is in hb too and ends at a wait, which is instantaneous; the write is issued before it is observed",
-    ),
-    (
-        Model::RdmaWait,
-        "ob",
-        Part::Iso,
-        "its edges begin at instantaneous subevents and are in ib, so [Inst]; ib has them",
     ),
 ];
 

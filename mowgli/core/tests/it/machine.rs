@@ -2,6 +2,7 @@
 //! search.
 
 use mowgli::catalogue;
+use mowgli::check::{self, Engine};
 use mowgli::explore::{Options, outcomes, outcomes_with};
 use mowgli::generate::{self, Shape};
 use mowgli::litmus::Verdict;
@@ -55,6 +56,38 @@ fn check_catalogue(search: impl Fn(&mowgli::program::Program, Model, RmwAtomicit
         }
     }
     checked
+}
+
+/// The engine that a user chooses gives what the simplified machine gives, and refuses networks that it does not have.
+#[test]
+fn the_concrete_engine_agrees_with_the_others() {
+    let budget = Budget::default();
+    let (mut compared, mut refused) = (0, 0);
+    for entry in catalogue::entries() {
+        let program = entry.parse().unwrap().program;
+        let tiered = check::tiered_settings(&program).into_iter().take(1);
+        for setting in check::settings(&program).into_iter().chain(tiered) {
+            let found = check::run(&program, setting, Engine::Concrete, &budget);
+            if setting.model.tier() != Tier::Ibta {
+                assert!(
+                    found.unwrap_err().reason.contains("`operational`"),
+                    "{}",
+                    entry.name
+                );
+                refused += 1;
+                continue;
+            }
+            let simplified = check::run(&program, setting, Engine::Operational, &budget).unwrap();
+            assert_eq!(
+                found.unwrap().search.outcomes,
+                simplified.search.outcomes,
+                "{} under {setting}",
+                entry.name
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 500 && refused > 50, "{compared}, {refused}");
 }
 
 #[test]

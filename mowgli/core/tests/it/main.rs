@@ -22,6 +22,7 @@ mod loops_random;
 mod machine;
 mod mend;
 mod mend_brute;
+mod messages;
 mod model_diagnostics;
 mod model_files;
 mod model_herd;

@@ -217,6 +217,12 @@ fn programs_of_several_nodes_and_remote_operations_are_refused() {
     assert!(
         matches!(refused(remote), Refused::Remote { thread, instr } if thread == "P0" && instr == "y^1 := x")
     );
+    for asked in ["strong y^1 := x", "unsignaled y^1 := x"] {
+        let text = format!("RDMA t\n{{ x@1=0; y@1=0; }}\n P0@1 ;\n {asked} ;\nexists (x=0)\n");
+        assert!(matches!(refused(&text), Refused::Remote { .. }), "{asked}");
+    }
+    let exchange = "RDMA t\n{ x@1=0; }\n P0@1 ;\n r := swap(x, 1) ;\nexists (x=0)\n";
+    assert!(matches!(refused(exchange), Refused::Exchange { instr, .. } if instr == "r := swap(x, 1)"));
 }
 
 /// The tests that `benches/peers/herd7.sh` gives to herd7, beside each of which stands its form in our language.

@@ -79,7 +79,15 @@ fn reads_in_text(code: &[Instr], loc: Loc, in_loop: bool) -> Option<usize> {
     let mut count = 0;
     for instr in code {
         let reads = match instr.request().0 {
-            Instr::Load { loc: from, .. } | Instr::Cas { loc: from, .. } => *from == loc,
+            Instr::Load { loc: from, .. } | Instr::Cas { loc: from, .. } | Instr::Swap { loc: from, .. } => {
+                *from == loc
+            }
+            Instr::PollRecv { done, .. } => *done == loc,
+            Instr::Message(message) => {
+                let source =
+                    |put: &Instr| matches!(put, Instr::Put { src: PutSrc::Loc(from), .. } if *from == loc);
+                message.entry == loc || message.put.as_ref().is_some_and(source)
+            }
             Instr::Put { src, .. } => matches!(src, PutSrc::Loc(from) if *from == loc),
             Instr::Get { src, .. } => *src == loc,
             Instr::RemoteFaa { target, .. } | Instr::RemoteCas { target, .. } => *target == loc,
@@ -175,8 +183,23 @@ impl Scratch {
                     }
                     None
                 }
-                Instr::Cas { loc, .. } => {
+                Instr::Cas { loc, .. } | Instr::Swap { loc, .. } => {
                     shared(loc);
+                    None
+                }
+                Instr::Message(message) => {
+                    shared(&message.entry);
+                    shared(&message.done);
+                    if let Some(Instr::Put { dst, src, .. }) = &message.put {
+                        shared(dst);
+                        if let PutSrc::Loc(src) = src {
+                            shared(src);
+                        }
+                    }
+                    None
+                }
+                Instr::Recv { entry: word, .. } | Instr::PollRecv { done: word, .. } => {
+                    shared(word);
                     None
                 }
                 _ => None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::event::{Event, Kind};
 use crate::model::RmwAtomicity;
-use crate::program::{BinaryOp, Instr, Loc, Node, PutSrc, WorkId};
+use crate::program::{BinaryOp, Instr, Loc, Message, NOT_DONE, Node, PutSrc, Reg, WorkId};
 
 use super::{End, Site, State, Unfolding, Unpolled, eval};
 use crate::declarative::sym::{Sym, fold_binary};
@@ -12,25 +12,78 @@ use crate::declarative::sym::{Sym, fold_binary};
 impl<'p> Unfolding<'p> {
     /// Posts a put: the card reads here, and writes at the peer.
     pub(super) fn put(&self, state: &mut State<'p>, at: &Site, dst: Loc, src: &PutSrc, work: Option<WorkId>) {
+        let value = self.local_read(state, at, dst, src, work);
+        let peer = self.node_of(dst);
+        let write = Event {
+            inlined: matches!(src, PutSrc::Inline(_)),
+            ..at.event(Kind::NicRemoteWrite).to(peer).named(work).on(dst)
+        };
+        let write = state.push(write, Some(value));
+        state.posted(peer, write);
+    }
+
+    /// Sends a message: the peer's card takes a receive, places the data, and writes the completion of the receive.
+    pub(super) fn message(&self, state: &mut State<'p>, at: &Site, message: &Message) {
+        let put = match &message.put {
+            Some(Instr::Put { dst, src, work }) => Some((*dst, src, *work)),
+            _ => None,
+        };
+        let work = put.and_then(|(_, _, work)| work);
+        let data = put.map(|(dst, src, work)| {
+            let inlined = matches!(src, PutSrc::Inline(_));
+            (dst, inlined, self.local_read(state, at, dst, src, work))
+        });
+        let peer = self.node_of(message.entry);
+        let event = |kind| at.event(kind).to(peer).named(work);
+        let taken = state.push(event(Kind::NicReceive).on(message.entry), None);
+        state.path.conditions.push((Arc::new(Sym::Read(taken)), true));
+        if let Some((dst, inlined, value)) = data {
+            let write = event(Kind::NicRemoteWrite).on(dst);
+            state.push(Event { inlined, ..write }, Some(value));
+        }
+        let immediate = eval(&message.immediate, &state.path);
+        let completion = Event {
+            announces: true,
+            ..event(Kind::NicRemoteWrite).on(message.done)
+        };
+        let write = state.push(completion, Some(immediate));
+        state.posted(peer, write);
+    }
+
+    /// Polls a receive: reads the completion, which must be there.
+    pub(super) fn poll_receive(&self, state: &mut State<'p>, at: &Site, reg: Option<Reg>, done: Loc) {
+        let read = state.push(at.event(Kind::LocalRead).on(done), None);
+        let value = Arc::new(Sym::Read(read));
+        let is_done = fold_binary(BinaryOp::Ne, value.clone(), Arc::new(Sym::Const(NOT_DONE)));
+        state.path.conditions.push((is_done, true));
+        if let Some(reg) = reg {
+            state.path.registers[usize::from(reg.0)] = value;
+        }
+    }
+
+    /// Adds the card's read of a put's source. Returns the value that the put carries.
+    fn local_read(
+        &self,
+        state: &mut State<'p>,
+        at: &Site,
+        dst: Loc,
+        src: &PutSrc,
+        work: Option<WorkId>,
+    ) -> Arc<Sym> {
         let peer = self.node_of(dst);
         let inlined = matches!(src, PutSrc::Inline(_));
         let event = |kind| Event {
             inlined,
             ..at.event(kind).to(peer).named(work)
         };
-        let (read, value) = match src {
-            PutSrc::Loc(loc) => {
-                let read = state.push(event(Kind::NicLocalRead).on(*loc), None);
-                (read, Arc::new(Sym::Read(read)))
-            }
+        match src {
+            PutSrc::Loc(loc) => Arc::new(Sym::Read(state.push(event(Kind::NicLocalRead).on(*loc), None))),
             PutSrc::Value(value) | PutSrc::Inline(value) => {
                 let value = eval(value, &state.path);
-                (state.push(event(Kind::NicLocalRead), Some(value.clone())), value)
+                state.push(event(Kind::NicLocalRead), Some(value.clone()));
+                value
             }
-        };
-        debug_assert!(read < state.path.events.len());
-        let write = state.push(event(Kind::NicRemoteWrite).on(dst), Some(value));
-        state.posted(peer, write);
+        }
     }
 
     /// Posts a get: the card reads at the peer, and writes here.

@@ -133,7 +133,7 @@ pub fn mend(
     costs: &Costs,
     budget: &Budget<'_>,
 ) -> Result<Mended, Unmended> {
-    check(question)?;
+    check(program, question)?;
     by_conditions::mend(program, question, costs, budget)
 }
 
@@ -148,12 +148,15 @@ pub fn mend_exactly(
     costs: &Costs,
     budget: &Budget<'_>,
 ) -> Result<Mended, Unmended> {
-    check(question)?;
+    check(program, question)?;
     let known = by_conditions::mend(program, question, costs, budget)?;
     exactly::mend(known, question, costs, budget)
 }
 
-fn check(question: &Question) -> Result<(), Unmended> {
+fn check(program: &Program, question: &Question) -> Result<(), Unmended> {
+    if let Some(limit) = super::without_messages(program) {
+        return Err(Unmended::Limit(limit));
+    }
     match MODELS.contains(&question.model) {
         true => Ok(()),
         false => Err(Unmended::Model(question.model)),
