@@ -314,7 +314,7 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
         }
         key.outcome()
     });
-    lost.report(waited.map_err(Error::from).flatten())
+    lost.report(waited.map_err(Error::from).and_then(|ended| ended))
 }
 
 /// The queue pairs on which no flush could be posted because their peer is lost.
