@@ -324,7 +324,7 @@ pub(super) fn table(rows: &[Row], totals: &Totals) -> String {
     if t.not_applicable > 0 {
         let _ = writeln!(
             out,
-            "Not asked, because the model has no meaning for the test: {}",
+            "Not asked, because the model or the conditions have no meaning for the test: {}",
             t.not_applicable
         );
     }

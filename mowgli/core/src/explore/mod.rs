@@ -11,6 +11,7 @@
 
 mod access;
 mod code;
+mod ops;
 mod reduce;
 mod search;
 mod state;

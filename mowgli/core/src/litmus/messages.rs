@@ -4,55 +4,12 @@
 //! has a message: the message number `n` of a thread to a node takes the receive number `n` that is posted there for it. Every receive and
 //! every completion has a word of its own at the receiver's node ([`crate::program::Message`]).
 
-use std::collections::BTreeMap;
-
 use super::ast::{self, Rhs, Stmt, StmtKind};
+use super::receive_queues::{Queue, Queues};
 use super::symbols::Globals;
 use crate::program::{Loc, Location, NOT_DONE, Node};
 use crate::syntax::limits::LOCATIONS_MAX;
 use crate::syntax::{Diagnostic, Kind, Name, Span};
-
-/// The receive queue of the queue pair from a thread to a node.
-#[derive(Default)]
-pub(super) struct Queue {
-    /// The thread that posts and polls the receives.
-    receiver: Option<usize>,
-    /// The buffer of each receive.
-    pub(super) buffers: Vec<Option<Name>>,
-    /// Number of messages.
-    messages: usize,
-    /// The words of receives and of completions.
-    entries: Vec<Loc>,
-    dones: Vec<Loc>,
-    /// Messages, receives and polls that were resolved.
-    sent: usize,
-    received: usize,
-    polled: usize,
-}
-
-impl Queue {
-    /// Returns the words of the next message and its number, from 0.
-    pub(super) fn send(&mut self) -> Option<(Loc, Loc, usize)> {
-        let at = self.sent;
-        self.sent += 1;
-        Some((*self.entries.get(at)?, *self.dones.get(at)?, at))
-    }
-
-    /// Returns the word of the next receive.
-    pub(super) fn receive(&mut self) -> Option<Loc> {
-        self.received += 1;
-        self.entries.get(self.received - 1).copied()
-    }
-
-    /// Returns the word of the next completion.
-    pub(super) fn poll(&mut self) -> Option<Loc> {
-        self.polled += 1;
-        self.dones.get(self.polled - 1).copied()
-    }
-}
-
-/// The receive queues, by the thread that sends and the node that receives.
-pub(super) type Queues = BTreeMap<(usize, Node), Queue>;
 
 /// What a statement does with a receive queue.
 enum Use<'s> {

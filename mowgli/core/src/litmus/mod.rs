@@ -14,6 +14,7 @@ mod messages;
 mod parser;
 mod print;
 mod property;
+mod receive_queues;
 mod resolve;
 mod resolve_code;
 mod statement;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::ast::{CasArgs, Place, Rhs, Stmt, StmtKind, SwapArgs};
-use super::messages::Queue;
-use super::symbols::{Globals, Registers, node, too_many_registers};
+use super::receive_queues::Queue;
+use super::symbols::{Globals, Registers, node, too_many_registers, unknown_location};
 use crate::program::{Expr, Instr, Loc, Message, Node, PutSrc, Reg, ThreadId, WorkId};
 use crate::syntax::limits::LOOP_BOUND_MAX;
 use crate::syntax::{Column, Diagnostic, Expr as Ast, Kind, Name, Number, nearest};
@@ -594,14 +594,5 @@ impl<'a> ThreadScope<'a> {
     fn refuse<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
         self.diagnostics.push(diagnostic);
         None
-    }
-}
-
-fn unknown_location(globals: &Globals, name: &Name) -> Diagnostic {
-    let message = format!("unknown location `{}`", name.text);
-    let diagnostic = Diagnostic::new(Kind::UnknownLocation, name.span.clone(), message);
-    match nearest(&name.text, globals.index.keys().map(String::as_str)) {
-        Some(known) => diagnostic.help(format!("did you mean `{known}`?")),
-        None => diagnostic.help(format!("place it in the init block: `{}@1=0;`", name.text)),
     }
 }

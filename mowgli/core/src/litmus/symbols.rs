@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::messages::Queues;
+use super::receive_queues::Queues;
 use crate::program::{Loc, Location, Node, Reg};
 use crate::syntax::limits::{NODES_MAX, REGISTERS_MAX};
-use crate::syntax::{Diagnostic, Kind, Name, Number};
+use crate::syntax::{Diagnostic, Kind, Name, Number, nearest};
 
 /// The locations by name, with the places that later messages point at.
 #[derive(Default)]
@@ -85,4 +85,14 @@ pub(super) fn node(number: &Number, globals: &mut Globals, diagnostics: &mut Vec
     // Bounded by NODES_MAX.
     globals.nodes = globals.nodes.max(n as u8);
     Node(n as u8 - 1)
+}
+
+/// Returns the error that no location has this name.
+pub(super) fn unknown_location(globals: &Globals, name: &Name) -> Diagnostic {
+    let message = format!("unknown location `{}`", name.text);
+    let diagnostic = Diagnostic::new(Kind::UnknownLocation, name.span.clone(), message);
+    match nearest(&name.text, globals.index.keys().map(String::as_str)) {
+        Some(known) => diagnostic.help(format!("did you mean `{known}`?")),
+        None => diagnostic.help(format!("place it in the init block: `{}@1=0;`", name.text)),
+    }
 }
