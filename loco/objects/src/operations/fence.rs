@@ -94,7 +94,7 @@ impl Scope {
                 // thread that sees that they were posted sees them placed. This thread's puts may still wait before the
                 // fence.
                 thread.fabric().cpu_fence();
-                lost.report(key.wait(thread))
+                lost.report(key.wait(thread), mark_pair::<F>)
             }
         }
     }
@@ -208,10 +208,8 @@ struct Fence<'t, F: Fabric> {
     key: AckKey<F>,
     /// Set if a CPU fence is needed.
     cpu: bool,
-    /// The positions of peers to which no flush could be posted because they are lost.
-    lost: Vec<usize>,
-    /// The error of the first of them.
-    loss: Option<Error>,
+    /// The positions of the lost peers.
+    lost: LostPeers<usize>,
 }
 
 impl<'t, F: Fabric> Fence<'t, F> {
@@ -220,8 +218,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
             thread,
             key: AckKey::done(),
             cpu: false,
-            lost: Vec::new(),
-            loss: None,
+            lost: LostPeers::new(),
         }
     }
 
@@ -243,25 +240,12 @@ impl<'t, F: Fabric> Fence<'t, F> {
             Unfenced::Flush => {
                 let posted = thread.post_into(&Operation::Flush(peer), Flags::default(), &mut self.key);
                 if let Err(error) = posted {
-                    self.flush_failed(position, error)?;
+                    self.lost
+                        .add(position, error, |position| thread.mark_fenced(position))?;
                 }
             }
         }
         Ok(())
-    }
-
-    /// Takes note of a flush that could not be posted.
-    #[cold]
-    fn flush_failed(&mut self, position: usize, error: Error) -> Result<()> {
-        if error.lost_peer().is_some() {
-            self.lost.push(position);
-            self.loss.get_or_insert(error);
-            return Ok(());
-        }
-        if !error.is_timeout() {
-            self.thread.mark_fenced(position);
-        }
-        Err(error)
     }
 
     /// Completes the fence. Returns true if it ordered CPU stores too.
@@ -277,19 +261,14 @@ impl<'t, F: Fabric> Fence<'t, F> {
                 for &peer in self.key.peers() {
                     self.thread.mark_fenced(self.thread.network().position(peer)?);
                 }
-                // Outstanding operations are lost with their peer. This fence says so, and later ones need not.
-                for &position in &self.lost {
-                    self.thread.mark_fenced(position);
-                }
                 // Abandoned operations have ended, too.
                 self.thread.pool().borrow_mut().free_ended();
             }
         }
-        waited?;
-        match self.loss {
-            Some(loss) => Err(loss),
-            None => Ok(self.cpu || !self.key.is_empty()),
-        }
+        let thread = self.thread;
+        self.lost
+            .report(waited, |position| thread.mark_fenced(position))?;
+        Ok(self.cpu || !self.key.is_empty())
     }
 }
 
@@ -300,7 +279,7 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
     let lost = post_flushes(network, deadline, &mut key)?;
     network.fabric().cpu_fence();
     if key.is_empty() {
-        return lost.report(Ok(()));
+        return lost.report(Ok(()), mark_pair::<F>);
     }
     let mut scratch = Vec::new();
     let wait = Wait {
@@ -314,28 +293,59 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
         }
         key.outcome()
     });
-    lost.report(waited.map_err(Error::from).and_then(|ended| ended))
+    lost.report(
+        waited.map_err(Error::from).and_then(|ended| ended),
+        mark_pair::<F>,
+    )
 }
 
-/// The queue pairs on which no flush could be posted because their peer is lost.
-struct LostPairs<F: Fabric> {
-    pairs: Vec<(SharedQueues<F>, usize)>,
+/// The peers to which a fence could post no flush because they are lost, as whatever `P` marks them by.
+struct LostPeers<P> {
+    peers: Vec<P>,
     /// The error of the first of them.
     error: Option<Error>,
 }
 
-impl<F: Fabric> LostPairs<F> {
+impl<P> LostPeers<P> {
+    fn new() -> LostPeers<P> {
+        LostPeers {
+            peers: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Takes note of a flush to `peer` that could not be posted. Returns its error if that is another than the loss of the
+    /// peer. `mark` marks a peer as fenced.
+    #[cold]
+    fn add(&mut self, peer: P, error: Error, mark: impl FnOnce(P)) -> Result<()> {
+        if error.lost_peer().is_some() {
+            self.peers.push(peer);
+            self.error.get_or_insert(error);
+            return Ok(());
+        }
+        if !error.is_timeout() {
+            mark(peer);
+        }
+        Err(error)
+    }
+
     /// Returns the outcome of the fence whose flushes ended with `waited`. Outstanding operations are lost with their peer. A
     /// fence that was not late says so, and later ones need not.
-    fn report(self, waited: Result<()>) -> Result<()> {
+    fn report(self, waited: Result<()>, mark: impl FnMut(P)) -> Result<()> {
         if waited.as_ref().is_err_and(Error::is_timeout) {
             return waited;
         }
-        for (queues, position) in &self.pairs {
-            queues.lock().mark_fenced(*position);
-        }
+        self.peers.into_iter().for_each(mark);
         waited.and(self.error.map_or(Ok(()), Err))
     }
+}
+
+/// A queue pair of a thread: its queues, and the position of the peer.
+type Pair<F> = (SharedQueues<F>, usize);
+
+/// Marks a queue pair as fenced.
+fn mark_pair<F: Fabric>((queues, position): Pair<F>) {
+    queues.lock().mark_fenced(position);
 }
 
 /// Posts a flush on every queue pair of the node that has puts outstanding, and adds the operations to wait for to `key`.
@@ -344,25 +354,13 @@ fn post_flushes<F: Fabric>(
     network: &Network<F>,
     deadline: Option<Time>,
     key: &mut AckKey<F>,
-) -> Result<LostPairs<F>> {
-    let mut lost = LostPairs {
-        pairs: Vec::new(),
-        error: None,
-    };
+) -> Result<LostPeers<Pair<F>>> {
+    let mut lost = LostPeers::new();
     for queues in network.shared_queues() {
         for position in 0..network.fabric().nodes().len() {
-            let Err(error) = post_flush(network, &queues, position, deadline, key) else {
-                continue;
-            };
-            if error.lost_peer().is_some() {
-                lost.pairs.push((queues.clone(), position));
-                lost.error.get_or_insert(error);
-                continue;
+            if let Err(error) = post_flush(network, &queues, position, deadline, key) {
+                lost.add((queues.clone(), position), error, mark_pair::<F>)?;
             }
-            if !error.is_timeout() {
-                queues.lock().mark_fenced(position);
-            }
-            return Err(error);
         }
     }
     Ok(lost)
