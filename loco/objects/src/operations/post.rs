@@ -25,10 +25,7 @@ impl<F: Fabric> Thread<F> {
         };
         match self.attempt(operation, work) {
             Ok(Attempt::Done) => Ok(0),
-            Ok(Attempt::Pending(seq)) => {
-                self.show(operation);
-                Ok(seq)
-            }
+            Ok(Attempt::Pending(seq)) => Ok(seq),
             Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
             Err(error) => Err(self.operations_failed(&[operation.peer()], error.into())),
         }
@@ -45,10 +42,14 @@ impl<F: Fabric> Thread<F> {
 
     #[inline]
     fn attempt(&self, operation: &Operation<'_, F>, work: Work) -> Result<Attempt, FabricError> {
-        match self.attempt_as_it_is(operation, work) {
+        let attempt = match self.attempt_as_it_is(operation, work) {
             Err(error @ FabricError::Unsupported(_)) => self.attempt_from_block(operation, work, error),
             attempt => attempt,
+        };
+        if let Ok(Attempt::Pending(_)) = attempt {
+            self.show(operation);
         }
+        attempt
     }
 
     #[inline]
@@ -70,10 +71,7 @@ impl<F: Fabric> Thread<F> {
         let posted = self.wait_completion(Peers::One(peer), Some(self.deadline()), || {
             match self.attempt(operation, work) {
                 Ok(Attempt::Done) => Some(Ok(0)),
-                Ok(Attempt::Pending(seq)) => {
-                    self.show(operation);
-                    Some(Ok(seq))
-                }
+                Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
                 Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
                 Err(error) => Some(Err(error.into())),
             }
