@@ -1,30 +1,14 @@
 //! Tests the `kv` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Output, Stdio};
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 
 use loco_testing::launched::{alone, interrupted};
 
-fn job(nodes: usize, args: &[&str]) -> Command {
-    loco_testing::launched::job(env!("CARGO_BIN_EXE_kv"), nodes, args)
-}
-
-fn shell(nodes: usize, commands: &str) -> Output {
-    let mut child = job(nodes, &["shell"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(commands.as_bytes())
-        .unwrap();
-    child.wait_with_output().unwrap()
-}
+use support::{job, shell};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -1,34 +1,23 @@
 //! Tests snapshots by the `kv` command: both ways, on several nodes, and when the process is killed at any moment of writing.
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use loco_testing::launched::alone;
+
+use support::{job, shell};
 
 /// The bytes of the end of a snapshot.
 const END_BYTES: usize = 32;
 
-fn job(nodes: usize, args: &[&str]) -> Command {
-    loco_testing::launched::job(env!("CARGO_BIN_EXE_kv"), nodes, args)
-}
-
 /// Gives a shell on so many nodes these commands, and returns its answers.
-fn shell(nodes: usize, commands: &str) -> Vec<String> {
-    let mut child = job(nodes, &["shell"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(commands.as_bytes())
-        .unwrap();
-    let output = child.wait_with_output().unwrap();
+fn answers_of(nodes: usize, commands: &str) -> Vec<String> {
+    let output = shell(nodes, commands);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().skip(1).map(str::to_owned).collect()
@@ -40,10 +29,10 @@ fn the_shell_writes_a_snapshot_and_restores_it_on_more_nodes() {
     let file = folder.path().join("a snapshot");
     let path = file.display();
     let puts: String = (0..50).map(|i| format!("put key{i} value {i}\n")).collect();
-    let answers = shell(2, &format!("{puts}snapshot {path}\nput key1 later\n"));
+    let answers = answers_of(2, &format!("{puts}snapshot {path}\nput key1 later\n"));
     assert!(answers[50].starts_with("50 keys in "), "{answers:?}");
     for nodes in [1, 3] {
-        let answers = shell(
+        let answers = answers_of(
             nodes,
             &format!(
                 "put key1 before\nput another one\nrestore {path}\nget key1\nget key49\nget another\nstats\n"
@@ -71,7 +60,7 @@ fn the_shell_writes_a_snapshot_and_restores_it_on_more_nodes() {
     // A file that is cut is refused, and the shell goes on.
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() - 1]).unwrap();
-    let answers = shell(
+    let answers = answers_of(
         2,
         &format!("put key1 mine\nrestore {path}\nget key1\nget key2\nsnapshot /dev/null\n"),
     );
@@ -202,7 +191,7 @@ fn a_killed_process_leaves_the_old_file_or_the_new_one() {
         olds += u64::from(found != round - 1);
         last = found;
         assert_eq!(shell.ask(&format!("put round {round}")), "updated");
-        // What an earlier round has left is not of this one.
+        // A partial file of an earlier round says nothing of this one.
         let _ = fs::remove_file(&part);
         let before = fs::metadata(&file).unwrap();
         let renamed = || {
