@@ -14,13 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: %s failed: %s\n", __FILE__, __LINE__, #what, strerror(errno));                     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "../check.h"
 
 enum { WORDS = 512, DEPTH = 64 };
 

@@ -19,13 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(what)                                                                                                    \
-    do {                                                                                                               \
-        if (!(what)) {                                                                                                 \
-            fprintf(stderr, "%s:%d: %s failed: %s\n", __FILE__, __LINE__, #what, strerror(errno));                     \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
+#include "../check.h"
 
 enum { DEPTH = 16, RECEIVES = 64, BYTES = 1 << 16, HANGS_AFTER = 60 };
 
