@@ -150,7 +150,7 @@ impl<F: Fabric> Leader<F> {
     }
 }
 
-/// What the nodes have restored together.
+/// The sum of what all nodes have restored.
 pub(crate) struct Outcome {
     pub(crate) keys: u64,
     pub(crate) inserted: u64,

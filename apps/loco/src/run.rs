@@ -118,7 +118,7 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        // What cannot be removed is left in a folder for temporary files.
+        // Files that cannot be removed stay in a folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

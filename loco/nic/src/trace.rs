@@ -17,7 +17,7 @@ use crate::settings::settings;
 /// So many bytes are written at once.
 const CHUNK: usize = 1 << 16;
 
-/// What a span is of.
+/// The side of a request that a span shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Side {
     /// A work request of this process.
@@ -41,7 +41,7 @@ impl Side {
     }
 }
 
-/// What is noted of a request.
+/// The facts of a request that the trace shows.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct About {
     pub qpn: u32,

@@ -193,7 +193,7 @@ pub enum Error {
         path: PathBuf,
         /// The place in the file, in bytes from its beginning.
         offset: u64,
-        /// What is wrong there.
+        /// The mistake at that place.
         reason: String,
     },
     /// A parameter is outside its range.

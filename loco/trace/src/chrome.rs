@@ -20,7 +20,7 @@ pub struct Event<'a> {
     pub process: u32,
     /// The thread: a track.
     pub thread: u64,
-    /// What viewers show beside an event that is chosen.
+    /// The facts that viewers show beside an event that is chosen.
     pub arguments: &'a [(&'a str, Value<'a>)],
 }
 

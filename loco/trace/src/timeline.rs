@@ -63,7 +63,7 @@ struct NodeFile {
     named: Vec<u64>,
 }
 
-/// What a thread has recorded since the last round.
+/// The events that a thread has recorded since the last round.
 struct Buffer {
     thread: u64,
     name: String,

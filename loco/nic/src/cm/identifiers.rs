@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn destroy_id(id: *mut CmId) -> c_int {
             (Arc::clone(&inner.events), inner.waits)
         };
         shared.destroy();
-        // Who has asked a listener that goes is refused.
+        // A listener that goes refuses the connections that were asked of it.
         let mut gone = vec![Arc::clone(&shared)];
         events.retain(|arrived| {
             let is_own = Arc::ptr_eq(&arrived.shared, &shared);

@@ -126,7 +126,7 @@ impl Shared {
             What::Gone => inner.ends(true),
             What::Letter(letter) => match letter.frame.kind {
                 kind::DISCONNECT | kind::DISCONNECTED => inner.ends(false),
-                // Who sends datagrams waits for nothing more.
+                // A sender of datagrams waits for no further letter.
                 kind::READY if inner.is_datagram => None,
                 kind::REPLY | kind::READY | kind::REJECT => {
                     let connects = letter.frame.kind != kind::REJECT && !inner.is_datagram;

@@ -51,7 +51,7 @@ struct Data {
     /// True if it is the write of an atomic, which keeps the atomics unit until it is placed.
     atomic: bool,
     begun: bool,
-    /// What it is, and when it was put here, for the trace.
+    /// The request that the trace names, and the time at which it was put here.
     about: About,
     put: u64,
 }
@@ -64,7 +64,7 @@ pub(super) struct Load<'l> {
     pub ends: Option<u64>,
     /// True if it is the write of an atomic.
     pub atomic: bool,
-    /// What it is of, for the trace.
+    /// The request that the trace names.
     pub about: About,
 }
 

@@ -15,7 +15,7 @@ use crate::wire::{Header, Message, flag, kind};
 
 /// The room for the header before a datagram.
 const GRH: usize = size_of::<Grh>();
-/// What a datagram's completion says of its header, as the cards do whose drivers are most used: RoCE v2, over IPv4 or IPv6.
+/// The kind of header that a datagram's completion names: RoCE v2 over IPv4 or IPv6, with the bits of the most used cards.
 const ROCE_IPV4: u8 = 8 | 2;
 const ROCE_IPV6: u8 = 8 | 1;
 /// So many requests are looked at for one that may overtake.

@@ -40,7 +40,7 @@ const SIZES: [(u8, u8); 10] = [
     (6, 24),
 ];
 
-/// What the set shows.
+/// The result of a run of the set.
 #[derive(Serialize)]
 pub(crate) struct Recorded {
     model: Model,

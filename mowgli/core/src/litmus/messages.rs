@@ -11,7 +11,7 @@ use crate::program::{Loc, Location, NOT_DONE, Node};
 use crate::syntax::limits::LOCATIONS_MAX;
 use crate::syntax::{Diagnostic, Kind, Name, Span};
 
-/// What a statement does with a receive queue.
+/// The use of a receive queue by a statement.
 enum Use<'s> {
     Message(u8),
     Receive(&'s Name, Option<&'s Name>),

@@ -15,7 +15,7 @@ const NEW: u64 = 3;
 /// A key of each node.
 const APART: &[There] = &[(0, ONE, 10), (1, TWO, 20)];
 
-/// What a cut has of a key.
+/// The value that a cut has of a key.
 type Cut = Vec<(u64, [u64; 1])>;
 
 fn cut(store: &Store<1>, thread: &Thread<Fabric>) -> Result<Cut> {
