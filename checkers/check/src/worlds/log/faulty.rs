@@ -1,0 +1,161 @@
+//! Worlds in which waits are late and nodes are lost.
+
+use loco::fabric::{Control as _, Fabric as _, NodeId};
+use loco::{Log, LogConfig, Thread};
+use loco_sim::{World, call, spec};
+
+use super::{bytes, config, make, value};
+use crate::rung::Rung;
+use crate::stage::{Fabric, LATE, Stage, UNKNOWN, known, outcome, timeouts_max, unless_lost};
+
+/// The values that each node appends, by node. Each node then reads until it has the values of all nodes, but for those
+/// that are gone.
+type Values = &'static [&'static [u64]];
+
+/// Appends a value once. Returns `None` if a node is lost on which the call depends, and `Some(false)` if it is late.
+fn append<const N: usize>(log: &Log<Fabric>, thread: &Thread<Fabric>, value: u64) -> Option<bool> {
+    let record = bytes::<N>(value);
+    let appended = call(
+        format!("append {value}"),
+        || log.append(thread, &record),
+        outcome(UNKNOWN, u64::to_string),
+    );
+    match appended {
+        Err(error) if error.is_timeout() => Some(false),
+        appended => unless_lost(appended).map(|_| true),
+    }
+}
+
+/// Reads a record. Returns `None` if this node is lost, and `Some(None)` if there was none in time.
+fn read<const N: usize>(log: &Log<Fabric>, thread: &Thread<Fabric>) -> Option<Option<u64>> {
+    let mut record = Vec::new();
+    let read = call(
+        "read",
+        || {
+            let position = log.read_into(thread, &mut record)?;
+            Ok((position, value::<N>(&record)))
+        },
+        outcome(LATE, |(position, value)| format!("{position} {value}")),
+    );
+    match read {
+        Err(error) if error.is_timeout() => Some(None),
+        read => unless_lost(read).map(|(_, value)| Some(value)),
+    }
+}
+
+/// Returns true if nothing is missing but values of nodes that this one knows to be gone.
+fn has_all(thread: &Thread<Fabric>, values: Values, seen: &[u64]) -> bool {
+    let is_gone = |node: u16| thread.fabric().control().is_gone(NodeId(node));
+    (0..).zip(values).all(|(node, of_node)| {
+        let has = of_node.iter().all(|value| seen.contains(value));
+        has || (node != thread.node_id().0 && is_gone(node))
+    })
+}
+
+/// Appends the node's values and reads all there are, until the node is lost.
+fn take_part<const N: usize>(log: &Log<Fabric>, thread: &Thread<Fabric>, values: Values) -> Option<()> {
+    let mine = values[usize::from(thread.node_id().0)];
+    let mut seen = Vec::new();
+    for &value in mine {
+        // A record that is late is appended by a later call, or when its reader leads.
+        append::<N>(log, thread, value)?;
+    }
+    let mut late = 0;
+    loop {
+        match read::<N>(log, thread)? {
+            Some(value) => {
+                seen.push(value);
+                late = 0;
+            }
+            // A node that has everything waits for more all the same: it may have to lead, so that others have it, too.
+            None if has_all(thread, values, &seen) => return Some(()),
+            None => {
+                late += 1;
+                assert!(
+                    late <= timeouts_max(),
+                    "what is missing never comes: {seen:?} of {values:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Makes a world in which every node appends its values and reads all there are. Waits may be late, and nodes may be lost.
+fn all_take_part<const N: usize>(config: LogConfig, values: Values) -> impl Fn(&mut World) {
+    const NODES: &[u16] = &[0, 1, 2];
+    move |world| {
+        let nodes = &NODES[..values.len()];
+        let mut stage = Stage::new(world, nodes.len() as u16, 1, make(nodes, config.clone()));
+        stage.each("node", nodes.iter().copied(), move |objects, thread, _| {
+            take_part::<N>(objects.log(), thread, values)
+        });
+        stage.promise(|calls| spec::log(&known(calls)));
+    }
+}
+
+/// Makes a world as [`all_take_part`] does, of a log for which all nodes must live. After a loss nothing is committed.
+fn all_must_live(values: Values) -> impl Fn(&mut World) {
+    let config = config(2, 1).members_min(values.len());
+    all_take_part::<1>(config, values)
+}
+
+/// Returns the rungs with late waits and losses.
+pub(super) fn rungs() -> Vec<Rung> {
+    const ONE: Values = &[&[1], &[]];
+    const TWO: Values = &[&[1, 2], &[]];
+    const BOTH: Values = &[&[1], &[2]];
+    const OTHER: Values = &[&[], &[1, 2]];
+    const AFTER: Values = &[&[1, 2], &[3]];
+    const FIRST_OF_THREE: Values = &[&[1], &[], &[]];
+    const LAST_OF_THREE: Values = &[&[], &[], &[1]];
+    const ENDS_OF_THREE: Values = &[&[1], &[], &[2]];
+    const LATER_OF_THREE: Values = &[&[1], &[2], &[3]];
+    vec![
+        Rung::new("expiry", all_take_part::<1>(config(2, 1), BOTH))
+            .expiries(1)
+            .idle(),
+        Rung::new("expiry-other", all_take_part::<1>(config(2, 1), OTHER))
+            .expiries(1)
+            .idle(),
+        Rung::new("crash-one", all_take_part::<1>(config(1, 1), ONE)).crash(),
+        Rung::new("crash-two", all_take_part::<1>(config(2, 1), TWO)).crash(),
+        Rung::new("crash-other", all_take_part::<1>(config(2, 1), OTHER)).crash(),
+        Rung::new("crash", all_take_part::<1>(config(2, 1), BOTH)).crash(),
+        Rung::new("crash-after", all_take_part::<1>(config(4, 1), AFTER)).crash(),
+        Rung::new("crash-members", all_must_live(BOTH)).crash(),
+        Rung::new("crash-memory", all_take_part::<9>(config(2, 9), BOTH)).crash(),
+        Rung::new("suspicion", all_take_part::<1>(config(2, 1), BOTH)).suspicion(),
+        Rung::new("suspicion-members", all_must_live(BOTH)).suspicion(),
+        Rung::new("crash-of-three", all_take_part::<1>(config(1, 1), FIRST_OF_THREE)).crash(),
+        Rung::new(
+            "crash-of-three-other",
+            all_take_part::<1>(config(1, 1), LAST_OF_THREE),
+        )
+        .crash(),
+        Rung::new(
+            "crash-of-three-both",
+            all_take_part::<1>(config(2, 1), ENDS_OF_THREE),
+        )
+        .crash(),
+        Rung::new(
+            "crash-of-three-all",
+            all_take_part::<1>(config(4, 1), LATER_OF_THREE),
+        )
+        .crash(),
+        Rung::new(
+            "suspicion-of-three",
+            all_take_part::<1>(config(2, 1), ENDS_OF_THREE),
+        )
+        .suspicion(),
+        Rung::new(
+            "crashes-of-three",
+            all_take_part::<1>(config(2, 1), ENDS_OF_THREE),
+        )
+        .crashes(2),
+        Rung::new(
+            "crashes-of-three-all",
+            all_take_part::<1>(config(4, 1), LATER_OF_THREE),
+        )
+        .crashes(2),
+    ]
+}
