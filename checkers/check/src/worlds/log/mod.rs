@@ -264,13 +264,11 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("both", steps::<1>(TWO, config(2, 1), BOTH)),
         Rung::new("other-twice", steps::<1>(TWO, config(2, 1), OTHER_TWICE)),
         Rung::new("one-slot", steps::<1>(TWO, config(1, 1), ROUND)),
-        Rung::new("two-slots", steps::<1>(TWO, config(2, 1), ROUND)),
         Rung::new("behind", steps::<1>(TWO, config(2, 1), BEHIND)),
         Rung::new("aside", steps::<1>(TWO, config(1, 1), ASIDE)),
         Rung::new("aside-other", steps::<1>(TWO, config(1, 1), ASIDE_OTHER)),
         Rung::new("wide", steps::<2>(TWO, config(1, 2), LEADER)),
-        Rung::new("memory", steps::<9>(TWO, config(1, 9), ROUND)),
-        Rung::new("memory-other", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
+        Rung::new("memory", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
         Rung::new("last-nodes", steps::<1>(LAST, config(2, 1), OF_LAST)),
     ];
     rungs.extend(faulty::rungs());
