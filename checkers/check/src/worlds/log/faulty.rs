@@ -157,7 +157,6 @@ pub(super) fn rungs() -> Vec<Rung> {
     const BOTH: Values = &[&[1], &[2]];
     const OTHER: Values = &[&[], &[1, 2]];
     const AFTER: Values = &[&[1, 2], &[3]];
-    const FIRST_OF_THREE: Values = &[&[1], &[], &[]];
     const LAST_OF_THREE: Values = &[&[], &[], &[1]];
     const ENDS_OF_THREE: Values = &[&[1], &[], &[2]];
     const LATER_OF_THREE: Values = &[&[], &[1], &[2]];
@@ -181,7 +180,6 @@ pub(super) fn rungs() -> Vec<Rung> {
             .expiries(1)
             .idle(),
         Rung::new("expiry-in-turn", late_in_turn(2)).expiries(1).idle(),
-        Rung::new("crash-of-three", all_take_part::<1>(config(1, 1), FIRST_OF_THREE)).crash(),
         Rung::new(
             "crash-of-three-other",
             all_take_part::<1>(config(1, 1), LAST_OF_THREE),

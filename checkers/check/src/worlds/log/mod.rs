@@ -244,7 +244,6 @@ pub(crate) fn rungs() -> Vec<Rung> {
     ];
     const OF_LAST: Steps = &[(1, &[Append(1), Read(2)]), (2, &[Append(2), Read(2)])];
     const OF_THREE: Steps = &[(0, &[Append(1)]), (1, &[Read(1)]), (2, &[Read(1)])];
-    const THIRD: Steps = &[(0, &[Read(1)]), (1, &[Read(1)]), (2, &[Append(1)])];
     const APPENDERS: Steps = &[
         (0, &[Read(2)]),
         (1, &[Append(1), Read(2)]),
@@ -252,7 +251,6 @@ pub(crate) fn rungs() -> Vec<Rung> {
     ];
     // Threads of one node share its place in the log and its appends.
     const THREADS: Steps = &[(0, &[Append(1)]), (0, &[Read(2)]), (1, &[Append(2), Read(2)])];
-    const TWO_APPENDERS: Steps = &[(0, &[Read(2)]), (1, &[Append(1)]), (1, &[Append(2), Read(2)])];
     const TURNS: &[&[Step]] = &[
         &[Append(1), Append(2), Read(1), Read(1), Append(3), Read(1)],
         &[Read(1), Read(2)],
@@ -267,7 +265,6 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("behind", steps::<1>(TWO, config(2, 1), BEHIND)),
         Rung::new("aside", steps::<1>(TWO, config(1, 1), ASIDE)),
         Rung::new("aside-other", steps::<1>(TWO, config(1, 1), ASIDE_OTHER)),
-        Rung::new("wide", steps::<2>(TWO, config(1, 2), LEADER)),
         Rung::new("memory", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
         Rung::new("last-nodes", steps::<1>(LAST, config(2, 1), OF_LAST)),
     ];
@@ -275,10 +272,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
     rungs.extend([
         Rung::new("served", served(2, &[1, 2])),
         Rung::new("two-threads", steps::<1>(TWO, config(2, 1), THREADS)),
-        Rung::new("two-appenders", steps::<1>(TWO, config(2, 1), TWO_APPENDERS)),
         Rung::new("threads-in-turn", in_turn(config(2, 1), TURNS)),
         Rung::new("three-nodes", steps::<1>(THREE, config(1, 1), OF_THREE)),
-        Rung::new("third-appends", steps::<1>(THREE, config(1, 1), THIRD)),
         Rung::new("three-nodes-both", steps::<1>(THREE, config(2, 1), APPENDERS)),
     ]);
     rungs
