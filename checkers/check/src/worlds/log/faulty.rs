@@ -4,7 +4,7 @@ use loco::fabric::{Control as _, Fabric as _, NodeId};
 use loco::{Log, LogConfig, Thread};
 use loco_sim::{World, call, spec};
 
-use super::{bytes, config, make, value};
+use super::{Step, Steps, bytes, config, make, value};
 use crate::rung::Rung;
 use crate::stage::{Fabric, LATE, Stage, UNKNOWN, known, outcome, timeouts_max, unless_lost};
 
@@ -150,6 +150,31 @@ fn late_in_turn(count: u64) -> impl Fn(&mut World) {
     }
 }
 
+/// Makes a world of three nodes in which threads take their steps once. A thread ends when a step is late or a node is lost on which
+/// it depends. Small enough that two crashes can be explored.
+fn once<const N: usize>(config: LogConfig, steps: Steps) -> impl Fn(&mut World) {
+    const NODES: &[u16] = &[0, 1, 2];
+    move |world| {
+        let mut stage = Stage::new(world, 3, 1, make(NODES, config.clone()));
+        for &(node, steps) in steps {
+            stage.run(node, 0, &format!("node {node}"), move |objects, thread| {
+                for &step in steps {
+                    let (log, thread) = (objects.log(), thread);
+                    let done = match step {
+                        Step::Append(value) => append::<N>(log, thread, value)?,
+                        Step::Read(count) => (0..count)
+                            .map(|_| read::<N>(log, thread))
+                            .all(|read| matches!(read, Some(Some(_)))),
+                    };
+                    done.then_some(())?;
+                }
+                Some(())
+            });
+        }
+        stage.promise(|calls| spec::log(&known(calls)));
+    }
+}
+
 /// Returns the rungs with late waits and losses.
 pub(super) fn rungs() -> Vec<Rung> {
     const ONE: Values = &[&[1], &[]];
@@ -159,13 +184,23 @@ pub(super) fn rungs() -> Vec<Rung> {
     const AFTER: Values = &[&[1, 2], &[3]];
     const LAST_OF_THREE: Values = &[&[], &[], &[1]];
     const ENDS_OF_THREE: Values = &[&[1], &[], &[2]];
-    const LATER_OF_THREE: Values = &[&[], &[1], &[2]];
+    // The last node must have what the first has acknowledged, also when the second is lost with it.
+    const ACKNOWLEDGED: Steps = &[(0, &[Step::Append(1)]), (2, &[Step::Append(2)])];
+    // The second leader must not write over what the first has left at the third.
+    const INHERITED: Steps = &[
+        (0, &[Step::Read(1)]),
+        (1, &[Step::Append(1)]),
+        (2, &[Step::Append(2), Step::Read(2)]),
+    ];
     vec![
         Rung::new("crash-one", all_take_part::<1>(config(1, 1), ONE))
             .crash()
             .small(),
         Rung::new("crash", all_take_part::<1>(config(1, 1), BOTH))
             .crash()
+            .small(),
+        Rung::new("crashes-acknowledged", once::<1>(config(2, 1), ACKNOWLEDGED))
+            .crashes(2)
             .small(),
         Rung::new("crash-two", all_take_part::<1>(config(1, 1), TWO)).crash(),
         Rung::new("crash-other", all_take_part::<1>(config(2, 1), OTHER)).crash(),
@@ -200,10 +235,6 @@ pub(super) fn rungs() -> Vec<Rung> {
             all_take_part::<1>(config(2, 1), ENDS_OF_THREE),
         )
         .crashes(2),
-        Rung::new(
-            "crashes-of-later",
-            all_take_part::<1>(config(2, 1), LATER_OF_THREE),
-        )
-        .crashes(2),
+        Rung::new("crashes-inherited", once::<1>(config(2, 1), INHERITED)).crashes(2),
     ]
 }
