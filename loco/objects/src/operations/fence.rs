@@ -249,24 +249,35 @@ impl<'t, F: Fabric> Fence<'t, F> {
     }
 
     /// Completes the fence. Returns true if it ordered CPU stores too.
-    fn finish(self) -> Result<bool> {
+    #[inline]
+    fn finish(&mut self) -> Result<bool> {
         if self.cpu {
             self.thread.fabric().cpu_fence();
         }
-        let waited = self.key.wait(self.thread);
+        if self.key.is_empty() && self.lost.peers.is_empty() {
+            // Nothing is under way, so abandoned operations have ended, too.
+            self.thread.pool().borrow_mut().free_ended();
+            return Ok(self.cpu);
+        }
+        self.wait()
+    }
+
+    /// Waits for the operations that were added, and reports lost peers.
+    fn wait(&mut self) -> Result<bool> {
+        let thread = self.thread;
+        let waited = self.key.wait(thread);
         match &waited {
             // The wait timed out: the operation is still outstanding, so a later fence waits again.
             Err(error) if error.is_timeout() => {}
             _ => {
                 for &peer in self.key.peers() {
-                    self.thread.mark_fenced(self.thread.network().position(peer)?);
+                    thread.mark_fenced(thread.network().position(peer)?);
                 }
                 // Abandoned operations have ended, too.
-                self.thread.pool().borrow_mut().free_ended();
+                thread.pool().borrow_mut().free_ended();
             }
         }
-        let thread = self.thread;
-        self.lost
+        std::mem::replace(&mut self.lost, LostPeers::new())
             .report(waited, |position| thread.mark_fenced(position))?;
         Ok(self.cpu || !self.key.is_empty())
     }

@@ -201,6 +201,7 @@ macro_rules! fetch_add {
             /// # After a timeout
             /// It is unknown whether the addition took effect. It may take effect at any later time, once. Adding
             /// again may add twice.
+            #[inline]
             pub fn fetch_add(&self, thread: &Thread<F>, add: $t) -> Result<$t> {
                 let old = self.words.fetch_add(thread, 0, add.to_word())?;
                 self.remember(old.wrapping_add(add.to_word()));
