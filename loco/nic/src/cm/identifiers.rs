@@ -1,7 +1,7 @@
 //! Event channels and identifiers: making them, giving them addresses, and taking them back.
 
 use std::ffi::{c_int, c_void};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::addresses::{of, read, write};
@@ -9,6 +9,7 @@ use super::delivery::{drop_event, finish};
 use super::listeners::{free_port, unlisten};
 use super::pairs::{answer, bind_device, destroy_qp, device};
 use super::state::{ChannelObject, IdObject, Shared, What, make_id, shared_of};
+use crate::abroad::abroad;
 use crate::events::{Events, lock};
 use crate::ffi::*;
 use crate::log::unsupported;
@@ -130,10 +131,12 @@ pub(crate) unsafe extern "C" fn resolve_addr(
         let source = read(source).or_else(|| of(&(*id).src_addr));
         let source = source.filter(|source| !source.ip().is_unspecified());
         let mut source = source.unwrap_or_else(|| {
+            let own = host_address();
+            let is_far = abroad().is_some_and(|abroad| abroad.host_at(target.ip()).is_some());
             let ip = match target.ip() {
-                ip if ip.is_loopback() => ip,
-                IpAddr::V4(_) => IpAddr::V4(host_address()),
-                IpAddr::V6(ip) => IpAddr::V6(ip),
+                _ if is_far => own,
+                ip if ip.is_loopback() || ip.is_ipv4() != own.is_ipv4() => ip,
+                _ => own,
             };
             SocketAddr::new(ip, of(&(*id).src_addr).map_or(0, |bound| bound.port()))
         });

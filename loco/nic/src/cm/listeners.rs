@@ -7,59 +7,42 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use loco_host::door::{has_address, on_port, port_file, socket_path};
 use loco_host::places;
 
 use super::addresses;
 use super::frames::{Letter, kind};
+use super::line::Line;
 use super::state::{Phase, Shared, What};
-use crate::engine::nic;
+use crate::abroad::{Abroad, abroad, at_port, is_nobody};
+use crate::engine::{nic, spawn};
 use crate::events::lock;
 use crate::ffi::*;
 use crate::log;
 use crate::verbs::device::own_addresses;
-use crate::world::{PREFIX, through};
+use crate::world::PREFIX;
 
 /// The kind of the socket for connections.
 const SOCKET: &str = "cm";
 /// Ports that are chosen begin here.
 const FIRST_PORT: u16 = 32768;
+/// For so long, a host is asked for a connection before it counts as unreachable.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
 
 /// The listeners of this process, by their files.
 static LISTENERS: Mutex<Option<HashMap<PathBuf, Arc<Shared>>>> = Mutex::new(None);
 
 fn place() -> (PathBuf, u32) {
     let nic = nic();
-    (nic.world.folder().to_owned(), nic.world.number)
-}
-
-/// Returns the kind of a listener's file.
-fn on(space: u32, port: u16) -> String {
-    format!("port-{space:x}-{port}")
+    (nic.world.folder().to_owned(), nic.world.place())
 }
 
 /// Connects to the socket of another process, by a path that is short enough for its address.
 fn reach(folder: &Path, number: u32) -> io::Result<UnixStream> {
     let opened = fs::File::open(folder)?;
-    UnixStream::connect(through(&opened, number, SOCKET))
-}
-
-/// Returns the files of listeners on a port, each with the number of its process.
-fn on_port(folder: &Path, space: u32, port: u16) -> Vec<(u32, PathBuf)> {
-    let kind = on(space, port);
-    let names = places::names(folder, PREFIX).unwrap_or_default();
-    names
-        .iter()
-        .filter_map(|name| {
-            let (number, of) = places::parsed(PREFIX, name)?;
-            (of == kind).then(|| (number, folder.join(name)))
-        })
-        .collect()
-}
-
-/// Returns whether a listener's file has an address.
-fn has(path: &Path, address: IpAddr) -> bool {
-    places::read(path).lines().any(|line| line.parse() == Ok(address))
+    UnixStream::connect(socket_path(&opened, PREFIX, number, SOCKET))
 }
 
 /// Returns a port on which nobody listens.
@@ -69,7 +52,7 @@ pub(super) fn free_port(space: u32) -> u16 {
     let ports = (0..32767).map(|at| FIRST_PORT + first.wrapping_mul(7).wrapping_add(at) % 32767);
     ports
         .into_iter()
-        .find(|port| on_port(&folder, space, *port).is_empty())
+        .find(|port| on_port(&folder, PREFIX, space, *port).is_empty())
         .unwrap_or(FIRST_PORT)
 }
 
@@ -79,8 +62,8 @@ pub(super) fn free_port(space: u32) -> u16 {
 /// Fails with `EADDRINUSE` when another living process listens on the port, and when the folder cannot be written.
 pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> io::Result<()> {
     let (folder, number) = place();
-    for (owner, file) in on_port(&folder, space, address.port()) {
-        let clashes = address.ip().is_unspecified() || has(&file, address.ip());
+    for (owner, file) in on_port(&folder, PREFIX, space, address.port()) {
+        let clashes = address.ip().is_unspecified() || has_address(&file, address.ip());
         if clashes && (owner == number || reach(&folder, owner).is_ok()) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
@@ -90,7 +73,7 @@ pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> i
         addresses = own_addresses();
     }
     let text: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    let path = folder.join(places::named(PREFIX, number, &on(space, address.port())));
+    let path = folder.join(places::named(PREFIX, number, &port_file(space, address.port())));
     let mut listeners = lock(&LISTENERS);
     let all = match &mut *listeners {
         Some(all) => all,
@@ -121,22 +104,27 @@ pub(super) fn unlisten(shared: &Shared) {
 
 fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
     let opened = fs::File::open(folder)?;
-    let listener = UnixListener::bind(through(&opened, number, SOCKET))?;
-    std::thread::Builder::new()
-        .name("loco-nic-cm".to_owned())
-        .spawn(move || {
-            while let Ok((stream, _)) = listener.accept() {
-                let started = std::thread::Builder::new().spawn(move || greet(&Arc::new(stream)));
-                if let Err(error) = started {
-                    log::say(format_args!("cannot read a connection: {error}"));
-                }
+    let listener = UnixListener::bind(socket_path(&opened, PREFIX, number, SOCKET))?;
+    spawn("loco-nic-cm", move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let line = Arc::new(Line::Here(stream));
+            if let Err(error) = spawn("loco-nic-cm", move || greet(&line)) {
+                log::say(format_args!("cannot read a connection: {error}"));
             }
-        })?;
-    Ok(())
+        }
+    })
+}
+
+/// Reads a connection that a process of another host has made, until it ends.
+pub(crate) fn welcome(connection: loco_job::Link) {
+    match Line::there(connection) {
+        Ok(line) => greet(&Arc::new(line)),
+        Err(error) => log::say(format_args!("cannot read a connection: {error}")),
+    }
 }
 
 /// Takes the first message of a connection, and finds the listener that it is for.
-fn greet(stream: &Arc<UnixStream>) {
+fn greet(stream: &Arc<Line>) {
     let letter = match Letter::receive(stream) {
         Ok(letter) if letter.frame.kind == kind::REQUEST => letter,
         // One who only looks whether somebody lives says nothing.
@@ -172,17 +160,17 @@ fn greet(stream: &Arc<UnixStream>) {
 fn listener(space: u32, target: SocketAddr) -> Option<Arc<Shared>> {
     let listeners = lock(&LISTENERS);
     let all = listeners.as_ref()?;
-    let kind = on(space, target.port());
+    let kind = port_file(space, target.port());
     let found = all.iter().find(|(path, _)| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_on_port = places::parsed(PREFIX, &name).is_some_and(|(_, of)| of == kind);
-        is_on_port && has(path, target.ip())
+        is_on_port && has_address(path, target.ip())
     });
     found.map(|(_, shared)| Arc::clone(shared))
 }
 
 /// Passes on what a connection brings, until it ends.
-fn read(shared: &Arc<Shared>, stream: &UnixStream) {
+fn read(shared: &Arc<Shared>, stream: &Line) {
     loop {
         match Letter::receive(stream) {
             Ok(letter) => {
@@ -194,7 +182,7 @@ fn read(shared: &Arc<Shared>, stream: &UnixStream) {
             Err(error) => {
                 if error.kind() == io::ErrorKind::InvalidData {
                     log::say(format_args!("closed a connection: {error}"));
-                    let _ = stream.shutdown(std::net::Shutdown::Both);
+                    stream.shut();
                 }
                 shared.happens(What::Gone);
                 return;
@@ -206,25 +194,64 @@ fn read(shared: &Arc<Shared>, stream: &UnixStream) {
 /// Connects to the listener of an address and sends a request.
 ///
 /// # Errors
-/// Fails when nobody listens there.
+/// Fails when nobody of this host listens there. What another host says comes as an event.
 pub(super) fn connect(
     shared: &Arc<Shared>,
     target: SocketAddr,
     space: u32,
     request: &Letter,
 ) -> io::Result<()> {
+    if let Some((abroad, host)) = abroad().and_then(|abroad| Some((abroad, abroad.host_at(target.ip())?))) {
+        let (shared, request) = (Arc::clone(shared), request.clone());
+        return spawn("loco-nic-cm", move || {
+            visit(&shared, abroad, host, (target, space), &request)
+        });
+    }
     let (folder, _) = place();
     // The files of processes that are gone may still be there.
-    let stream = on_port(&folder, space, target.port())
+    let stream = on_port(&folder, PREFIX, space, target.port())
         .into_iter()
-        .filter(|(_, file)| has(file, target.ip()))
+        .filter(|(_, file)| has_address(file, target.ip()))
         .find_map(|(number, _)| reach(&folder, number).ok());
-    let stream = Arc::new(stream.ok_or_else(|| io::Error::from_raw_os_error(libc::ECONNREFUSED))?);
-    request.send(&stream)?;
-    lock(&shared.inner).stream = Some(Arc::clone(&stream));
+    let stream = stream.ok_or_else(|| io::Error::from_raw_os_error(libc::ECONNREFUSED))?;
+    let line = Arc::new(Line::Here(stream));
+    request.send(&line)?;
+    lock(&shared.inner).stream = Some(Arc::clone(&line));
     let shared = Arc::clone(shared);
-    std::thread::Builder::new().spawn(move || read(&shared, &stream))?;
-    Ok(())
+    spawn("loco-nic-cm", move || read(&shared, &line))
+}
+
+/// Connects to a listener of another host, sends a request, and passes on what comes until the connection ends.
+fn visit(
+    shared: &Arc<Shared>,
+    abroad: &Abroad,
+    host: usize,
+    (target, space): (SocketAddr, u32),
+    request: &Letter,
+) {
+    let visited = abroad.visit(host, at_port(space, target), CONNECT_PATIENCE);
+    let line = match visited.and_then(Line::there) {
+        Ok(line) => Arc::new(line),
+        // The host answers that nobody listens.
+        Err(error) if is_nobody(&error) => {
+            return shared.happens(What::Letter(Box::new(Letter::new(kind::REJECT))));
+        }
+        Err(error) => {
+            log::once(format_args!("cannot connect to host {host}: {error}"));
+            return shared.happens(What::Gone);
+        }
+    };
+    {
+        let mut inner = lock(&shared.inner);
+        if inner.destroyed {
+            return;
+        }
+        inner.stream = Some(Arc::clone(&line));
+    }
+    if request.send(&line).is_err() {
+        return shared.happens(What::Gone);
+    }
+    read(shared, &line);
 }
 
 /// Returns the GID of this port that connections use.

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use loco_host::door::Room;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::core::Nic;
+use crate::abroad::abroad;
 use crate::events::lock;
 use crate::ffi::RawGid;
 use crate::settings::settings;
@@ -43,12 +45,35 @@ pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
     }
     let nic = Nic::new(settings(), gids)?;
     let _ = WORLD.set(Arc::clone(&nic.world));
+    let (world, number) = (Arc::clone(&nic.world), nic.world.number);
     let _ = NIC.set(Mutex::new(nic));
-    std::thread::Builder::new()
-        .name("loco-nic".to_owned())
-        .spawn(run)?;
+    spawn("loco-nic", run)?;
     at_exit();
+    if let Some(abroad) = abroad() {
+        abroad.take_in(&world.opened, world.place(), move |connection, room| match room {
+            Room::Process(wanted) if wanted == number => {
+                let mut nic = self::nic();
+                nic.take_in(connection);
+                poke(nic);
+            }
+            // Another had its place before.
+            Room::Process(_) => {}
+            Room::Port { .. } => crate::cm::welcome(connection),
+        })?;
+    }
     Ok(())
+}
+
+/// Starts a thread of the NIC's. It leaves signals to the program's own threads.
+///
+/// # Errors
+/// Fails when the process may have no more threads.
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(|| {
+        block_signals();
+        body();
+    });
+    started.map(drop)
 }
 
 /// Returns the NIC, locked.
@@ -85,7 +110,6 @@ fn is_polled() -> bool {
 }
 
 fn run() {
-    block_signals();
     let Some(shared) = NIC.get() else { return };
     let poller = rustix::io::fcntl_dupfd_cloexec(&lock(shared).poller, 0);
     let doorbell = rustix::io::fcntl_dupfd_cloexec(&lock(shared).doorbell, 0);
@@ -113,7 +137,7 @@ fn run() {
     }
 }
 
-/// Leaves signals to the program's own threads.
+/// Blocks all signals in this thread.
 #[allow(unsafe_code)]
 fn block_signals() {
     // SAFETY: the set is filled by the first call before the second reads it.

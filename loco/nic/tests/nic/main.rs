@@ -8,6 +8,7 @@
 
 mod debian;
 mod faults;
+mod hosts;
 mod killed;
 mod mistakes;
 mod others;

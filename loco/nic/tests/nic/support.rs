@@ -8,12 +8,24 @@ use std::process::{Child, Command, Output, Stdio};
 use loco_testing::skipped;
 use tempfile::TempDir;
 
-/// A world, which goes with its folder.
+/// A world, which goes with its folder; or the part of one that is on one host.
 pub struct World {
     folder: TempDir,
     tier: &'static str,
     stress: &'static str,
     seed: u64,
+    host: Option<Host>,
+}
+
+/// Which host of a world this is.
+#[derive(Clone)]
+pub struct Host {
+    /// The doors of all hosts, as the library has them.
+    pub doors: String,
+    pub own: usize,
+    pub secret: &'static str,
+    /// The network namespace of the host, if it has one.
+    pub network: Option<String>,
 }
 
 /// Returns the library, which cargo puts beside the tests or above them.
@@ -38,6 +50,16 @@ impl World {
             tier,
             stress,
             seed,
+            host: None,
+        }
+    }
+
+    /// Makes it the part of a world that is on a host.
+    pub fn on(self, host: Host) -> World {
+        fs::create_dir_all(self.meeting()).unwrap();
+        World {
+            host: Some(host),
+            ..self
         }
     }
 
@@ -48,7 +70,21 @@ impl World {
 
     /// Returns a command that runs a program in this world.
     pub fn command(&self, program: impl AsRef<Path>, args: &[&str]) -> Command {
-        let mut command = Command::new(program.as_ref());
+        let network = self.host.as_ref().and_then(|host| host.network.as_ref());
+        let mut command = match network {
+            None => Command::new(program.as_ref()),
+            Some(network) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", network]).arg(program.as_ref());
+                command
+            }
+        };
+        if let Some(host) = &self.host {
+            command
+                .env("LOCO_NIC_HOSTS", &host.doors)
+                .env("LOCO_NIC_HOST", host.own.to_string())
+                .env("LOCO_SECRET", host.secret);
+        }
         command
             .args(args)
             .env("LD_LIBRARY_PATH", self.folder.path().join("lib"))
@@ -106,6 +142,20 @@ impl Drop for Ended {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// Waits until a program of librdmacm listens in a world.
+pub fn wait_for_port(world: &World) {
+    let start = std::time::Instant::now();
+    let listens = || {
+        let entries = fs::read_dir(world.meeting()).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name());
+        names.any(|name| name.to_string_lossy().contains(".port-"))
+    };
+    while !listens() {
+        assert!(start.elapsed().as_secs() < 60, "nobody listens");
+        std::thread::yield_now();
     }
 }
 
