@@ -142,12 +142,14 @@ impl Link {
     pub fn silence(&mut self, now: u64) -> u64 {
         let Some(stream) = self.far() else { return 0 };
         let kept = queued(stream, libc::TIOCOUTQ);
-        let under_way = kept.saturating_sub(queued(stream, SIOCOUTQNSD));
+        let unsent = queued(stream, SIOCOUTQNSD);
         let acknowledged = self.given.saturating_sub(kept);
-        if under_way == 0 || acknowledged != self.silence.acknowledged {
+        // What is not sent waits for this host, whose link may be down, unless the other has no room for it.
+        let is_due = kept > unsent || unsent > 0 && has_room(stream);
+        if !is_due || acknowledged != self.silence.acknowledged {
             self.silence = Silence {
                 acknowledged,
-                since: (under_way > 0).then_some(now),
+                since: is_due.then_some(now),
             };
             return 0;
         }
@@ -296,4 +298,23 @@ fn queued(stream: &TcpStream, what: libc::Ioctl) -> u64 {
     } else {
         0
     }
+}
+
+/// Returns whether the other host takes more. Kernels before 5.16 do not say so.
+#[allow(unsafe_code)]
+fn has_room(stream: &TcpStream) -> bool {
+    let mut info: libc::tcp_info = crate::ffi::zeroed();
+    let mut len = libc::socklen_t::try_from(size_of::<libc::tcp_info>()).unwrap_or(0);
+    // SAFETY: the descriptor is open, and there is room for as many bytes as `len` says.
+    let asked = unsafe {
+        let to = (&raw mut info).cast();
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            to,
+            &raw mut len,
+        )
+    };
+    asked == 0 && info.tcpi_snd_wnd > 0
 }

@@ -2,7 +2,7 @@
  *
  * It is run as `PROGRAM target ADDRESS PORT` and then as `PROGRAM FORM ADDRESS PORT ROUNDS`. The forms `mistake` and `mended` write
  * data and a flag, as `flag_before_data.c` does; the target exits with 3 if it sees the flag before the data. The form `lost` writes
- * until a completion is no success, and prints its status and how long after the last success it came. */
+ * until a completion is no success, says `writing` after the first, and prints the last one's status and how late it came. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
@@ -143,16 +143,18 @@ static int write_all(int line, int mended, long rounds) {
 
 static int write_until_lost(void) {
     double last = now();
-    puts("writing");
-    fflush(stdout);
-    for (;;) {
+    for (long successes = 0;; successes++) {
         post(0, 1);
         enum ibv_wc_status status = completed();
         if (status != IBV_WC_SUCCESS) {
-            printf("%s, %.0f ms after the last success\n", ibv_wc_status_str(status), (now() - last) * 1e3);
+            printf("%s, %.0f ms after %ld successes\n", ibv_wc_status_str(status), (now() - last) * 1e3, successes);
             return status == IBV_WC_RETRY_EXC_ERR ? 0 : 1;
         }
         last = now();
+        if (successes == 0) {
+            puts("writing");
+            fflush(stdout);
+        }
     }
 }
 
