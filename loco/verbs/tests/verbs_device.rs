@@ -1,5 +1,5 @@
 //! Runs the conformance suite on the RDMA device of this host: Soft-RoCE in the machine of `ci/rdma-vm`, or a
-//! real device.
+//! real device; and on the device of `loco nic`, on every host.
 //!
 //! Two tests of the suite are left out. Soft-RoCE copies packets by the kernel's `memcpy`. That function
 //! moves words that are aligned to the start of the copy, not to memory (`words_within_copies_do_not_tear`),
@@ -15,6 +15,8 @@ use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_testing::skipped;
 use loco_verbs::{VerbsConfig, VerbsFabric, choose};
+
+mod nic;
 
 struct Device;
 
@@ -63,3 +65,17 @@ impl World for Device {
 }
 
 loco_conformance::suite!(Device);
+
+/// What a tier does not order is bought, also where the fabric does not know the tier and counts on `ooo-all`.
+#[test]
+fn on_nic() {
+    for (tier, stress) in [
+        ("ibta", "none"),
+        ("ibta", "default"),
+        ("ooo-rw", "default"),
+        ("ooo-all", "default"),
+        ("pcie-relaxed", "default"),
+    ] {
+        nic::runs_this_file("on_nic", tier, stress, &[]);
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::addresses::{of, read, write};
 use super::delivery::{drop_event, finish};
-use super::listeners::{free_port, unlisten};
+use super::listeners::{free_port, take_port, unlisten};
 use super::pairs::{answer, bind_device, destroy_qp, device};
 use super::state::{ChannelObject, IdObject, Shared, What, make_id, shared_of};
 use crate::abroad::abroad;
@@ -103,7 +103,10 @@ pub(crate) unsafe extern "C" fn bind_addr(id: *mut CmId, address: *const c_void)
             return answer(Err(error));
         }
         if address.port() == 0 {
-            address.set_port(free_port((*id).ps));
+            match take_port(&shared_of(id), (*id).ps) {
+                Ok(port) => address.set_port(port),
+                Err(error) => return answer(Err(error.raw_os_error().unwrap_or(libc::EIO))),
+            }
         }
         write(&mut (*id).src_addr, address);
         if address.ip().is_unspecified() {

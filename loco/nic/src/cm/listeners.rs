@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loco_host::door::{has_address, on_port, port_file, socket_path};
 use loco_host::places;
@@ -16,7 +16,7 @@ use super::addresses;
 use super::frames::{Letter, kind};
 use super::line::Line;
 use super::state::{Phase, Shared, What};
-use crate::abroad::{Abroad, abroad, at_port, is_nobody};
+use crate::abroad::{abroad, at_port, is_nobody};
 use crate::engine::{nic, spawn};
 use crate::events::lock;
 use crate::ffi::*;
@@ -30,6 +30,9 @@ const SOCKET: &str = "cm";
 const FIRST_PORT: u16 = 32768;
 /// For so long, a host is asked for a connection before it counts as unreachable.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
+/// For so long, a listener that is not there is waited for, and looked for so often.
+const LISTEN_PATIENCE: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The listeners of this process, by their files.
 static LISTENERS: Mutex<Option<HashMap<PathBuf, Arc<Shared>>>> = Mutex::new(None);
@@ -45,15 +48,40 @@ fn reach(folder: &Path, number: u32) -> io::Result<UnixStream> {
     UnixStream::connect(socket_path(&opened, PREFIX, number, SOCKET))
 }
 
-/// Returns a port on which nobody listens.
+/// Returns the ports that may be chosen, those first that others are less likely to choose.
+fn choices(number: u32) -> impl Iterator<Item = u16> {
+    let first = u16::try_from(number % 16384).unwrap_or(0);
+    (0..32767).map(move |at| FIRST_PORT + first.wrapping_mul(7).wrapping_add(at) % 32767)
+}
+
+/// Returns a port on which nobody listens now.
 pub(super) fn free_port(space: u32) -> u16 {
     let (folder, number) = place();
-    let first = u16::try_from(number % 16384).unwrap_or(0);
-    let ports = (0..32767).map(|at| FIRST_PORT + first.wrapping_mul(7).wrapping_add(at) % 32767);
-    ports
-        .into_iter()
+    choices(number)
         .find(|port| on_port(&folder, PREFIX, space, *port).is_empty())
         .unwrap_or(FIRST_PORT)
+}
+
+/// Takes a port for an identifier that is to listen. It keeps the port, by an empty file, until it is destroyed.
+///
+/// # Errors
+/// Fails with `EADDRNOTAVAIL` when all are taken, and when the folder cannot be written.
+pub(super) fn take_port(shared: &Shared, space: u32) -> io::Result<u16> {
+    let (folder, number) = place();
+    for port in choices(number) {
+        let path = folder.join(places::named(PREFIX, number, &port_file(space, port)));
+        match fs::File::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => drop(made?),
+        }
+        // Of two processes that take it at once, at most one keeps it.
+        if on_port(&folder, PREFIX, space, port).len() == 1 {
+            lock(&shared.inner).listens = Some(path);
+            return Ok(port);
+        }
+        let _ = fs::remove_file(&path);
+    }
+    Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))
 }
 
 /// Begins to listen.
@@ -62,7 +90,13 @@ pub(super) fn free_port(space: u32) -> u16 {
 /// Fails with `EADDRINUSE` when another living process listens on the port, and when the folder cannot be written.
 pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> io::Result<()> {
     let (folder, number) = place();
+    let taken = lock(&shared.inner).listens.clone();
+    // Two threads may want the same port.
+    let mut listeners = lock(&LISTENERS);
     for (owner, file) in on_port(&folder, PREFIX, space, address.port()) {
+        if taken.as_ref() == Some(&file) {
+            continue;
+        }
         let clashes = address.ip().is_unspecified() || has_address(&file, address.ip());
         if clashes && (owner == number || reach(&folder, owner).is_ok()) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
@@ -74,7 +108,6 @@ pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> i
     }
     let text: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
     let path = folder.join(places::named(PREFIX, number, &port_file(space, address.port())));
-    let mut listeners = lock(&LISTENERS);
     let all = match &mut *listeners {
         Some(all) => all,
         none => {
@@ -91,15 +124,17 @@ pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> i
     Ok(())
 }
 
-/// Ends listening.
+/// Ends listening, and gives the port back.
 pub(super) fn unlisten(shared: &Shared) {
     let Some(path) = lock(&shared.inner).listens.take() else {
         return;
     };
-    let _ = fs::remove_file(&path);
-    if let Some(all) = &mut *lock(&LISTENERS) {
+    // Without the file, the port is another's at once: nothing else of the listener may be left by then.
+    let mut listeners = lock(&LISTENERS);
+    if let Some(all) = &mut *listeners {
         all.remove(&path);
     }
+    let _ = fs::remove_file(&path);
 }
 
 fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
@@ -191,21 +226,47 @@ fn read(shared: &Arc<Shared>, stream: &Line) {
     }
 }
 
-/// Connects to the listener of an address and sends a request.
+/// Connects to the listener of an address and sends a request. What comes of it is an event: that nobody listens, too, since a
+/// listener may be about to.
 ///
 /// # Errors
-/// Fails when nobody of this host listens there. What another host says comes as an event.
+/// Fails when the process may have no more threads.
 pub(super) fn connect(
     shared: &Arc<Shared>,
     target: SocketAddr,
     space: u32,
     request: &Letter,
 ) -> io::Result<()> {
-    if let Some((abroad, host)) = abroad().and_then(|abroad| Some((abroad, abroad.host_at(target.ip())?))) {
-        let (shared, request) = (Arc::clone(shared), request.clone());
-        return spawn("loco-nic-cm", move || {
-            visit(&shared, abroad, host, (target, space), &request)
-        });
+    let (shared, request) = (Arc::clone(shared), request.clone());
+    spawn("loco-nic-cm", move || match find(target, space) {
+        Ok(line) => ask(&shared, &Arc::new(line), &request),
+        Err(error) if is_nobody(&error) => shared.happens(What::Letter(Box::new(Letter::new(kind::REJECT)))),
+        Err(error) => {
+            log::once(format_args!("cannot connect to {}: {error}", target.ip()));
+            shared.happens(What::Gone);
+        }
+    })
+}
+
+/// Connects to a listener. One that is not there has a while to come: a request takes time to travel, and programs count on that.
+fn find(target: SocketAddr, space: u32) -> io::Result<Line> {
+    let begun = Instant::now();
+    loop {
+        let found = reach_listener(target, space);
+        match found {
+            Err(error) if is_nobody(&error) && begun.elapsed() < LISTEN_PATIENCE => {
+                std::thread::sleep(LOOK);
+            }
+            found => return found,
+        }
+    }
+}
+
+fn reach_listener(target: SocketAddr, space: u32) -> io::Result<Line> {
+    if let Some(abroad) = abroad()
+        && let Some(host) = abroad.host_at(target.ip())
+    {
+        return Line::there(abroad.visit(host, at_port(space, target), CONNECT_PATIENCE)?);
     }
     let (folder, _) = place();
     // The files of processes that are gone may still be there.
@@ -213,45 +274,24 @@ pub(super) fn connect(
         .into_iter()
         .filter(|(_, file)| has_address(file, target.ip()))
         .find_map(|(number, _)| reach(&folder, number).ok());
-    let stream = stream.ok_or_else(|| io::Error::from_raw_os_error(libc::ECONNREFUSED))?;
-    let line = Arc::new(Line::Here(stream));
-    request.send(&line)?;
-    lock(&shared.inner).stream = Some(Arc::clone(&line));
-    let shared = Arc::clone(shared);
-    spawn("loco-nic-cm", move || read(&shared, &line))
+    stream
+        .map(Line::Here)
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Connects to a listener of another host, sends a request, and passes on what comes until the connection ends.
-fn visit(
-    shared: &Arc<Shared>,
-    abroad: &Abroad,
-    host: usize,
-    (target, space): (SocketAddr, u32),
-    request: &Letter,
-) {
-    let visited = abroad.visit(host, at_port(space, target), CONNECT_PATIENCE);
-    let line = match visited.and_then(Line::there) {
-        Ok(line) => Arc::new(line),
-        // The host answers that nobody listens.
-        Err(error) if is_nobody(&error) => {
-            return shared.happens(What::Letter(Box::new(Letter::new(kind::REJECT))));
-        }
-        Err(error) => {
-            log::once(format_args!("cannot connect to host {host}: {error}"));
-            return shared.happens(What::Gone);
-        }
-    };
+/// Sends a request, and passes on what comes until the connection ends.
+fn ask(shared: &Arc<Shared>, line: &Arc<Line>, request: &Letter) {
     {
         let mut inner = lock(&shared.inner);
         if inner.destroyed {
             return;
         }
-        inner.stream = Some(Arc::clone(&line));
+        inner.stream = Some(Arc::clone(line));
     }
-    if request.send(&line).is_err() {
+    if request.send(line).is_err() {
         return shared.happens(What::Gone);
     }
-    read(shared, &line);
+    read(shared, line);
 }
 
 /// Returns the GID of this port that connections use.

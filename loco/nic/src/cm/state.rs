@@ -77,7 +77,7 @@ pub(super) struct Inner {
     pub is_datagram: bool,
     /// True when the program has given the identifier back: nothing happens to it any more.
     pub destroyed: bool,
-    /// The file of a listener.
+    /// The file of a listener, or of one that has a port and does not listen yet.
     pub listens: Option<PathBuf>,
     /// True if calls wait for their events.
     pub waits: bool,

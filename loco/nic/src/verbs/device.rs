@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::abroad::{Abroad, abroad};
 use crate::engine;
 use crate::ffi::*;
+use crate::settings::settings;
 use crate::verbs::set_errno;
 
 /// The most work requests of a queue.
@@ -154,7 +155,8 @@ pub(crate) unsafe extern "C" fn get_device_index(_device: *mut Device) -> c_int 
 /// Returns the device's limits.
 pub(super) fn attributes() -> DeviceAttr {
     let mut attr: DeviceAttr = zeroed();
-    fill(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
+    let version = format!("{} {}", env!("CARGO_PKG_VERSION"), settings().tier.name());
+    fill(&mut attr.fw_ver, &version);
     attr.node_guid = guid().to_be();
     attr.sys_image_guid = guid().to_be();
     attr.max_mr_size = u64::MAX;

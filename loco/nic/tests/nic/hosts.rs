@@ -12,7 +12,7 @@ use loco_host::door::{Doorkeeper, Doors, Room, VISITORS_MAX};
 use loco_host::places;
 use loco_testing::skipped;
 
-use crate::support::{Ended, Host, World, compiled_of, lacks, wait_for_port};
+use crate::support::{Ended, Host, World, compiled_of, lacks, wait_for_listener_of, wait_for_port};
 
 /// How many processes a world may have, as the library has it.
 const NUMBERS: u32 = 1 << 12;
@@ -78,22 +78,6 @@ impl Two {
         wait_for_listener_of(target.id(), &port);
         let client = self.hosts[1].start(program, &[form, &address, &port, rounds]);
         (target, client)
-    }
-}
-
-/// Waits until a process listens on a port, in its own network.
-fn wait_for_listener_of(process: u32, port: &str) {
-    let port = format!(":{:04X} ", port.parse::<u16>().unwrap());
-    let start = std::time::Instant::now();
-    loop {
-        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{process}/net/{table}"));
-        let tables = tables.map(|table| std::fs::read_to_string(table).unwrap_or_default());
-        let mut lines = tables.iter().flat_map(|table| table.lines());
-        if lines.any(|line| line.contains(&port) && line.contains(" 0A ")) {
-            return;
-        }
-        assert!(start.elapsed() < HANG, "nobody listens on {port}");
-        std::thread::yield_now();
     }
 }
 
@@ -240,7 +224,10 @@ impl Networks {
         }
         for line in lines {
             if let Err(why) = run(&line) {
-                skipped("NETNS", format!("`{line}` fails, which root may do: {why}"));
+                skipped(
+                    "NETWORK_NAMESPACE",
+                    format!("`{line}` fails, which root may do: {why}"),
+                );
                 return None;
             }
         }

@@ -161,20 +161,21 @@ pub fn wait_for_port(world: &World) {
 
 /// Waits until somebody listens on a port, without connecting to it: some servers take one connection only.
 pub fn wait_for_listener(port: &str) {
-    let port: u32 = port.parse().unwrap();
-    let wanted = format!(":{port:04X} ");
-    let listens = |path: &str| {
-        let table = fs::read_to_string(path).unwrap_or_default();
-        // The state is in the fourth column, and `0A` is listening.
-        table.lines().any(|line| {
-            let mut words = line.split_whitespace();
-            let local = words.nth(1).unwrap_or_default().to_owned() + " ";
-            local.ends_with(&wanted) && words.nth(1) == Some("0A")
-        })
-    };
+    wait_for_listener_of(std::process::id(), port);
+}
+
+/// Waits until somebody listens on a port in the network of a process.
+pub fn wait_for_listener_of(process: u32, port: &str) {
+    let port = format!(":{:04X} ", port.parse::<u16>().unwrap());
     let start = std::time::Instant::now();
-    while !listens("/proc/net/tcp") && !listens("/proc/net/tcp6") {
-        assert!(start.elapsed().as_secs() < 60, "nobody listens on port {port}");
+    loop {
+        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{process}/net/{table}"));
+        let tables = tables.map(|table| fs::read_to_string(table).unwrap_or_default());
+        let mut lines = tables.iter().flat_map(|table| table.lines());
+        if lines.any(|line| line.contains(&port) && line.contains(" 0A ")) {
+            return;
+        }
+        assert!(start.elapsed().as_secs() < 60, "nobody listens on {port}");
         std::thread::yield_now();
     }
 }
@@ -185,8 +186,9 @@ pub fn lacks(program: &str) -> bool {
     if std::env::split_paths(&path).any(|folder| folder.join(program).exists()) {
         return false;
     }
-    let why =
-        format!("there is no {program}: install ibverbs-utils, libfabric-bin, perftest and rdmacm-utils");
+    let why = format!(
+        "there is no {program}: `ci/install-vm-packages` installs the programs of others that tests run"
+    );
     skipped("RDMA_PROGRAMS", why);
     true
 }
