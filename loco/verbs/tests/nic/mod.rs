@@ -38,9 +38,10 @@ pub fn runs_this_file(own: &str, tier: &str, stress: &str, set: &[(&str, &str)])
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{tier}, {stress}: {said}");
-    let sent = std::fs::read_to_string(&report).unwrap_or_default();
-    assert!(
-        sent.contains("sent=") && !sent.contains("sent=0 "),
-        "the device was used: {sent}"
-    );
+    let counts = std::fs::read_to_string(&report).unwrap_or_default();
+    let sent = counts
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("sent="));
+    let sent: u64 = sent.map(|count| count.parse::<u64>().unwrap()).sum();
+    assert!(sent > 0, "the device was not used: {counts}");
 }
