@@ -20,6 +20,9 @@ use crate::log;
 use crate::settings::settings;
 use crate::world::{PREFIX, PROCESSES};
 
+/// What a visitor says when both have shaken hands.
+const PRESENT: u8 = 1;
+
 /// The other hosts, and the secret that all of them know.
 #[derive(Debug)]
 pub(crate) struct Abroad {
@@ -64,7 +67,8 @@ impl Abroad {
     pub fn visit(&self, host: usize, room: Room, patience: Duration) -> io::Result<Link> {
         let deadline = Std.now().after(patience);
         let (stream, knock) = self.doors.knock(host, room, patience)?;
-        let link = Link::connect(stream, &self.secret, &purpose(&knock), deadline).map_err(explained)?;
+        let mut link = Link::connect(stream, &self.secret, &purpose(&knock), deadline).map_err(explained)?;
+        link.write(&PRESENT, deadline)?;
         let stream = link.stream();
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
@@ -125,10 +129,13 @@ impl Abroad {
         let deadline = Std.now().after(KNOCK_PATIENCE);
         stream.set_nonblocking(false)?;
         let link = Link::accept(stream, &self.secret, &purpose(knock), deadline);
-        let link = link.map_err(|error| match error.kind() {
+        let explained = |error: io::Error| match error.kind() {
             io::ErrorKind::UnexpectedEof => error,
             _ => explained(error),
-        })?;
+        };
+        let mut link = link.map_err(explained)?;
+        // One who only repeats what another has said gets no further.
+        let _: u8 = link.read(deadline).map_err(explained)?;
         link.stream().set_read_timeout(None)?;
         link.stream().set_write_timeout(None)?;
         Ok(link)

@@ -13,10 +13,8 @@
 use loco_conformance::World;
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_testing::skipped;
+use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, choose};
-
-mod nic;
 
 struct Device;
 
@@ -76,6 +74,6 @@ fn on_nic() {
         ("ooo-all", "default"),
         ("pcie-relaxed", "default"),
     ] {
-        nic::runs_this_file("on_nic", tier, stress, &[]);
+        on_nic::again("on_nic", tier, stress, &[]);
     }
 }

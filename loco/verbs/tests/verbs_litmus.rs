@@ -22,12 +22,10 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_testing::skipped;
+use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueuePair, VerbsRemote, choose};
 
 mod litmus;
-mod nic;
-
 /// The number of runs that are under way at once.
 const BATCH: usize = 250;
 /// The distance of two locations: each has a cache line.
@@ -84,7 +82,7 @@ fn no_test_is_left_out() {
 
 #[test]
 fn on_nic() {
-    nic::runs_this_file("on_nic", "ibta", "default", &[("LOCO_LITMUS_RUNS", "100")]);
+    on_nic::again("on_nic", "ibta", "default", &[("LOCO_LITMUS_RUNS", "100")]);
 }
 
 fn runs() -> usize {

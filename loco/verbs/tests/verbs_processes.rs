@@ -19,10 +19,8 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_testing::skipped;
+use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, choose, devices};
-
-mod nic;
 
 fn config() -> VerbsConfig {
     VerbsConfig::from_env()
@@ -316,6 +314,6 @@ fn a_link_that_goes_down_ends_operations_in_time() {
 #[test]
 fn on_nic() {
     for (tier, stress) in [("ibta", "none"), ("ooo-all", "default")] {
-        nic::runs_this_file("on_nic", tier, stress, &[]);
+        on_nic::again("on_nic", tier, stress, &[]);
     }
 }

@@ -1,0 +1,113 @@
+//! The verbs fabric on the device of `loco nic`: weak outcomes that its tier allows appear, and none that the tier forbids.
+//!
+//! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 200); with `--nocapture` the figures of `docs/evidence/nic.md`
+//! are printed.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use loco_fabric::Tier;
+use loco_litmus::{Test, test};
+use loco_testing::on_nic;
+use support::{allowed, is_seen, job, plan, tests_of, verbs};
+
+/// The most rounds in which tests are run again that have not shown their outcome.
+const ROUNDS: u64 = 10;
+/// The least share of the weak outcomes of a tier that must appear, in percent. The device is stronger than its tier in places, and
+/// some outcomes are rare.
+const SHARE: usize = 50;
+
+fn runs() -> u64 {
+    std::env::var("LOCO_LITMUS_RUNS").map_or(200, |runs| runs.parse().unwrap())
+}
+
+/// Returns the tier of the device, which this process was told.
+fn tier() -> Tier {
+    let name = std::env::var("LOCO_NIC_TIER").unwrap();
+    Tier::ALL.into_iter().find(|tier| tier.name() == name).unwrap()
+}
+
+#[test]
+fn on_every_tier() {
+    for tier in [Tier::Ibta, Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed] {
+        let said = on_nic::again("on_every_tier", tier.name(), "default", &[]);
+        for line in said.lines().filter(|line| line.contains("weak outcomes")) {
+            println!("{line}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "it needs the device; `on_every_tier` runs it there"]
+fn weak_outcomes_of_the_tier_appear_and_none_that_is_forbidden() {
+    let tier = tier();
+    let mut tests = tests_of(tier);
+    // Regions of relaxed ordering are not registered by the fabric.
+    tests.retain(|test| {
+        test.litmus
+            .program
+            .locations
+            .iter()
+            .all(|location| !location.relaxed)
+    });
+    let mut unseen = allowed(&tests, tier);
+    let (weak, mut made, mut seen) = (unseen.len(), 0, 0);
+    for round in 0..ROUNDS {
+        let these: Vec<Test> = match round {
+            0 => tests.clone(),
+            _ => tests
+                .iter()
+                .filter(|test| unseen.contains(&test.name))
+                .cloned()
+                .collect(),
+        };
+        if these.is_empty() {
+            break;
+        }
+        let kept = job(
+            verbs(1 + (round % 2) as usize, None),
+            &these,
+            &plan(runs(), round + 1),
+        );
+        for record in &kept.records {
+            assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
+            assert_eq!(record.hung, None, "{}", record.test);
+            made += record.runs;
+            seen += record.witnesses(&record.litmus().unwrap())[0].0;
+        }
+        let shown: BTreeSet<_> = kept
+            .records
+            .iter()
+            .filter(|record| is_seen(record))
+            .map(|record| &record.test)
+            .collect();
+        unseen.retain(|name| !shown.contains(name));
+    }
+    println!(
+        "{tier}: {} tests, {weak} weak outcomes that the tier allows, {} seen, {seen} times in {made} runs; not {unseen:?}",
+        tests.len(),
+        weak - unseen.len()
+    );
+    assert!(
+        100 * (weak - unseen.len()) >= SHARE * weak,
+        "{tier}: not seen: {unseen:?}"
+    );
+}
+
+#[test]
+#[ignore = "it needs the device; `on_every_tier` runs it there"]
+fn the_rest_of_the_catalogue_and_random_programs_show_nothing_forbidden() {
+    let tier = tier();
+    let names = ["rdma-tso24", "rmw"].map(str::to_owned);
+    let mut tests = test::load(&names).unwrap().tests;
+    tests.extend(test::random(40, 7));
+    let kept = job(verbs(2, None), &tests, &plan(30, 3));
+    for record in &kept.records {
+        assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
+        assert_eq!(record.hung, None, "{}", record.test);
+    }
+    assert!(kept.records.len() > 60, "{}", kept.records.len());
+}
