@@ -1,6 +1,6 @@
 //! The verbs fabric on the device of `loco nic`: weak outcomes that its tier allows appear, and none that the tier forbids.
 //!
-//! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 200); with `--nocapture` the figures of `docs/evidence/nic.md`
+//! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 60); with `--nocapture` the figures of `docs/evidence/nic.md`
 //! are printed.
 
 #![allow(clippy::unwrap_used)]
@@ -12,16 +12,15 @@ use std::collections::BTreeSet;
 use loco_fabric::Tier;
 use loco_litmus::{Test, test};
 use loco_testing::on_nic;
-use support::{allowed, is_seen, job, plan, tests_of, verbs};
+use support::{allowed, is_seen, job, plan, shows, tests_of, verbs};
 
 /// The most rounds in which tests are run again that have not shown their outcome.
-const ROUNDS: u64 = 10;
-/// The least share of the weak outcomes of a tier that must appear, in percent. The device is stronger than its tier in places, and
-/// some outcomes are rare.
-const SHARE: usize = 50;
+const ROUNDS: u64 = 4;
+/// The least share of the weak outcomes of a tier that must appear, in percent: some are rare.
+const SHARE: usize = 60;
 
 fn runs() -> u64 {
-    std::env::var("LOCO_LITMUS_RUNS").map_or(200, |runs| runs.parse().unwrap())
+    std::env::var("LOCO_LITMUS_RUNS").map_or(60, |runs| runs.parse().unwrap())
 }
 
 /// Returns the tier of the device, which this process was told.
@@ -30,9 +29,10 @@ fn tier() -> Tier {
     Tier::ALL.into_iter().find(|tier| tier.name() == name).unwrap()
 }
 
+/// The fabric registers no memory of relaxed ordering, so that on `pcie-relaxed` it meets a device as on `ibta`.
 #[test]
 fn on_every_tier() {
-    for tier in [Tier::Ibta, Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed] {
+    for tier in [Tier::Ibta, Tier::OooRw, Tier::OooAll] {
         let said = on_nic::again("on_every_tier", tier.name(), "default", &[]);
         for line in said.lines().filter(|line| line.contains("weak outcomes")) {
             println!("{line}");
@@ -45,15 +45,9 @@ fn on_every_tier() {
 fn weak_outcomes_of_the_tier_appear_and_none_that_is_forbidden() {
     let tier = tier();
     let mut tests = tests_of(tier);
-    // Regions of relaxed ordering are not registered by the fabric.
-    tests.retain(|test| {
-        test.litmus
-            .program
-            .locations
-            .iter()
-            .all(|location| !location.relaxed)
-    });
+    tests.extend(test::load(&["rdma-tso24".to_owned()]).unwrap().tests);
     let mut unseen = allowed(&tests, tier);
+    unseen.retain(|name| shows(tier, name));
     let (weak, mut made, mut seen) = (unseen.len(), 0, 0);
     for round in 0..ROUNDS {
         let these: Vec<Test> = match round {
@@ -101,13 +95,12 @@ fn weak_outcomes_of_the_tier_appear_and_none_that_is_forbidden() {
 #[ignore = "it needs the device; `on_every_tier` runs it there"]
 fn the_rest_of_the_catalogue_and_random_programs_show_nothing_forbidden() {
     let tier = tier();
-    let names = ["rdma-tso24", "rmw"].map(str::to_owned);
-    let mut tests = test::load(&names).unwrap().tests;
+    let mut tests = test::load(&["rmw".to_owned()]).unwrap().tests;
     tests.extend(test::random(40, 7));
-    let kept = job(verbs(2, None), &tests, &plan(30, 3));
+    let kept = job(verbs(2, None), &tests, &plan(20, 3));
     for record in &kept.records {
         assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
         assert_eq!(record.hung, None, "{}", record.test);
     }
-    assert!(kept.records.len() > 60, "{}", kept.records.len());
+    assert!(kept.records.len() > 40, "{}", kept.records.len());
 }
