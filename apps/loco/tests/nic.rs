@@ -1,6 +1,6 @@
 //! `loco nic` with several hosts, which are addresses of the loopback here.
 //!
-//! Programs of rdmacm-utils are needed. Without them a test says *skipped*; `LOCO_REQUIRE_RDMA_PROGRAMS` makes that a failure.
+//! The library is `loco_nic`, on which this package depends, so that cargo builds it. Programs of rdmacm-utils are needed. Without them a test says *skipped*; `LOCO_REQUIRE_RDMA_PROGRAMS` makes that a failure.
 
 #![allow(clippy::unwrap_used)]
 

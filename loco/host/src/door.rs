@@ -538,4 +538,5 @@ impl Drop for Visitor {
 }
 
 #[cfg(test)]
+#[path = "door_tests.rs"]
 mod tests;

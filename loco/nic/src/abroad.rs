@@ -15,9 +15,8 @@ use loco_fabric::{Platform as _, Std};
 use loco_host::door::{self, Doors, KNOCK_PATIENCE, Knock, Room, Visitors};
 use loco_job::{Link, Secret};
 
-use crate::engine::spawn;
 use crate::log;
-use crate::settings::settings;
+use crate::threads::spawn;
 use crate::world::{PREFIX, PROCESSES};
 
 /// What a visitor says when both have shaken hands.
@@ -29,11 +28,6 @@ pub(crate) struct Abroad {
     /// The doors of all hosts.
     pub doors: Doors,
     secret: Secret,
-}
-
-/// Returns the other hosts, if this world has any.
-pub(crate) fn abroad() -> Option<&'static Abroad> {
-    settings().abroad.as_ref().ok()?.as_ref()
 }
 
 impl Abroad {

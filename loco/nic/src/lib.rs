@@ -26,6 +26,7 @@ mod log;
 #[allow(unsafe_code)]
 mod memory;
 mod settings;
+mod threads;
 mod trace;
 mod verbs;
 mod wire;

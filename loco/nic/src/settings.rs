@@ -46,6 +46,11 @@ pub(crate) fn settings() -> &'static Settings {
     SETTINGS.get_or_init(read)
 }
 
+/// Returns the other hosts, if this world has any.
+pub(crate) fn abroad() -> Option<&'static Abroad> {
+    settings().abroad.as_ref().ok()?.as_ref()
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -1,6 +1,8 @@
 //! Runs the conformance suite on the RDMA device of this host: Soft-RoCE in the machine of `ci/rdma-vm`, or a
 //! real device; and on the device of `loco nic`, on every host.
 //!
+//! (The device is of the package `loco_nic`, on which this one depends, so that cargo builds it.)
+//!
 //! Two tests of the suite are left out. Soft-RoCE copies packets by the kernel's `memcpy`. That function
 //! moves words that are aligned to the start of the copy, not to memory (`words_within_copies_do_not_tear`),
 //! and it moves the last bytes that are less than a word one by one (`narrow_words_do_not_tear`). Words of 8

@@ -9,10 +9,10 @@ use super::delivery::{drop_event, finish};
 use super::listeners::{free_port, take_port, unlisten};
 use super::pairs::{answer, bind_device, destroy_qp, device};
 use super::state::{ChannelObject, IdObject, Shared, What, make_id, shared_of};
-use crate::abroad::abroad;
 use crate::events::{Events, lock};
 use crate::ffi::*;
 use crate::log::unsupported;
+use crate::settings::abroad;
 use crate::verbs::device::{host_address, own_addresses};
 use crate::verbs::fails;
 

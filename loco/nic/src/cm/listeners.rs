@@ -16,11 +16,13 @@ use super::addresses;
 use super::frames::{Letter, kind};
 use super::line::Line;
 use super::state::{Phase, Shared, What};
-use crate::abroad::{abroad, at_port, is_nobody};
-use crate::engine::{nic, spawn};
+use crate::abroad::{at_port, is_nobody};
+use crate::engine::{nic, welcome_by};
 use crate::events::lock;
 use crate::ffi::*;
 use crate::log;
+use crate::settings::abroad;
+use crate::threads::spawn;
 use crate::verbs::device::own_addresses;
 use crate::world::PREFIX;
 
@@ -139,6 +141,7 @@ pub(super) fn unlisten(shared: &Shared) {
 
 fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
     let opened = fs::File::open(folder)?;
+    welcome_by(welcome);
     let listener = UnixListener::bind(socket_path(&opened, PREFIX, number, SOCKET))?;
     spawn("loco-nic-cm", move || {
         while let Ok((stream, _)) = listener.accept() {
@@ -151,7 +154,7 @@ fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
 }
 
 /// Reads a connection that a process of another host has made, until it ends.
-pub(crate) fn welcome(connection: loco_job::Link) {
+fn welcome(connection: loco_job::Link) {
     match Line::there(connection) {
         Ok(line) => greet(&Arc::new(line)),
         Err(error) => log::say(format_args!("cannot read a connection: {error}")),

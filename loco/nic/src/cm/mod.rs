@@ -16,5 +16,3 @@ mod listeners;
 pub(crate) mod pairs;
 pub(crate) mod refused;
 mod state;
-
-pub(crate) use listeners::welcome;

@@ -12,13 +12,12 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use super::bus::Placed;
 use super::link::Link;
 use super::queue::{Incoming, QueuePair, SharedReceives, Stage};
-use crate::abroad::abroad;
 use crate::completions::Completions;
 use crate::counts::{Count, count};
 use crate::dice::Dice;
 use crate::ffi::*;
 use crate::memory::Memory;
-use crate::settings::Settings;
+use crate::settings::{Settings, abroad};
 use crate::wire::{Header, kind};
 use crate::world::{LOCAL_BITS, World};
 
@@ -39,6 +38,8 @@ pub(crate) struct Nic {
     /// Queue pairs with something to do, now or later.
     pub(super) active: BTreeSet<u32>,
     pub(super) links: HashMap<u64, Link>,
+    /// Links to other hosts to which somebody has yet to connect, with the numbers of their processes.
+    pub(super) visits: Vec<(u64, u32)>,
     /// The links to other processes, by their numbers.
     pub(super) ways: HashMap<u32, u64>,
     /// Requests whose queue pair is not there, or takes nothing: when they fail, and what they are.
@@ -86,6 +87,7 @@ impl Nic {
             qps: HashMap::new(),
             active: BTreeSet::new(),
             links: HashMap::new(),
+            visits: Vec::new(),
             ways: HashMap::new(),
             limbo: Vec::new(),
             unit_taken: false,
@@ -187,9 +189,8 @@ impl Nic {
         hello.gid = self.gids[0];
         link.send(&hello, &[]).ok()?;
         let id = self.add_link(link).ok()?;
-        if far && super::far::set_out(id, number).is_err() {
-            self.links.remove(&id);
-            return None;
+        if far {
+            self.visits.push((id, number));
         }
         self.ways.insert(number, id);
         Some(id)

@@ -4,23 +4,16 @@
 //! a queue pair's patience is as one that leaves packets unacknowledged.
 
 use std::io;
-use std::time::Duration;
-
-use loco_host::door::Room;
 
 use super::core::{Nic, patience};
 use super::link::Link;
 use super::queue::Stage;
-use super::thread::{nic, poke, spawn};
-use crate::abroad::{abroad, is_nobody};
 use crate::ffi::IBV_QPT_RC;
 use crate::log;
+use crate::settings::abroad;
 use crate::wire::{Header, kind};
 use crate::world::LOCAL_BITS;
 
-/// For so long, a host may leave a visitor at its door. It is more than many queue pairs have patience for, since their peers are
-/// expected to be known by then.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The least patience with a host over TCP, in nanoseconds: TCP itself waits for 200 ms before it repeats what was lost.
 const SILENCE_MIN: u64 = 500_000_000;
 /// So often, links with requests under way are looked after.
@@ -28,31 +21,14 @@ const LOOK: u64 = 10_000_000;
 /// A link with requests under way on which nothing was said for so long is probed.
 const PROBE_AFTER: u64 = 50_000_000;
 
-/// Begins to connect to a process of another host, for a link that is to come about.
-///
-/// # Errors
-/// Fails when the process may have no more threads.
-pub(super) fn set_out(id: u64, number: u32) -> io::Result<()> {
-    let Some(abroad) = abroad() else {
-        return Err(io::ErrorKind::NotFound.into());
-    };
-    let host = abroad.host_of(number).ok_or(io::ErrorKind::NotFound)?;
-    spawn("loco-nic-visit", move || {
-        let visited = abroad.visit(host, Room::Process(number), CONNECT_PATIENCE);
-        if let Err(error) = &visited
-            && !is_nobody(error)
-        {
-            log::once(format_args!("cannot connect to host {host}: {error}"));
-        }
-        let mut nic = nic();
-        nic.has_come(id, visited);
-        poke(nic);
-    })
-}
-
 impl Nic {
+    /// Takes the links that are to come about, each with the process to which it leads.
+    pub(super) fn take_visits(&mut self) -> Vec<(u64, u32)> {
+        std::mem::take(&mut self.visits)
+    }
+
     /// Gives a link its connection, or drops it if there is none.
-    fn has_come(&mut self, id: u64, visited: io::Result<loco_job::Link>) {
+    pub(super) fn has_come(&mut self, id: u64, visited: io::Result<loco_job::Link>) {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };

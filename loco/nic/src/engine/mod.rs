@@ -16,4 +16,4 @@ mod responder;
 mod thread;
 
 pub(crate) use queue::{Making, Receive, Request, SharedReceives};
-pub(crate) use thread::{nic, poke, spawn, start, try_nic};
+pub(crate) use thread::{nic, poke, start, try_nic, welcome_by};

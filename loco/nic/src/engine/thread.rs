@@ -9,20 +9,27 @@ use loco_host::door::Room;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::core::Nic;
-use crate::abroad::abroad;
+use crate::abroad::is_nobody;
 use crate::events::lock;
 use crate::ffi::RawGid;
-use crate::settings::settings;
+use crate::log;
+use crate::settings::{abroad, settings};
+use crate::threads::spawn;
 use crate::world::World;
 use crate::{counts, trace};
 
 static NIC: OnceLock<Mutex<Nic>> = OnceLock::new();
 /// The NIC's place in its world: who leaves it when the process ends does not wait for the NIC.
 static WORLD: OnceLock<Arc<World>> = OnceLock::new();
+/// Who takes connections in that are for a port: the connection manager, once somebody listens.
+static WELCOME: OnceLock<fn(loco_job::Link)> = OnceLock::new();
 /// True while the thread waits for events and would not see new work.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// When a call has last done the thread's work.
 static POLLED: AtomicU64 = AtomicU64::new(0);
+/// For so long, a host may leave a visitor at its door. It is more than many queue pairs have patience for, since their peers are
+/// expected to be known by then.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The thread waits no longer than this.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// While calls do the work, the thread looks in as seldom as this.
@@ -58,22 +65,44 @@ pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
             }
             // Another had its place before.
             Room::Process(_) => {}
-            Room::Port { .. } => crate::cm::welcome(connection),
+            Room::Port { .. } => {
+                if let Some(welcome) = WELCOME.get() {
+                    welcome(connection);
+                }
+            }
         })?;
     }
     Ok(())
 }
 
-/// Starts a thread of the NIC's. It leaves signals to the program's own threads.
-///
-/// # Errors
-/// Fails when the process may have no more threads.
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(|| {
-        block_signals();
-        body();
-    });
-    started.map(drop)
+/// Gives connections from other hosts that are for a port to this function, each in a thread of its own.
+pub(crate) fn welcome_by(welcome: fn(loco_job::Link)) {
+    let _ = WELCOME.set(welcome);
+}
+
+/// Connects to the processes of other hosts for which links are to come about.
+fn set_out(nic: &mut Nic) {
+    for (id, number) in nic.take_visits() {
+        if let Err(error) = spawn("loco-nic-visit", move || visit(id, number)) {
+            nic.has_come(id, Err(error));
+        }
+    }
+}
+
+fn visit(id: u64, number: u32) {
+    let Some(abroad) = abroad() else { return };
+    let visited = match abroad.host_of(number) {
+        Some(host) => abroad.visit(host, Room::Process(number), CONNECT_PATIENCE),
+        None => Err(io::ErrorKind::NotFound.into()),
+    };
+    if let Err(error) = &visited
+        && !is_nobody(error)
+    {
+        log::once(format_args!("cannot connect to process {number}: {error}"));
+    }
+    let mut nic = nic();
+    nic.has_come(id, visited);
+    poke(nic);
 }
 
 /// Returns the NIC, locked.
@@ -98,6 +127,7 @@ pub(crate) fn poke(mut nic: MutexGuard<'_, Nic>) {
     let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
     POLLED.store(elapsed, Ordering::Relaxed);
     let due = nic.progress();
+    set_out(&mut nic);
     if due.is_some() && ASLEEP.swap(false, Ordering::AcqRel) {
         let _ = rustix::io::write(&nic.doorbell, &1_u64.to_ne_bytes());
     }
@@ -122,6 +152,7 @@ fn run() {
         }
         let mut nic = lock(shared);
         let due = nic.progress();
+        set_out(&mut nic);
         let wait = due.map(|due| due.saturating_sub(nic.now()));
         ASLEEP.store(true, Ordering::Release);
         drop(nic);
@@ -134,17 +165,6 @@ fn run() {
         let _ = poll(&mut [PollFd::new(&poller, PollFlags::IN)], Some(&wait));
         ASLEEP.store(false, Ordering::Release);
         let _ = rustix::io::read(&doorbell, &mut [0; 8]);
-    }
-}
-
-/// Blocks all signals in this thread.
-#[allow(unsafe_code)]
-fn block_signals() {
-    // SAFETY: the set is filled by the first call before the second reads it.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
 }
 

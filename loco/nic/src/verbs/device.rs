@@ -5,10 +5,10 @@ use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 
-use crate::abroad::{Abroad, abroad};
+use crate::abroad::Abroad;
 use crate::engine;
 use crate::ffi::*;
-use crate::settings::settings;
+use crate::settings::{abroad, settings};
 use crate::verbs::set_errno;
 
 /// The most work requests of a queue.
