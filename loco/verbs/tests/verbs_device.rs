@@ -71,7 +71,6 @@ loco_conformance::suite!(Device);
 fn on_nic() {
     for (tier, stress) in [
         ("ibta", "none"),
-        ("ibta", "default"),
         ("ooo-rw", "default"),
         ("ooo-all", "default"),
         ("pcie-relaxed", "default"),
