@@ -9,6 +9,7 @@ use loco_trace::timeline;
 
 use crate::Result;
 use crate::operations::ack::AckKey;
+use crate::operations::counts::Count;
 use crate::operations::operation::{Flags, Operation, target};
 use crate::operations::queues::Attempt;
 use crate::operations::thread::Thread;
@@ -46,6 +47,9 @@ impl<F: Fabric> Thread<F> {
             Err(error @ FabricError::Unsupported(_)) => self.attempt_from_block(operation, work, error),
             attempt => attempt,
         };
+        if let Ok(Attempt::Done | Attempt::Pending(_)) = attempt {
+            self.counts().operations(operation.kind(), 1, operation.bytes());
+        }
         if let Ok(Attempt::Pending(_)) = attempt {
             self.show(operation);
         }
@@ -69,6 +73,7 @@ impl<F: Fabric> Thread<F> {
     fn post_when_free(&self, operation: &Operation<'_, F>, work: Work) -> Result<u64> {
         let peer = operation.peer();
         let posted = self.wait_completion(Peers::One(peer), Some(self.deadline()), || {
+            self.counts().add(Count::PostsAgain, 1);
             match self.attempt(operation, work) {
                 Ok(Attempt::Done) => Some(Ok(0)),
                 Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
