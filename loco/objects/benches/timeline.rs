@@ -70,7 +70,10 @@ fn main() -> std::io::Result<()> {
     let on = round();
     std::fs::remove_dir_all(&folder)?;
     drop(pages);
-    println!("{:<18} {:>10} {:>10} {:>10}", "", "off (ns)", "page (ns)", "on (ns)");
+    println!(
+        "{:<18} {:>10} {:>10} {:>10}",
+        "", "off (ns)", "page (ns)", "on (ns)"
+    );
     for (((what, off), (_, seen)), (_, on)) in off.iter().zip(&seen).zip(&on) {
         println!("{what:<18} {off:>10.1} {seen:>10.1} {on:>10.1}");
     }

@@ -30,8 +30,11 @@ pub const LOSSES: &str = "loco_losses_total";
 /// Completions that were polled.
 pub const COMPLETIONS: &str = "loco_completions_total";
 
+/// The name and the value of a label.
+type Label = (&'static str, &'static str);
+
 /// Each count: its counter, and the label that tells it from others of that counter.
-const ALL: [(Count, &str, Option<(&str, &str)>); 15] = [
+const ALL: [(Count, &str, Option<Label>); 15] = [
     (Count::Puts, OPERATIONS, Some(("kind", "put"))),
     (Count::Gets, OPERATIONS, Some(("kind", "get"))),
     (Count::Atomics, OPERATIONS, Some(("kind", "atomic"))),
