@@ -148,7 +148,7 @@ mod uncounted {
 
     /// Stands for the counts of a node.
     #[derive(Clone, Default)]
-    pub(crate) struct NodeCounts;
+    pub(crate) struct NodeCounts(());
 
     impl NodeCounts {
         #[inline(always)]
