@@ -32,6 +32,7 @@
 use loco_fabric::{Atomicity, Fabric, FabricError, Lock, NodeId, Peers, QueuePair as _, Time, Wait, Work};
 
 use crate::operations::ack::AckKey;
+use crate::operations::counts::Count;
 use crate::operations::network::Network;
 use crate::operations::operation::{Flags, Operation, OperationKind};
 use crate::operations::queues::{Attempt, SharedQueues, Unfenced};
@@ -229,7 +230,10 @@ impl<'t, F: Fabric> Fence<'t, F> {
         let peer = thread.fabric().nodes()[position];
         match thread.unfenced(position) {
             Unfenced::Nothing => {}
-            Unfenced::WaitFor(seq) => self.key.insert(thread.window(), seq, peer),
+            Unfenced::WaitFor(seq) => {
+                thread.counts().add(Count::FencesByWait, 1);
+                self.key.insert(thread.window(), seq, peer);
+            }
             Unfenced::CpuFence(read) => {
                 self.cpu = true;
                 match read {
@@ -238,6 +242,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
                 }
             }
             Unfenced::Flush => {
+                thread.counts().add(Count::FencesByFlush, 1);
                 let posted = thread.post_into(&Operation::Flush(peer), Flags::default(), &mut self.key);
                 if let Err(error) = posted {
                     self.lost
@@ -252,6 +257,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
     #[inline]
     fn finish(&mut self) -> Result<bool> {
         if self.cpu {
+            self.thread.counts().add(Count::FencesByCpu, 1);
             self.thread.fabric().cpu_fence();
         }
         if self.key.is_empty() && self.lost.peers.is_empty() {
@@ -394,11 +400,19 @@ fn post_flush<F: Fabric>(
         let window = queues.window().clone();
         let seq = match queues.unfenced(position, network.placed_on_post()) {
             Unfenced::Nothing | Unfenced::CpuFence(None) => return Some(Ok(())),
-            Unfenced::WaitFor(seq) | Unfenced::CpuFence(Some(seq)) => seq,
+            Unfenced::WaitFor(seq) | Unfenced::CpuFence(Some(seq)) => {
+                network.counts().add(Count::FencesByWait, 1);
+                seq
+            }
             Unfenced::Flush => {
                 let work = Work::signaled(loco_fabric::WorkRequestId(0));
                 let flush = |queue: &mut F::QueuePair, work| queue.flush(work);
-                match queues.post(network.fabric(), peer, OperationKind::Flush, work, flush) {
+                let posted = queues.post(network.fabric(), peer, OperationKind::Flush, work, flush);
+                if let Ok(Attempt::Done | Attempt::Pending(_)) = posted {
+                    network.counts().add(Count::Flushes, 1);
+                    network.counts().add(Count::FencesByFlush, 1);
+                }
+                match posted {
                     Ok(Attempt::Done) => return Some(Ok(())),
                     Ok(Attempt::Pending(seq)) => seq,
                     Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => return None,
