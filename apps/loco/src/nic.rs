@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, BufRead as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use loco::fabric::Tier;
+use loco_host::door::Doors;
 use loco_host::places::{self, Place};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::CliError;
+
+mod hosts;
 
 /// The library, as cargo names it.
 const LIBRARY: &str = "libloco_nic.so";
@@ -49,6 +53,9 @@ enum Stress {
 /// GID 1 has this host's address. Processes that are started with the same --world meet, also from several terminals.
 /// Requests that are not supported fail with EOPNOTSUPP and a line that names them.
 ///
+/// With --hosts, those of several hosts meet, too: run it on each host, with the same file and the same LOCO_SECRET. The host with an
+/// id of the file listens at the address that the file has for it, and lets in who knows the secret.
+///
 /// At the end, a line says what the NIC did. The seed decides what it does, but not when the program's own threads run: a run with
 /// the same seed is alike, and not the same. The exit code is that of PROGRAM (128 plus the signal if one killed it), 127 if it
 /// is not found.
@@ -66,6 +73,12 @@ pub struct Args {
     /// Folder where processes meet; one of the user if it is not given.
     #[arg(long, value_name = "DIR")]
     world: Option<PathBuf>,
+    /// Hosts file (`id host[:port]` per line) of the hosts where processes meet.
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Id of this host in the hosts file; needed if several are this machine.
+    #[arg(long, value_name = "ID", requires = "hosts", value_parser = loco_app::number::<u16>(..))]
+    host: Option<u16>,
     /// Write a timeline of operations to FILE, for viewers of Chrome's traces.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -88,7 +101,10 @@ fn tier(name: &str) -> Result<Tier, String> {
 /// Runs the program. Returns its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let library = library()?;
-    let world = args.world.clone().unwrap_or_else(default_world);
+    let doors = args.hosts.as_deref().map(|file| hosts::read(file, args.host));
+    let doors = doors.transpose()?;
+    let world = args.world.clone();
+    let world = world.unwrap_or_else(|| default_world(doors.as_ref().map(Doors::own_door)));
     let world = std::path::absolute(world).map_err(CliError::os("naming the world's folder"))?;
     fs::DirBuilder::new()
         .recursive(true)
@@ -103,6 +119,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let (place, ()) = Place::take(&world, PREFIX, PLACES, |_| Ok(Some(())))
         .map_err(CliError::os("taking a place in the world's folder"))?;
     let report = place.file("report");
+    if let Some(doors) = &doors {
+        hosts::keep(doors, &place).inspect_err(|_| place.leave())?;
+    }
     let seed = args.seed.unwrap_or_else(rand::random);
     let trace = args.trace.as_deref().map(begin_trace).transpose()?;
 
@@ -122,7 +141,13 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .env("LOCO_NIC_TIER", args.tier.name())
         .env("LOCO_NIC_STRESS", stress)
         .env("LOCO_NIC_SEED", seed.to_string())
-        .env("LOCO_NIC_REPORT", &report);
+        .env("LOCO_NIC_REPORT", &report)
+        .env_remove("LOCO_NIC_HOSTS");
+    if let Some(doors) = &doors {
+        command
+            .env("LOCO_NIC_HOSTS", doors.text())
+            .env("LOCO_NIC_HOST", doors.own().to_string());
+    }
     if let Some(trace) = &trace {
         command.env("LOCO_NIC_TRACE", trace);
     }
@@ -162,9 +187,15 @@ fn library() -> Result<PathBuf, CliError> {
     })
 }
 
-fn default_world() -> PathBuf {
+/// Returns the folder of a user's world. Worlds of several hosts have one for each host: hosts may share the folder for temporary
+/// files.
+fn default_world(door: Option<SocketAddr>) -> PathBuf {
     let user = rustix::process::getuid().as_raw();
-    std::env::temp_dir().join(format!("loco-nic-{user}"))
+    let name = match door {
+        None => format!("loco-nic-{user}"),
+        Some(door) => format!("loco-nic-{user}-{}-{}", door.ip(), door.port()),
+    };
+    std::env::temp_dir().join(name)
 }
 
 /// Refuses the user's folder if somebody else has made it first: its owner could give programs another library.

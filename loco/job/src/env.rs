@@ -235,6 +235,16 @@ fn hosts(env: &Environment) -> Result<Option<(&str, Hosts)>> {
     Ok(Some((path, Hosts::read(path.as_ref())?)))
 }
 
+impl Secret {
+    /// Returns the secret that this process's environment has, or names a file of: `LOCO_SECRET`, else `LOCO_SECRET_FILE`.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::Config`] when it is too short, and [`FabricError::Os`] when the file cannot be read.
+    pub fn of_process() -> Result<Option<Secret>> {
+        secret(&Environment::of_process())
+    }
+}
+
 fn secret(env: &Environment) -> Result<Option<Secret>> {
     if let Some(text) = env.var(var::SECRET) {
         return Secret::new(text.as_bytes()).map(Some);

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use loco_fabric::Tier;
 
+use crate::abroad::Abroad;
 use crate::log;
 
 /// How much the NIC does out of the ordinary.
@@ -23,6 +24,8 @@ pub(crate) enum Stress {
 pub(crate) struct Settings {
     /// The folder where processes meet.
     pub world: PathBuf,
+    /// The other hosts of the world, or what is wrong with what was said of them.
+    pub abroad: Result<Option<Abroad>, String>,
     /// What the network keeps in order.
     pub tier: Tier,
     /// How much the NIC does out of the ordinary.
@@ -41,6 +44,11 @@ pub(crate) struct Settings {
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(read)
+}
+
+/// Returns the other hosts, if this world has any.
+pub(crate) fn abroad() -> Option<&'static Abroad> {
+    settings().abroad.as_ref().ok()?.as_ref()
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -77,6 +85,9 @@ fn read() -> Settings {
     };
     Settings {
         world: variable("LOCO_NIC_WORLD").map_or_else(default_world, PathBuf::from),
+        abroad: variable("LOCO_NIC_HOSTS")
+            .map(|hosts| Abroad::read(&hosts, number("LOCO_NIC_HOST")))
+            .transpose(),
         tier: tier.unwrap_or(Tier::Ibta),
         stress,
         seed: number("LOCO_NIC_SEED").unwrap_or(0),

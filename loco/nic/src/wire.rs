@@ -27,6 +27,8 @@ pub(crate) mod kind {
     pub(crate) const ADD: u8 = 6;
     /// The answer to a request. Its status is that of the requester's completion.
     pub(crate) const ANSWER: u8 = 7;
+    /// It asks for nothing but that the other host acknowledges it.
+    pub(crate) const PROBE: u8 = 8;
 }
 
 /// Flags of requests.
@@ -41,7 +43,7 @@ pub(crate) mod flag {
     pub(crate) const KNOWN: u8 = 31;
 }
 
-/// The header of a message. Numbers are of the host's order: both sides are processes of one host.
+/// The header of a message. Numbers are of the host's order. A host of another order is refused by the first of them.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Header {
@@ -107,7 +109,7 @@ impl Header {
         if header.magic != MAGIC {
             return Err("this is no message of a NIC of this version");
         }
-        if !(kind::HELLO..=kind::ANSWER).contains(&header.kind) {
+        if !(kind::HELLO..=kind::PROBE).contains(&header.kind) {
             return Err("a message is of no known kind");
         }
         if header.from >= NUMBERS || header.to >= NUMBERS {
@@ -153,7 +155,7 @@ mod tests {
             assert!(Header::read(header.as_bytes()).is_err());
         };
         wrong(|header| header.kind = 0);
-        wrong(|header| header.kind = 8);
+        wrong(|header| header.kind = 9);
         wrong(|header| header.len = 1);
         wrong(|header| header.from = 1 << 24);
         wrong(|header| header.to = u32::MAX);

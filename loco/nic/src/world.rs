@@ -1,13 +1,14 @@
-//! The folder where the processes of a world meet. Each takes a place, whose number is the upper half of the numbers of its queue
-//! pairs, and listens on the socket of that number.
+//! The folder where the processes of a world meet that are of one host. Each takes a place, and listens on the socket of that place.
+//! Its number, which is the upper half of the numbers of its queue pairs, is that of the place. With several hosts, each has a range
+//! of numbers of its own.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use loco_host::door::{Doors, socket_path};
 use loco_host::places::{self, Place};
 
 /// The number of bits of a queue pair's number that belong to its process.
@@ -23,19 +24,21 @@ const SOCKET: &str = "sock";
 pub(crate) struct World {
     place: Place,
     /// The folder, opened: paths through it are short enough for the address of a socket.
-    opened: File,
-    /// The number of this process.
+    pub opened: File,
+    /// The number of this process, which no other of the world has.
     pub number: u32,
+    doors: Option<Doors>,
     /// Where the others connect.
     pub listener: UnixListener,
 }
 
 impl World {
     /// Takes a place in the world of a folder, which is made if it is not there. What processes have left that are gone is removed.
+    /// `doors` are those of all hosts, if there are others.
     ///
     /// # Errors
     /// Fails when the folder cannot be made or written, is another user's, or has no place left.
-    pub fn enter(folder: &Path) -> io::Result<World> {
+    pub fn enter(folder: &Path, doors: Option<&Doors>) -> io::Result<World> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -51,8 +54,9 @@ impl World {
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
-        let (place, listener) = Place::take(folder, PREFIX, PROCESSES - 1, |place| {
-            match UnixListener::bind(through(&opened, place.number(), SOCKET)) {
+        let last = doors.map_or(PROCESSES, Doors::numbers_each) - 1;
+        let (place, listener) = Place::take(folder, PREFIX, last, |place| {
+            match UnixListener::bind(socket_path(&opened, PREFIX, place.number(), SOCKET)) {
                 // Something that is no socket of ours has the name.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
                 Err(error) => Err(named("cannot listen in", folder, &error)),
@@ -61,19 +65,29 @@ impl World {
         })?;
         listener.set_nonblocking(true)?;
         Ok(World {
-            number: place.number(),
+            number: doors.map_or(place.number(), |doors| doors.number(place.number())),
             place,
             opened,
+            doors: doors.cloned(),
             listener,
         })
     }
 
-    /// Connects to the process with a number.
+    /// Connects to the process of this host with a number.
     ///
     /// # Errors
     /// Fails when there is none.
     pub fn connect(&self, number: u32) -> io::Result<UnixStream> {
-        UnixStream::connect(through(&self.opened, number, SOCKET))
+        let place = match &self.doors {
+            None => number,
+            Some(doors) => doors.place(number).ok_or(io::ErrorKind::NotFound)?,
+        };
+        UnixStream::connect(socket_path(&self.opened, PREFIX, place, SOCKET))
+    }
+
+    /// Returns this process's place in the folder.
+    pub fn place(&self) -> u32 {
+        self.place.number()
     }
 
     /// Returns the folder.
@@ -88,12 +102,6 @@ impl World {
     }
 }
 
-/// Returns the path of a socket through the opened folder.
-pub(crate) fn through(folder: &File, number: u32, kind: &str) -> PathBuf {
-    let name = places::named(PREFIX, number, kind);
-    format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()).into()
-}
-
 fn named(what: &str, folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", folder.display()))
 }
@@ -105,8 +113,8 @@ mod tests {
     #[test]
     fn every_process_has_its_place_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let one = World::enter(folder.path()).unwrap();
-        let two = World::enter(folder.path()).unwrap();
+        let one = World::enter(folder.path(), None).unwrap();
+        let two = World::enter(folder.path(), None).unwrap();
         assert_ne!(one.number, two.number);
         assert!(two.connect(one.number).is_ok());
         one.leave();
@@ -118,18 +126,18 @@ mod tests {
     #[test]
     fn a_place_is_free_when_its_process_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let number = World::enter(folder.path()).unwrap().number;
-        assert_eq!(World::enter(folder.path()).unwrap().number, number);
+        let number = World::enter(folder.path(), None).unwrap().number;
+        assert_eq!(World::enter(folder.path(), None).unwrap().number, number);
     }
 
     #[test]
     fn a_name_that_is_taken_makes_the_next_place_be_used() {
         let folder = tempfile::tempdir().unwrap();
-        let number = World::enter(folder.path()).unwrap().number;
+        let number = World::enter(folder.path(), None).unwrap().number;
         let name = places::named(PREFIX, number, SOCKET);
         fs::remove_file(folder.path().join(&name)).unwrap();
         fs::create_dir(folder.path().join(&name)).unwrap();
-        let world = World::enter(folder.path()).unwrap();
+        let world = World::enter(folder.path(), None).unwrap();
         assert_ne!(world.number, number);
         world.leave();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -1,6 +1,6 @@
 //! Checks a host for everything that the verbs fabric needs, and names the remedies.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use loco_fabric::{Atomicity, Fabric, Known};
 use loco_job::Mesh;
@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::config::VerbsConfig;
 use super::fabric::VerbsFabric;
 use super::ffi::library_status;
+use super::listed;
 use super::sysfs::{self, RdmaDevice};
 
 /// The result of one check.
@@ -90,7 +91,11 @@ impl Host {
     }
 
     fn checks(&self, config: &VerbsConfig) -> Vec<Check> {
-        let devices = sysfs::devices(&self.devices);
+        let of_kernel = sysfs::devices(&self.devices);
+        let devices = match self.devices == Path::new(sysfs::ROOT) {
+            true => listed::devices(),
+            false => of_kernel.clone(),
+        };
         let mut checks: Vec<_> = library_status().iter().map(|library| {
             let (verdict, found) = match &library.error {
                 None => (Verdict::Ok, "found".to_owned()),
@@ -102,7 +107,10 @@ impl Host {
         }).collect();
         checks.push(device(&devices));
         checks.push(port(&devices, config));
-        checks.extend(self.permissions(&devices));
+        // A device that a library plays needs no files of the kernel.
+        if devices == of_kernel {
+            checks.extend(self.permissions(&devices));
+        }
         checks.push(locked_memory(getrlimit(Resource::Memlock).current, config));
         checks.push(self.huge_pages(config));
         checks
@@ -262,7 +270,6 @@ fn self_test(config: &VerbsConfig) -> Vec<Check> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
 
     use super::*;
 

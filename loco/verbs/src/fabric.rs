@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::config::VerbsConfig;
 use super::connect::VERSION;
 use super::device::{Device, Registration};
 use super::heap::Heap;
+use super::listed;
 use super::memory::{DeviceMemory, VerbsMemory, VerbsRemote};
 use super::node::{Card, Node, Revoker};
 use super::order;
@@ -27,7 +27,7 @@ use super::outage::Outage;
 use super::queue_pair::VerbsQueuePair;
 use super::send_queue::Poller;
 use super::service::Service;
-use super::sysfs::{self, Choice, RdmaDevice};
+use super::sysfs::{Choice, RdmaDevice};
 
 /// The time that a node waits for the answer of its own device.
 const LOOP_BACK_PATIENCE: Duration = Duration::from_secs(10);
@@ -36,9 +36,9 @@ const LOOP_BACK_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct VerbsFabric(Arc<Node>);
 
-/// Returns the RDMA devices of this host, from sysfs.
+/// Returns the RDMA devices of this host: those of sysfs, or those that a library plays in place of them.
 pub fn devices() -> Vec<RdmaDevice> {
-    sysfs::devices(Path::new(sysfs::ROOT))
+    listed::devices()
 }
 
 /// Returns every device, port and address that a node with this configuration could use, best first.
@@ -84,7 +84,7 @@ impl VerbsFabric {
             mesh.clone(),
             token,
             Arc::clone(&poller),
-            config.provider.link_limit(config.link_timeout),
+            config.provider.link_limit(config.link_timeout, &device.choice),
             Arc::clone(&outage),
             bell.clone(),
         )?;

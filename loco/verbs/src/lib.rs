@@ -25,7 +25,8 @@
 //! - `fabric`: the fabric itself.
 //!
 //! `provider` says whether the functions are those of the host's libraries or of a library that the program brings
-//! along, as tests without a device do (`loco-test-networks`). `doctor` says what a host lacks.
+//! along, as tests without a device do (`loco-test-networks`). `sysfs` and `listed` say which devices there are, and `doctor` what a
+//! host lacks.
 
 #![deny(unsafe_code)]
 
@@ -52,6 +53,8 @@ mod heap;
 mod interfaces;
 #[allow(unsafe_code)]
 mod line;
+#[allow(unsafe_code)]
+mod listed;
 mod mailbox;
 #[allow(unsafe_code)]
 mod memory;

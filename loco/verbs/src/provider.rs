@@ -7,6 +7,7 @@ use std::time::Duration;
 use loco_fabric::{FabricError, Result, Tier};
 
 use crate::ffi::{self, Api};
+use crate::listed;
 use crate::sysfs::{self, Choice, Wanted};
 
 /// A source of RDMA.
@@ -55,15 +56,15 @@ impl Provider {
     /// Returns the devices, ports and addresses that `wanted` allows, best first.
     pub(crate) fn choices(&self, wanted: &Wanted<'_>) -> Result<Vec<Choice>> {
         match self {
-            Provider::System => sysfs::choose(&sysfs::devices(Path::new(sysfs::ROOT)), wanted),
+            Provider::System => sysfs::choose(&listed::devices(), wanted),
             Provider::Given(given) => Ok(vec![given.device.clone()]),
         }
     }
 
-    /// Returns `limit`, the time that the port may be down, if the host tells whether it is down.
-    pub(crate) fn link_limit(&self, limit: Duration) -> Option<Duration> {
+    /// Returns `limit`, the time that the port of a device may be down, if the host tells whether it is down.
+    pub(crate) fn link_limit(&self, limit: Duration, choice: &Choice) -> Option<Duration> {
         match self {
-            Provider::System => Some(limit),
+            Provider::System => listed::find(&choice.device).is_none().then_some(limit),
             Provider::Given(_) => None,
         }
     }
@@ -79,7 +80,10 @@ impl Provider {
     /// Returns the tier of the device, if it is known.
     pub(crate) fn tier(&self, choice: &Choice) -> Option<Tier> {
         match self {
-            Provider::System => sysfs::tier_of_software(Path::new(sysfs::ROOT), &choice.device),
+            Provider::System => match listed::find(&choice.device) {
+                Some(listed) => listed.tier,
+                None => sysfs::tier_of_software(Path::new(sysfs::ROOT), &choice.device),
+            },
             Provider::Given(given) => given.tier,
         }
     }

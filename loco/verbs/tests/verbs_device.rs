@@ -1,5 +1,7 @@
 //! Runs the conformance suite on the RDMA device of this host: Soft-RoCE in the machine of `ci/rdma-vm`, or a
-//! real device.
+//! real device; and on the device of `loco nic`, on every host.
+//!
+//! (The device is of the package `loco_nic`, on which this one depends, so that cargo builds it.)
 //!
 //! Two tests of the suite are left out. Soft-RoCE copies packets by the kernel's `memcpy`. That function
 //! moves words that are aligned to the start of the copy, not to memory (`words_within_copies_do_not_tear`),
@@ -13,7 +15,7 @@
 use loco_conformance::World;
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_testing::skipped;
+use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, choose};
 
 struct Device;
@@ -63,3 +65,16 @@ impl World for Device {
 }
 
 loco_conformance::suite!(Device);
+
+/// What a tier does not order is bought, also where the fabric does not know the tier and counts on `ooo-all`.
+#[test]
+fn on_nic() {
+    for (tier, stress) in [
+        ("ibta", "none"),
+        ("ooo-rw", "default"),
+        ("ooo-all", "default"),
+        ("pcie-relaxed", "default"),
+    ] {
+        on_nic::again("on_nic", tier, stress, &[]);
+    }
+}

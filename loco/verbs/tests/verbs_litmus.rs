@@ -5,7 +5,8 @@
 //! Runs are made in batches. Each run has its own copy of every location, on its own cache line. The threads
 //! start each run together, each after a random delay, so that they meet at different points of the program.
 //!
-//! Without a device each test says *skipped*; `LOCO_REQUIRE_RDMA` makes that a failure.
+//! They run on the device of `loco nic`, too, on every host. Without another device each test says *skipped*;
+//! `LOCO_REQUIRE_RDMA` makes that a failure.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,11 +22,10 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_testing::skipped;
+use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueuePair, VerbsRemote, choose};
 
 mod litmus;
-
 /// The number of runs that are under way at once.
 const BATCH: usize = 250;
 /// The distance of two locations: each has a cache line.
@@ -78,6 +78,11 @@ fn no_test_is_left_out() {
         // Each test can be read, and its verdicts agree with the outcomes that the model allows.
         assert!(!Litmus::read(name).queries.is_empty(), "{name}");
     }
+}
+
+#[test]
+fn on_nic() {
+    on_nic::again("on_nic", "ibta", "default", &[("LOCO_LITMUS_RUNS", "100")]);
 }
 
 fn runs() -> usize {

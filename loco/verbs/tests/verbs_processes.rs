@@ -2,8 +2,9 @@
 //! again, once per node. With two devices, odd nodes use the second, so that traffic crosses the link between
 //! them.
 //!
-//! Without a device each test says *skipped*; `LOCO_REQUIRE_RDMA` makes that a failure. `ci/verbs-suite` runs them
-//! in a virtual machine, on one device, on two, and with lost and delayed packets.
+//! They run on the device of `loco nic`, too, on every host. Without another device each test says *skipped*;
+//! `LOCO_REQUIRE_RDMA` makes that a failure. `ci/verbs-suite` runs them in a virtual machine, on one device, on two, and with lost
+//! and delayed packets.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +19,7 @@ use loco_fabric::{
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_testing::skipped;
+use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, choose, devices};
 
 fn config() -> VerbsConfig {
@@ -308,4 +309,11 @@ fn a_link_that_goes_down_ends_operations_in_time() {
         meet(fabric.mesh(), "link down");
     };
     all_succeed_but(run("a_link_that_goes_down_ends_operations_in_time", 2, body), &[]);
+}
+
+#[test]
+fn on_nic() {
+    for (tier, stress) in [("ibta", "none"), ("ooo-all", "default")] {
+        on_nic::again("on_nic", tier, stress, &[]);
+    }
 }

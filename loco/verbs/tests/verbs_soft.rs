@@ -103,15 +103,6 @@ on_a_device!(
     Tier::OooAll
 );
 on_a_device!(
-    ooo_rw,
-    OooRw,
-    SoftLimits {
-        tier: Tier::OooRw,
-        ..SoftLimits::default()
-    },
-    Tier::OooRw
-);
-on_a_device!(
     relaxed,
     Relaxed,
     SoftLimits {

@@ -1,5 +1,6 @@
 //! Helpers of the tests of several packages: free [`addresses`](free_addresses), [skips](skipped) that are seen, jobs of
-//! [programs](launched), options with [`numbers`], the calls that are [`documented`], and whether there is a [`browser`].
+//! [programs](launched), options with [`numbers`], the calls that are [`documented`], the device of [`loco nic`](on_nic), and whether
+//! there is a [`browser`].
 //!
 //! Relies on nothing of ours, and panics where a test should fail. Used by tests only.
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@ pub mod browser;
 pub mod documented;
 pub mod launched;
 pub mod numbers;
+pub mod on_nic;
 mod skip;
 
 pub use addresses::free_addresses;

@@ -84,6 +84,16 @@ pub fn soft_of(nodes: usize, limits: SoftLimits, order: Option<Tier>) -> Vec<Ver
     up(nodes, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
 }
 
+/// Returns nodes on the device that the libraries have, whose order is known or as a setting says.
+pub fn verbs(nodes: usize, order: Option<Tier>) -> Vec<VerbsFabric> {
+    let config = VerbsConfig::default()
+        .order(order)
+        .arena_bytes(16 << 20)
+        .memory_limit_bytes(64 << 20)
+        .huge_pages(HugePages::Never);
+    up(nodes, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
+}
+
 /// Returns true if this host can use libfabric. Reports otherwise that a test is skipped.
 pub fn has_libfabric() -> bool {
     match usable(&WeakProvider::honest(0, Orders::NONE).config()) {

@@ -1,7 +1,8 @@
 //! Plays an RDMA device in software in this process: the table of functions that libibverbs and librdmacm otherwise
 //! fill, over memory copies.
 //!
-//! With it, the verbs fabric runs and is tested on hosts without RDMA. Faults can be injected that no healthy
+//! The fabric's suites run on the device of `loco nic` (`loco-nic`), which programs of others use, too. This one stays beside it for
+//! what a device does not do on request, and what is not seen from outside of one. Faults can be injected that no healthy
 //! device shows: every completion status, refused registration, queues that overflow, completions that stay
 //! out. An operation is executed when it is posted, in order;
 //! [`hold_completions`](SoftDevice::hold_completions) holds its completion back. A device of another

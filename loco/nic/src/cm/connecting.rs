@@ -10,7 +10,7 @@ use super::frames::{Letter, PRIVATE_MAX, kind};
 use super::identifiers::{bind_addr, create_id, destroy_id, resolve_addr, resolve_route};
 use super::listeners;
 use super::pairs::{answer, create_qp, make_ready, to_state};
-use super::state::{Phase, Wanted, What, shared_of};
+use super::state::{Phase, Wanted, shared_of};
 use crate::events::lock;
 use crate::ffi::*;
 
@@ -87,11 +87,10 @@ pub(crate) unsafe extern "C" fn connect(id: *mut CmId, param: *const ConnParam) 
         let mut letter = introduced(id, kind::REQUEST, &own, private);
         letter.frame.source = bytes(source);
         letter.frame.target = bytes(target);
-        if listeners::connect(&shared, target, (*id).ps, &letter).is_err() {
-            // The other host answers that nobody listens.
-            shared.happens(What::Letter(Box::new(Letter::new(kind::REJECT))));
+        match listeners::connect(&shared, target, (*id).ps, &letter) {
+            Ok(()) => finish(id),
+            Err(error) => answer(Err(error.raw_os_error().unwrap_or(libc::EAGAIN))),
         }
-        finish(id)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Messages between two connection managers: a header of fixed size, and private data.
 
-use std::io::{self, Read as _};
-use std::os::unix::net::UnixStream;
+use std::io;
 
-use rustix::net::SendFlags;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::line::Line;
 use crate::ffi::RawGid;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"lcm\x01");
@@ -79,30 +78,21 @@ impl Letter {
     ///
     /// # Errors
     /// Fails when the other side is gone.
-    pub fn send(&self, stream: &UnixStream) -> io::Result<()> {
+    pub fn send(&self, line: &Line) -> io::Result<()> {
         let mut frame = self.frame;
         frame.len = u8::try_from(self.private.len()).map_err(io::Error::other)?;
         let mut bytes = frame.as_bytes().to_vec();
         bytes.extend_from_slice(&self.private);
-        // Without the flag, a peer that is gone would end the program by a signal.
-        let mut left = &bytes[..];
-        while !left.is_empty() {
-            match rustix::net::send(stream, left, SendFlags::NOSIGNAL) {
-                Ok(sent) => left = &left[sent..],
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        line.send(&bytes)
     }
 
     /// Waits for a message.
     ///
     /// # Errors
     /// Fails when the other side is gone, or sends what is no message.
-    pub fn receive(mut stream: &UnixStream) -> io::Result<Letter> {
+    pub fn receive(line: &Line) -> io::Result<Letter> {
         let mut bytes = [0; size_of::<Frame>()];
-        stream.read_exact(&mut bytes)?;
+        line.read_exact(&mut bytes)?;
         let frame = Frame::read_from_bytes(&bytes).map_err(|_| io::Error::other("a message is cut short"))?;
         if frame.magic != MAGIC || !(kind::REQUEST..=kind::DISCONNECTED).contains(&frame.kind) {
             return Err(io::Error::new(
@@ -111,7 +101,7 @@ impl Letter {
             ));
         }
         let mut private = vec![0; usize::from(frame.len)];
-        stream.read_exact(&mut private)?;
+        line.read_exact(&mut private)?;
         Ok(Letter { frame, private })
     }
 }

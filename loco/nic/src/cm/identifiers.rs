@@ -1,17 +1,18 @@
 //! Event channels and identifiers: making them, giving them addresses, and taking them back.
 
 use std::ffi::{c_int, c_void};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::addresses::{of, read, write};
 use super::delivery::{drop_event, finish};
-use super::listeners::{free_port, unlisten};
+use super::listeners::{free_port, take_port, unlisten};
 use super::pairs::{answer, bind_device, destroy_qp, device};
 use super::state::{ChannelObject, IdObject, Shared, What, make_id, shared_of};
 use crate::events::{Events, lock};
 use crate::ffi::*;
 use crate::log::unsupported;
+use crate::settings::abroad;
 use crate::verbs::device::{host_address, own_addresses};
 use crate::verbs::fails;
 
@@ -102,7 +103,10 @@ pub(crate) unsafe extern "C" fn bind_addr(id: *mut CmId, address: *const c_void)
             return answer(Err(error));
         }
         if address.port() == 0 {
-            address.set_port(free_port((*id).ps));
+            match take_port(&shared_of(id), (*id).ps) {
+                Ok(port) => address.set_port(port),
+                Err(error) => return answer(Err(error.raw_os_error().unwrap_or(libc::EIO))),
+            }
         }
         write(&mut (*id).src_addr, address);
         if address.ip().is_unspecified() {
@@ -130,10 +134,12 @@ pub(crate) unsafe extern "C" fn resolve_addr(
         let source = read(source).or_else(|| of(&(*id).src_addr));
         let source = source.filter(|source| !source.ip().is_unspecified());
         let mut source = source.unwrap_or_else(|| {
+            let own = host_address();
+            let is_far = abroad().is_some_and(|abroad| abroad.host_at(target.ip()).is_some());
             let ip = match target.ip() {
-                ip if ip.is_loopback() => ip,
-                IpAddr::V4(_) => IpAddr::V4(host_address()),
-                IpAddr::V6(ip) => IpAddr::V6(ip),
+                _ if is_far => own,
+                ip if ip.is_loopback() || ip.is_ipv4() != own.is_ipv4() => ip,
+                _ => own,
             };
             SocketAddr::new(ip, of(&(*id).src_addr).map_or(0, |bound| bound.port()))
         });

@@ -7,70 +7,83 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use loco_host::door::{has_address, on_port, port_file, socket_path};
 use loco_host::places;
 
 use super::addresses;
 use super::frames::{Letter, kind};
+use super::line::Line;
 use super::state::{Phase, Shared, What};
-use crate::engine::nic;
+use crate::abroad::{at_port, is_nobody};
+use crate::engine::{nic, welcome_by};
 use crate::events::lock;
 use crate::ffi::*;
 use crate::log;
+use crate::settings::abroad;
+use crate::threads::spawn;
 use crate::verbs::device::own_addresses;
-use crate::world::{PREFIX, through};
+use crate::world::PREFIX;
 
 /// The kind of the socket for connections.
 const SOCKET: &str = "cm";
 /// Ports that are chosen begin here.
 const FIRST_PORT: u16 = 32768;
+/// For so long, a host is asked for a connection before it counts as unreachable.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
+/// For so long, a listener that is not there is waited for, and looked for so often.
+const LISTEN_PATIENCE: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The listeners of this process, by their files.
 static LISTENERS: Mutex<Option<HashMap<PathBuf, Arc<Shared>>>> = Mutex::new(None);
 
 fn place() -> (PathBuf, u32) {
     let nic = nic();
-    (nic.world.folder().to_owned(), nic.world.number)
-}
-
-/// Returns the kind of a listener's file.
-fn on(space: u32, port: u16) -> String {
-    format!("port-{space:x}-{port}")
+    (nic.world.folder().to_owned(), nic.world.place())
 }
 
 /// Connects to the socket of another process, by a path that is short enough for its address.
 fn reach(folder: &Path, number: u32) -> io::Result<UnixStream> {
     let opened = fs::File::open(folder)?;
-    UnixStream::connect(through(&opened, number, SOCKET))
+    UnixStream::connect(socket_path(&opened, PREFIX, number, SOCKET))
 }
 
-/// Returns the files of listeners on a port, each with the number of its process.
-fn on_port(folder: &Path, space: u32, port: u16) -> Vec<(u32, PathBuf)> {
-    let kind = on(space, port);
-    let names = places::names(folder, PREFIX).unwrap_or_default();
-    names
-        .iter()
-        .filter_map(|name| {
-            let (number, of) = places::parsed(PREFIX, name)?;
-            (of == kind).then(|| (number, folder.join(name)))
-        })
-        .collect()
+/// Returns the ports that may be chosen, those first that others are less likely to choose.
+fn choices(number: u32) -> impl Iterator<Item = u16> {
+    let first = u16::try_from(number % 16384).unwrap_or(0);
+    (0..32767).map(move |at| FIRST_PORT + first.wrapping_mul(7).wrapping_add(at) % 32767)
 }
 
-/// Returns whether a listener's file has an address.
-fn has(path: &Path, address: IpAddr) -> bool {
-    places::read(path).lines().any(|line| line.parse() == Ok(address))
-}
-
-/// Returns a port on which nobody listens.
+/// Returns a port on which nobody listens now.
 pub(super) fn free_port(space: u32) -> u16 {
     let (folder, number) = place();
-    let first = u16::try_from(number % 16384).unwrap_or(0);
-    let ports = (0..32767).map(|at| FIRST_PORT + first.wrapping_mul(7).wrapping_add(at) % 32767);
-    ports
-        .into_iter()
-        .find(|port| on_port(&folder, space, *port).is_empty())
+    choices(number)
+        .find(|port| on_port(&folder, PREFIX, space, *port).is_empty())
         .unwrap_or(FIRST_PORT)
+}
+
+/// Takes a port for an identifier that is to listen. It keeps the port, by an empty file, until it is destroyed.
+///
+/// # Errors
+/// Fails with `EADDRNOTAVAIL` when all are taken, and when the folder cannot be written.
+pub(super) fn take_port(shared: &Shared, space: u32) -> io::Result<u16> {
+    let (folder, number) = place();
+    for port in choices(number) {
+        let path = folder.join(places::named(PREFIX, number, &port_file(space, port)));
+        match fs::File::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => drop(made?),
+        }
+        // Of two processes that take it at once, at most one keeps it.
+        if on_port(&folder, PREFIX, space, port).len() == 1 {
+            lock(&shared.inner).listens = Some(path);
+            return Ok(port);
+        }
+        let _ = fs::remove_file(&path);
+    }
+    Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))
 }
 
 /// Begins to listen.
@@ -79,8 +92,14 @@ pub(super) fn free_port(space: u32) -> u16 {
 /// Fails with `EADDRINUSE` when another living process listens on the port, and when the folder cannot be written.
 pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> io::Result<()> {
     let (folder, number) = place();
-    for (owner, file) in on_port(&folder, space, address.port()) {
-        let clashes = address.ip().is_unspecified() || has(&file, address.ip());
+    let taken = lock(&shared.inner).listens.clone();
+    // Two threads may want the same port.
+    let mut listeners = lock(&LISTENERS);
+    for (owner, file) in on_port(&folder, PREFIX, space, address.port()) {
+        if taken.as_ref() == Some(&file) {
+            continue;
+        }
+        let clashes = address.ip().is_unspecified() || has_address(&file, address.ip());
         if clashes && (owner == number || reach(&folder, owner).is_ok()) {
             return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
         }
@@ -90,8 +109,7 @@ pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> i
         addresses = own_addresses();
     }
     let text: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-    let path = folder.join(places::named(PREFIX, number, &on(space, address.port())));
-    let mut listeners = lock(&LISTENERS);
+    let path = folder.join(places::named(PREFIX, number, &port_file(space, address.port())));
     let all = match &mut *listeners {
         Some(all) => all,
         none => {
@@ -108,35 +126,43 @@ pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> i
     Ok(())
 }
 
-/// Ends listening.
+/// Ends listening, and gives the port back.
 pub(super) fn unlisten(shared: &Shared) {
     let Some(path) = lock(&shared.inner).listens.take() else {
         return;
     };
-    let _ = fs::remove_file(&path);
-    if let Some(all) = &mut *lock(&LISTENERS) {
+    // Without the file, the port is another's at once: nothing else of the listener may be left by then.
+    let mut listeners = lock(&LISTENERS);
+    if let Some(all) = &mut *listeners {
         all.remove(&path);
     }
+    let _ = fs::remove_file(&path);
 }
 
 fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
     let opened = fs::File::open(folder)?;
-    let listener = UnixListener::bind(through(&opened, number, SOCKET))?;
-    std::thread::Builder::new()
-        .name("loco-nic-cm".to_owned())
-        .spawn(move || {
-            while let Ok((stream, _)) = listener.accept() {
-                let started = std::thread::Builder::new().spawn(move || greet(&Arc::new(stream)));
-                if let Err(error) = started {
-                    log::say(format_args!("cannot read a connection: {error}"));
-                }
+    welcome_by(welcome);
+    let listener = UnixListener::bind(socket_path(&opened, PREFIX, number, SOCKET))?;
+    spawn("loco-nic-cm", move || {
+        while let Ok((stream, _)) = listener.accept() {
+            let line = Arc::new(Line::Here(stream));
+            if let Err(error) = spawn("loco-nic-cm", move || greet(&line)) {
+                log::say(format_args!("cannot read a connection: {error}"));
             }
-        })?;
-    Ok(())
+        }
+    })
+}
+
+/// Reads a connection that a process of another host has made, until it ends.
+fn welcome(connection: loco_job::Link) {
+    match Line::there(connection) {
+        Ok(line) => greet(&Arc::new(line)),
+        Err(error) => log::say(format_args!("cannot read a connection: {error}")),
+    }
 }
 
 /// Takes the first message of a connection, and finds the listener that it is for.
-fn greet(stream: &Arc<UnixStream>) {
+fn greet(stream: &Arc<Line>) {
     let letter = match Letter::receive(stream) {
         Ok(letter) if letter.frame.kind == kind::REQUEST => letter,
         // One who only looks whether somebody lives says nothing.
@@ -172,17 +198,17 @@ fn greet(stream: &Arc<UnixStream>) {
 fn listener(space: u32, target: SocketAddr) -> Option<Arc<Shared>> {
     let listeners = lock(&LISTENERS);
     let all = listeners.as_ref()?;
-    let kind = on(space, target.port());
+    let kind = port_file(space, target.port());
     let found = all.iter().find(|(path, _)| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let is_on_port = places::parsed(PREFIX, &name).is_some_and(|(_, of)| of == kind);
-        is_on_port && has(path, target.ip())
+        is_on_port && has_address(path, target.ip())
     });
     found.map(|(_, shared)| Arc::clone(shared))
 }
 
 /// Passes on what a connection brings, until it ends.
-fn read(shared: &Arc<Shared>, stream: &UnixStream) {
+fn read(shared: &Arc<Shared>, stream: &Line) {
     loop {
         match Letter::receive(stream) {
             Ok(letter) => {
@@ -194,7 +220,7 @@ fn read(shared: &Arc<Shared>, stream: &UnixStream) {
             Err(error) => {
                 if error.kind() == io::ErrorKind::InvalidData {
                     log::say(format_args!("closed a connection: {error}"));
-                    let _ = stream.shutdown(std::net::Shutdown::Both);
+                    stream.shut();
                 }
                 shared.happens(What::Gone);
                 return;
@@ -203,28 +229,72 @@ fn read(shared: &Arc<Shared>, stream: &UnixStream) {
     }
 }
 
-/// Connects to the listener of an address and sends a request.
+/// Connects to the listener of an address and sends a request. What comes of it is an event: that nobody listens, too, since a
+/// listener may be about to.
 ///
 /// # Errors
-/// Fails when nobody listens there.
+/// Fails when the process may have no more threads.
 pub(super) fn connect(
     shared: &Arc<Shared>,
     target: SocketAddr,
     space: u32,
     request: &Letter,
 ) -> io::Result<()> {
+    let (shared, request) = (Arc::clone(shared), request.clone());
+    spawn("loco-nic-cm", move || match find(target, space) {
+        Ok(line) => ask(&shared, &Arc::new(line), &request),
+        Err(error) if is_nobody(&error) => shared.happens(What::Letter(Box::new(Letter::new(kind::REJECT)))),
+        Err(error) => {
+            log::once(format_args!("cannot connect to {}: {error}", target.ip()));
+            shared.happens(What::Gone);
+        }
+    })
+}
+
+/// Connects to a listener. One that is not there has a while to come: a request takes time to travel, and programs count on that.
+fn find(target: SocketAddr, space: u32) -> io::Result<Line> {
+    let begun = Instant::now();
+    loop {
+        let found = reach_listener(target, space);
+        match found {
+            Err(error) if is_nobody(&error) && begun.elapsed() < LISTEN_PATIENCE => {
+                std::thread::sleep(LOOK);
+            }
+            found => return found,
+        }
+    }
+}
+
+fn reach_listener(target: SocketAddr, space: u32) -> io::Result<Line> {
+    if let Some(abroad) = abroad()
+        && let Some(host) = abroad.host_at(target.ip())
+    {
+        return Line::there(abroad.visit(host, at_port(space, target), CONNECT_PATIENCE)?);
+    }
     let (folder, _) = place();
     // The files of processes that are gone may still be there.
-    let stream = on_port(&folder, space, target.port())
+    let stream = on_port(&folder, PREFIX, space, target.port())
         .into_iter()
-        .filter(|(_, file)| has(file, target.ip()))
+        .filter(|(_, file)| has_address(file, target.ip()))
         .find_map(|(number, _)| reach(&folder, number).ok());
-    let stream = Arc::new(stream.ok_or_else(|| io::Error::from_raw_os_error(libc::ECONNREFUSED))?);
-    request.send(&stream)?;
-    lock(&shared.inner).stream = Some(Arc::clone(&stream));
-    let shared = Arc::clone(shared);
-    std::thread::Builder::new().spawn(move || read(&shared, &stream))?;
-    Ok(())
+    stream
+        .map(Line::Here)
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Sends a request, and passes on what comes until the connection ends.
+fn ask(shared: &Arc<Shared>, line: &Arc<Line>, request: &Letter) {
+    {
+        let mut inner = lock(&shared.inner);
+        if inner.destroyed {
+            return;
+        }
+        inner.stream = Some(Arc::clone(line));
+    }
+    if request.send(line).is_err() {
+        return shared.happens(What::Gone);
+    }
+    read(shared, line);
 }
 
 /// Returns the GID of this port that connections use.

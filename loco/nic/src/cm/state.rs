@@ -1,10 +1,10 @@
 //! Holds the state behind identifiers, event channels and events.
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::frames::{Frame, Letter, kind};
+use super::line::Line;
 use crate::events::Events;
 use crate::ffi::*;
 
@@ -68,7 +68,7 @@ pub(super) struct Inner {
     /// The program's object, or 0 when there is none.
     pub address: usize,
     pub events: Arc<Events<Arrived>>,
-    pub stream: Option<Arc<UnixStream>>,
+    pub stream: Option<Arc<Line>>,
     /// What the peer has said of itself.
     pub peer: Option<Frame>,
     /// What this side wants.
@@ -77,7 +77,7 @@ pub(super) struct Inner {
     pub is_datagram: bool,
     /// True when the program has given the identifier back: nothing happens to it any more.
     pub destroyed: bool,
-    /// The file of a listener.
+    /// The file of a listener, or of one that has a port and does not listen yet.
     pub listens: Option<PathBuf>,
     /// True if calls wait for their events.
     pub waits: bool,
@@ -154,7 +154,7 @@ impl Shared {
             inner.stream.take()
         };
         if let Some(stream) = stream {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
+            stream.shut();
         }
     }
 }

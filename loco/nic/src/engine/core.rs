@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::counts::{Count, count};
 use crate::dice::Dice;
 use crate::ffi::*;
 use crate::memory::Memory;
-use crate::settings::Settings;
+use crate::settings::{Settings, abroad};
 use crate::wire::{Header, kind};
 use crate::world::{LOCAL_BITS, World};
 
@@ -38,6 +38,8 @@ pub(crate) struct Nic {
     /// Queue pairs with something to do, now or later.
     pub(super) active: BTreeSet<u32>,
     pub(super) links: HashMap<u64, Link>,
+    /// Links to other hosts to which somebody has yet to connect, with the numbers of their processes.
+    pub(super) visits: Vec<(u64, u32)>,
     /// The links to other processes, by their numbers.
     pub(super) ways: HashMap<u32, u64>,
     /// Requests whose queue pair is not there, or takes nothing: when they fail, and what they are.
@@ -61,7 +63,11 @@ impl Nic {
     /// # Errors
     /// Fails when the process can take no place in the world, or may open no more descriptors.
     pub fn new(settings: &Settings, gids: Vec<RawGid>) -> io::Result<Nic> {
-        let world = Arc::new(World::enter(&settings.world)?);
+        if let Err(why) = &settings.abroad {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why.clone()));
+        }
+        let doors = abroad().map(|abroad| &abroad.doors);
+        let world = Arc::new(World::enter(&settings.world, doors)?);
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let read = epoll::EventFlags::IN;
@@ -81,6 +87,7 @@ impl Nic {
             qps: HashMap::new(),
             active: BTreeSet::new(),
             links: HashMap::new(),
+            visits: Vec::new(),
             ways: HashMap::new(),
             limbo: Vec::new(),
             unit_taken: false,
@@ -146,11 +153,22 @@ impl Nic {
     /// Takes a connection into the set of links.
     pub(super) fn add_link(&mut self, link: Link) -> io::Result<u64> {
         let id = self.next_link;
-        let data = epoll::EventData::new_u64(id);
-        epoll::add(&self.poller, link.as_fd(), data, epoll::EventFlags::IN)?;
         self.next_link += 1;
         self.links.insert(id, link);
+        self.poll_link(id).inspect_err(|_| drop(self.links.remove(&id)))?;
         Ok(id)
+    }
+
+    /// Adds a link that has come about to the poller.
+    pub(super) fn poll_link(&mut self, id: u64) -> io::Result<()> {
+        if let Some(descriptor) = self.links.get(&id).and_then(Link::descriptor) {
+            let data = epoll::EventData::new_u64(id);
+            epoll::add(&self.poller, descriptor, data, epoll::EventFlags::IN)?;
+        }
+        if self.links.get(&id).is_some_and(Link::is_blocked) {
+            self.watch(id, true);
+        }
+        Ok(())
     }
 
     /// Returns the link to the process of a queue pair, which is made if there is none.
@@ -159,21 +177,32 @@ impl Nic {
         if let Some(id) = self.ways.get(&number) {
             return Some(*id);
         }
-        let mut link = Link::new(self.world.connect(number).ok()?).ok()?;
+        let now = self.now();
+        let far = abroad().is_some_and(|abroad| abroad.host_of(number).is_some());
+        let mut link = if far {
+            Link::coming(now)
+        } else {
+            Link::here(self.world.connect(number).ok()?, now).ok()?
+        };
         link.peer = Some(number);
         let mut hello = Header::new(kind::HELLO, self.world.number, number, 0);
         hello.gid = self.gids[0];
         link.send(&hello, &[]).ok()?;
         let id = self.add_link(link).ok()?;
+        if far {
+            self.visits.push((id, number));
+        }
         self.ways.insert(number, id);
         Some(id)
     }
 
     /// Sends a message. A link that fails is dropped.
     pub(super) fn send(&mut self, id: u64, header: &Header, data: &[u8]) -> bool {
+        let now = self.now();
         let Some(link) = self.links.get_mut(&id) else {
             return false;
         };
+        link.spoken_at = now;
         let was_blocked = link.is_blocked();
         if link.send(header, data).is_err() {
             self.drop_link(id);
@@ -187,32 +216,38 @@ impl Nic {
 
     /// Asks the poller to say when a link takes more, or no more.
     pub(super) fn watch(&mut self, id: u64, output: bool) {
-        let Some(link) = self.links.get(&id) else { return };
+        let Some(descriptor) = self.links.get(&id).and_then(Link::descriptor) else {
+            return;
+        };
         let mut flags = epoll::EventFlags::IN;
         if output {
             flags |= epoll::EventFlags::OUT;
         }
-        let _ = epoll::modify(&self.poller, link.as_fd(), epoll::EventData::new_u64(id), flags);
+        let _ = epoll::modify(&self.poller, descriptor, epoll::EventData::new_u64(id), flags);
     }
 
-    /// Drops a link. Requests that were sent over it fail when their queue pair's patience is over.
+    /// Drops a link. Requests that were sent over it fail when their queue pair's patience is over. If it never came about, that
+    /// counts from when it was begun.
     pub(super) fn drop_link(&mut self, id: u64) {
         let Some(link) = self.links.remove(&id) else {
             return;
         };
-        let _ = epoll::delete(&self.poller, link.as_fd());
+        if let Some(descriptor) = link.descriptor() {
+            let _ = epoll::delete(&self.poller, descriptor);
+        }
         let Some(number) = link.peer else { return };
         if self.ways.get(&number) != Some(&id) {
             return;
         }
         self.ways.remove(&number);
         let now = self.now();
+        let lost_at = if link.is_coming() { link.begun_at } else { now };
         for qp in self.qps.values_mut() {
             if qp.kind == IBV_QPT_RC && qp.attr.dest_qp_num >> LOCAL_BITS == number {
                 let patience = patience(&qp.attr);
                 for sending in &mut qp.sends {
                     if sending.stage == Stage::Sent && patience > 0 {
-                        sending.fails_at.get_or_insert(now + patience);
+                        sending.fails_at.get_or_insert(now.max(lost_at + patience));
                     }
                 }
                 self.active.insert(qp.qpn);

@@ -6,6 +6,7 @@
 
 mod bus;
 mod core;
+mod far;
 mod link;
 mod order;
 mod progress;
@@ -15,4 +16,4 @@ mod responder;
 mod thread;
 
 pub(crate) use queue::{Making, Receive, Request, SharedReceives};
-pub(crate) use thread::{nic, poke, start, try_nic};
+pub(crate) use thread::{nic, poke, start, try_nic, welcome_by};

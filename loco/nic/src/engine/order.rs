@@ -27,6 +27,11 @@ impl Kind {
     }
 }
 
+/// Returns whether results come in the order of the requests.
+pub(super) fn answers_in_order(tier: Tier) -> bool {
+    matches!(tier, Tier::Ibta | Tier::PcieRelaxed)
+}
+
 /// Returns whether a request may be carried out before an earlier one.
 pub(super) fn passes(tier: Tier, later: Kind, earlier: Kind) -> bool {
     match tier {

@@ -62,7 +62,8 @@ impl Nic {
 
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.world.listener.accept() {
-            let added = Link::new(stream).and_then(|link| self.add_link(link));
+            let now = self.now();
+            let added = Link::here(stream, now).and_then(|link| self.add_link(link));
             if let Err(error) = added {
                 log::say(format_args!("cannot take a connection: {error}"));
             }
@@ -81,9 +82,11 @@ impl Nic {
     }
 
     fn read_link(&mut self, id: u64) -> bool {
+        let now = self.now();
         let Some(link) = self.links.get_mut(&id) else {
             return false;
         };
+        link.spoken_at = now;
         let mut messages = Vec::new();
         let received = link.receive(&mut self.buffer, &mut messages);
         let came = !messages.is_empty();
@@ -124,6 +127,7 @@ impl Nic {
             (_, Some(peer)) if header.from >> LOCAL_BITS != peer => {
                 return Err("a message is in another's name");
             }
+            (kind::PROBE, _) => {}
             (kind::ANSWER, _) => self.answered(message),
             _ => self.requested(id, message),
         }
@@ -133,7 +137,8 @@ impl Nic {
     /// Does what is due. Returns when something is due next.
     fn work(&mut self) -> Option<u64> {
         let now = self.now();
-        let mut due = self.expire_limbo(now);
+        let limbo = self.expire_limbo(now);
+        let mut due = [limbo, self.look_after_far(now)].into_iter().flatten().min();
         let mut busy = Vec::new();
         for qpn in std::mem::take(&mut self.active) {
             let Some(mut qp) = self.qps.remove(&qpn) else {

@@ -43,8 +43,10 @@ impl Request {
 pub(super) enum Stage {
     /// It is sent at this time or later.
     Waiting(u64),
-    /// It is on its way, or its result is.
+    /// It is on its way, or its answer is.
     Sent,
+    /// Its result has come, and is on its way to memory.
+    Landing,
     /// It has ended with this status and number of bytes, which is reported at this time or later.
     Ended(u32, u32, u64),
 }
@@ -56,6 +58,8 @@ pub(super) struct Sending {
     pub stage: Stage,
     /// When it fails because its peer does not answer, once that is known.
     pub fails_at: Option<u64>,
+    /// Its result, if that has come before an earlier one and must land after it.
+    pub early: Option<Message>,
     /// When it was posted, for the trace.
     pub begun: u64,
 }

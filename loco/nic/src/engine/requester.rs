@@ -6,6 +6,7 @@ use loco_fabric::Tier;
 
 use super::bus::Load;
 use super::core::{Nic, patience};
+use super::order::answers_in_order;
 use super::queue::{QueuePair, Request, Sending, Stage, completion_opcode, operation};
 use crate::completions::Completion;
 use crate::counts::{Count, count};
@@ -44,6 +45,7 @@ impl Nic {
             seq: qp.next_seq,
             stage,
             fails_at: None,
+            early: None,
             begun: trace::clock(),
         });
         qp.next_seq += 1;
@@ -204,40 +206,67 @@ impl Nic {
         let at = usize::try_from(header.seq.wrapping_sub(front)).unwrap_or(usize::MAX);
         let is_expected =
             header.from == qp.attr.dest_qp_num && qp.sends.get(at).is_some_and(|it| it.stage == Stage::Sent);
-        if is_expected {
-            let delay = self.dice.delay(now);
-            let request = &qp.sends[at].request;
-            let len = u32::try_from(length(request)).unwrap_or(u32::MAX);
-            let mut status = u32::from(header.status);
-            let mut on_bus = false;
-            if status == IBV_WC_SUCCESS && request.has_result() {
-                let elements = &request.elements;
-                let pieces = self.memory.resolve_all(elements, qp.pd, IBV_ACCESS_LOCAL_WRITE);
-                match pieces.ok().and_then(|pieces| first(&pieces, message.data.len())) {
-                    Some(pieces) if message.data.len() as u64 == u64::from(len) => {
-                        on_bus = true;
-                        let load = Load {
-                            pieces: &pieces,
-                            bytes: message.data,
-                            ends: Some(header.seq),
-                            atomic: false,
-                            about: about(qp.qpn, header.seq, 0, u64::from(len)),
-                        };
-                        qp.local.write(load, now, self.tier, &mut self.dice);
-                    }
-                    _ => status = IBV_WC_LOC_PROT_ERR,
-                }
+        if is_expected && self.comes_early(&qp, at, &message) {
+            qp.sends[at].early = Some(message);
+        } else if is_expected {
+            self.take_answer(&mut qp, at, message, now);
+            while let Some((at, message)) = self.no_longer_early(&mut qp) {
+                self.take_answer(&mut qp, at, message, now);
             }
-            if !on_bus {
-                if delay > 0 {
-                    count(Count::LateCompletions);
-                }
-                qp.sends[at].stage = Stage::Ended(status, len, now + delay);
-            }
-            trace::moment("answered", about(qp.qpn, header.seq, 0, u64::from(len)));
         }
         self.active.insert(qp.qpn);
         self.qps.insert(qp.qpn, qp);
+    }
+
+    /// Returns whether a result has come before an earlier one, which a network that answers in order does not let happen: a later
+    /// atomic may be carried out first, but its result lands second.
+    fn comes_early(&self, qp: &QueuePair, at: usize, message: &Message) -> bool {
+        let succeeds = u32::from(message.header.status) == IBV_WC_SUCCESS;
+        answers_in_order(self.tier) && succeeds && qp.sends[at].request.has_result() && {
+            let mut earlier = qp.sends.iter().take(at);
+            earlier.any(|earlier| earlier.request.has_result() && earlier.stage == Stage::Sent)
+        }
+    }
+
+    /// Takes the oldest result that has come early and may land now.
+    fn no_longer_early(&self, qp: &mut QueuePair) -> Option<(usize, Message)> {
+        let oldest = |sending: &Sending| sending.request.has_result() && sending.stage == Stage::Sent;
+        let at = qp.sends.iter().position(oldest)?;
+        qp.sends[at].early.take().map(|message| (at, message))
+    }
+
+    /// Takes the answer to a request that is under way.
+    fn take_answer(&mut self, qp: &mut QueuePair, at: usize, message: Message, now: u64) {
+        let header = message.header;
+        let delay = self.dice.delay(now);
+        let request = &qp.sends[at].request;
+        let len = u32::try_from(length(request)).unwrap_or(u32::MAX);
+        let mut status = u32::from(header.status);
+        if status == IBV_WC_SUCCESS && request.has_result() {
+            let elements = &request.elements;
+            let pieces = self.memory.resolve_all(elements, qp.pd, IBV_ACCESS_LOCAL_WRITE);
+            match pieces.ok().and_then(|pieces| first(&pieces, message.data.len())) {
+                Some(pieces) if message.data.len() as u64 == u64::from(len) => {
+                    qp.sends[at].stage = Stage::Landing;
+                    let load = Load {
+                        pieces: &pieces,
+                        bytes: message.data,
+                        ends: Some(header.seq),
+                        atomic: false,
+                        about: about(qp.qpn, header.seq, 0, u64::from(len)),
+                    };
+                    qp.local.write(load, now, self.tier, &mut self.dice);
+                }
+                _ => status = IBV_WC_LOC_PROT_ERR,
+            }
+        }
+        if qp.sends[at].stage != Stage::Landing {
+            if delay > 0 {
+                count(Count::LateCompletions);
+            }
+            qp.sends[at].stage = Stage::Ended(status, len, now + delay);
+        }
+        trace::moment("answered", about(qp.qpn, header.seq, 0, u64::from(len)));
     }
 
     /// Reports the requests that have ended, in their order. Returns when there is more to do, if time alone decides.
@@ -249,7 +278,7 @@ impl Nic {
                     sending.stage = Stage::Ended(IBV_WC_RETRY_EXC_ERR, 0, now);
                 }
                 (Stage::Sent, Some(at)) => due = Some(due.map_or(at, |due| due.min(at))),
-                (Stage::Sent | Stage::Ended(..), _) => {}
+                (Stage::Sent | Stage::Landing | Stage::Ended(..), _) => {}
                 (Stage::Waiting(_), _) => break,
             }
         }

@@ -5,22 +5,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use loco_host::door::Room;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::core::Nic;
+use crate::abroad::is_nobody;
 use crate::events::lock;
 use crate::ffi::RawGid;
-use crate::settings::settings;
+use crate::log;
+use crate::settings::{abroad, settings};
+use crate::threads::spawn;
 use crate::world::World;
 use crate::{counts, trace};
 
 static NIC: OnceLock<Mutex<Nic>> = OnceLock::new();
 /// The NIC's place in its world: who leaves it when the process ends does not wait for the NIC.
 static WORLD: OnceLock<Arc<World>> = OnceLock::new();
+/// Who takes connections in that are for a port: the connection manager, once somebody listens.
+static WELCOME: OnceLock<fn(loco_job::Link)> = OnceLock::new();
 /// True while the thread waits for events and would not see new work.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// When a call has last done the thread's work.
 static POLLED: AtomicU64 = AtomicU64::new(0);
+/// For so long, a host may leave a visitor at its door. It is more than many queue pairs have patience for, since their peers are
+/// expected to be known by then.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The thread waits no longer than this.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// While calls do the work, the thread looks in as seldom as this.
@@ -43,12 +52,57 @@ pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
     }
     let nic = Nic::new(settings(), gids)?;
     let _ = WORLD.set(Arc::clone(&nic.world));
+    let (world, number) = (Arc::clone(&nic.world), nic.world.number);
     let _ = NIC.set(Mutex::new(nic));
-    std::thread::Builder::new()
-        .name("loco-nic".to_owned())
-        .spawn(run)?;
+    spawn("loco-nic", run)?;
     at_exit();
+    if let Some(abroad) = abroad() {
+        abroad.take_in(&world.opened, world.place(), move |connection, room| match room {
+            Room::Process(wanted) if wanted == number => {
+                let mut nic = self::nic();
+                nic.take_in(connection);
+                poke(nic);
+            }
+            // Another had its place before.
+            Room::Process(_) => {}
+            Room::Port { .. } => {
+                if let Some(welcome) = WELCOME.get() {
+                    welcome(connection);
+                }
+            }
+        })?;
+    }
     Ok(())
+}
+
+/// Gives connections from other hosts that are for a port to this function, each in a thread of its own.
+pub(crate) fn welcome_by(welcome: fn(loco_job::Link)) {
+    let _ = WELCOME.set(welcome);
+}
+
+/// Connects to the processes of other hosts for which links are to come about.
+fn set_out(nic: &mut Nic) {
+    for (id, number) in nic.take_visits() {
+        if let Err(error) = spawn("loco-nic-visit", move || visit(id, number)) {
+            nic.has_come(id, Err(error));
+        }
+    }
+}
+
+fn visit(id: u64, number: u32) {
+    let Some(abroad) = abroad() else { return };
+    let visited = match abroad.host_of(number) {
+        Some(host) => abroad.visit(host, Room::Process(number), CONNECT_PATIENCE),
+        None => Err(io::ErrorKind::NotFound.into()),
+    };
+    if let Err(error) = &visited
+        && !is_nobody(error)
+    {
+        log::once(format_args!("cannot connect to process {number}: {error}"));
+    }
+    let mut nic = nic();
+    nic.has_come(id, visited);
+    poke(nic);
 }
 
 /// Returns the NIC, locked.
@@ -73,6 +127,7 @@ pub(crate) fn poke(mut nic: MutexGuard<'_, Nic>) {
     let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
     POLLED.store(elapsed, Ordering::Relaxed);
     let due = nic.progress();
+    set_out(&mut nic);
     if due.is_some() && ASLEEP.swap(false, Ordering::AcqRel) {
         let _ = rustix::io::write(&nic.doorbell, &1_u64.to_ne_bytes());
     }
@@ -85,7 +140,6 @@ fn is_polled() -> bool {
 }
 
 fn run() {
-    block_signals();
     let Some(shared) = NIC.get() else { return };
     let poller = rustix::io::fcntl_dupfd_cloexec(&lock(shared).poller, 0);
     let doorbell = rustix::io::fcntl_dupfd_cloexec(&lock(shared).doorbell, 0);
@@ -98,6 +152,7 @@ fn run() {
         }
         let mut nic = lock(shared);
         let due = nic.progress();
+        set_out(&mut nic);
         let wait = due.map(|due| due.saturating_sub(nic.now()));
         ASLEEP.store(true, Ordering::Release);
         drop(nic);
@@ -110,17 +165,6 @@ fn run() {
         let _ = poll(&mut [PollFd::new(&poller, PollFlags::IN)], Some(&wait));
         ASLEEP.store(false, Ordering::Release);
         let _ = rustix::io::read(&doorbell, &mut [0; 8]);
-    }
-}
-
-/// Leaves signals to the program's own threads.
-#[allow(unsafe_code)]
-fn block_signals() {
-    // SAFETY: the set is filled by the first call before the second reads it.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
 }
 

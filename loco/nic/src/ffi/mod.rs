@@ -12,7 +12,7 @@ pub(crate) use loco_ibverbs::*;
 /// Returns a zeroed structure.
 #[allow(unsafe_code)]
 pub(crate) fn zeroed<T: Copy>() -> T {
-    // SAFETY: only used with the structures of these modules: integers, nullable function pointers, raw pointers, locks of libc, and
+    // SAFETY: only used with structures of these modules and of libc: integers, nullable function pointers, raw pointers, locks, and
     // arrays of these, for all of which zero is a value.
     unsafe { std::mem::zeroed() }
 }

@@ -5,8 +5,10 @@ use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 
+use crate::abroad::Abroad;
 use crate::engine;
 use crate::ffi::*;
+use crate::settings::{abroad, settings};
 use crate::verbs::set_errno;
 
 /// The most work requests of a queue.
@@ -49,19 +51,22 @@ fn fill(field: &mut [c_char], text: &str) {
     }
 }
 
-/// Returns the first address of this host that is not the loopback's, or that.
-pub(crate) fn host_address() -> Ipv4Addr {
-    let addresses = own_addresses();
-    let outside = addresses.iter().find(|address| !address.is_loopback());
-    match outside {
-        Some(IpAddr::V4(address)) => *address,
-        _ => Ipv4Addr::LOCALHOST,
+/// Returns the address by which the world knows this host. In a world of one host, it is the first of IPv4 that is not the
+/// loopback's, or that.
+pub(crate) fn host_address() -> IpAddr {
+    if let Some(abroad) = abroad() {
+        return abroad.own_address();
     }
+    let addresses = own_addresses();
+    let outside = addresses.into_iter().find(|address| !address.is_loopback());
+    outside
+        .filter(IpAddr::is_ipv4)
+        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// Returns the addresses of this host, those of IPv4 first.
 pub(crate) fn own_addresses() -> Vec<IpAddr> {
-    let mut found = Vec::new();
+    let mut found: Vec<IpAddr> = abroad().map(Abroad::own_address).into_iter().collect();
     let mut list = std::ptr::null_mut();
     // SAFETY: the list is filled by the call, walked while it lasts, and freed once. Addresses are of the family that they name.
     unsafe {
@@ -84,26 +89,32 @@ pub(crate) fn own_addresses() -> Vec<IpAddr> {
         libc::freeifaddrs(list);
     }
     found.sort_by_key(IpAddr::is_ipv6);
+    found.dedup();
     found
 }
 
-/// Returns the GIDs of the port: a link-local one, and the one that has the host's address of IPv4.
+/// Returns the address of this host as one of IPv6: mapped, if it is of IPv4.
+fn wide_address() -> [u8; 16] {
+    match host_address() {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// Returns the GIDs of the port: a link-local one, and the one that is the host's address.
 pub(crate) fn gids() -> Vec<RawGid> {
-    let address = host_address().octets();
     let mut local = [0; 16];
     local[..2].copy_from_slice(&[0xfe, 0x80]);
     local[8..].copy_from_slice(&guid().to_be_bytes());
-    let mut mapped = [0; 16];
-    mapped[10..12].copy_from_slice(&[0xff; 2]);
-    mapped[12..].copy_from_slice(&address);
-    vec![local, mapped]
+    vec![local, wide_address()]
 }
 
 /// Returns the index of the GID with the host's address.
 pub(crate) const ADDRESS_GID: u8 = 1;
 
 fn guid() -> u64 {
-    let address = u64::from(u32::from(host_address()));
+    let wide = wide_address();
+    let address = u64::from(u32::from_be_bytes([wide[12], wide[13], wide[14], wide[15]]));
     0x0200_00ff_fe00_0000 | (address & 0xff_0000) << 24 | address & 0xff_ffff
 }
 
@@ -144,7 +155,8 @@ pub(crate) unsafe extern "C" fn get_device_index(_device: *mut Device) -> c_int 
 /// Returns the device's limits.
 pub(super) fn attributes() -> DeviceAttr {
     let mut attr: DeviceAttr = zeroed();
-    fill(&mut attr.fw_ver, env!("CARGO_PKG_VERSION"));
+    let version = format!("{} {}", env!("CARGO_PKG_VERSION"), settings().tier.name());
+    fill(&mut attr.fw_ver, &version);
     attr.node_guid = guid().to_be();
     attr.sys_image_guid = guid().to_be();
     attr.max_mr_size = u64::MAX;

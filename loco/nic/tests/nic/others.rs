@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::support::{Ended, World, lacks, wait_for_listener};
+use crate::support::{Ended, World, lacks, wait_for_listener, wait_for_port};
 
 /// Tiers whose rules these programs keep: they take a completion of a receive for what it announces, and poll no memory.
 const TIERS: [(&str, &str); 3] = [("ibta", "none"), ("ooo-rw", "default"), ("unordered", "default")];
@@ -14,20 +14,6 @@ fn both(world: &World, mut server: Ended, program: &str, args: &[&str]) -> Outpu
     assert!(client.status.success(), "client: {client:?}\nserver: {server:?}");
     assert!(server.status.success(), "server: {server:?}");
     client
-}
-
-/// Waits until a program listens in a world.
-fn wait_for_port(world: &World) {
-    let start = std::time::Instant::now();
-    let listens = || {
-        let entries = std::fs::read_dir(world.meeting()).into_iter().flatten().flatten();
-        let mut names = entries.map(|entry| entry.file_name());
-        names.any(|name| name.to_string_lossy().contains(".port-"))
-    };
-    while !listens() {
-        assert!(start.elapsed().as_secs() < 60, "nobody listens");
-        std::thread::yield_now();
-    }
 }
 
 fn connects(program: &str) {

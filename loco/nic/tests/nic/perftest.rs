@@ -1,6 +1,6 @@
 //! Programs of perftest, unchanged.
 
-use crate::support::{World, lacks};
+use crate::support::{Ended, World, lacks, wait_for_port};
 
 fn measures(program: &str, args: &[&str]) {
     if lacks(program) {
@@ -41,4 +41,24 @@ fn sends_are_measured() {
 fn atomics_are_measured() {
     measures("ib_atomic_lat", &[]);
     measures("ib_atomic_bw", &["-A", "FETCH_AND_ADD"]);
+}
+
+/// Measures over connections of librdmacm. A client asks for its second one when the server is about to listen.
+#[test]
+fn connections_are_measured() {
+    let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
+    for args in [&["ib_write_bw", "-s", "4096"][..], &["ib_send_lat", "-c", "UD"]] {
+        if lacks(args[0]) {
+            return;
+        }
+        let common = ["-R", "-d", "loco0", "-x", "1", "-F", "-n", "200", "-p", &port];
+        let world = World::new("ibta", "none", 5);
+        let server = world.start(args[0], &[&common[..], &args[1..]].concat());
+        let mut server = Ended(Some(server));
+        wait_for_port(&world);
+        let client = world.run(args[0], &[&common[..], &args[1..], &["127.0.0.1"]].concat());
+        let server = server.0.take().unwrap().wait_with_output().unwrap();
+        assert!(client.status.success(), "client: {client:?}\nserver: {server:?}");
+        assert!(server.status.success(), "server: {server:?}");
+    }
 }

@@ -8,12 +8,24 @@ use std::process::{Child, Command, Output, Stdio};
 use loco_testing::skipped;
 use tempfile::TempDir;
 
-/// A world, which goes with its folder.
+/// A world, which goes with its folder; or the part of one that is on one host.
 pub struct World {
     folder: TempDir,
     tier: &'static str,
     stress: &'static str,
     seed: u64,
+    host: Option<Host>,
+}
+
+/// Which host of a world this is.
+#[derive(Clone)]
+pub struct Host {
+    /// The doors of all hosts, as the library has them.
+    pub doors: String,
+    pub own: usize,
+    pub secret: &'static str,
+    /// The network namespace of the host, if it has one.
+    pub network: Option<String>,
 }
 
 /// Returns the library, which cargo puts beside the tests or above them.
@@ -38,6 +50,16 @@ impl World {
             tier,
             stress,
             seed,
+            host: None,
+        }
+    }
+
+    /// Makes it the part of a world that is on a host.
+    pub fn on(self, host: Host) -> World {
+        fs::create_dir_all(self.meeting()).unwrap();
+        World {
+            host: Some(host),
+            ..self
         }
     }
 
@@ -48,7 +70,21 @@ impl World {
 
     /// Returns a command that runs a program in this world.
     pub fn command(&self, program: impl AsRef<Path>, args: &[&str]) -> Command {
-        let mut command = Command::new(program.as_ref());
+        let network = self.host.as_ref().and_then(|host| host.network.as_ref());
+        let mut command = match network {
+            None => Command::new(program.as_ref()),
+            Some(network) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", network]).arg(program.as_ref());
+                command
+            }
+        };
+        if let Some(host) = &self.host {
+            command
+                .env("LOCO_NIC_HOSTS", &host.doors)
+                .env("LOCO_NIC_HOST", host.own.to_string())
+                .env("LOCO_SECRET", host.secret);
+        }
         command
             .args(args)
             .env("LD_LIBRARY_PATH", self.folder.path().join("lib"))
@@ -109,22 +145,37 @@ impl Drop for Ended {
     }
 }
 
+/// Waits until a program of librdmacm listens in a world.
+pub fn wait_for_port(world: &World) {
+    let start = std::time::Instant::now();
+    let listens = || {
+        let entries = fs::read_dir(world.meeting()).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name());
+        names.any(|name| name.to_string_lossy().contains(".port-"))
+    };
+    while !listens() {
+        assert!(start.elapsed().as_secs() < 60, "nobody listens");
+        std::thread::yield_now();
+    }
+}
+
 /// Waits until somebody listens on a port, without connecting to it: some servers take one connection only.
 pub fn wait_for_listener(port: &str) {
-    let port: u32 = port.parse().unwrap();
-    let wanted = format!(":{port:04X} ");
-    let listens = |path: &str| {
-        let table = fs::read_to_string(path).unwrap_or_default();
-        // The state is in the fourth column, and `0A` is listening.
-        table.lines().any(|line| {
-            let mut words = line.split_whitespace();
-            let local = words.nth(1).unwrap_or_default().to_owned() + " ";
-            local.ends_with(&wanted) && words.nth(1) == Some("0A")
-        })
-    };
+    wait_for_listener_of(std::process::id(), port);
+}
+
+/// Waits until somebody listens on a port in the network of a process.
+pub fn wait_for_listener_of(process: u32, port: &str) {
+    let port = format!(":{:04X} ", port.parse::<u16>().unwrap());
     let start = std::time::Instant::now();
-    while !listens("/proc/net/tcp") && !listens("/proc/net/tcp6") {
-        assert!(start.elapsed().as_secs() < 60, "nobody listens on port {port}");
+    loop {
+        let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{process}/net/{table}"));
+        let tables = tables.map(|table| fs::read_to_string(table).unwrap_or_default());
+        let mut lines = tables.iter().flat_map(|table| table.lines());
+        if lines.any(|line| line.contains(&port) && line.contains(" 0A ")) {
+            return;
+        }
+        assert!(start.elapsed().as_secs() < 60, "nobody listens on {port}");
         std::thread::yield_now();
     }
 }
@@ -135,8 +186,9 @@ pub fn lacks(program: &str) -> bool {
     if std::env::split_paths(&path).any(|folder| folder.join(program).exists()) {
         return false;
     }
-    let why =
-        format!("there is no {program}: install ibverbs-utils, libfabric-bin, perftest and rdmacm-utils");
+    let why = format!(
+        "there is no {program}: `ci/install-vm-packages` installs the programs of others that tests run"
+    );
     skipped("RDMA_PROGRAMS", why);
     true
 }

@@ -21,7 +21,7 @@ pub mod types;
 
 pub use api::Api;
 pub(crate) use api::{errno, ok};
-pub(crate) use system::{library_status, system};
+pub(crate) use system::{library_status, symbol, system};
 
 /// Returns the name of a device.
 ///

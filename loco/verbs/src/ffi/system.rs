@@ -46,6 +46,14 @@ pub(crate) fn system() -> Result<&'static Api, String> {
     .map_err(Clone::clone)
 }
 
+/// Returns the address of a function of `libibverbs.so.1`, if both are there.
+pub(crate) fn symbol(name: &'static CStr) -> Option<*mut c_void> {
+    let verbs = open(Library::Verbs).ok()?;
+    // SAFETY: the handle is open and stays so; the symbol is a C string.
+    let address = unsafe { libc::dlsym(verbs.0, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}
+
 /// Tries to open both libraries.
 pub(crate) fn library_status() -> [LibraryStatus; 2] {
     [Library::Verbs, Library::ConnectionManager].map(|library| LibraryStatus {

@@ -1,0 +1,111 @@
+//! The verbs fabric on the device of `loco nic`: weak outcomes that its tier allows appear, and none that the tier forbids.
+//!
+//! The device is of the package `loco_nic`, on which this one depends, so that cargo builds it.
+//! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 60); with `--nocapture` the figures of `docs/evidence/nic.md`
+//! are printed.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use loco_fabric::Tier;
+use loco_litmus::{Test, test};
+use loco_testing::{on_nic, skipped};
+use support::{allowed, is_seen, job, plan, shows, tests_of, verbs};
+
+/// The most rounds in which tests are run again that have not shown their outcome.
+const ROUNDS: u64 = 4;
+/// The least share of the weak outcomes of a tier that must appear, in percent: some are rare.
+const SHARE: usize = 60;
+
+fn runs() -> u64 {
+    std::env::var("LOCO_LITMUS_RUNS").map_or(60, |runs| runs.parse().unwrap())
+}
+
+/// Returns the tier of the device, if this process has it. Reports otherwise that a test is skipped.
+fn tier() -> Option<Tier> {
+    let Ok(name) = std::env::var("LOCO_NIC_TIER") else {
+        skipped(
+            "RDMA",
+            "the device is not this process's; `on_every_tier` runs the test on it",
+        );
+        return None;
+    };
+    Tier::ALL.into_iter().find(|tier| tier.name() == name)
+}
+
+/// The fabric registers no memory of relaxed ordering, so that on `pcie-relaxed` it meets a device as on `ibta`.
+#[test]
+fn on_every_tier() {
+    for tier in [Tier::Ibta, Tier::OooRw, Tier::OooAll] {
+        let said = on_nic::again("on_every_tier", tier.name(), "default", &[]);
+        for line in said.lines().filter(|line| line.contains("weak outcomes")) {
+            println!("{line}");
+        }
+    }
+}
+
+#[test]
+fn weak_outcomes_of_the_tier_appear_and_none_that_is_forbidden() {
+    let Some(tier) = tier() else { return };
+    let mut tests = tests_of(tier);
+    tests.extend(test::load(&["rdma-tso24".to_owned()]).unwrap().tests);
+    let mut unseen = allowed(&tests, tier);
+    unseen.retain(|name| shows(tier, name));
+    let (weak, mut made, mut seen) = (unseen.len(), 0, 0);
+    for round in 0..ROUNDS {
+        let these: Vec<Test> = match round {
+            0 => tests.clone(),
+            _ => tests
+                .iter()
+                .filter(|test| unseen.contains(&test.name))
+                .cloned()
+                .collect(),
+        };
+        if these.is_empty() {
+            break;
+        }
+        let kept = job(
+            verbs(1 + (round % 2) as usize, None),
+            &these,
+            &plan(runs(), round + 1),
+        );
+        for record in &kept.records {
+            assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
+            assert_eq!(record.hung, None, "{}", record.test);
+            made += record.runs;
+            seen += record.witnesses(&record.litmus().unwrap())[0].0;
+        }
+        let shown: BTreeSet<_> = kept
+            .records
+            .iter()
+            .filter(|record| is_seen(record))
+            .map(|record| &record.test)
+            .collect();
+        unseen.retain(|name| !shown.contains(name));
+    }
+    println!(
+        "{tier}: {} tests, {weak} weak outcomes that the tier allows, {} seen, {seen} times in {made} runs; not {unseen:?}",
+        tests.len(),
+        weak - unseen.len()
+    );
+    assert!(
+        100 * (weak - unseen.len()) >= SHARE * weak,
+        "{tier}: not seen: {unseen:?}"
+    );
+}
+
+#[test]
+fn the_rest_of_the_catalogue_and_random_programs_show_nothing_forbidden() {
+    let Some(tier) = tier() else { return };
+    let mut tests = test::load(&["rmw".to_owned()]).unwrap().tests;
+    tests.extend(test::random(40, 7));
+    let kept = job(verbs(2, None), &tests, &plan(20, 3));
+    for record in &kept.records {
+        assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
+        assert_eq!(record.hung, None, "{}", record.test);
+    }
+    assert!(kept.records.len() > 40, "{}", kept.records.len());
+}

@@ -1,0 +1,542 @@
+//! A door: one TCP port of a host, through which processes of other hosts come to those that have [places](crate::places) in a folder.
+//!
+//! A process *knocks* at the door of a host, and says whom it wants to see: [`Knock`]. The host's [`Doorkeeper`] finds that process
+//! by its files in the folder, and hands the connection over to it, through a socket in the folder: [`pass`], [`admit`]. The
+//! doorkeeper knows no secret, and sees nothing of what the two say after that. It is the receiving process that makes sure whom it
+//! talks to.
+//!
+//! A visitor is not believed. Whoever says something else, or nothing, is sent away after [`KNOCK_PATIENCE`], and so is everybody
+//! while [`VISITORS_MAX`] others are at the door.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg, sockopt,
+};
+
+use crate::places;
+
+/// The time that a visitor has to say whom it wants to see.
+pub const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// The number of visitors that may be at a door, or at one process's, at once.
+pub const VISITORS_MAX: usize = 64;
+/// The kind of the socket through which a process takes visitors in.
+pub const SOCKET: &str = "door";
+/// The most hosts of a world.
+pub const HOSTS_MAX: usize = 64;
+
+/// For so long, a door that nobody keeps is waited for: one doorkeeper may follow another.
+const CLOSED_PATIENCE: Duration = Duration::from_secs(1);
+/// The pause before another attempt.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A connection on which nothing is said is looked after so often, and is over when so many looks were in vain.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOKS: u32 = 3;
+/// A connection is over when something that was said is not acknowledged for so long, in milliseconds.
+const UNHEARD_MS: u32 = 30_000;
+
+const MAGIC: [u8; 4] = *b"lnd\x01";
+const KNOCK_BYTES: usize = 36;
+const TO_PROCESS: u16 = 1;
+const TO_PORT: u16 = 2;
+
+/// What a doorkeeper answers.
+mod answer {
+    pub(super) const PASSED: u8 = 1;
+    pub(super) const NOBODY: u8 = 2;
+    pub(super) const OTHER_HOSTS: u8 = 3;
+}
+
+/// The doors of the hosts of a world, and which numbers the processes behind each have. Numbers are unique in the world, and
+/// places in the folder of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doors {
+    at: Vec<SocketAddr>,
+    own: usize,
+    numbers: u32,
+}
+
+impl Doors {
+    /// Makes the table of the hosts whose doors are at these addresses; `own` is the index of this one. `numbers` is how many
+    /// processes all of them may have.
+    ///
+    /// # Errors
+    /// Says what is wrong: more than 64 hosts, two at one address, or no such own host.
+    pub fn new(at: Vec<SocketAddr>, own: usize, numbers: u32) -> Result<Doors, String> {
+        if own >= at.len() {
+            return Err(format!("there is no host {own} among {}", at.len()));
+        }
+        if at.len() > HOSTS_MAX {
+            return Err(format!("{} hosts are more than {HOSTS_MAX}", at.len()));
+        }
+        for (index, address) in at.iter().enumerate() {
+            if at[..index].iter().any(|other| other.ip() == address.ip()) {
+                return Err(format!("two hosts have the address {}", address.ip()));
+            }
+        }
+        Ok(Doors { at, own, numbers })
+    }
+
+    /// Reads what [`text`](Doors::text) has written.
+    ///
+    /// # Errors
+    /// As [`Doors::new`], and for a text of another form.
+    pub fn parse(text: &str, own: usize, numbers: u32) -> Result<Doors, String> {
+        let at: Result<Vec<SocketAddr>, String> = text
+            .split_whitespace()
+            .map(|word| {
+                word.parse()
+                    .map_err(|_| format!("`{word}` is no address with a port"))
+            })
+            .collect();
+        Doors::new(at?, own, numbers)
+    }
+
+    /// Writes the addresses as one line.
+    pub fn text(&self) -> String {
+        let words: Vec<String> = self.at.iter().map(SocketAddr::to_string).collect();
+        words.join(" ")
+    }
+
+    /// Returns the index of this host.
+    pub fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Returns the address of this host's door.
+    pub fn own_door(&self) -> SocketAddr {
+        self.at[self.own]
+    }
+
+    /// Returns how many numbers each host has. Places are numbers below it.
+    pub fn numbers_each(&self) -> u32 {
+        // There are at most `HOSTS_MAX`.
+        self.numbers / u32::try_from(self.at.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the number of the process at a place of this host.
+    pub fn number(&self, place: u32) -> u32 {
+        u32::try_from(self.own).unwrap_or(0) * self.numbers_each() + place
+    }
+
+    /// Returns the place of a number of this host.
+    pub fn place(&self, number: u32) -> Option<u32> {
+        (self.host_of(number) == Some(self.own)).then(|| number % self.numbers_each())
+    }
+
+    /// Returns the host of a number.
+    pub fn host_of(&self, number: u32) -> Option<usize> {
+        let host = usize::try_from(number / self.numbers_each()).ok()?;
+        (host < self.at.len()).then_some(host)
+    }
+
+    /// Returns the host with an address.
+    pub fn host_at(&self, address: IpAddr) -> Option<usize> {
+        let address = address.to_canonical();
+        self.at
+            .iter()
+            .position(|door| door.ip().to_canonical() == address)
+    }
+
+    /// Knocks at the door of a host. Returns the connection with whom the visitor wanted to see.
+    ///
+    /// # Errors
+    /// Fails with [`NotFound`](io::ErrorKind::NotFound) when nobody of that host is meant, with
+    /// [`InvalidData`](io::ErrorKind::InvalidData) when the host has another list of hosts or is no host of a world, with
+    /// [`TimedOut`](io::ErrorKind::TimedOut) when it does not answer within `patience`, and as connecting fails.
+    pub fn knock(&self, host: usize, room: Room, patience: Duration) -> io::Result<(TcpStream, Knock)> {
+        let knock = Knock {
+            hosts: self.count(),
+            from: index(self.own),
+            to: index(host),
+            room,
+        };
+        let begun = Instant::now();
+        let Some(&door) = self.at.get(host) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        loop {
+            let left = patience.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(silent(door));
+            }
+            let error = match knock_once(door, &knock, left) {
+                Ok(stream) => return Ok((stream, knock)),
+                Err(error) => error,
+            };
+            let again = match error.kind() {
+                io::ErrorKind::ConnectionRefused => begun.elapsed() < CLOSED_PATIENCE,
+                // The door is crowded, or its keeper has just gone.
+                io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::Interrupted => true,
+                _ => false,
+            };
+            if !again {
+                return Err(error);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn count(&self) -> u16 {
+        index(self.at.len())
+    }
+}
+
+/// Returns a small number as it is sent.
+fn index(of: usize) -> u16 {
+    u16::try_from(of).unwrap_or(u16::MAX)
+}
+
+fn silent(door: SocketAddr) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("{door} does not answer"))
+}
+
+fn knock_once(door: SocketAddr, knock: &Knock, patience: Duration) -> io::Result<TcpStream> {
+    let begun = Instant::now();
+    let mut stream = TcpStream::connect_timeout(&door, patience)?;
+    tend(&stream)?;
+    stream.write_all(&knock.bytes())?;
+    let mut said = [0];
+    read_all(&stream, &mut said, begun + patience)?;
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{door} {what}"));
+    match said[0] {
+        answer::PASSED => Ok(stream),
+        answer::NOBODY => Err(io::ErrorKind::NotFound.into()),
+        answer::OTHER_HOSTS => Err(invalid("has another list of hosts; give all hosts the same file")),
+        _ => Err(invalid("is no door of a world of this version")),
+    }
+}
+
+/// Lets a connection send at once, and end by itself when the other host is gone.
+fn tend(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, LOOK)?;
+    sockopt::set_tcp_keepintvl(stream, LOOK)?;
+    sockopt::set_tcp_keepcnt(stream, LOOKS)?;
+    sockopt::set_tcp_user_timeout(stream, UNHEARD_MS)?;
+    Ok(())
+}
+
+/// Fills a buffer, however slowly the other side writes, but not past a time.
+fn read_all(mut stream: &TcpStream, mut to: &mut [u8], until: Instant) -> io::Result<()> {
+    while !to.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing"));
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(to) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(got) => to = &mut to[got..],
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whom a visitor wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// The process with this number.
+    Process(u32),
+    /// The process that listens on a port of a port space, at this address.
+    Port {
+        /// The port space.
+        space: u16,
+        /// The address and the port.
+        address: SocketAddr,
+    },
+}
+
+/// What a visitor says first. Both sides of the connection know it, and can make sure that the other has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knock {
+    /// How many hosts the visitor's world has.
+    pub hosts: u16,
+    /// The visitor's host.
+    pub from: u16,
+    /// The host that it means to be at.
+    pub to: u16,
+    /// Whom it wants to see.
+    pub room: Room,
+}
+
+impl Knock {
+    /// Writes it as it is sent.
+    pub fn bytes(&self) -> [u8; KNOCK_BYTES] {
+        let (kind, number, space, port, ip) = match self.room {
+            Room::Process(number) => (TO_PROCESS, number, 0, 0, Ipv6Addr::UNSPECIFIED),
+            Room::Port { space, address } => {
+                let ip = match address.ip() {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                    IpAddr::V6(ip) => ip,
+                };
+                (TO_PORT, 0, space, address.port(), ip)
+            }
+        };
+        let mut bytes = [0; KNOCK_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        for (at, value) in [self.hosts, self.from, self.to, kind].into_iter().enumerate() {
+            bytes[4 + 2 * at..6 + 2 * at].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes[12..16].copy_from_slice(&number.to_le_bytes());
+        bytes[16..18].copy_from_slice(&space.to_le_bytes());
+        bytes[18..20].copy_from_slice(&port.to_le_bytes());
+        bytes[20..].copy_from_slice(&ip.octets());
+        bytes
+    }
+
+    /// Reads what [`bytes`](Knock::bytes) has written.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn read(bytes: &[u8; KNOCK_BYTES]) -> Result<Knock, &'static str> {
+        if bytes[..4] != MAGIC {
+            return Err("it does not speak as a NIC of this version");
+        }
+        let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let mut ip = [0; 16];
+        ip.copy_from_slice(&bytes[20..]);
+        let room = match short(10) {
+            TO_PROCESS => Room::Process(u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])),
+            TO_PORT => Room::Port {
+                space: short(16),
+                address: SocketAddr::new(IpAddr::V6(ip.into()).to_canonical(), short(18)),
+            },
+            _ => return Err("it wants to see nobody of a kind that is known"),
+        };
+        Ok(Knock {
+            hosts: short(4),
+            from: short(6),
+            to: short(8),
+            room,
+        })
+    }
+}
+
+/// Returns the kind of the file of a process that listens on a port of a port space. Its lines are the addresses.
+pub fn port_file(space: u32, port: u16) -> String {
+    format!("port-{space:x}-{port}")
+}
+
+/// Returns the files of those who listen on a port, each with its place.
+pub fn on_port(folder: &Path, prefix: &str, space: u32, port: u16) -> Vec<(u32, PathBuf)> {
+    let kind = port_file(space, port);
+    let names = places::names(folder, prefix).unwrap_or_default();
+    names
+        .iter()
+        .filter_map(|name| {
+            let (place, of) = places::parsed(prefix, name)?;
+            (of == kind).then(|| (place, folder.join(name)))
+        })
+        .collect()
+}
+
+/// Returns whether the file of one who listens has an address.
+pub fn has_address(file: &Path, address: IpAddr) -> bool {
+    places::read(file).lines().any(|line| line.parse() == Ok(address))
+}
+
+/// Returns the path of a socket in a folder, through the opened folder: short enough for the address of a socket.
+pub fn socket_path(opened: &File, prefix: &str, place: u32, kind: &str) -> PathBuf {
+    let name = places::named(prefix, place, kind);
+    format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into()
+}
+
+/// The one who keeps the door of a host.
+#[derive(Debug)]
+pub struct Doorkeeper {
+    /// The hosts.
+    pub doors: Doors,
+    /// The folder of the processes of this host.
+    pub folder: PathBuf,
+    /// What the names of their files begin with.
+    pub prefix: &'static str,
+}
+
+impl Doorkeeper {
+    /// Opens the door.
+    ///
+    /// # Errors
+    /// Fails with [`AddrInUse`](io::ErrorKind::AddrInUse) when somebody keeps it already, and as listening fails.
+    pub fn open(&self) -> io::Result<TcpListener> {
+        TcpListener::bind(self.doors.own_door())
+    }
+
+    /// Keeps the door, for ever. `say` is told of those who are sent away, and why.
+    pub fn keep(self: &Arc<Self>, listener: &TcpListener, say: impl Fn(String) + Send + Sync + 'static) {
+        let say = Arc::new(say);
+        let at_door = Arc::new(Visitors::default());
+        loop {
+            let (stream, from) = match listener.accept() {
+                Ok(came) => came,
+                Err(_) => {
+                    // There may be no descriptors for now.
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+            };
+            let Some(visitor) = at_door.one_more() else {
+                say(format!(
+                    "closed a connection from {from}: too many are at the door"
+                ));
+                continue;
+            };
+            let (keeper, said) = (Arc::clone(self), Arc::clone(&say));
+            let started = thread::Builder::new()
+                .name("loco-door".to_owned())
+                .spawn(move || {
+                    let _visitor = visitor;
+                    if let Err(why) = keeper.hear(&stream) {
+                        said(format!("closed a connection from {from}: {why}"));
+                    }
+                });
+            if let Err(error) = started {
+                say(format!("closed a connection from {from}: {error}"));
+            }
+        }
+    }
+
+    fn hear(&self, mut stream: &TcpStream) -> io::Result<()> {
+        tend(stream)?;
+        let mut bytes = [0; KNOCK_BYTES];
+        read_all(stream, &mut bytes, Instant::now() + KNOCK_PATIENCE).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::other("it did not say whom it wants to see"),
+                _ => error,
+            }
+        })?;
+        let knock = Knock::read(&bytes).map_err(io::Error::other)?;
+        let own = index(self.doors.own);
+        if knock.hosts != self.doors.count()
+            || knock.to != own
+            || knock.from == own
+            || knock.from >= knock.hosts
+        {
+            let _ = stream.write_all(&[answer::OTHER_HOSTS]);
+            return Err(io::Error::other(format!(
+                "it is host {} of {} and wants host {}; this is host {own} of {}: the lists of hosts differ",
+                knock.from,
+                knock.hosts,
+                knock.to,
+                self.doors.count()
+            )));
+        }
+        let opened = File::open(&self.folder)?;
+        let passed = self.candidates(&knock.room).into_iter().any(|place| {
+            let path = socket_path(&opened, self.prefix, place, SOCKET);
+            pass(&path, stream, &knock).is_ok()
+        });
+        // The visitor speaks next, so nobody has read or written since the connection was handed over.
+        stream.write_all(&[if passed { answer::PASSED } else { answer::NOBODY }])
+    }
+
+    /// Returns the places of those who may be meant.
+    fn candidates(&self, room: &Room) -> Vec<u32> {
+        match *room {
+            Room::Process(number) => self.doors.place(number).into_iter().collect(),
+            Room::Port { space, address } => {
+                on_port(&self.folder, self.prefix, u32::from(space), address.port())
+                    .into_iter()
+                    .filter(|(_, file)| has_address(file, address.ip()))
+                    .map(|(place, _)| place)
+                    .collect()
+            }
+        }
+    }
+}
+
+/// Hands a connection over to the process that takes visitors in at a socket.
+///
+/// # Errors
+/// Fails when nobody does.
+pub fn pass(socket: &Path, stream: &TcpStream, knock: &Knock) -> io::Result<()> {
+    let to = UnixStream::connect(socket)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [stream.as_fd()];
+    with.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let bytes = knock.bytes();
+    let sent = sendmsg(&to, &[IoSlice::new(&bytes)], &mut with, SendFlags::NOSIGNAL)?;
+    if sent == bytes.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
+    }
+}
+
+/// Takes the next visitor in.
+///
+/// # Errors
+/// Fails when the system has no descriptors for it, or when whoever came hands over no connection.
+pub fn admit(listener: &UnixListener) -> io::Result<(TcpStream, Knock)> {
+    let (from, _) = listener.accept()?;
+    from.set_read_timeout(Some(KNOCK_PATIENCE))?;
+    let mut bytes = [0; KNOCK_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(
+        &from,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut with,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let descriptors = with.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
+    if got.bytes != bytes.len() {
+        return Err(invalid("a visitor was not announced"));
+    }
+    let knock = Knock::read(&bytes).map_err(invalid)?;
+    let stream = descriptors.ok_or_else(|| invalid("a visitor did not come"))?;
+    Ok((TcpStream::from(stream), knock))
+}
+
+/// Those who are somewhere at once, which are not more than [`VISITORS_MAX`].
+#[derive(Debug, Default)]
+pub struct Visitors(AtomicUsize);
+
+/// One of [`Visitors`], until dropped.
+#[derive(Debug)]
+pub struct Visitor(Arc<Visitors>);
+
+impl Visitors {
+    /// Lets one more in, unless there are too many.
+    pub fn one_more(self: &Arc<Self>) -> Option<Visitor> {
+        let count = |now: usize| (now < VISITORS_MAX).then_some(now + 1);
+        let counted = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+        counted.is_ok().then(|| Visitor(Arc::clone(self)))
+    }
+}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+#[path = "door_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+/* Two processes, which may be of different hosts: one writes into the memory of the other, whose CPU looks at it.
+ *
+ * It is run as `PROGRAM target ADDRESS PORT` and then as `PROGRAM FORM ADDRESS PORT ROUNDS`. The forms `mistake` and `mended` write
+ * data and a flag, as `flag_before_data.c` does; the target exits with 3 if it sees the flag before the data. The form `lost` writes
+ * until a completion is no success, says `writing` after the first, and prints the last one's status and how late it came. */
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../check.h"
+
+enum { WORDS = 16, FLAG = 8, DEPTH = 64 };
+
+/* A queue pair waits 4.096 us * 2^14 * 8 for its peer: 0.54 s. */
+enum { TIMEOUT = 14, RETRIES = 7 };
+
+/* What each tells the other. */
+struct card {
+    uint32_t qpn, rkey;
+    uint64_t addr;
+    union ibv_gid gid;
+};
+
+static volatile uint64_t *memory;
+static struct ibv_cq *cq;
+static struct ibv_qp *qp;
+static struct ibv_mr *mr;
+static struct card other;
+
+static double now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return at.tv_sec + at.tv_nsec * 1e-9;
+}
+
+static void meet(int line) {
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    CHECK(list && list[0]);
+    CHECK(context = ibv_open_device(list[0]));
+    ibv_free_device_list(list);
+    CHECK(pd = ibv_alloc_pd(context));
+    CHECK(cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0));
+    CHECK(memory = aligned_alloc(64, WORDS * 8));
+    memset((void *)memory, 0, WORDS * 8);
+    CHECK(mr = ibv_reg_mr(pd, (void *)memory, WORDS * 8, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+    struct ibv_qp_init_attr init = {
+        .qp_type = IBV_QPT_RC,
+        .send_cq = cq,
+        .recv_cq = cq,
+        .cap = {.max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+    };
+    CHECK(qp = ibv_create_qp(pd, &init));
+    struct card own = {.qpn = qp->qp_num, .rkey = mr->rkey, .addr = (uintptr_t)memory};
+    CHECK(!ibv_query_gid(context, 1, 1, &own.gid));
+    CHECK(write(line, &own, sizeof own) == sizeof own);
+    CHECK(recv(line, &other, sizeof other, MSG_WAITALL) == sizeof other);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+    attr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = IBV_MTU_1024,
+        .dest_qp_num = other.qpn,
+        .max_dest_rd_atomic = 1,
+        .min_rnr_timer = 1,
+        .ah_attr = {.is_global = 1, .grh = {.dgid = other.gid, .sgid_index = 1, .hop_limit = 1}, .port_num = 1},
+    };
+    CHECK(!ibv_modify_qp(qp, &attr,
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+    attr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTS, .timeout = TIMEOUT, .retry_cnt = RETRIES, .rnr_retry = 7, .max_rd_atomic = 1};
+    CHECK(!ibv_modify_qp(qp, &attr,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                             IBV_QP_MAX_QP_RD_ATOMIC));
+    /* Neither begins before the other is ready. */
+    char ready = 1;
+    CHECK(write(line, &ready, 1) == 1);
+    CHECK(recv(line, &ready, 1, MSG_WAITALL) == 1);
+}
+
+static void post(int from, int words) {
+    struct ibv_sge sge = {(uintptr_t)(memory + from), words * 8, mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+    struct ibv_send_wr *bad;
+    wr.wr.rdma.remote_addr = other.addr + from * 8;
+    wr.wr.rdma.rkey = other.rkey;
+    CHECK(!ibv_post_send(qp, &wr, &bad));
+}
+
+static enum ibv_wc_status completed(void) {
+    struct ibv_wc wc;
+    int count;
+    while ((count = ibv_poll_cq(cq, 1, &wc)) == 0) {
+    }
+    CHECK(count == 1);
+    return wc.status;
+}
+
+static int look(int line) {
+    struct ibv_wc wc;
+    char seen = 1;
+    for (uint64_t round = 1;; round++) {
+        while (memory[FLAG] != round) {
+            CHECK(ibv_poll_cq(cq, 1, &wc) == 0);
+            __asm__ volatile("" ::: "memory");
+            ssize_t got = recv(line, &seen, 1, MSG_DONTWAIT);
+            if (got == 0 || (got < 0 && errno == ECONNRESET))
+                return 0;
+        }
+        for (int word = 0; word < FLAG; word++) {
+            if (memory[word] != round) {
+                puts("the flag came before the data");
+                return 3;
+            }
+        }
+        CHECK(write(line, &seen, 1) == 1);
+    }
+}
+
+static int write_all(int line, int mended, long rounds) {
+    char seen;
+    for (long round = 1; round <= rounds; round++) {
+        for (int word = 0; word <= FLAG; word++)
+            memory[word] = round;
+        post(0, FLAG);
+        if (mended)
+            CHECK(completed() == IBV_WC_SUCCESS);
+        post(FLAG, 1);
+        if (recv(line, &seen, 1, MSG_WAITALL) != 1)
+            return 0; /* The target has seen the mistake. */
+        for (int count = mended ? 1 : 2; count > 0; count--)
+            CHECK(completed() == IBV_WC_SUCCESS);
+    }
+    return 0;
+}
+
+static int write_until_lost(void) {
+    double last = now();
+    for (long successes = 0;; successes++) {
+        post(0, 1);
+        enum ibv_wc_status status = completed();
+        if (status != IBV_WC_SUCCESS) {
+            printf("%s, %.0f ms after %ld successes\n", ibv_wc_status_str(status), (now() - last) * 1e3, successes);
+            return status == IBV_WC_RETRY_EXC_ERR ? 0 : 1;
+        }
+        last = now();
+        if (successes == 0) {
+            puts("writing");
+            fflush(stdout);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc >= 4);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[3]))};
+    CHECK(inet_pton(AF_INET, argv[2], &at.sin_addr) == 1);
+    int line = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    CHECK(line >= 0);
+    if (strcmp(argv[1], "target") == 0) {
+        CHECK(!setsockopt(line, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
+        CHECK(!bind(line, (struct sockaddr *)&at, sizeof at) && !listen(line, 1));
+        CHECK((line = accept(line, NULL, NULL)) >= 0);
+        meet(line);
+        return look(line);
+    }
+    CHECK(argc == 5);
+    CHECK(!connect(line, (struct sockaddr *)&at, sizeof at));
+    meet(line);
+    if (strcmp(argv[1], "lost") == 0)
+        return write_until_lost();
+    return write_all(line, strcmp(argv[1], "mended") == 0, atol(argv[4]));
+}
