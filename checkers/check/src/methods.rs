@@ -149,6 +149,14 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "KvStore::delete",
             "KvStore::entries",
         ],
+        Object::Log => &[
+            "Log::append",
+            "Log::read",
+            "Log::read_into",
+            "Log::try_read",
+            "Log::unread",
+            "Log::lead",
+        ],
     }
 }
 
@@ -161,7 +169,7 @@ mod tests {
 
     /// The sources of the objects, each with the type whose methods it has. Snapshots of the store are not among them: they are
     /// files around `KvStore::entries` and the inserts.
-    const SOURCES: [(&str, &str); 19] = [
+    const SOURCES: [(&str, &str); 23] = [
         ("variables/shared_var.rs", "SharedVar"),
         ("variables/owned_var.rs", "OwnedVar"),
         ("variables/wide_owned_var.rs", "WideOwnedVar"),
@@ -181,6 +189,10 @@ mod tests {
         ("kvstore/write.rs", "KvStore"),
         ("kvstore/batch.rs", "KvStore"),
         ("kvstore/scan.rs", "KvStore"),
+        ("log/mod.rs", "Log"),
+        ("log/append.rs", "Log"),
+        ("log/cursor.rs", "Log"),
+        ("log/lead.rs", "Log"),
     ];
 
     /// Returns the public methods in a source that take the calling thread: those that can act under the model.

@@ -39,11 +39,13 @@ pub enum Object {
     Queue,
     /// The key-value store.
     Kv,
+    /// The log.
+    Log,
 }
 
 impl Object {
     /// Every object, in the order in which `loco check` takes them.
-    pub const ALL: [Object; 15] = [
+    pub const ALL: [Object; 16] = [
         Object::Fence,
         Object::Region,
         Object::SharedVar,
@@ -59,11 +61,15 @@ impl Object {
         Object::TasLock,
         Object::Queue,
         Object::Kv,
+        Object::Log,
     ];
 
     /// Returns whether there are worlds of chosen size ([`crate::sized`]).
     pub fn has_sizes(self) -> bool {
-        !matches!(self, Object::Fence | Object::Region | Object::Collective)
+        !matches!(
+            self,
+            Object::Fence | Object::Region | Object::Collective | Object::Log
+        )
     }
 
     /// Returns whether several threads of a node use it at a time in worlds of chosen size.
@@ -97,6 +103,7 @@ impl Object {
             Object::TasLock => "tas-lock",
             Object::Queue => "queue",
             Object::Kv => "kv",
+            Object::Log => "log",
         }
     }
 }

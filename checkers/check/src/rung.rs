@@ -58,8 +58,14 @@ impl Rung {
 
     /// Lets one node of an execution stop for good, at any step.
     #[must_use]
-    pub(crate) fn crash(mut self) -> Rung {
-        self.faults.crashes = 1;
+    pub(crate) fn crash(self) -> Rung {
+        self.crashes(1)
+    }
+
+    /// Lets up to `crashes` nodes of an execution stop for good, at any steps.
+    #[must_use]
+    pub(crate) fn crashes(mut self, crashes: u32) -> Rung {
+        self.faults.crashes = crashes;
         // Objects wait for a while for messages of lost nodes.
         self.faults.idle_expiries = true;
         self

@@ -29,6 +29,7 @@ fn objects_are_as_robust_or_weak_as_documented() {
         Object::RingBuffer,
         Object::Queue,
         Object::Kv,
+        Object::Log,
     ] {
         let reports = ask(object);
         assert!(!reports.is_empty());

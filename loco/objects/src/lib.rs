@@ -16,6 +16,7 @@
 //! | to hand work to whichever node is free | [`SharedQueue`] |
 //! | to send every message to every reader, in order | [`RingBuffer`] |
 //! | a map that all nodes read and change | [`KvStore`] |
+//! | records in one order on all nodes, which outlive the loss of a node | [`Log`] |
 //! | to broadcast, gather or reduce values | [`Collective`] |
 //! | large values whose reader may find them torn, and must know | [`Msw`] |
 //! | plain memory of every node, to build on | [`SharedRegion`], with [`Thread`]'s operations and [`fence`] |
@@ -92,6 +93,7 @@ pub use objects::kvstore::{
 pub use objects::locks::guard::{LockConfig, LockGuard, OnLoss, Unlock};
 pub use objects::locks::tas_lock::TasLock;
 pub use objects::locks::ticket_lock::TicketLock;
+pub use objects::log::{Log, LogConfig};
 pub use objects::ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
 pub use objects::shared_queue::{Popped, Pushed, SharedQueue};
 pub use objects::variables::atomic_array::AtomicArray;
@@ -124,3 +126,8 @@ pub struct AsynchronousCalls;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-channel.md")]
 pub struct WritingAChannel;
+
+/// Compiles and runs the guide of the log.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/log.md")]
+pub struct LogGuide;

@@ -6,7 +6,7 @@ pub use crate::fence::Scope;
 pub use crate::raw::Flags;
 pub use crate::{
     AckKey, AtomicArray, AtomicVar, Barrier, Bytes, Channel, Collective, Config, Error, ErrorKind, Inserted,
-    KvConfig, KvStore, LockConfig, Manager, Msw, OnLoss, OwnedVar, Parent, Participants, Popped, Pushed,
-    PutOp, RingBuffer, RingConfig, RingReader, RingWriter, SharedQueue, SharedRegion, SharedVar, Sst,
-    Startup, TasLock, Thread, TicketLock, WideOwnedVar, fence,
+    KvConfig, KvStore, LockConfig, Log, LogConfig, Manager, Msw, OnLoss, OwnedVar, Parent, Participants,
+    Popped, Pushed, PutOp, RingBuffer, RingConfig, RingReader, RingWriter, SharedQueue, SharedRegion,
+    SharedVar, Sst, Startup, TasLock, Thread, TicketLock, WideOwnedVar, fence,
 };

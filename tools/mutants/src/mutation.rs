@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 19] = [
+const LISTS: [(&str, &str); 20] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -26,6 +26,7 @@ const LISTS: [(&str, &str); 19] = [
     ("tas-lock", include_str!("../mutations/tas-lock.toml")),
     ("queue", include_str!("../mutations/queue.toml")),
     ("kv", include_str!("../mutations/kv.toml")),
+    ("log", include_str!("../mutations/log.toml")),
     ("", include_str!("../mutations/at-once.toml")),
     ("", include_str!("../mutations/purchases.toml")),
     ("", include_str!("../mutations/worlds.toml")),

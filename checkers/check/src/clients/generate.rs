@@ -140,7 +140,7 @@ pub fn library(object: Object) -> Option<Library> {
         Object::TicketLock | Object::TasLock => Library::Lock,
         Object::Queue => Library::Queue,
         Object::Kv => Library::Store,
-        Object::Collective => return None,
+        Object::Collective | Object::Log => return None,
     })
 }
 

@@ -39,7 +39,7 @@ impl Size {
     pub fn build(self, object: Object, world: &mut World) -> bool {
         use {atomics as a, variables as v};
         match object {
-            Object::Fence | Object::Region | Object::Collective => return false,
+            Object::Fence | Object::Region | Object::Collective | Object::Log => return false,
             Object::Barrier => self.populate(world, v::barrier, v::use_barrier, spec::barrier),
             Object::SharedVar => self.populate(world, v::shared_var, v::use_shared_var, |calls| {
                 spec::shared_variable(calls, "0")

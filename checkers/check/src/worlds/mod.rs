@@ -9,6 +9,7 @@ pub(crate) mod fence;
 pub(crate) mod kv;
 mod last_nodes;
 pub(crate) mod locks;
+pub(crate) mod log;
 pub(crate) mod msw;
 pub(crate) mod owned_var;
 pub(crate) mod queue;
@@ -42,5 +43,6 @@ pub fn rungs(object: Object) -> Vec<Rung> {
         Object::TasLock => locks::tas_rungs(),
         Object::Queue => queue::rungs(),
         Object::Kv => kv::rungs(),
+        Object::Log => log::rungs(),
     }
 }

@@ -374,6 +374,7 @@ pub(crate) fn asked(object: Object) -> Vec<Asked> {
         Object::Atomic => vec![atomic()],
         Object::Barrier => vec![barrier()],
         Object::Collective => vec![(super::collective::shown(), Some(Expected::Robust))],
+        Object::Log => vec![(super::log::shown(), Some(Expected::Robust))],
         Object::TicketLock => vec![ticket_lock()],
         Object::TasLock => vec![tas_lock()],
         Object::Queue => vec![strong("push-and-pop", handing)],

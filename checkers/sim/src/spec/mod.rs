@@ -6,11 +6,13 @@
 //! which takes the same times.
 
 mod linearizable;
+mod log;
 mod objects;
 
 use std::fmt;
 
 pub use linearizable::{atomic_variable, key_value_store, linearizable, lock, shared_queue};
+pub use log::log;
 pub use objects::{
     barrier, mixed_size_writes, mutual_exclusion, ring_buffer, shared_variable, single_writer,
 };

@@ -4,6 +4,7 @@ pub(crate) mod barrier;
 pub(crate) mod collective;
 pub(crate) mod kvstore;
 pub(crate) mod locks;
+pub(crate) mod log;
 pub(crate) mod ring_buffer;
 pub(crate) mod shared_queue;
 pub(crate) mod variables;

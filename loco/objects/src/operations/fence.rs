@@ -30,6 +30,7 @@
 //! No fence is called global here, because the two papers give that name to different fences.
 
 use loco_fabric::{Atomicity, Fabric, FabricError, Lock, NodeId, Peers, QueuePair as _, Time, Wait, Work};
+use smallvec::SmallVec;
 
 use crate::operations::ack::AckKey;
 use crate::operations::counts::Count;
@@ -201,6 +202,32 @@ pub fn towards<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
         thread.fabric().cpu_fence();
     }
     thread.still_in()
+}
+
+/// Completes and places earlier operations of this thread towards each of `nodes` before anything later of this thread, all at once.
+/// Returns those that are lost. The operations towards every other one are placed, whatever became of the rest.
+///
+/// # Errors
+/// Returns the failure of an operation towards a node that is not lost, `Timeout`, and `DeclaredLost` on a node that the others go
+/// on without. Nothing is known of the placement then: post again what must be placed.
+pub(crate) fn towards_each<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<SmallVec<[NodeId; 4]>> {
+    let mut lost = SmallVec::new();
+    let mut fences: SmallVec<[(NodeId, Fence<'_, F>); 8]> = SmallVec::new();
+    for &node in nodes {
+        let mut fence = Fence::new(thread);
+        fence.add(thread.network().position(node)?)?;
+        fences.push((node, fence));
+    }
+    for (node, mut fence) in fences {
+        match fence.finish() {
+            Err(error) if error.lost_peer() == Some(node) => lost.push(node),
+            fenced => {
+                fenced?;
+            }
+        }
+    }
+    thread.still_in()?;
+    Ok(lost)
 }
 
 /// A fence of one thread's own operations, under construction.

@@ -28,6 +28,7 @@ mod kvstore_many;
 mod litmus;
 mod litmus_ring;
 mod locks;
+mod log;
 mod loss;
 mod mixed_size;
 mod no_inline;

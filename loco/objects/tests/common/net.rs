@@ -20,6 +20,7 @@ on_net! {
     Channel<>,
     Collective<T>,
     KvStore<K, V>,
+    Log<>,
     Manager<>,
     Msw<>,
     OwnedVar<T>,

@@ -1,0 +1,145 @@
+//! Appends: a node asks the leader, or does the leader's work itself, until its record is committed.
+
+use loco_fabric::{Fabric, NodeId, Peers};
+
+use super::{Log, Shared};
+use crate::error::have;
+use crate::operations::timing::Timing;
+use crate::{AckKey, Error, Result, Thread};
+
+/// The appends of this node. One is under way at a time.
+pub(super) struct Sender<F: Fabric> {
+    /// The number of requests so far.
+    requests: u64,
+    /// The last request, if it is not known to be appended.
+    open: Option<Open>,
+    /// The puts that may still read this node's row.
+    reading: AckKey<F>,
+}
+
+/// A request under way.
+#[derive(Clone, Copy)]
+struct Open {
+    len: usize,
+    /// The leader that was sent the request.
+    told: Option<NodeId>,
+}
+
+impl<F: Fabric> Sender<F> {
+    pub(super) fn new() -> Sender<F> {
+        Sender {
+            requests: 0,
+            open: None,
+            reading: AckKey::done(),
+        }
+    }
+}
+
+impl<F: Fabric> Log<F> {
+    /// Appends a record, and waits until it is committed, for the thread's deadline at most. Returns its position, which counts from 0.
+    /// Whatever this thread put to other nodes before is *not* placed by this: it is no fence.
+    ///
+    /// # Errors
+    /// Returns [`TooLarge`](crate::Error::TooLarge) for a record that is too long, [`PeerLost`](crate::ErrorKind::PeerLost) if
+    /// fewer than [`members_min`](super::LogConfig::members_min) participants are left, or
+    /// [`Timeout`](crate::ErrorKind::Timeout), which names the leader, or the participants that have not read enough, this node among
+    /// them if its program does not read at all. A participant that is lost is not an error by itself. The errors of posting and of fences are possible, too.
+    ///
+    /// # After a timeout
+    /// The record may be appended at any later time, once. The next append of this node waits for it first. After another error, too, it
+    /// may be in the log or not.
+    pub fn append(&self, thread: &Thread<F>, record: &[u8]) -> Result<u64> {
+        let shared = &self.shared;
+        let name = shared.channel.name();
+        let _call = thread.call(name, "append");
+        if record.len() > shared.config.record_bytes_max {
+            return Err(Error::TooLarge {
+                what: format!("a record of log `{name}`"),
+                len: record.len(),
+                max: shared.config.record_bytes_max,
+            });
+        }
+        let mut timing = thread.timing_from_now();
+        let appended = thread.until(timing.deadline, || {
+            let mut sender = shared.sender.enter(thread, name)?;
+            // A program that never reads would set aside more and more.
+            let sets_aside = {
+                let cursor = shared.cursor.enter(thread, name)?;
+                cursor.may_set_aside(shared.copy.capacity())
+            };
+            if sender.open.is_some() {
+                shared.finish(thread, &mut sender, sets_aside)?;
+            }
+            sender.reading.wait_until_read(thread)?;
+            shared.requests.write(shared.here, sender.requests + 1, record)?;
+            sender.requests += 1;
+            sender.open = Some(Open {
+                len: record.len(),
+                told: None,
+            });
+            shared.finish(thread, &mut sender, sets_aside)
+        });
+        appended.map_err(|error| shared.append_failed(thread, &mut timing, error))
+    }
+}
+
+impl<F: Fabric> Shared<F> {
+    /// Sees to it that the request under way is appended. Returns the position of its record. With `sets_aside`, unread records of this
+    /// node keep nobody waiting.
+    fn finish(&self, thread: &Thread<F>, sender: &mut Sender<F>, sets_aside: bool) -> Result<u64> {
+        loop {
+            let known = {
+                let mut cursor = self.cursor.enter(thread, self.channel.name())?;
+                let known = self.examine(&mut cursor)?;
+                let last = cursor.last()[self.here];
+                if last.request == sender.requests {
+                    sender.open = None;
+                    return Ok(last.position);
+                }
+                if sets_aside {
+                    self.set_aside(thread, &mut cursor)?;
+                }
+                known
+            };
+            self.check_members(self.peers().len() + 1)?;
+            let leader = self.leader();
+            if leader == self.node() {
+                self.lead_or_wait(thread, known)?;
+                continue;
+            }
+            let told = match &mut sender.open {
+                Some(open) if open.told != Some(leader) => {
+                    let row = (self.here, open.len);
+                    let sent = self.requests.send(thread, row, leader, &mut sender.reading);
+                    sent.map(|()| open.told = Some(leader))
+                }
+                _ => Ok(()),
+            };
+            let more = || (self.committed() > known).then_some(());
+            let waited =
+                told.and_then(|()| thread.wait_for(true, self.channel.name(), Peers::One(leader), more));
+            match waited {
+                // The next one leads.
+                Err(error) if error.lost_peer() == Some(leader) && self.is_gone(leader) => {}
+                waited => waited?,
+            }
+        }
+    }
+
+    /// Returns the error of an append. A timeout names those who kept it waiting.
+    #[cold]
+    fn append_failed(&self, thread: &Thread<F>, timing: &mut Timing, error: Error) -> Error {
+        let (error, name) = (timing.late(thread, error), self.channel.name());
+        let behind = self.behind(self.committed());
+        if !behind.is_empty() {
+            let what = format!(
+                "{} not read records of log {name}; each participant must read",
+                have(&behind)
+            );
+            return error.because(&behind, what);
+        }
+        let leader = self.leader();
+        let what = format!("{leader}, which leads log {name}, has not appended the record");
+        error.because(&[leader], what)
+    }
+}

@@ -1,0 +1,205 @@
+//! How far this node has read, and what it knows of the records before: the last request of each node that was appended.
+//!
+//! A thread that appends does not read meanwhile. If the ring is full of what its node has not read, nobody's append could go on, its
+//! own among them. It then sets the unread records aside, in memory of this node, from where later reads take them.
+
+use std::collections::VecDeque;
+
+use loco_fabric::{Fabric, Peers};
+
+use super::{Log, Shared};
+use crate::{Result, Thread};
+
+/// A request that was appended: its number, which counts from 1, and the position of its record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Appended {
+    pub(super) request: u64,
+    pub(super) position: u64,
+}
+
+/// The progress of this node through the committed records.
+pub(super) struct Cursor {
+    /// The position of the record that leaves the ring next.
+    next: u64,
+    /// The records before that which the program has not read, with their positions.
+    aside: VecDeque<(u64, Vec<u8>)>,
+    /// The position that the others were told last. They may overwrite what is before it.
+    released: u64,
+    /// The position after the last record whose author is known, at least `next`.
+    examined: u64,
+    /// The last request of each node among the records before `examined`, by the node's position.
+    last: Box<[Appended]>,
+}
+
+impl Cursor {
+    pub(super) fn new(nodes: usize) -> Cursor {
+        Cursor {
+            next: 0,
+            aside: VecDeque::new(),
+            released: 0,
+            examined: 0,
+            last: vec![Appended::default(); nodes].into(),
+        }
+    }
+
+    /// Returns the number of records before `committed` that the program has not read.
+    pub(super) fn unread(&self, committed: u64) -> u64 {
+        committed - self.next + self.aside.len() as u64
+    }
+
+    /// Returns true if so few records are set aside that an append may set more aside.
+    pub(super) fn may_set_aside(&self, capacity: usize) -> bool {
+        self.aside.len() < capacity
+    }
+
+    /// Returns the last request of each node among the committed records, as far as they are examined.
+    pub(super) fn last(&self) -> &[Appended] {
+        &self.last
+    }
+}
+
+impl<F: Fabric> Log<F> {
+    /// Reads the next record, and waits for it, for the thread's deadline at most. The threads of a node share its place in the log:
+    /// each record is read once on each node.
+    ///
+    /// # Errors
+    /// Returns [`Timeout`](crate::ErrorKind::Timeout), and on a node without a service thread the errors of
+    /// [`lead`](Log::lead). The loss of others is not an error.
+    ///
+    /// # After a timeout
+    /// Nothing was read. Read again.
+    pub fn read(&self, thread: &Thread<F>) -> Result<Vec<u8>> {
+        let mut record = Vec::new();
+        self.read_into(thread, &mut record)?;
+        Ok(record)
+    }
+
+    /// Reads the next record into `record`, replacing its contents. Returns the record's position, which counts from 0.
+    ///
+    /// # Errors
+    /// Returns the errors of [`read`](Log::read).
+    ///
+    /// # After a timeout
+    /// Nothing was read. Read again.
+    pub fn read_into(&self, thread: &Thread<F>, record: &mut Vec<u8>) -> Result<u64> {
+        let shared = &self.shared;
+        let _call = thread.call(shared.channel.name(), "read");
+        let mut timing = thread.timing_from_now();
+        let read = thread.until(timing.deadline, || {
+            loop {
+                if let Some(position) = shared.try_read(thread, record)? {
+                    return Ok(position);
+                }
+                shared.wait_for_record(thread)?;
+            }
+        });
+        timing.of_call(thread, read)
+    }
+
+    /// Reads the next record into `record`, replacing its contents, if this node knows one to be committed. Returns its position. Does not
+    /// lead.
+    ///
+    /// # Errors
+    /// Returns [`Timeout`](crate::ErrorKind::Timeout) if other threads of this node read all the time.
+    ///
+    /// # After a timeout
+    /// Nothing was read. Read again.
+    pub fn try_read(&self, thread: &Thread<F>, record: &mut Vec<u8>) -> Result<Option<u64>> {
+        self.shared.try_read(thread, record)
+    }
+}
+
+impl<F: Fabric> Shared<F> {
+    /// Examines the records that were committed since the last call, and returns the position after them.
+    pub(super) fn examine(&self, cursor: &mut Cursor) -> Result<u64> {
+        let committed = self.committed();
+        while cursor.examined < committed {
+            let position = cursor.examined;
+            let author = self.copy.author(position)?;
+            if let Some(last) = cursor.last.get_mut(author.position) {
+                debug_assert!(
+                    author.request > last.request,
+                    "a request is appended once: {author:?}"
+                );
+                *last = Appended {
+                    request: author.request,
+                    position,
+                };
+            }
+            cursor.examined += 1;
+        }
+        Ok(committed)
+    }
+
+    fn try_read(&self, thread: &Thread<F>, record: &mut Vec<u8>) -> Result<Option<u64>> {
+        let mut cursor = self.cursor.enter(thread, self.channel.name())?;
+        self.examine(&mut cursor)?;
+        let read = match cursor.aside.pop_front() {
+            Some((position, aside)) => {
+                *record = aside;
+                Some(position)
+            }
+            None => self.take(&mut cursor, record)?,
+        };
+        self.release(thread, &mut cursor);
+        Ok(read)
+    }
+
+    /// Takes the next record out of the ring, if it is committed.
+    fn take(&self, cursor: &mut Cursor, record: &mut Vec<u8>) -> Result<Option<u64>> {
+        let position = cursor.next;
+        if position == cursor.examined {
+            return Ok(None);
+        }
+        self.copy.read(position, record)?;
+        cursor.next += 1;
+        Ok(Some(position))
+    }
+
+    /// Sets all unread records aside if they fill the ring.
+    pub(super) fn set_aside(&self, thread: &Thread<F>, cursor: &mut Cursor) -> Result<()> {
+        if cursor.examined - cursor.next < self.copy.capacity() as u64 {
+            return Ok(());
+        }
+        let mut record = Vec::new();
+        while let Some(position) = self.take(cursor, &mut record)? {
+            cursor.aside.push_back((position, std::mem::take(&mut record)));
+        }
+        self.release(thread, cursor);
+        Ok(())
+    }
+
+    /// Tells the others how far this node has read, when it is time to: often enough that a node that has read everything keeps nobody
+    /// waiting.
+    fn release(&self, thread: &Thread<F>, cursor: &mut Cursor) {
+        let every = (self.copy.capacity() as u64 / 4).max(1);
+        if cursor.next - cursor.released < every {
+            return;
+        }
+        // The record was copied before: the CPU's steps come before what is posted later.
+        match self.announce(thread, &self.reads, cursor.next) {
+            Ok(()) => cursor.released = cursor.next,
+            // The record is read all the same. The next read tells them.
+            Err(error) => {
+                tracing::debug!(log = self.channel.name(), %error, "telling how far this node has read")
+            }
+        }
+    }
+
+    /// Waits until there may be a record to read. A node without a service thread leads meanwhile.
+    fn wait_for_record(&self, thread: &Thread<F>) -> Result<()> {
+        let next = {
+            let cursor = self.cursor.enter(thread, self.channel.name())?;
+            if !cursor.aside.is_empty() {
+                return Ok(());
+            }
+            // Another thread may have examined what is after it.
+            cursor.next
+        };
+        if self.config.service {
+            let more = || (self.committed() > next).then_some(());
+            return thread.wait_for(true, self.channel.name(), Peers::None, more);
+        }
+        self.lead_or_wait(thread, next)
+    }
+}
