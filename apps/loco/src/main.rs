@@ -26,6 +26,7 @@ mod record;
 mod run;
 mod stress;
 mod timeline;
+mod top;
 
 use error::CliError;
 
@@ -53,6 +54,7 @@ enum Command {
     Litmus(litmus::Args),
     Nic(nic::Args),
     Trace(timeline::Args),
+    Top(top::Args),
     Completions(manual::CompletionsArgs),
     Man(manual::ManArgs),
     #[command(name = demo::NODE, hide = true)]
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Litmus(args) => litmus::run(&args, &given),
         Command::Nic(args) => nic::run(&args),
         Command::Trace(args) => timeline::run(&args),
+        Command::Top(args) => return top::main(&args),
         Command::Completions(args) => manual::completions(&args, &Cli::command()),
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::StressNode(args) => stress::node(&args),

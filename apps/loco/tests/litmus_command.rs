@@ -329,3 +329,37 @@ fn random_walks_of_the_model_show_nothing_that_it_forbids() {
     let again = loco(&run);
     assert!(text(&again.stdout).contains("46 tests left out"), "{again:?}");
 }
+
+/// No fabric has messages: tests with them are named and counted, never dropped without a word. The model's machine has them.
+#[test]
+fn tests_with_messages_are_refused_by_name_on_fabrics() {
+    let tests = mowgli::catalogue::entries()
+        .iter()
+        .filter(|e| e.folder == "messages");
+    let names: Vec<&str> = tests.map(|entry| entry.name).collect();
+    assert!(names.len() > 3, "{names:?}");
+    let output = loco(&[
+        "litmus", "run", "messages", "--fabric", "shm", "--runs", "5", "-q",
+    ]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = text(&output.stderr);
+    for name in &names {
+        let refused =
+            format!("{name} is left out: it has messages (`send`, `recv`, `imm`), which no fabric has");
+        assert!(said.contains(&refused), "{name}: {said}");
+    }
+    let counted = format!("{} tests left out: they cannot be run here", names.len());
+    assert!(text(&output.stdout).contains(&counted), "{output:?}");
+    // Beside a test that runs, they are counted, and the command ends well.
+    let mixed = loco(&[
+        "litmus", "run", names[0], "SB3", "--fabric", "shm", "--runs", "5", "-q",
+    ]);
+    assert_eq!(mixed.status.code(), Some(0), "{mixed:?}");
+    assert!(text(&mixed.stdout).contains("1 test left out"), "{mixed:?}");
+
+    let walked = loco(&[
+        "litmus", "run", "messages", "--fabric", "model", "--runs", "20", "-q",
+    ]);
+    assert!(walked.status.success(), "{walked:?}");
+    assert!(!text(&walked.stdout).contains("left out"), "{walked:?}");
+}

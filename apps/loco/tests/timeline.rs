@@ -179,6 +179,35 @@ fn calls_waits_posts_and_a_loss_are_shown_with_names_and_peers() {
     }
 }
 
+/// The command joins its job without `loco::run`.
+#[test]
+fn a_program_that_connects_by_itself_has_a_timeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let output = alone(env!("CARGO_BIN_EXE_loco"))
+        .args([
+            "run",
+            "-n",
+            "2",
+            "--fabric",
+            "shm",
+            "--trace",
+            path.to_str().unwrap(),
+        ])
+        .args([env!("CARGO_BIN_EXE_loco"), "demo-node", "--quick"])
+        .output()
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let events = file["traceEvents"].as_array().unwrap();
+    for node in [0, 1] {
+        let calls = events
+            .iter()
+            .filter(|event| event["pid"] == node && event["cat"] == "call");
+        assert!(calls.count() > 0, "node {node}");
+    }
+}
+
 #[test]
 fn a_program_that_is_no_node_leaves_an_empty_timeline_that_says_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ use crate::fiber::{self, Resume};
 use loco_fabric::{Armed, Control, Doorbell, FabricError, NodeId, Peers, Platform, Result, Std, Time, Wait};
 use loco_job::{Mesh, Revoke};
 use loco_trace::timeline::{self, Span};
+use loco_trace::waits::{self, SHOWN_AFTER, Stage, Waiting};
 
 /// The longest sleep of a waiting thread by the doorbell. It bounds the cost of a long wait, and the delay if the
 /// process that should have woken the thread was killed in between.
@@ -255,6 +256,7 @@ impl Membership {
             return Ok(value);
         }
         let _shown = self.show(&wait);
+        let mut waiting = Waiting::default();
         // These are the start and the end of the wait, set at the first look at the clock. A look takes as
         // long as a message, so a wait that is soon answered avoids it.
         let mut start_and_end: Option<(Time, Time)> = None;
@@ -293,8 +295,13 @@ impl Membership {
                 }
                 Bell::Serves { bell, rings } if backoff.has_spun() && !in_fiber() => {
                     if end.is_none()
-                        && let Some(error) =
-                            self.over(&wait, within, Next::LookAtTheClockToo, &mut start_and_end)
+                        && let Some(error) = self.over(
+                            &wait,
+                            within,
+                            Next::LookAtTheClockToo,
+                            &mut start_and_end,
+                            &mut waiting,
+                        )
                     {
                         return ready().ok_or(error);
                     }
@@ -317,7 +324,7 @@ impl Membership {
                 _ => pause(&mut backoff, end.filter(|_| bell.rings())),
             };
             if next != Next::Look
-                && let Some(error) = self.over(&wait, within, next, &mut start_and_end)
+                && let Some(error) = self.over(&wait, within, next, &mut start_and_end, &mut waiting)
             {
                 return ready().ok_or(error);
             }
@@ -335,6 +342,18 @@ impl Membership {
             return Span::default();
         }
         timeline::wait(self.mesh.node(), wait.what, wait.peers.among(self.mesh.nodes()))
+    }
+
+    /// Shows a wait that has lasted to those who look from outside.
+    fn show_long(&self, wait: &Wait<'_>, (start, now, end): (Time, Time, Time), waiting: &mut Waiting) {
+        if waiting.is_seen() {
+            waiting.look();
+        } else if now.since(start) >= SHOWN_AFTER {
+            let (node, nodes) = (self.mesh.node(), wait.peers.among(self.mesh.nodes()));
+            let left = (end != Time::NEVER).then(|| end.since(now));
+            let times = (now.since(start), left);
+            *waiting = waits::begin(node, Stage::Use, wait.what, nodes, times, in_fiber());
+        }
     }
 
     /// Sleeps by the doorbell until it rings or the wait ends at `end`. If it rang before without helping, the thread
@@ -364,7 +383,8 @@ impl Membership {
         *armed_before = armed;
     }
 
-    /// Looks at the clock, if the wait has an end. Returns the error if the end has come.
+    /// Looks at the clock. Returns the error if the wait has an end, and the end has come. Shows the wait to those who look from
+    /// outside if it has lasted.
     #[cold]
     fn over(
         &self,
@@ -372,15 +392,14 @@ impl Membership {
         within: Option<Duration>,
         next: Next,
         start_and_end: &mut Option<(Time, Time)>,
+        waiting: &mut Waiting,
     ) -> Option<FabricError> {
-        if wait.deadline.is_none() && within.is_none() {
-            return None;
-        }
         let now = self.platform.now();
         let (start, end) = *start_and_end.get_or_insert_with(|| {
             let end = within.map_or(Time::NEVER, |within| now.after(within));
             (now, wait.deadline.unwrap_or(end))
         });
+        self.show_long(wait, (start, now, end), waiting);
         // Steps that others rely on are not given up in the middle: their deadline is never.
         let given_up = next == Next::GiveUp && end != Time::NEVER;
         (now >= end || given_up).then(|| FabricError::Timeout {

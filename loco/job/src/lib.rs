@@ -15,6 +15,7 @@ mod kernel;
 mod mesh;
 mod missed;
 mod secret;
+mod shown;
 mod timeouts;
 pub mod var;
 
@@ -23,6 +24,6 @@ pub use hosts::{Address, Hosts, PORT_BASE};
 pub use job::{Job, JobBuilder, Meeting};
 pub use kernel::process_namespace;
 pub use mesh::{Departures, Link, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Revoke, Revoked};
-pub use missed::{Missed, note_missed};
+pub use missed::{Missed, missed_by, note_missed};
 pub use secret::{Secret, random};
 pub use timeouts::Timeouts;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use loco_fabric::NodeId;
 use loco_trace::timeline;
@@ -45,19 +45,34 @@ impl Missed {
     }
 }
 
+/// What was noted in this process: by whom, why, and who was missed.
+static NOTED: Mutex<BTreeSet<(NodeId, Missed, NodeId)>> = Mutex::new(BTreeSet::new());
+
+fn noted() -> MutexGuard<'static, BTreeSet<(NodeId, Missed, NodeId)>> {
+    NOTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the number of nodes that node `by`, which is this process, has noted as lost.
+pub fn missed_by(by: NodeId) -> u64 {
+    let noted = noted();
+    let lost = noted
+        .iter()
+        .filter(|&&(noter, how, _)| (noter, how) == (by, Missed::Lost));
+    lost.count() as u64
+}
+
 /// Notes that node `by`, which is this process, missed `node`: for a launcher that [asks](var::MISSED) for it, and in the timeline,
 /// if that is on. Notes the same only once.
 #[cold]
 pub fn note_missed(by: NodeId, how: Missed, node: NodeId) {
     static FILE: OnceLock<Option<File>> = OnceLock::new();
-    static NOTED: Mutex<BTreeSet<(NodeId, Missed, NodeId)>> = Mutex::new(BTreeSet::new());
     let open = || {
         File::options()
             .append(true)
             .open(std::env::var_os(var::MISSED)?)
             .ok()
     };
-    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut noted = noted();
     if !noted.insert((by, how, node)) {
         return;
     }

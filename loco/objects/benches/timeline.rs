@@ -1,12 +1,12 @@
-//! Measures what the timeline costs calls over shared memory: two nodes of this process, first with the timeline off, then on.
-//! Prints the best turn of each, in nanoseconds a call.
+//! Measures what it costs calls over shared memory to be seen: two nodes of this process, first alone, then with the pages that
+//! `loco top` reads, then with the timeline on, too. Prints the best turn of each, in nanoseconds a call.
 
 use std::time::Instant;
 
 use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{Barrier, Result, SharedRegion, TicketLock, testing};
-use loco_trace::timeline;
+use loco_trace::{timeline, waits};
 
 /// Calls of a turn.
 const CALLS: u32 = 2000;
@@ -60,15 +60,22 @@ fn round() -> Vec<(&'static str, f64)> {
 
 fn main() -> std::io::Result<()> {
     let off = round();
+    let page = |node| waits::start("bench", NodeId(node), 2);
+    let pages = [page(0)?, page(1)?];
+    let seen = round();
     let folder = std::env::temp_dir().join(format!("loco-timeline-bench-{}", std::process::id()));
     for node in [0, 1] {
         timeline::start(&folder, NodeId(node))?;
     }
     let on = round();
     std::fs::remove_dir_all(&folder)?;
-    println!("{:<18} {:>10} {:>10}", "", "off (ns)", "on (ns)");
-    for ((what, off), (_, on)) in off.iter().zip(&on) {
-        println!("{what:<18} {off:>10.1} {on:>10.1}");
+    drop(pages);
+    println!(
+        "{:<18} {:>10} {:>10} {:>10}",
+        "", "off (ns)", "page (ns)", "on (ns)"
+    );
+    for (((what, off), (_, seen)), (_, on)) in off.iter().zip(&seen).zip(&on) {
+        println!("{what:<18} {off:>10.1} {seen:>10.1} {on:>10.1}");
     }
     Ok(())
 }

@@ -21,6 +21,7 @@
 //! | plain memory of every node, to build on | [`SharedRegion`], with [`Thread`]'s operations and [`fence`] |
 //! | an object of my own | [`Channel`], and the guide `docs/writing-a-channel.md` |
 //! | to call objects from `async` code | `asynchronous` (feature `async`) |
+//! | counters for Prometheus and other exporters | `metrics` (feature `metrics`) |
 //! | to choose the network, or see which are there | [`fabric::FabricChoice`], `loco fabrics` |
 //! | to know what an error leaves behind | [`Error`], and *After a timeout* at each method |
 //!
@@ -31,7 +32,8 @@
 //! ```
 //!
 //! Programs to copy from: `examples/hello.rs` above; `examples/news.rs`, which broadcasts messages; `examples/stock.rs`, a
-//! key-value store; `examples/heat.rs`, a simulation whose nodes exchange the edges of their pieces.
+//! key-value store; `examples/heat.rs`, a simulation whose nodes exchange the edges of their pieces; `examples/counters.rs`, whose
+//! counters Prometheus scrapes.
 //!
 //! To use objects: make a [`Manager`] per node, a [`Thread`] per thread and the objects by name, then call
 //! [`Manager::wait_for_ready`]. To write a new object: see [`Channel`] and the guide
@@ -44,6 +46,8 @@ pub mod asynchronous;
 mod channels;
 mod config;
 mod error;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod objects;
 mod operations;
 pub mod prelude;

@@ -2,10 +2,7 @@
 //!
 //! Relies on the job (its nodes, and how they meet), the fabric that is chosen at run time, and the manager.
 
-use std::path::Path;
-
-use loco_job::{Job, Mesh, var};
-use loco_trace::timeline;
+use loco_job::{Job, Mesh};
 
 use crate::fabric::{AnyConfig, AnyFabric, Time};
 use crate::{Barrier, Config, Error, Manager, Result};
@@ -93,16 +90,6 @@ impl Startup {
             Some(job) => job,
             None => Job::from_env().map_err(|error| Error::Config(error.to_string()))?,
         };
-        if let Some(folder) = std::env::var_os(var::TRACE).filter(|folder| !folder.is_empty()) {
-            let folder = Path::new(&folder);
-            timeline::start(folder, job.node()).map_err(|error| {
-                Error::Config(format!(
-                    "the timeline cannot be written to the folder {} ({}): {error}",
-                    folder.display(),
-                    var::TRACE
-                ))
-            })?;
-        }
         let fabric = self.fabric.map_or_else(AnyConfig::from_env, Ok);
         Manager::with_config(
             AnyFabric::with_settings(Mesh::connect(&job)?, fabric)?,

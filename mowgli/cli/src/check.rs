@@ -148,18 +148,29 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     Ok(summary.exit())
 }
 
-/// Refuses to check one test with regions of relaxed ordering under a model that has none: the answer would be empty.
+/// Refuses to check one test with regions of relaxed ordering if no model asked for has any: the answer would be empty. Models that lack
+/// something else, or stand beside one that applies, are reported as others are.
 fn refuse_regions(test: &Test, models: &[Loaded]) -> Result<(), Error> {
     let program = &test.litmus.program;
+    let mut plain = program.clone();
+    plain.locations.iter_mut().for_each(|l| l.relaxed = false);
+    let mut refusal = None;
     for model in models {
-        if let Loaded::BuiltIn(model) = model
-            && program.has_relaxed_regions()
-            && let Err(reason) = applicable(program, *model)
-        {
-            return Err(Error::Usage(format!("{}: {reason}", test.litmus.name)));
+        match model {
+            Loaded::BuiltIn(model) => match applicable(program, *model) {
+                Ok(()) => return Ok(()),
+                Err(reason) if applicable(&plain, *model).is_ok() => {
+                    refusal.get_or_insert(reason);
+                }
+                Err(_) => {}
+            },
+            Loaded::File(_) | Loaded::CoreRma(_) => return Ok(()),
         }
     }
-    Ok(())
+    match refusal {
+        Some(reason) => Err(Error::Usage(format!("{}: {reason}", test.litmus.name))),
+        None => Ok(()),
+    }
 }
 
 /// Returns the settings under which a test is checked: those asked for, or all that apply.

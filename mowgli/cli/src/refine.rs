@@ -1,28 +1,27 @@
 //! `mowgli refine`: decides whether an implementation refines its specification, over all clients up to a
 //! size.
 
-use std::fmt;
+mod report;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mowgli::counted::counted;
 use mowgli::model::Tier;
-use mowgli::outcome::Limit;
-use mowgli_libraries::client::{Client, Library, Method};
+use mowgli_libraries::client::{Client, Library};
 use mowgli_libraries::enumerate::{Bounds, CALLS_MAX, NODES_MAX, OBJECTS_MAX, RandomClients, THREADS_MAX};
-use mowgli_libraries::explain::{draw_events, explain_drawn, implementation_execution};
+use mowgli_libraries::explain::{draw_events, explain_drawn};
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
 use mowgli_libraries::local::LocalSoundness;
 use mowgli_libraries::outcome::Budget;
-use mowgli_libraries::over_clients::{Judge, Summary, judge_batch, over_share};
+use mowgli_libraries::over_clients::{Judge, Summary, judge_batch, over_families};
 use mowgli_libraries::refine::{Failure, Refinement};
 use mowgli_libraries::text;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use serde::Serialize;
+use report::Larger;
 
 use crate::budget::{self, Limits, Run};
 use crate::shard::{self, Shard};
@@ -58,7 +57,8 @@ pub(crate) struct Args {
     /// List the implementations, those with mistakes included
     #[arg(long, exclusive = true)]
     list: bool,
-    /// Most calls of a client. Default: 4 or 5, enough to refute every known mistake of the library's implementations; 4 with --local
+    /// Most calls of a client. Default: 4 or 5, enough to refute every known mistake of the library's implementations (4 with --local), and
+    /// larger sizes while three seconds last
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = values::whole::<usize>(1..=CALLS_MAX as u64))]
     calls: Option<usize>,
     /// Most threads. Default: the two or three that show the implementation's faults
@@ -115,89 +115,10 @@ const EXECUTIONS_MAX: u64 = 100_000;
 const EXPLANATION_TIME: Duration = Duration::from_secs(60);
 /// Most calls of a client with --local, if nobody says otherwise.
 const LOCAL_CALLS: usize = 4;
+/// Time in which larger clients than those of the default size are judged, from the start.
+const LARGER_TIME: Duration = Duration::from_secs(3);
 /// Random clients that are drawn at a time.
 const BATCH: u64 = 512;
-
-/// The result, as JSON.
-#[derive(Debug, Serialize)]
-struct Report {
-    version: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shard: Option<String>,
-    /// The fingerprint of what was asked, in a share only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run: Option<String>,
-    implementation: String,
-    specification: &'static str,
-    tier: &'static str,
-    question: &'static str,
-    bounds: Covered,
-    clients: u64,
-    complete: u64,
-    seconds: f64,
-    limit: Option<String>,
-    refuted_by: Option<Refutation>,
-}
-
-/// The clients that were asked about.
-#[derive(Debug, Serialize)]
-struct Covered {
-    /// The most calls of a client; with `random`, the calls of each.
-    calls: usize,
-    /// The most threads.
-    threads: usize,
-    /// The most nodes.
-    nodes: u8,
-    /// The most objects of each library.
-    objects: usize,
-    /// The methods that clients call.
-    methods: Vec<&'static str>,
-    /// The number of clients to draw, unless all are asked about.
-    random: Option<u64>,
-}
-
-impl Covered {
-    fn of(bounds: &Bounds, args: &Args) -> Covered {
-        let of_libraries = || bounds.libraries.iter().flat_map(|library| library.methods());
-        let has = |m: &Method| bounds.has(*m);
-        Covered {
-            calls: bounds.calls_max,
-            threads: bounds.threads_max,
-            nodes: bounds.nodes_max,
-            objects: bounds.objects_max,
-            methods: of_libraries().filter(has).map(Method::name).collect(),
-            random: args.random,
-        }
-    }
-}
-
-impl fmt::Display for Covered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let upto = if self.random.is_some() { "" } else { "up to " };
-        write!(
-            f,
-            "{upto}{}, up to {} on up to {}, up to {} of each library; calls of {}",
-            counted(self.calls, "call"),
-            counted(self.threads, "thread"),
-            counted(self.nodes, "node"),
-            counted(self.objects, "object"),
-            self.methods.join(", ")
-        )
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Refutation {
-    /// The client's number in the list of all clients, from 1.
-    number: u64,
-    client: String,
-    /// The outcome that the specification does not allow, or the condition of Def. 3.13 that fails.
-    what: String,
-    execution: String,
-    /// Why the specification has no execution with this outcome; not for local soundness.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    missing: Option<String>,
-}
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.list {
@@ -231,9 +152,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         refuted_with: built_in.and_then(|named| named.refuted_with),
     };
     let start = Instant::now();
-    let bounds = bounds(named, args);
-    let summary = judged(named, &bounds, args);
-    let mut report = report(named, args, &bounds, &summary, start.elapsed());
+    let mut families = families(named, args);
+    let (summary, larger) = judged(named, &mut families, args, start);
+    let mut report = report::of(named, args, &families, &summary, start.elapsed());
+    report.larger = larger;
     if let (Some(failure), Some(refutation)) = (&summary.failure, &mut report.refuted_by) {
         refutation.missing = Some(missing(named, args, failure)?);
     }
@@ -262,7 +184,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&report)?;
     } else {
-        output::print(&in_words(&report))?;
+        output::print(&report.in_words())?;
     }
     Ok(
         match (
@@ -277,29 +199,40 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 /// Returns the bounds of the clients that are asked about.
-fn bounds(named: &Named<'_>, args: &Args) -> Bounds {
-    let mut bounds = if args.local {
-        named.local_bounds(args.calls.unwrap_or(LOCAL_CALLS))
-    } else {
-        named.bounds(args.calls.unwrap_or_else(|| named.calls()))
+fn families(named: &Named<'_>, args: &Args) -> Vec<Bounds> {
+    let calls = args.calls.unwrap_or_else(|| named.calls());
+    // What somebody chose, and what is drawn, is one set of clients.
+    let mut families = match (args.local, args.with.is_empty() && args.random.is_none()) {
+        (true, _) => vec![named.local_bounds(args.calls.unwrap_or(LOCAL_CALLS))],
+        (false, true) => named.families(calls),
+        (false, false) => vec![named.bounds(calls)],
     };
-    bounds.threads_max = args.threads.unwrap_or(bounds.threads_max);
-    bounds.nodes_max = args.nodes.unwrap_or(bounds.nodes_max);
-    bounds.objects_max = args.objects;
-    for &library in &args.with {
-        if !bounds.methods.is_empty() {
-            bounds
-                .methods
-                .extend(library.methods().filter(|m| !m.is_strong()));
+    for bounds in &mut families {
+        bounds.threads_max = args.threads.unwrap_or(bounds.threads_max);
+        bounds.nodes_max = args.nodes.unwrap_or(bounds.nodes_max);
+        bounds.objects_max = args.objects;
+        for &library in &args.with {
+            if !bounds.methods.is_empty() {
+                bounds
+                    .methods
+                    .extend(library.methods().filter(|m| !m.is_strong()));
+            }
+            bounds.libraries.push(library);
         }
-        bounds.libraries.push(library);
+        bounds.libraries.sort_unstable();
+        bounds.libraries.dedup();
     }
-    bounds.libraries.sort_unstable();
-    bounds.libraries.dedup();
-    bounds
+    families
 }
 
-fn judged(named: &Named<'_>, bounds: &Bounds, args: &Args) -> Summary {
+/// Judges all clients within the bounds. Where nobody chose a size, judges larger ones while there is time: the bounds grow by the sizes
+/// that were judged whole, and the rest is returned.
+fn judged(
+    named: &Named<'_>,
+    families: &mut [Bounds],
+    args: &Args,
+    start: Instant,
+) -> (Summary, Option<Larger>) {
     let implementation = named.implemented(ITERATIONS_MAX).on(args.tier);
     let specification = named.specified(ITERATIONS_MAX).on(args.tier);
     let refinement = Refinement {
@@ -324,6 +257,7 @@ fn judged(named: &Named<'_>, bounds: &Bounds, args: &Args) -> Summary {
         ProgressStyle::with_template("{spinner} {msg} clients, {elapsed}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner()),
     );
+    let mut larger = None;
     // indicatif draws only on terminals.
     let mut summary = std::thread::scope(|scope| {
         let (done, finished) = std::sync::mpsc::channel::<()>();
@@ -338,12 +272,12 @@ fn judged(named: &Named<'_>, bounds: &Bounds, args: &Args) -> Summary {
             }
             bar.finish_and_clear();
         });
-        let summary = match args.random {
-            None => over_share(judge, bounds, args.shard, budget, progress),
+        let mut summary = match args.random {
+            None => over_families(judge, families, args.shard, budget, progress),
             Some(count) => {
                 let mut random = SmallRng::seed_from_u64(args.seed);
                 let stop = || budget.exceeded(0).is_some();
-                let clients = RandomClients::until(bounds, &stop);
+                let clients = RandomClients::until(&families[0], &stop);
                 let mut summary = Summary {
                     limit: budget.exceeded(0),
                     ..Summary::default()
@@ -369,6 +303,9 @@ fn judged(named: &Named<'_>, bounds: &Bounds, args: &Args) -> Summary {
                 summary
             }
         };
+        if args.calls.is_none() && args.random.is_none() && args.shard == Shard::WHOLE {
+            larger = judge_larger(judge, families, budget, start, progress, &mut summary);
+        }
         drop(done);
         summary
     });
@@ -378,7 +315,56 @@ fn judged(named: &Named<'_>, bounds: &Bounds, args: &Args) -> Summary {
     {
         summary.failure = Some(Box::new(refinement.shrink(*failure, budget)));
     }
-    summary
+    (summary, larger)
+}
+
+/// Judges clients of one more call, and of another, until [`LARGER_TIME`] has passed since the start. The bounds grow by the sizes that
+/// were judged whole; returns what was judged of the next.
+fn judge_larger(
+    judge: &dyn Judge,
+    families: &mut [Bounds],
+    budget: Budget<'_>,
+    start: Instant,
+    progress: &AtomicU64,
+    summary: &mut Summary,
+) -> Option<Larger> {
+    let end = start + LARGER_TIME;
+    let within = Budget {
+        deadline: budget.deadline.into_iter().chain([end]).min(),
+        ..budget
+    };
+    let is_open = |s: &Summary| s.failure.is_none() && s.local_failure.is_none() && s.limit.is_none();
+    while is_open(summary) && Instant::now() < end {
+        let calls = families.iter().map(|f| f.calls_max).max()? + 1;
+        if calls > CALLS_MAX {
+            return None;
+        }
+        let next: Vec<Bounds> = families.iter().map(|f| f.with_calls(calls)).collect();
+        let more = over_families(judge, &next, Shard::WHOLE, within, progress);
+        summary.clients += more.clients;
+        summary.complete += more.complete;
+        let is_whole = is_open(&more) && more.complete == more.clients;
+        let has_failed = more.failure.is_some() || more.local_failure.is_some();
+        if !is_whole && !has_failed {
+            // Those that were not judged completely are no part of the answer.
+            summary.clients -= more.clients - more.complete;
+            return Some(Larger {
+                calls,
+                clients: more.complete,
+            });
+        }
+        summary.failure = more.failure;
+        summary.local_failure = more.local_failure;
+        for family in families.iter_mut() {
+            family.calls_max = calls;
+            family.calls_each_max = family.calls_each_max.max(calls);
+        }
+        // No client is as large: none is larger.
+        if more.clients == 0 {
+            return None;
+        }
+    }
+    None
 }
 
 /// Says why the abstract execution of a failure is missing, and writes the drawings that were asked for.
@@ -418,90 +404,4 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
         path: path.display().to_string(),
         source,
     })
-}
-
-fn report(named: &Named<'_>, args: &Args, bounds: &Bounds, summary: &Summary, elapsed: Duration) -> Report {
-    // A run ends with the client that refutes, so it is the last that was judged.
-    let (last, share) = (summary.clients.saturating_sub(1), args.shard);
-    let number = last * share.count() as u64 + share.index() as u64;
-    let outcome = summary.failure.as_ref().map(|f| Refutation {
-        number,
-        client: f.client.print(),
-        what: f.outcome.display(&f.client),
-        execution: implementation_execution(&f.client, &f.events),
-        missing: None,
-    });
-    let local = summary.local_failure.as_ref().map(|f| Refutation {
-        number,
-        client: f.client.print(),
-        what: f.why.clone(),
-        execution: implementation_execution(&f.client, &f.events),
-        missing: None,
-    });
-    Report {
-        version: 1,
-        shard: shard::named(args.shard),
-        run: shard::run_of(args.shard, || {
-            format!(
-                "{} {bounds:?} {} {} {:?} {}",
-                named.name, args.tier, args.local, args.random, args.seed
-            )
-        }),
-        implementation: named.name.to_owned(),
-        specification: named.setting.name(),
-        tier: args.tier.name(),
-        question: if args.local {
-            "local soundness"
-        } else {
-            "refinement"
-        },
-        bounds: Covered::of(bounds, args),
-        clients: summary.clients,
-        complete: summary.complete,
-        seconds: elapsed.as_secs_f64(),
-        limit: summary.limit.as_ref().map(Limit::advice),
-        refuted_by: outcome.or(local),
-    }
-}
-
-fn in_words(report: &Report) -> String {
-    let network = match report.tier == Tier::Ibta.name() {
-        true => String::new(),
-        false => format!(" over a network of tier {}", report.tier),
-    };
-    let mut out = format!(
-        "{} against {}{network} ({}): {}, {} of them completely, {:.1} s\n",
-        report.implementation,
-        report.specification,
-        report.question,
-        counted(report.clients, "client"),
-        report.complete,
-        report.seconds
-    );
-    match (&report.refuted_by, &report.limit) {
-        (Some(refuted), _) => {
-            out.push_str(&format!(
-                "Refuted by\n\n{}\n{}\n\nThe implementation's execution:\n\n{}",
-                refuted.client, refuted.what, refuted.execution
-            ));
-            if let Some(missing) = &refuted.missing {
-                out.push_str(&format!(
-                    "\nThe specification has no execution with this outcome.\n{missing}"
-                ));
-            }
-        }
-        (None, Some(limit)) => out.push_str(&format!("Nothing refuted; {limit}\n")),
-        (None, None) => {
-            let which = match (&report.shard, report.bounds.random) {
-                (Some(shard), _) => format!("share {shard} of the"),
-                (None, Some(_)) => "these random".to_owned(),
-                (None, None) => "all".to_owned(),
-            };
-            out.push_str(&format!(
-                "Holds on {which} clients of this size: {}. Larger clients are not judged.\n",
-                report.bounds
-            ));
-        }
-    }
-    out
 }

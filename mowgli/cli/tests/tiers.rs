@@ -52,6 +52,16 @@ fn an_unknown_tier_lists_the_known_ones() {
     }
 }
 
+/// A model that lacks something else, or stands beside one that applies, is reported as with any other test.
+#[test]
+fn relaxed_regions_are_no_error_beside_a_model_that_has_them() {
+    for models in ["rdma-tso,rdma-tso+pcie-relaxed", "tso"] {
+        let output = mowgli(&["check", "MP+relaxed", "--model", models, "-q"]);
+        assert_eq!(output.status.code(), Some(0), "{models}: {}", stderr(&output));
+        assert!(stdout(&output).contains("n/a"), "{models}: {}", stdout(&output));
+    }
+}
+
 #[test]
 fn relaxed_regions_under_a_model_without_them_are_an_error_that_names_the_remedy() {
     for arguments in [

@@ -86,6 +86,8 @@ pub enum Growth {
     Registers,
     /// The states of the program, which are more than were visited.
     States,
+    /// The iterations themselves: the model file does not permit to leave any out ([`crate::cat::ModelFile::leaves_out_iterations`]).
+    Model,
 }
 
 impl fmt::Display for Growth {
@@ -94,6 +96,7 @@ impl fmt::Display for Growth {
             Growth::Operations => "each may leave one more store or operation that has not taken effect",
             Growth::Registers => "each may leave other values in its registers",
             Growth::States => "its states are too many to visit them all",
+            Growth::Model => "under this model an iteration may have an effect though it changes nothing",
         })
     }
 }

@@ -22,14 +22,31 @@ function fresh(now, before) {
   });
 }
 
-function queue(entries, before, within, matches, empty) {
+function queue(entries, before, within, matches, empty, first = 0) {
   const isNew = fresh(entries, before);
   if (entries.length === 0) return h("ul", { class: "queue" }, h("li", { class: "slot quiet" }, empty));
   return h("ul", { class: "queue" }, entries.map((entry, at) => {
-    const [steps, buttons] = within((step) => matches(step) && step.entry === at);
+    const [steps, buttons] = within((step) => matches(step) && step.entry === first + at);
     return h("li", { class: `slot ${entry.stage.replaceAll(" ", "-")}${isNew[at] ? " fresh" : ""}`, "data-steps": steps || null },
       h("span", {}, entry.text), entry.stage !== entry.text && h("small", {}, entry.stage), buttons);
   }));
+}
+
+/** What the buffers of a concrete queue pair hold. */
+const PARTS = {
+  req_L: "posted", in_R: "requests at the other side", out_R: "answers at the other side", rsp_L: "answers back",
+};
+
+/** The buffers of these names of a concrete queue pair, with their entries. */
+function parts(qp, before, within, matches, names) {
+  let start = 0;
+  const all = (qp.parts ?? []).map(({ name, entries }) => ({ name, first: start, end: (start += entries) }));
+  let past = 0;
+  const old = Object.fromEntries((before?.parts ?? []).map(({ name, entries }) => [name, before.pipe.slice(past, (past += entries))]));
+  return names.flatMap((wanted) => all.filter(({ name }) => name === wanted)).map(({ name, first, end }) => [
+    h("h4", {}, h("code", {}, name), ` ${PARTS[name]}`),
+    queue(qp.pipe.slice(first, end), before && (old[name] ?? []), within, matches, "nothing", first),
+  ]);
 }
 
 /**
@@ -54,8 +71,10 @@ export function nodeBox(node, state, within = () => ["", []]) {
   const memory = state.locations.map((l, at) => ({ ...l, at })).filter((l) => l.node === node);
   const queuePair = (thread, t) => (qp) => h("div", { class: "box nic" },
     h("h4", {}, `Queue pair ${thread.name} \u2192 node ${shown(qp.peer + 1)}`),
-    queue(qp.pipe, old(t, qp.peer)?.pipe, within, of(t, "pipe", qp.peer), "nothing under way"),
-    h("h4", {}, `Back here, for ${thread.name}`),
+    qp.parts
+      ? parts(qp, old(t, qp.peer), within, of(t, "pipe", qp.peer), ["req_L", "rsp_L"])
+      : queue(qp.pipe, old(t, qp.peer)?.pipe, within, of(t, "pipe", qp.peer), "nothing under way"),
+    h("h4", {}, qp.parts && h("code", {}, "wb_L "), `Back here, for ${thread.name}`),
     queue(qp.local_writes, old(t, qp.peer)?.local_writes, within, of(t, "local_writes", qp.peer), "nothing"));
   return h("section", { class: "node", "aria-label": `Node ${shown(node)}` },
     h("h3", {}, `Node ${shown(node)}`),
@@ -73,7 +92,8 @@ export function nodeBox(node, state, within = () => ["", []]) {
         buffers.queue_pairs.map(queuePair(thread, t)));
     }),
     arriving.map(({ t, qp }) => h("div", { class: "box nic arriving" },
-      h("h4", {}, `Arrived from ${state.threads[t].name}, not yet in memory`),
+      parts(qp, old(t, qp.peer), within, of(t, "pipe", qp.peer), ["in_R", "out_R"]),
+      h("h4", {}, qp.parts && h("code", {}, "wb_R "), `Arrived from ${state.threads[t].name}, not yet in memory`),
       queue(qp.remote_writes, old(t, qp.peer)?.remote_writes, within, of(t, "remote_writes", qp.peer), "nothing"))),
     h("div", { class: "box memory" }, h("h4", {}, "Memory", machine.units.includes(node - 1) && " \u2014 an atomic is half done"),
       h("div", { class: "words" }, memory.map((l) => {

@@ -45,6 +45,7 @@ clients! {
     "LOCO-9a"
     "LOCO-9b"
     "LOCO-9c"
+    "MSV-broadcast"
     "MSW-torn"
     "OWNED-back"
     "OWNED-pull"

@@ -117,7 +117,9 @@ pub fn initial(client: &Client, loc: Loc) -> Value {
     use crate::client::ObjectKind;
     let init = match loc.client_object().map(|object| &client.object(object).kind) {
         Some(ObjectKind::Word { init, .. } | ObjectKind::Atomic { init, .. }) => *init,
-        Some(ObjectKind::MixedSize { size, .. }) => return Value::message(&vec![0; *size as usize]),
+        Some(ObjectKind::MixedSize { size, .. } | ObjectKind::MixedVariable { size }) => {
+            return Value::message(&vec![0; *size as usize]);
+        }
         _ => 0,
     };
     Value::Int(init)

@@ -117,7 +117,12 @@ fn involved<'l>(libraries: &Libraries<'l>, events: &[Event]) -> Option<Vec<&'l d
     let mut used: Vec<Library> = events.iter().map(|e| e.method.library()).collect();
     used.sort_unstable();
     used.dedup();
-    let memories = [Library::RdmaWait, Library::SharedVariable, Library::MixedSize];
+    let memories = [
+        Library::RdmaWait,
+        Library::SharedVariable,
+        Library::MixedSize,
+        Library::MixedVariable,
+    ];
     used.sort_by_key(|l| memories.contains(l));
     used.into_iter().map(|l| libraries.get(l)).collect()
 }

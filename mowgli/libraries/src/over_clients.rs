@@ -71,29 +71,57 @@ pub fn over_share(
     budget: Budget<'_>,
     progress: &AtomicU64,
 ) -> Summary {
+    over_families(judge, std::slice::from_ref(bounds), share, budget, progress)
+}
+
+/// Judges the clients of several bounds like [`over_share`]. Those with fewer calls come first, of whichever bounds they are.
+pub fn over_families(
+    judge: &dyn Judge,
+    families: &[Bounds],
+    share: Shard,
+    budget: Budget<'_>,
+    progress: &AtomicU64,
+) -> Summary {
     let mut summary = Summary::default();
-    let mut batch = Vec::with_capacity(BATCH);
     let mut number = 0;
     let stop = || budget.exceeded(0).is_some();
-    let ended = for_each_client_until(bounds, &stop, &mut |client| {
-        number += 1;
-        if !share.has(number - 1) {
-            return ControlFlow::Continue(());
-        }
-        batch.push(client);
-        if batch.len() == BATCH {
-            let flow = judge_batch(judge, &batch, budget, progress, &mut summary);
-            batch.clear();
-            if flow == Flow::Stop {
-                return ControlFlow::Break(());
+    let most = families.iter().map(|family| family.calls_max).max();
+    for calls in 1..=most.unwrap_or(0) {
+        let of_size = |family: &&Bounds| (family.calls_min..=family.calls_max).contains(&calls);
+        for family in families.iter().filter(of_size) {
+            let bounds = Bounds {
+                calls_min: calls,
+                calls_max: calls,
+                ..family.clone()
+            };
+            let mut batch = Vec::with_capacity(BATCH);
+            let mut ended = for_each_client_until(&bounds, &stop, &mut |client| {
+                number += 1;
+                if !share.has(number - 1) {
+                    return ControlFlow::Continue(());
+                }
+                batch.push(client);
+                if batch.len() == BATCH {
+                    let flow = judge_batch(judge, &batch, budget, progress, &mut summary);
+                    batch.clear();
+                    if flow == Flow::Stop {
+                        return ControlFlow::Break(());
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+            let has_failed = |summary: &Summary| summary.failure.is_some() || summary.local_failure.is_some();
+            if ended.is_continue() && judge_batch(judge, &batch, budget, progress, &mut summary) == Flow::Stop
+            {
+                ended = ControlFlow::Break(());
+            }
+            if ended.is_break() {
+                if !has_failed(&summary) {
+                    summary.limit = summary.limit.or_else(|| budget.exceeded(0));
+                }
+                return summary;
             }
         }
-        ControlFlow::Continue(())
-    });
-    if ended.is_continue() {
-        judge_batch(judge, &batch, budget, progress, &mut summary);
-    } else if summary.failure.is_none() && summary.local_failure.is_none() {
-        summary.limit = summary.limit.or_else(|| budget.exceeded(0));
     }
     summary
 }

@@ -9,12 +9,12 @@ use std::str::FromStr;
 
 use crate::client::{Setting, UnknownSetting};
 use crate::implementation::{Implementation, Rules};
-use crate::implementations::{IBal, IMsw, IRbl, ISv, IW};
+use crate::implementations::{IBal, IMsv, IMsw, IRbl, ISv, IW};
 use crate::libraries::{Reach, libraries};
 use crate::library::Libraries;
 
 /// The settings that stand for an implementation, upper ones first, and the implementations.
-const LAYERS: [(Setting, &dyn Implementation); 5] = [
+const LAYERS: [(Setting, &dyn Implementation); 6] = [
     (
         Setting::ImplRing,
         &IRbl {
@@ -30,6 +30,7 @@ const LAYERS: [(Setting, &dyn Implementation); 5] = [
             mistake: None,
         },
     ),
+    (Setting::ImplMixedVariable, &IMsv { mistake: None }),
     (Setting::ImplMixedSize, &IMsw { mistake: None }),
     (
         Setting::ImplSv,

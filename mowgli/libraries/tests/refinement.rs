@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use mowgli::explain::{Arrow, Drawing};
 use mowgli::outcome::Budget;
+use mowgli::shard::Shard;
 use mowgli_libraries::client::{Library, Method};
 use mowgli_libraries::enumerate::Bounds;
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
 use mowgli_libraries::local::LocalSoundness;
-use mowgli_libraries::over_clients::{Summary, over_clients, size};
+use mowgli_libraries::over_clients::{Summary, over_clients, over_families, size};
 use mowgli_libraries::refine::Refinement;
 
 fn refine(named: &Named<'_>, bounds: &Bounds) -> Summary {
@@ -62,7 +63,15 @@ fn correct_implementations_are_locally_sound() {
 /// Judges the clients of the default size until one refutes, as `mowgli refine NAME` does, and prints how long that takes.
 fn by_default(named: &Named<'_>) -> Summary {
     let begun = Instant::now();
-    let summary = refine(named, &named.bounds(named.calls()));
+    let (implementation, specification) =
+        (named.implemented(ITERATIONS_MAX), named.specified(ITERATIONS_MAX));
+    let refinement = Refinement {
+        implementation: &implementation,
+        specification: &specification,
+    };
+    let families = named.families(named.calls());
+    let (whole, budget) = (Shard::WHOLE, Budget::default());
+    let summary = over_families(&refinement, &families, whole, budget, &AtomicU64::new(0));
     println!(
         "{}: {} clients, {:?}",
         named.name,

@@ -70,7 +70,7 @@ fn towers_refine_on_the_catalogue() {
     for (name, text) in catalogue::CLIENTS {
         let client = client::parse(text).unwrap().client;
         let allowed = outcomes_under(&client, Setting::Spec, Budget::default()).unwrap();
-        for tower in ["I_RBL+I_BAL+I_SV", "I_SV+I_W", "I_RBL+I_BAL+I_MSW+I_SV+I_W"] {
+        for tower in ["I_RBL+I_BAL+I_SV", "I_SV+I_W", "I_RBL+I_BAL+I_MSV+I_MSW+I_SV+I_W"] {
             let budget = Budget {
                 states_max: Some(20_000),
                 ..Budget::default()
@@ -139,6 +139,8 @@ fn towers_refine_and_mistakes_below_show_above() {
         (&["I_SV", "I_W"], 3),
         (&["I_MSW", "I_W"], 3),
         (&["I_RBL", "I_SV"], 3),
+        (&["I_MSV", "I_MSW", "I_W"], 2),
+        (&["I_MSV", "I_MSW"], 3),
     ] {
         let found = tower(names, calls);
         assert_eq!(found.failure.map(|f| f.client.print()), None, "{names:?}");

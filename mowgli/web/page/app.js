@@ -34,7 +34,7 @@ class Page {
     this.editor = new Editor(byId("editor"), { ...this.#accepted },
       (which) => this.#typed(which), (position) => this.verdicts.explanation.at(position));
     this.verdicts = new Verdicts(this, byId("view-verdicts"), state.models ?? []);
-    this.machine = new Machine(this, byId("view-machine"), state.machine, state.schedule);
+    this.machine = new Machine(this, byId("view-machine"), state.machine, state.schedule, state.concrete);
     this.robustness = new Robustness(this, byId("view-robust"));
     this.catalogue = new Catalogue((entry, text) => this.#take(entry, text));
     this.#restored = state.question ?? null;
@@ -168,7 +168,8 @@ class Page {
     const model = this.editor.text("model");
     return {
       test: this.editor.text("test"), model: model === MODEL ? undefined : model, view: this.#view, models: this.verdicts.chosen,
-      question: this.verdicts.explanation.question ?? undefined, machine: this.machine.setting, schedule: this.machine.schedule,
+      question: this.verdicts.explanation.question ?? undefined, machine: this.machine.setting, concrete: this.machine.concrete,
+      schedule: this.machine.schedule,
     };
   }
 

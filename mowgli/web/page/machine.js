@@ -23,6 +23,7 @@ export function asText(state) {
     lines.push(`  store buffer: ${list(store_buffer)}`);
     for (const qp of queue_pairs) {
       lines.push(`  queue pair to node ${qp.peer + 1}: ${list(qp.pipe)}`);
+      if (qp.parts) lines.push(`    its buffers: ${qp.parts.map((part) => `${part.name} ${part.entries}`).join(", ")}`);
       lines.push(`    at node ${qp.peer + 1}, not placed: ${list(qp.remote_writes)}`);
       lines.push(`    back at node ${thread.node}: ${list(qp.local_writes)}`);
     }
@@ -41,19 +42,22 @@ export class Machine {
   #state = null;
   #text = null;
   #choice = h("select", { id: "machine-model", onchange: (event) => this.#start(event.target.value) });
+  #concrete = h("input", { type: "checkbox", id: "machine-concrete", onchange: () => this.#go([], []) });
   #nodes = h("div", { class: "machine", role: "group", "aria-label": "Machine" });
   #steps = h("div", { class: "steps" });
   #past = h("ol", { class: "past", "aria-label": "Steps so far" });
   #note = h("p", { class: "note", "aria-live": "polite" });
 
-  constructor(page, root, setting, schedule) {
+  constructor(page, root, setting, schedule, concrete) {
     this.#page = page;
     this.#setting = setting ?? this.#setting;
     this.#schedule = schedule ?? [];
+    this.#concrete.checked = concrete ?? false;
     const button = (id, text, title, onclick) => h("button", { type: "button", id, title, onclick }, text);
     root.append(
       h("div", { class: "bar", role: "toolbar", "aria-label": "Machine" },
         h("label", { for: "machine-model" }, "Model "), this.#choice,
+        h("label", { title: "Queue pairs as in RDMA-TSO'24 Figs. 6 to 8; otherwise the simplified ones, with three" }, this.#concrete, " six buffers"),
         button("restart", "Restart", "Back to the beginning", () => this.#go([], [...this.#schedule, ...this.#later])),
         button("back", "\u2190 Back", "One step back (Backspace)", () => this.back()),
         button("forward", "Forward \u2192", "One step of what was taken back, or of a replay", () => this.forward()),
@@ -71,6 +75,10 @@ export class Machine {
 
   get setting() {
     return this.#setting;
+  }
+
+  get concrete() {
+    return this.#concrete.checked;
   }
 
   get schedule() {
@@ -99,6 +107,7 @@ export class Machine {
   async replay(setting, schedule) {
     this.#setting = setting;
     this.#choice.value = setting;
+    this.#concrete.checked = false;
     await this.#go([], schedule);
     say(`${schedule.length} steps to replay: Forward takes the next`);
   }
@@ -142,7 +151,7 @@ export class Machine {
       return;
     }
     try {
-      const asked = { ...this.#page.source(), setting: this.#setting, schedule, ...more };
+      const asked = { ...this.#page.source(), setting: this.#setting, concrete: this.#concrete.checked, schedule, ...more };
       this.#state = await ask("machine", asked, this.#newest.start());
     } catch (error) {
       if (!isStopped(error)) this.#note.textContent = error.message;

@@ -217,6 +217,50 @@ fn models_and_clients_stand_on_networks_that_order_less() {
     }
 }
 
+/// The machine with six buffers: a put passes through those of RDMA-TSO'24 Fig. 7, one after the other.
+#[test]
+fn the_concrete_machine_is_stepped() {
+    let server = start(LONG);
+    let put = "RDMA t\n{ x@1=1; y@2=0; }\n P0@1 ;\n y^2 := x ;\n poll(2) ;\nexists ([y]=1)\n";
+    let at = |schedule: &[usize], setting: &str| {
+        let body = json!({ "text": put, "setting": setting, "concrete": true, "schedule": schedule });
+        server.ask("machine", &body)
+    };
+    let (mut schedule, mut seen) = (Vec::new(), Vec::new());
+    loop {
+        let (status, state) = at(&schedule, "rdma-tso");
+        assert_eq!(status, 200, "{state}");
+        let qp = &state["machine"]["threads"][0]["queue_pairs"][0];
+        if let Some(parts) = qp["parts"].as_array() {
+            let full = parts.iter().filter(|part| part["entries"] != 0);
+            let full = full.map(|part| part["name"].as_str().unwrap());
+            let writes = [("wb_R", "remote_writes"), ("wb_L", "local_writes")];
+            let full = full.chain(writes.into_iter().filter(|w| qp[w.1] != json!([])).map(|w| w.0));
+            seen.extend(full.map(str::to_owned));
+        }
+        if state["enabled"] == json!([]) {
+            assert_eq!(state["end"], "final", "{state}");
+            break;
+        }
+        schedule.push(0);
+    }
+    for buffer in ["req_L", "in_R", "out_R", "rsp_L", "wb_R", "wb_L"] {
+        assert!(seen.iter().any(|s| s == buffer), "{buffer}: {seen:?}");
+    }
+    let (status, refused) = at(&[], "rdma-tso+ooo-rw");
+    assert!(
+        status == 422 && refused.to_string().contains("papers' network"),
+        "{refused}"
+    );
+    let simplified = json!({ "text": put, "setting": "rdma-tso", "schedule": [0, 0] });
+    let (_, state) = server.ask("machine", &simplified);
+    assert_eq!(
+        state["machine"]["threads"][0]["queue_pairs"][0]["parts"],
+        Value::Null,
+        "{state}"
+    );
+}
+
 #[test]
 fn other_origins_and_other_names_are_refused() {
     let server = start(LONG);

@@ -1,6 +1,7 @@
 //! Reads the files of the repository, its halls, packages and their modules for the rules in `tests/`.
 #![forbid(unsafe_code)]
 
+pub mod claims;
 pub mod halls;
 pub mod modules;
 mod text;

@@ -29,13 +29,14 @@ pub fn typed(place: &Path, commands: &str) -> Output {
         .env("PWD", place)
         .env("PATH", path);
     for (name, _) in std::env::vars_os() {
-        // Cargo tells tests of itself, which a reader's shell does not.
-        if name.to_string_lossy().starts_with("CARGO_") || name.to_string_lossy().starts_with("LOCO_") {
+        let text = name.to_string_lossy();
+        // Cargo tells tests of itself, which a reader's shell does not. What tells Cargo how to build stays: with other settings,
+        // what is here would be built again.
+        let settings = ["CARGO_HOME", "CARGO_INCREMENTAL", "CARGO_PROFILE_"];
+        let of_cargo = text.starts_with("CARGO_") && !settings.iter().any(|of| text.starts_with(of));
+        if of_cargo || text.starts_with("LOCO_") {
             shell.env_remove(name);
         }
-    }
-    if let Some(home) = std::env::var_os("CARGO_HOME") {
-        shell.env("CARGO_HOME", home);
     }
     shell
         .env("CARGO_NET_OFFLINE", "true")

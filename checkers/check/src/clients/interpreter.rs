@@ -126,8 +126,8 @@ pub(super) fn run(client: &Client, number: usize, site: &Site, iterations_max: u
 }
 
 fn is_wait(method: Method) -> bool {
-    use Method::{Wait, WaitMsw, WaitOwned, WaitSst, WaitSv};
-    matches!(method, Wait | WaitSv | WaitMsw | WaitOwned | WaitSst)
+    use Method::{Wait, WaitMsv, WaitMsw, WaitOwned, WaitSst, WaitSv};
+    matches!(method, Wait | WaitSv | WaitMsw | WaitMsv | WaitOwned | WaitSst)
 }
 
 fn work(call: &Call) -> Option<WorkId> {
@@ -202,7 +202,7 @@ impl<'a> Interpreter<'a> {
         }
         match call.method.library() {
             Library::RdmaWait => self.on_words(call),
-            Library::MixedSize => self.on_mixed(call),
+            Library::MixedSize | Library::MixedVariable => self.on_mixed(call),
             Library::Fence => self.fence(call),
             Library::Lock => self.lock(call),
             _ => self.on_object(call),
@@ -331,13 +331,14 @@ impl<'a> Interpreter<'a> {
         Ok(self.keep(call, key))
     }
 
-    /// Makes a call on mixed-size locations.
+    /// Makes a call on mixed-size locations, or on a shared variable of which every node has such a location: it is broadcast by a put
+    /// to each node (LOCO'26 G.6.1).
     fn on_mixed(&mut self, call: &Call) -> std::result::Result<Value, Stop> {
         let objects = self.objects;
         let Some(mixed) = &objects.mixed else {
             return Err(Stop::NeverReturns);
         };
-        if call.method == Method::WaitMsw {
+        if is_wait(call.method) {
             return self.wait(call);
         }
         let place = |at: usize| Objects::mixed_index(self.client, self.object(call, at));
@@ -346,16 +347,23 @@ impl<'a> Interpreter<'a> {
             _ => Err(Stop::NeverReturns),
         };
         let key = match call.method {
-            Method::WriteMsw => {
+            Method::WriteMsw | Method::WriteMsv => {
                 let words = self.value(call, 1).words();
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 mixed.write(place(0), &bytes)?;
                 return Ok(Value::Unit);
             }
-            Method::TryReadMsw => {
+            Method::TryReadMsw | Method::TryReadMsv => {
                 let mut bytes = vec![0; mixed.size(place(0))?];
                 let whole = mixed.try_read(place(0), &mut bytes)?;
                 return Ok(if whole { message(&bytes) } else { BOTTOM });
+            }
+            Method::BcastMsv => {
+                let mut key = AckKey::done();
+                for node in self.nodes(call) {
+                    key.unite(mixed.put(self.thread, place(0), node, place(0))?);
+                }
+                key
             }
             Method::GetMsw => mixed.get(self.thread, place(0), home(1)?, place(1))?,
             _ => mixed.put(self.thread, place(1), home(0)?, place(0))?,

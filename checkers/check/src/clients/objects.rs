@@ -156,7 +156,9 @@ impl Objects {
             .objects
             .iter()
             .filter_map(|object| match object.kind {
-                ObjectKind::MixedSize { size, .. } => Some(size as usize * WORD_BYTES),
+                ObjectKind::MixedSize { size, .. } | ObjectKind::MixedVariable { size } => {
+                    Some(size as usize * WORD_BYTES)
+                }
                 _ => None,
             })
             .collect();
@@ -174,9 +176,12 @@ impl Objects {
     /// Returns the number of a mixed-size location among those of the client.
     pub(super) fn mixed_index(client: &Client, object: ObjectId) -> usize {
         let before = &client.objects[..usize::from(object.0)];
-        let mixed = before
-            .iter()
-            .filter(|o| matches!(o.kind, ObjectKind::MixedSize { .. }));
+        let mixed = before.iter().filter(|o| {
+            matches!(
+                o.kind,
+                ObjectKind::MixedSize { .. } | ObjectKind::MixedVariable { .. }
+            )
+        });
         mixed.count()
     }
 }
@@ -193,7 +198,9 @@ fn bind(
         return Ok(Bound::Own((own.make)(manager, name, kind)?));
     }
     Ok(match kind {
-        ObjectKind::Word { .. } | ObjectKind::MixedSize { .. } => Bound::Place,
+        ObjectKind::Word { .. } | ObjectKind::MixedSize { .. } | ObjectKind::MixedVariable { .. } => {
+            Bound::Place
+        }
         ObjectKind::SharedVariable => Bound::SharedVar(SharedVar::new(manager, name)?),
         ObjectKind::Barrier { participants } => {
             let nodes: Vec<NodeId> = participants

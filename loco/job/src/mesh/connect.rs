@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use loco_fabric::{Control, FabricError, NodeId, Platform, Result, Std, Time};
+use loco_trace::waits::{self, Stage};
 
 use super::Mesh;
 use super::accept::Acceptor;
@@ -23,7 +24,10 @@ use super::system::spawn;
 use super::wire::Wire;
 use crate::hosts::{Address, Hosts};
 use crate::job::{Job, Meeting};
+use crate::shown::show;
 
+/// What a node waits for that connects, as others see it.
+const ALL_NODES: &str = "all nodes of the job";
 /// First and longest pause between attempts: peers start at different times.
 const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(200);
@@ -48,9 +52,18 @@ impl Mesh {
     pub fn connect(job: &Job) -> Result<Mesh> {
         let start = Std.now();
         let deadline = start.after(job.timeouts.connect);
+        let page = show(job)?;
         if job.nodes.len() == 1 && !matches!(job.meeting, Meeting::Launcher(_)) {
-            return Mesh::unconnected(job).map(|(mesh, _)| mesh);
+            return Mesh::unconnected(job, page).map(|(mesh, _)| mesh);
         }
+        let others: Vec<_> = job
+            .nodes
+            .iter()
+            .copied()
+            .filter(|&node| node != job.node)
+            .collect();
+        let times = (Duration::ZERO, Some(job.timeouts.connect));
+        let _arriving = waits::begin(job.node, Stage::SetUp, ALL_NODES, &others, times, false);
         let credentials = Credentials {
             job: job.id.clone(),
             secret: job.secret.clone(),
@@ -70,7 +83,7 @@ impl Mesh {
                 met?
             }
         };
-        let (mesh, wire) = Mesh::unconnected(job)?;
+        let (mesh, wire) = Mesh::unconnected(job, page)?;
         // A node listens before it registers. Nodes of a hosts file may not have started yet.
         let all_listen = registration.is_some();
         let connecting = Arc::new(Connecting {

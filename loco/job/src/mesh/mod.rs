@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, thread};
 
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Result, Time};
+use loco_trace::waits::OwnPage;
 
 use crate::job::Job;
 
@@ -73,6 +74,8 @@ struct End {
     link: Way,
     /// The process of the node. A process that was forked from it has this end, too, and has no part in the job.
     process: u32,
+    /// What others see of the node's waits.
+    _page: Option<OwnPage>,
 }
 
 /// The way of bytes to the peers.
@@ -103,13 +106,14 @@ impl Mesh {
                 state: Arc::clone(state),
                 link: Way::InProcess(states.clone()),
                 process: std::process::id(),
+                _page: None,
             }))
         };
         Ok(states.iter().map(end).collect())
     }
 
     /// Makes the end of a node of `job` that is connected to no other yet, and the wire to which connections are attached.
-    fn unconnected(job: &Job) -> Result<(Mesh, Arc<Wire>)> {
+    fn unconnected(job: &Job, page: Option<OwnPage>) -> Result<(Mesh, Arc<Wire>)> {
         let state = Arc::new(State::new(job.node(), job.nodes().into()));
         let (wire, watch) = Wire::new(Arc::clone(&state), job.timeouts())?;
         let wire = Arc::new(wire);
@@ -120,6 +124,7 @@ impl Mesh {
             state,
             link,
             process: std::process::id(),
+            _page: page,
         };
         Ok((Mesh(Arc::new(end)), wire))
     }

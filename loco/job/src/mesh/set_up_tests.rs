@@ -184,7 +184,7 @@ fn the_end_of_the_node_that_serves_the_rendezvous_is_its_loss() {
 /// A mesh without connections, of node `node` of so many, and its wire.
 fn unconnected(node: u16, nodes: u16) -> (Mesh, Arc<Wire>) {
     let hosts = Hosts::from_pairs(ids(nodes).into_iter().map(|node| (node, unused()))).unwrap();
-    Mesh::unconnected(&builder(node).hosts(hosts).unwrap()).unwrap()
+    Mesh::unconnected(&builder(node).hosts(hosts).unwrap(), None).unwrap()
 }
 
 /// Both sides of a connection of node 1 of three with node 0: that of node 1 first.

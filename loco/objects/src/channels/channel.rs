@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use loco_fabric::{Caps, Fabric, MemoryKind, NodeId, Peers, Time};
+use loco_trace::waits::{self, Shown};
 use smallvec::SmallVec;
 
 use crate::channels::manager::Manager;
@@ -27,6 +28,8 @@ pub struct Channel<F: Fabric = AnyFabric> {
     participants: Participants,
     peers: Vec<NodeId>,
     regions: Vec<Region<F>>,
+    /// The endpoint as it is seen from outside.
+    shown: Shown,
 }
 
 impl<F: Fabric> Channel<F> {
@@ -57,6 +60,12 @@ impl<F: Fabric> Channel<F> {
     /// Returns what the fabric can do.
     pub(crate) fn caps(&self) -> &Caps {
         self.manager.fabric().caps()
+    }
+
+    /// Returns the endpoint as it is seen from outside.
+    #[inline]
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.shown
     }
 
     /// Fails unless this node is `owner`: only the owner may do `what`.
@@ -167,6 +176,9 @@ impl<F: Fabric> Channel<F> {
         let mut ready = || {
             while let Some((&first, rest)) = left.split_first() {
                 if !arrived(first) {
+                    if waits::is_shown() {
+                        waits::await_nodes(left.iter().copied().filter(|&node| !arrived(node)));
+                    }
                     return None;
                 }
                 left = rest;
@@ -427,6 +439,7 @@ impl<F: Fabric> ChannelBuilder<F> {
         let bind = |callback: Option<Callback<F>>, which: &'static str| -> Option<OnPeer> {
             callback.map(|callback| bind(callback, which, &self.manager, &name, &self.participants))
         };
+        let shown = waits::object(here, &name, &spec.kind);
         let mut endpoint = Endpoint::new(spec, keys, regions.clone(), &peers);
         endpoint.on_join = bind(self.on_join, "on_join");
         endpoint.on_connect = bind(self.on_connect, "on_connect");
@@ -437,6 +450,7 @@ impl<F: Fabric> ChannelBuilder<F> {
             peers,
             regions,
             manager: self.manager,
+            shown,
         })
     }
 

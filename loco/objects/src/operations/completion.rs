@@ -27,6 +27,7 @@ use loco_fabric::{
 
 use loco_trace::timeline;
 
+use crate::operations::counts::{Count, NodeCounts};
 use crate::operations::panics;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf, TaskOf};
 use crate::{Error, Result};
@@ -73,6 +74,7 @@ pub(crate) struct Completions<F: Fabric> {
     /// 1 when the polling thread is to end because the node goes down.
     stopped: AtomicU32Of<F>,
     names: AtomicU64Of<F>,
+    counts: NodeCounts,
 }
 
 impl<F: Fabric> Completions<F> {
@@ -80,6 +82,7 @@ impl<F: Fabric> Completions<F> {
         fabric: F,
         polls_by_thread: bool,
         bell: Option<Arc<dyn Doorbell>>,
+        counts: NodeCounts,
     ) -> Arc<Completions<F>> {
         Arc::new(Completions {
             fabric,
@@ -90,6 +93,7 @@ impl<F: Fabric> Completions<F> {
             asleep: AtomicCell::new(0),
             stopped: AtomicCell::new(0),
             names: AtomicCell::new(1),
+            counts,
         })
     }
 
@@ -250,6 +254,7 @@ impl<F: Fabric> Completions<F> {
         if scratch.is_empty() {
             return Ok(0);
         }
+        self.counts.add(Count::Completions, scratch.len() as u64);
         let mut woken = Vec::new();
         let windows = self.windows.read();
         for completion in scratch.drain(..) {

@@ -8,6 +8,7 @@ use loco_fabric::{AtomicCell, Caps, Doorbell, Fabric, FabricError, Lock, NodeId,
 
 use crate::config::{Config, Polling};
 use crate::operations::completion::Completions;
+use crate::operations::counts::{NodeCounts, ThreadCounts};
 use crate::operations::peers::{atomics_placed, position_of};
 use crate::operations::platform::{AtomicU32Of, MutexOf};
 use crate::operations::pool::Pool;
@@ -26,6 +27,7 @@ pub(crate) struct Network<F: Fabric> {
     stopped: AtomicU32Of<F>,
     /// The node's doorbell, if the fabric has one.
     bell: Option<Arc<dyn Doorbell>>,
+    counts: NodeCounts,
 }
 
 /// The name of a thread's completion window, and its queues.
@@ -35,14 +37,17 @@ type NamedQueues<F> = (u64, SharedQueues<F>);
 pub(crate) struct Idle<F: Fabric> {
     pub(crate) queues: ThreadQueues<F>,
     pub(crate) pool: Pool<F>,
+    pub(crate) counts: ThreadCounts,
 }
 
 impl<F: Fabric> Network<F> {
     pub(crate) fn new(fabric: F, config: Config) -> Arc<Network<F>> {
         let polls_by_thread = config.polling == Polling::Thread && !fabric.caps().synchronous;
         let bell = fabric.doorbell();
+        let counts = NodeCounts::default();
         Arc::new(Network {
-            completions: Completions::new(fabric.clone(), polls_by_thread, bell.clone()),
+            completions: Completions::new(fabric.clone(), polls_by_thread, bell.clone(), counts.clone()),
+            counts,
             bell,
             fabric,
             config,
@@ -55,6 +60,11 @@ impl<F: Fabric> Network<F> {
     #[inline]
     pub(crate) fn fabric(&self) -> &F {
         &self.fabric
+    }
+
+    /// Returns what this node has counted.
+    pub(crate) fn counts(&self) -> &NodeCounts {
+        &self.counts
     }
 
     #[inline]
@@ -137,6 +147,7 @@ impl<F: Fabric> Network<F> {
         Ok(Idle {
             queues,
             pool: Pool::default(),
+            counts: self.counts.new_thread(),
         })
     }
 

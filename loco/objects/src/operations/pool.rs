@@ -94,10 +94,14 @@ impl<F: Fabric> Pool<F> {
     }
 
     /// Frees abandoned memory whose operations have ended by now.
+    #[inline]
     pub(crate) fn free_ended(&mut self) {
-        if self.kept.is_empty() {
-            return;
+        if !self.kept.is_empty() {
+            self.free_ended_of_kept();
         }
+    }
+
+    fn free_ended_of_kept(&mut self) {
         let (ended, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.kept)
             .into_iter()
             .partition(|kept| kept.key.query());

@@ -9,6 +9,7 @@ use loco_trace::timeline;
 
 use crate::Result;
 use crate::operations::ack::AckKey;
+use crate::operations::counts::Count;
 use crate::operations::operation::{Flags, Operation, target};
 use crate::operations::queues::Attempt;
 use crate::operations::thread::Thread;
@@ -24,17 +25,25 @@ impl<F: Fabric> Thread<F> {
             ..work
         };
         match self.attempt(operation, work) {
-            Ok(Attempt::Done) => Ok(0),
+            Ok(Attempt::Done) => Ok(self.counted(operation)),
             Ok(Attempt::Pending(seq)) => Ok(self.shown(operation, seq)),
             Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
             Err(error) => Err(self.operations_failed(&[operation.peer()], error.into())),
         }
     }
 
-    /// Records an operation that is under way in the timeline, if that is on, and returns its number. Callers do this in their
+    /// Counts an operation that is done, and returns the number of those.
+    #[inline]
+    fn counted(&self, operation: &Operation<'_, F>) -> u64 {
+        self.counts().operations(operation.kind(), 1, operation.bytes());
+        0
+    }
+
+    /// Counts an operation that is under way, records it in the timeline, if that is on, and returns its number. Callers do this in their
     /// last step: an operation that is done when it is posted must not pass a test for it, which costs it its inlining.
     #[inline]
     fn shown(&self, operation: &Operation<'_, F>, seq: u64) -> u64 {
+        self.counted(operation);
         if timeline::is_on() {
             let (node, peer) = (self.node_id(), operation.peer());
             timeline::posted(node, operation.name(), peer, operation.bytes());
@@ -67,8 +76,9 @@ impl<F: Fabric> Thread<F> {
     fn post_when_free(&self, operation: &Operation<'_, F>, work: Work) -> Result<u64> {
         let peer = operation.peer();
         let posted = self.wait_completion(Peers::One(peer), Some(self.deadline()), || {
+            self.counts().add(Count::PostsAgain, 1);
             match self.attempt(operation, work) {
-                Ok(Attempt::Done) => Some(Ok(0)),
+                Ok(Attempt::Done) => Some(Ok(self.counted(operation))),
                 Ok(Attempt::Pending(seq)) => Some(Ok(self.shown(operation, seq))),
                 Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
                 Err(error) => Some(Err(error.into())),

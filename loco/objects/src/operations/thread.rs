@@ -10,11 +10,13 @@ use loco_fabric::{
 };
 
 use loco_trace::timeline::{self, Span};
+use loco_trace::waits::{self, Access};
 
 use crate::Result;
 use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::completion::Window;
+use crate::operations::counts::ThreadCounts;
 use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
@@ -43,6 +45,9 @@ pub struct Thread<F: Fabric = AnyFabric> {
     deadline: Cell<Option<Time>>,
     /// The first nodes ([`OPENED_BITS`]) to which the thread is known to have queue pairs, one bit for each.
     opened: Cell<u64>,
+    counts: ThreadCounts,
+    /// The access as others see it.
+    _access: Access,
 }
 
 impl<F: Fabric> Thread<F> {
@@ -59,6 +64,7 @@ impl<F: Fabric> Thread<F> {
             }
         };
         Thread {
+            _access: waits::access(network.fabric().node()),
             network,
             _services: services,
             queues,
@@ -67,6 +73,7 @@ impl<F: Fabric> Thread<F> {
             pool: RefCell::new(idle.pool),
             deadline: Cell::new(None),
             opened: Cell::new(0),
+            counts: idle.counts,
         }
     }
 
@@ -283,7 +290,10 @@ impl<F: Fabric> Thread<F> {
         // compiler can inline into the caller.
         if let (Operation::PutInline(data, dst), ThreadQueues::Private(queues)) = (operation, &self.queues) {
             return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {
-                Ok(()) => Ok(()),
+                Ok(()) => {
+                    self.counts.operations(OperationKind::Put, 1, data.len());
+                    Ok(())
+                }
                 Err(error) => Err(self.failed(error)),
             };
         }
@@ -312,7 +322,12 @@ impl<F: Fabric> Thread<F> {
                 .borrow_mut()
                 .put_each_at_once(self.fabric(), pieces, remote, flags.strong)
             {
-                Ok(()) => Ok(()),
+                Ok(()) => {
+                    let puts = pieces.iter().filter(|(_, data)| !data.is_empty()).count();
+                    let bytes = pieces.iter().map(|(_, data)| data.len()).sum();
+                    self.counts.operations(OperationKind::Put, puts as u64, bytes);
+                    Ok(())
+                }
                 Err(error) => Err(self.failed(error)),
             };
         }
@@ -393,6 +408,12 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
+    /// Returns what this thread has counted.
+    #[inline]
+    pub(crate) fn counts(&self) -> &ThreadCounts {
+        &self.counts
+    }
+
     #[inline]
     pub(crate) fn network(&self) -> &Arc<Network<F>> {
         &self.network
@@ -446,7 +467,12 @@ impl<F: Fabric> Thread<F> {
         let peer = word.remote.node();
         let operation = |queue: &mut F::QueuePair| queue.word_at_once(target(word), op);
         match queues.borrow_mut().at_once(self.fabric(), peer, kind, operation) {
-            Ok(done) => Ok(done),
+            Ok(done) => {
+                if done.is_some() {
+                    self.counts.operations(kind, 1, size_of::<u64>());
+                }
+                Ok(done)
+            }
             Err(error) => Err(self.failed(error)),
         }
     }
@@ -466,6 +492,7 @@ impl<F: Fabric> Thread<F> {
     /// Returns the errors of [`put_inline`](Thread::put_inline).
     #[inline(always)] // see `Queues::at_once`
     pub(crate) fn read_at_once(&self, src: Target<'_, F::Remote>, out: &mut [u8]) -> Result<()> {
+        self.counts.operations(OperationKind::Read, 1, out.len());
         let read = match &self.queues {
             ThreadQueues::Private(queues) => queues.borrow_mut().read_at_once(self.fabric(), src, out),
             ThreadQueues::Shared(queues) => queues.lock().read_at_once(self.fabric(), src, out),
@@ -522,7 +549,8 @@ impl<F: Fabric> Drop for Thread<F> {
         };
         let mut pool = self.pool.take();
         pool.free_ended();
-        self.network.keep_idle(Idle { queues, pool });
+        let counts = self.counts.clone();
+        self.network.keep_idle(Idle { queues, pool, counts });
     }
 }
 
@@ -531,65 +559,5 @@ impl<F: Fabric> std::fmt::Debug for Thread<F> {
         f.debug_struct("Thread")
             .field("node", &self.node_id())
             .finish_non_exhaustive()
-    }
-}
-
-impl<F: Fabric> AckKey<F> {
-    /// Waits until every operation has ended, for the thread's deadline at most.
-    ///
-    /// # Errors
-    /// Returns the first failure among the operations (a lost peer's operations fail), or
-    /// [`Timeout`](crate::ErrorKind::Timeout).
-    ///
-    /// # After a timeout
-    /// The operations are still under way, or ended in between. Wait again.
-    #[inline]
-    pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        self.wait_until(thread, Some(thread.deadline()))
-    }
-
-    /// Waits until no operation of the set reads its source any more, and empties the set. An operation that
-    /// failed reads no more.
-    ///
-    /// # Errors
-    /// Returns `Timeout`: the operations may still read. Call again.
-    pub(crate) fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
-        match self.wait_for_ends(thread, Some(thread.deadline())) {
-            Err(error) if error.is_timeout() => Err(error),
-            _ => {
-                *self = AckKey::done();
-                Ok(())
-            }
-        }
-    }
-
-    /// Waits until every operation has ended, or until `deadline`. `None` means no deadline.
-    ///
-    /// # Errors
-    /// Returns the errors of [`wait`](AckKey::wait).
-    ///
-    /// # After a timeout
-    /// See [`wait`](AckKey::wait).
-    pub fn wait_until(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<()> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        self.wait_for_ends(thread, deadline)
-            .map_err(|error| thread.operations_failed(self.peers(), error))
-    }
-
-    /// Waits like [`wait_until`](AckKey::wait_until). The launcher does not hear of a lost peer: the caller need not mind.
-    pub(super) fn wait_for_ends(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<()> {
-        // The wait names no peer. The fabric reports operations towards a lost peer as failed. A peer whose
-        // operations have ended may leave while others' operations are awaited.
-        let waited = thread.wait_completion(Peers::None, deadline, || self.outcome());
-        waited.map_err(|error| {
-            let peers = self.peers();
-            let nodes = NodeId::list(peers.iter().copied());
-            error.because(peers, format!("operations towards {nodes} have not completed"))
-        })
     }
 }

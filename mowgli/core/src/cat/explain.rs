@@ -16,6 +16,7 @@ use super::graph::{Graph, NodeId, Op, Type};
 use super::predefined::Rel;
 use super::{Axiom, ModelFile};
 use crate::declarative::reference;
+use crate::declarative::unfold::Repeats;
 use crate::event::Execution;
 use crate::explain::{CANDIDATES_MAX, Drawing, Lesson, Mark, heading, one_of_each, opening};
 use crate::litmus::Formula;
@@ -84,7 +85,8 @@ pub fn forbidden(
     };
     // Contrary cases, and the others.
     let (mut against, mut cases): (Vec<Case>, Vec<Case>) = (Vec::new(), Vec::new());
-    let result = reference::each_execution(program, &spec, &capped, |execution| {
+    let repeats = model.repeats(program, Repeats::Outcomes);
+    let result = reference::each_execution_of(program, &spec, repeats, &capped, |execution| {
         if !wanted.holds(&execution.outcome) {
             return ControlFlow::Continue(());
         }

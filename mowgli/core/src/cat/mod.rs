@@ -14,6 +14,7 @@ mod parser;
 mod partial;
 mod plan;
 mod predefined;
+mod repeats;
 mod resolve;
 mod resolve_expr;
 mod resolver;
@@ -26,7 +27,7 @@ pub mod limits;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use ast::Test;
 pub use embedded::{Embedded, FILES, Included, Includes, find};
@@ -36,12 +37,12 @@ pub use robust::{strong, weak_execution};
 
 use crate::declarative::problem::Problem;
 use crate::declarative::unfold::{self, End, Path, Repeats};
-use crate::declarative::{Choices, loop_beyond_bound, reference, unfold_all};
+use crate::declarative::{Choices, loop_beyond_bound, reference};
 use crate::event::Execution;
 use crate::litmus::Operand;
 use crate::model::{Model, RmwAtomicity, Tier};
 use crate::models::{Parts, Spec};
-use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
+use crate::outcome::{Budget, Completeness, Growth, Limit, Outcome, Search};
 use crate::program::Program;
 use crate::syntax::{Located, Severity, Source};
 
@@ -65,6 +66,11 @@ pub struct ModelFile {
     requirements: Vec<Axiom>,
     shows: Vec<(String, NodeId)>,
     warnings: Vec<Located>,
+    /// Whether an execution stays one when events are left out.
+    is_closed: bool,
+    /// Whether iterations of loops may be left out, once somebody has asked: for programs without polls and waits, with polls, with waits,
+    /// with both.
+    leaves_out: [OnceLock<bool>; 4],
 }
 
 impl ModelFile {
@@ -114,12 +120,14 @@ impl ModelFile {
             title: resolved.title,
             flags: resolved.graph.flags(),
             plan: plan::compile(&resolved.graph, &resolved.axioms, &resolved.requirements),
+            is_closed: repeats::is_closed(&resolved.graph, &resolved.axioms),
             graph: resolved.graph,
             axioms: resolved.axioms,
             terms: resolved.terms,
             requirements: resolved.requirements,
             shows: resolved.shows,
             warnings: resolved.diagnostics,
+            leaves_out: Default::default(),
         })
     }
 
@@ -274,7 +282,7 @@ pub fn witness(
     let mut states = 0;
     let mut search = || {
         model.meets(program, atomicity)?;
-        let threads = unfold_all(program, &spec, Repeats::All, budget)?;
+        let threads = model.unfold(program, &spec, Repeats::Outcomes, budget)?;
         for choice in Choices::new(&threads, |end| end == End::Complete) {
             let problem = Problem::new(program, &spec, &choice);
             let goal = Goal::Execution(wanted);
@@ -344,7 +352,7 @@ fn every_outcome(
 ) -> Result<Completeness, Stop> {
     model.meets(program, atomicity)?;
     let spec = model.candidates(atomicity);
-    let threads = unfold_all(program, &spec, Repeats::All, budget)?;
+    let threads = model.unfold(program, &spec, Repeats::Outcomes, budget)?;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let problem = Problem::new(program, &spec, &choice);
         solve(model, &problem, Goal::Outcomes(known), budget, states)?;
@@ -352,7 +360,9 @@ fn every_outcome(
     exceeded_loop(program, model, &spec, &threads, budget, states)
 }
 
-/// Looks for an exceeded loop, as [`loop_beyond_bound`] does, by this module's search.
+/// Looks for an exceeded loop, as [`loop_beyond_bound`] does, by this module's search. Where the model does not permit to leave out
+/// iterations, that is why the loop is not decided. Where an execution may need events that come later, one that has come to a bound may go
+/// on though it is no execution yet.
 fn exceeded_loop(
     program: &Program,
     model: &ModelFile,
@@ -361,10 +371,35 @@ fn exceeded_loop(
     budget: &Budget<'_>,
     states: &mut u64,
 ) -> Result<Completeness, Stop> {
-    loop_beyond_bound(program, spec, threads, |problem| {
+    let mut limits = threads.iter().enumerate().flat_map(|(thread, paths)| {
+        let ends = paths.iter().map(move |path| path.end.limit(thread));
+        ends.flatten()
+    });
+    let at_a_bound = match model.is_closed {
+        true => None,
+        false => limits.next(),
+    };
+    if let Some(mut limit) = at_a_bound {
+        blame_the_model(&mut limit);
+        return Ok(Completeness::Incomplete(limit));
+    }
+    let mut completeness = loop_beyond_bound(program, spec, threads, |problem| {
         let found = solve(model, problem, Goal::Any, budget, states)?;
-        Ok(found.is_some())
-    })
+        Ok::<bool, Stop>(found.is_some())
+    })?;
+    if let Completeness::Incomplete(limit) = &mut completeness
+        && !model.leaves_out_iterations(program)
+    {
+        blame_the_model(limit);
+    }
+    Ok(completeness)
+}
+
+/// Says of a limit of a loop that the model does not permit to leave out iterations.
+fn blame_the_model(limit: &mut Limit) {
+    if let Limit::LoopBound { at: Some(at), .. } = limit {
+        at.growth = Growth::Model;
+    }
 }
 
 /// Runs the search on rows of the least width that has room for all events.

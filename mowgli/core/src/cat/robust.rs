@@ -13,9 +13,9 @@ use super::partial::UNDECIDED;
 use super::predefined::Rel;
 use super::search::{Goal, Search, Stop};
 use super::{NotApplicable, solve};
+use crate::declarative::Choices;
 use crate::declarative::problem::Problem;
 use crate::declarative::unfold::{End, Repeats};
-use crate::declarative::{Choices, unfold_all};
 use crate::event::{Event, Execution, Kind};
 use crate::model::{Model, RmwAtomicity};
 use crate::models::{Part, Spec};
@@ -37,7 +37,7 @@ pub fn weak_execution(
     let mut states = 0;
     let mut search = || {
         model.meets(program, atomicity)?;
-        let threads = unfold_all(program, &spec, Repeats::All, budget)?;
+        let threads = model.unfold(program, &spec, Repeats::Cycles, budget)?;
         for choice in Choices::new(&threads, |end| end == End::Complete) {
             let problem = Problem::new(program, &spec, &choice);
             let goal = Goal::Weak(strong(model, atomicity).ob.contains(Part::Rao));

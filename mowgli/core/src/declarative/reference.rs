@@ -35,8 +35,8 @@ pub fn outcomes(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
     search
 }
 
-/// Calls `visit` on every execution of the program, consistent or not. In each, values follow reads-from, conditions hold, and
-/// the relations satisfy RDMA-TSO'24 Defs. 4.2 and 4.3.
+/// Calls `visit` on every execution of the program, consistent or not, with loops up to their bounds. In each, values follow reads-from,
+/// conditions hold, and the relations satisfy RDMA-TSO'24 Defs. 4.2 and 4.3.
 ///
 /// # Errors
 /// Returns the limit at which the enumeration stopped.
@@ -44,9 +44,23 @@ pub fn each_execution(
     program: &Program,
     spec: &Spec,
     budget: &Budget<'_>,
+    visit: impl FnMut(&Execution) -> ControlFlow<()>,
+) -> Result<(), Limit> {
+    each_execution_of(program, spec, Repeats::All, budget, visit)
+}
+
+/// Calls `visit` like [`each_execution`], on the executions with the iterations of loops that a question needs.
+///
+/// # Errors
+/// Returns the limit at which the enumeration stopped.
+pub fn each_execution_of(
+    program: &Program,
+    spec: &Spec,
+    repeats: Repeats,
+    budget: &Budget<'_>,
     mut visit: impl FnMut(&Execution) -> ControlFlow<()>,
 ) -> Result<(), Limit> {
-    let threads = unfold_all(program, spec, Repeats::All, budget)?;
+    let threads = unfold_all(program, spec, repeats, budget)?;
     let mut states = 0;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let problem = Problem::new(program, spec, &choice);

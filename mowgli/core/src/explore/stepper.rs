@@ -10,7 +10,7 @@ use super::state::{Move, Ran, State};
 use super::trace::{self, TraceStep};
 use super::{Actor, accepts};
 use crate::machine::{Addr, Buffer, Config, View};
-use crate::model::{Model, RmwAtomicity};
+use crate::model::{Model, RmwAtomicity, Tier};
 use crate::outcome::{Budget, Limit, Outcome};
 use crate::program::{Program, Value};
 
@@ -82,9 +82,28 @@ impl<'p> Stepper<'p> {
     /// # Errors
     /// Fails for programs that the engine does not accept, as [`super::outcomes`] does.
     pub fn new(program: &'p Program, model: Model, atomicity: RmwAtomicity) -> Result<Stepper<'p>, Limit> {
+        Stepper::on(program, model, Config::new(model, atomicity))
+    }
+
+    /// Starts a program on the machine whose queue pairs have the six buffers of RDMA-TSO'24 Fig. 7.
+    ///
+    /// # Errors
+    /// Fails for programs that the engine does not accept, and for models over another network than the papers'.
+    pub fn concrete(
+        program: &'p Program,
+        model: Model,
+        atomicity: RmwAtomicity,
+    ) -> Result<Stepper<'p>, Limit> {
+        if model.tier() != Tier::Ibta {
+            let text = "the machine with six buffers has the papers' network: take the one with three";
+            return Err(Limit::TooLarge(text.to_owned()));
+        }
+        Stepper::on(program, model, Config::new(model, atomicity).concrete())
+    }
+
+    fn on(program: &'p Program, model: Model, config: Config) -> Result<Stepper<'p>, Limit> {
         accepts(program, model)?;
         let codes = code::compile(program, Loops::Free).map_err(Limit::TooLarge)?;
-        let config = Config::new(model, atomicity);
         let (state, ran) = State::new(program, &codes, config);
         Ok(Stepper {
             program,
@@ -243,9 +262,20 @@ mod tests {
     use super::*;
     use crate::catalogue;
 
-    /// Every test of the catalogue with a condition that the machine reaches: its schedule leads there, step by step and back.
+    /// Every test of the catalogue with a condition that a machine reaches: its schedule leads there, step by step and back.
     #[test]
     fn schedules_lead_to_their_outcome_and_back() {
+        lead_there_and_back(|program, model, rmw| Stepper::new(program, model, rmw));
+    }
+
+    #[test]
+    fn schedules_lead_there_and_back_on_the_concrete_machine() {
+        lead_there_and_back(|program, model, rmw| Stepper::concrete(program, model, rmw));
+    }
+
+    type Start = for<'p> fn(&'p Program, Model, RmwAtomicity) -> Result<Stepper<'p>, Limit>;
+
+    fn lead_there_and_back(start: Start) {
         let mut reached = 0;
         for entry in catalogue::entries() {
             let litmus = entry.parse().unwrap();
@@ -257,7 +287,7 @@ mod tests {
                 ..Budget::default()
             };
             let formula = &litmus.queries[0].condition.formula;
-            let mut stepper = Stepper::new(&litmus.program, Model::RdmaTso, RmwAtomicity::Hca).unwrap();
+            let mut stepper = start(&litmus.program, Model::RdmaTso, RmwAtomicity::Hca).unwrap();
             let (first, places) = (stepper.view(), stepper.positions());
             let Ok(Some(schedule)) = stepper.schedule_to(&|o| formula.holds(o), &budget) else {
                 continue;

@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
-use super::buffers::{Delayed, Entry, LocalBack, QueuePair, Stage};
+use super::buffers::{Bounds, Delayed, Entry, LocalBack, QueuePair, Stage};
 use super::trace::describe_stage;
-use super::{Addr, Machine, NODES_MAX, Rule, Step};
+use super::{Addr, Machine, NODES_MAX, Pipeline, Rule, Step};
 use crate::program::Value;
 
 /// A state of the machine.
@@ -36,10 +36,22 @@ pub struct QueuePairView {
     pub peer: u16,
     /// Operations that are not done, oldest first.
     pub pipe: Vec<EntryView>,
+    /// The buffers that make up the pipe of a concrete queue pair, in the order of the pipe; empty on other machines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartView>,
     /// `wb_R`: writes that the peer's NIC has acknowledged and that are not in the peer's memory, oldest first.
     pub remote_writes: Vec<EntryView>,
     /// `wb_L`: results that are not in the thread's memory, and completions that nobody has polled, oldest first.
     pub local_writes: Vec<EntryView>,
+}
+
+/// A buffer of the concrete queue pair (RDMA-TSO'24 Fig. 7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PartView {
+    /// `rsp_L`, `out_R`, `in_R` or `req_L`.
+    pub name: &'static str,
+    /// The number of its entries.
+    pub entries: usize,
 }
 
 /// An entry of a buffer.
@@ -75,9 +87,14 @@ impl Machine {
     /// Shows the state as [`view`](Machine::view) does, with nodes written from `first`.
     pub fn view_from(&self, first: u16, name: &dyn Fn(Addr) -> String) -> View {
         let units = (0..NODES_MAX).filter(|&node| self.is_unit_held(node)).collect();
+        let is_concrete = self.config.pipeline == Pipeline::Concrete;
         let thread = |t: &super::ThreadState| ThreadView {
             store_buffer: t.store_buffer.iter().map(|e| delayed(first, e, name)).collect(),
-            queue_pairs: t.queue_pairs.iter().map(|qp| queue_pair(qp, name)).collect(),
+            queue_pairs: t
+                .queue_pairs
+                .iter()
+                .map(|qp| queue_pair(qp, is_concrete, name))
+                .collect(),
         };
         View {
             memory: self.memory.to_vec(),
@@ -110,7 +127,7 @@ impl Machine {
     }
 }
 
-fn queue_pair(qp: &QueuePair, name: &dyn Fn(Addr) -> String) -> QueuePairView {
+fn queue_pair(qp: &QueuePair, is_concrete: bool, name: &dyn Fn(Addr) -> String) -> QueuePairView {
     let placed = |dst: Addr, value: Value| EntryView {
         text: format!("{} := {value}", name(dst)),
         stage: "not placed",
@@ -118,6 +135,10 @@ fn queue_pair(qp: &QueuePair, name: &dyn Fn(Addr) -> String) -> QueuePairView {
     QueuePairView {
         peer: qp.peer,
         pipe: qp.pipe.iter().map(|e| entry(e, name)).collect(),
+        parts: match is_concrete {
+            true => parts(qp),
+            false => Vec::new(),
+        },
         remote_writes: qp.wb_r.iter().map(|w| placed(w.dst, w.value)).collect(),
         local_writes: qp
             .wb_l
@@ -131,6 +152,24 @@ fn queue_pair(qp: &QueuePair, name: &dyn Fn(Addr) -> String) -> QueuePairView {
             })
             .collect(),
     }
+}
+
+/// Returns the four buffers of a concrete queue pair between which operations move.
+fn parts(qp: &QueuePair) -> Vec<PartView> {
+    let Bounds { rsp, out, inbox } = qp.bounds;
+    let ends = [
+        usize::from(rsp),
+        usize::from(out),
+        usize::from(inbox),
+        qp.pipe.len(),
+    ];
+    let names = ["rsp_L", "out_R", "in_R", "req_L"];
+    let mut start = 0;
+    let part = |(name, end)| {
+        let entries = end - std::mem::replace(&mut start, end);
+        PartView { name, entries }
+    };
+    names.into_iter().zip(ends).map(part).collect()
 }
 
 fn delayed(first: u16, delayed: &Delayed, name: &dyn Fn(Addr) -> String) -> EntryView {

@@ -120,7 +120,7 @@ fn model(rng: &mut StdRng) -> String {
     text
 }
 
-fn expression(rng: &mut StdRng, names: &[String], depth: usize) -> String {
+pub(crate) fn expression(rng: &mut StdRng, names: &[String], depth: usize) -> String {
     if depth == 0 || rng.random_range(0..5) == 0 {
         return match rng.random_range(0..6) {
             0 if !names.is_empty() => names.choose(rng).unwrap().clone(),

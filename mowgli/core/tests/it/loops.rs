@@ -2,6 +2,10 @@
 //!
 //! Named programs have the verdicts that their authors would expect. [`crate::loops_random`] compares engines on random ones.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use mowgli::cat::{self, ModelFile};
 use mowgli::check::{self, Engine};
 use mowgli::declarative;
 use mowgli::explore;
@@ -11,6 +15,15 @@ use mowgli::outcome::{Budget, Completeness, Endless, Growth, Limit};
 use mowgli::robust::{self, Finding, Question};
 
 pub(crate) const HCA: RmwAtomicity = RmwAtomicity::Hca;
+
+/// Returns the file of a model, which is read once.
+pub(crate) fn file_of(model: Model) -> &'static ModelFile {
+    static FILES: Mutex<BTreeMap<Model, &ModelFile>> = Mutex::new(BTreeMap::new());
+    let mut files = FILES.lock().unwrap();
+    files
+        .entry(model)
+        .or_insert_with(|| Box::leak(Box::new(ModelFile::of(model))))
+}
 
 pub(crate) fn litmus(text: &str) -> Litmus {
     parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).litmus
@@ -28,20 +41,21 @@ fn setting(model: Model) -> Setting {
     Setting { model, rmw: HCA }
 }
 
-/// Returns the verdicts of the two engines, each alone.
-fn verdicts(litmus: &Litmus, model: Model) -> [Option<Verdict>; 2] {
+/// Returns the verdicts of the two engines, each alone, and of the model's file.
+fn verdicts(litmus: &Litmus, model: Model) -> [Option<Verdict>; 3] {
     let program = &litmus.program;
     let machine = explore::outcomes(program, model, HCA, &Budget::default());
     let axioms = declarative::outcomes(program, model, HCA, &Budget::default());
-    [machine, axioms].map(|search| check::judge(litmus, 0, &search).verdict())
+    let by_file = cat::outcomes(program, file_of(model), HCA, &Budget::default());
+    [machine, axioms, by_file].map(|search| check::judge(litmus, 0, &search).verdict())
 }
 
-/// Panics unless both engines give this verdict under the model.
+/// Panics unless both engines, and the model's file, give this verdict.
 #[track_caller]
 fn decided(litmus: &Litmus, model: Model, verdict: Verdict) {
     assert_eq!(
         verdicts(litmus, model),
-        [Some(verdict); 2],
+        [Some(verdict); 3],
         "{model}:\n{}",
         litmus.print()
     );
@@ -154,7 +168,7 @@ fn two_waits_for_one_another_are_decided() {
     );
     for model in [Model::Sc, Model::Tso, Model::RdmaTso] {
         decided(&both, model, Verdict::Forbidden);
-        assert_eq!(verdicts(&none, model), [None; 2]);
+        assert_eq!(verdicts(&none, model), [None; 3]);
         let found = check::run(&none.program, setting(model), Engine::Both, &Budget::default()).unwrap();
         assert!(found.search.is_complete() && found.search.outcomes.is_empty());
     }

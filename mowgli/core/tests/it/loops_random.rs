@@ -1,8 +1,9 @@
-//! Random programs with loops: the machine with and without reduction, the declarative engine, and the same programs unrolled agree, and
-//! so do the questions about robustness. `MOWGLI_LOOPS=COUNT,SEED` compares so many.
+//! Random programs with loops: the machine with and without reduction, the declarative engine, the search by model file, and the same
+//! programs unrolled agree, and so do the questions about robustness. `MOWGLI_LOOPS=COUNT,SEED` compares so many.
 
 use std::collections::BTreeSet;
 
+use mowgli::cat;
 use mowgli::declarative;
 use mowgli::explore::{self, Options};
 use mowgli::generate::Random;
@@ -11,7 +12,7 @@ use mowgli::outcome::{Budget, Limit, Search};
 use mowgli::program::{Expr, Instr, Program, UnaryOp};
 use mowgli::robust::{self, Exact, Finding, Question};
 
-use crate::loops::{HCA, litmus};
+use crate::loops::{HCA, file_of, litmus};
 
 /// Compares verdicts on programs with loops with those on the same programs, unrolled.
 #[test]
@@ -58,7 +59,7 @@ fn robustness_of_random_loops_is_that_of_unrolled_programs() {
 }
 
 /// Replaces each loop by so many conditionals, and an assumption that it has ended.
-fn unrolled(program: &Program, times: u32) -> Program {
+pub(crate) fn unrolled(program: &Program, times: u32) -> Program {
     fn block(code: &[Instr], times: u32) -> Vec<Instr> {
         code.iter()
             .map(|instr| match instr {
@@ -92,14 +93,14 @@ fn unrolled(program: &Program, times: u32) -> Program {
 
 /// The operations that a random program may have.
 #[derive(Clone, Copy, PartialEq)]
-enum Sort {
+pub(crate) enum Sort {
     Cpu,
     Polls,
     Waits,
 }
 
 /// Draws the text of a program of two threads, in which each waits for words of the other.
-fn waiting(random: &mut Random, sort: Sort) -> String {
+pub(crate) fn waiting(random: &mut Random, sort: Sort) -> String {
     let remote = sort != Sort::Cpu;
     let mut columns = [Vec::new(), Vec::new()];
     for (thread, rows) in columns.iter_mut().enumerate() {
@@ -169,6 +170,7 @@ fn waiting(random: &mut Random, sort: Sort) -> String {
 struct Tally {
     programs: u32,
     both: u32,
+    by_file: u32,
     machine: u32,
     axioms: u32,
     unknown: u32,
@@ -202,6 +204,7 @@ fn engines_agree_on_random_programs_with_loops() {
     }
     println!("{tally:?}");
     assert!(tally.both * 2 > tally.programs, "{tally:?}");
+    assert!(tally.by_file * 2 > tally.programs, "{tally:?}");
     assert!(tally.beyond_bounds * 10 > tally.programs, "{tally:?}");
 }
 
@@ -218,7 +221,9 @@ fn compare(text: &str, model: Model, budget: &Budget<'_>, tally: &mut Tally) {
     let (reduced, plain) = (machine(&program, true), machine(&program, false));
     let bounded = explore::outcomes_within_bounds(&program, &options, budget);
     let axioms = declarative::outcomes(&program, model, HCA, budget);
+    let by_file = cat::outcomes(&program, file_of(model), HCA, budget);
     tally.programs += 1;
+    tally.by_file += u32::from(by_file.is_complete() && axioms.is_complete());
     match (reduced.is_complete(), axioms.is_complete()) {
         (true, true) => tally.both += 1,
         (true, false) => tally.machine += 1,
@@ -234,13 +239,14 @@ fn compare(text: &str, model: Model, budget: &Budget<'_>, tally: &mut Tally) {
         ("reduced", &reduced),
         ("plain", &plain),
         ("axioms", &axioms),
+        ("file", &by_file),
         ("bounded", &bounded),
     ];
     let all: Vec<(&str, &Search)> = all
         .into_iter()
         .chain(unrolled.iter().map(|search| ("unrolled", search)))
         .collect();
-    for &(name, whole) in all.iter().take(3).filter(|(_, search)| search.is_complete()) {
+    for &(name, whole) in all.iter().take(4).filter(|(_, search)| search.is_complete()) {
         for (other, some) in &all {
             let more: BTreeSet<_> = some.outcomes.difference(&whole.outcomes).collect();
             assert!(

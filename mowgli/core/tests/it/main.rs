@@ -18,6 +18,7 @@ mod golden;
 mod inlined;
 mod litmus_language;
 mod loops;
+mod loops_by_file;
 mod loops_random;
 mod machine;
 mod mend;

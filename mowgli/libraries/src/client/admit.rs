@@ -76,7 +76,10 @@ pub(super) fn refusal(
             ),
             "only threads of the owner store and push",
         ),
-        (ObjectKind::MixedSize { size, .. }, Method::WriteMsw) => {
+        (
+            ObjectKind::MixedSize { size, .. } | ObjectKind::MixedVariable { size },
+            Method::WriteMsw | Method::WriteMsv,
+        ) => {
             let words = match call.args.get(1) {
                 Some(Arg::Value(Expr::Tuple(parts))) => parts.len(),
                 Some(Arg::Value(Expr::Const(value))) => value.words().len(),

@@ -134,13 +134,15 @@ pub enum Setting {
     ImplRing,
     /// I_MSW below mixed-size locations (LOCO'26 Fig. 28).
     ImplMixedSize,
+    /// I_MSV below mixed-size shared variables (LOCO'26 G.6.1).
+    ImplMixedVariable,
     /// The shipped objects under the model.
     Shipped,
 }
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Setting; 10] = [
+    pub const ALL: [Setting; 11] = [
         Setting::Spec,
         Setting::TransitiveBarrier,
         Setting::WeakRing,
@@ -150,6 +152,7 @@ impl Setting {
         Setting::ImplBarrier,
         Setting::ImplRing,
         Setting::ImplMixedSize,
+        Setting::ImplMixedVariable,
         Setting::Shipped,
     ];
 
@@ -165,6 +168,7 @@ impl Setting {
             Setting::ImplBarrier => "I_BAL",
             Setting::ImplRing => "I_RBL",
             Setting::ImplMixedSize => "I_MSW",
+            Setting::ImplMixedVariable => "I_MSV",
             Setting::Shipped => "shipped",
         }
     }

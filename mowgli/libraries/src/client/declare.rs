@@ -90,6 +90,9 @@ impl Resolver {
                     size: size?,
                 }
             }
+            Library::MixedVariable => ObjectKind::MixedVariable {
+                size: self.size(d, 1)?,
+            },
             Library::Owned => ObjectKind::Owned {
                 owner: self.placed(d)?,
             },
@@ -143,13 +146,17 @@ impl Resolver {
 
 /// Returns the first part that a declaration gives and its library does not take.
 fn superfluous(d: &Declaration) -> Option<&'static str> {
-    use Library::{Atomic, Barrier, Lock, MixedSize, Owned, Queue, RingBuffer};
+    use Library::{Atomic, Barrier, Lock, MixedSize, MixedVariable, Owned, Queue, RingBuffer};
     let parts: [(bool, &[Library], &str); 5] = [
         (d.node.is_some(), &[MixedSize, Owned, Atomic, Lock, Queue], "node"),
         (d.init.is_some(), &[Atomic], "initial value"),
         (!d.threads.is_empty(), &[Barrier, RingBuffer], "threads"),
         (!d.readers.is_empty(), &[RingBuffer], "readers"),
-        (d.size.is_some(), &[RingBuffer, MixedSize, Queue], "size"),
+        (
+            d.size.is_some(),
+            &[RingBuffer, MixedSize, MixedVariable, Queue],
+            "size",
+        ),
     ];
     let refused = |&&(given, takers, _): &&(bool, &[Library], &str)| given && !takers.contains(&d.library);
     parts.iter().find(refused).map(|&(_, _, what)| what)

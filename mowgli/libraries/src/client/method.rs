@@ -19,6 +19,8 @@ pub enum Library {
     RingBuffer,
     /// Mixed-size writes: locations of several words, each on one node.
     MixedSize,
+    /// Mixed-size shared variables (MSW-Broadcast): several words with a copy on every node.
+    MixedVariable,
     /// Owned variables: a copy on every node, stored to by the threads of one.
     Owned,
     /// Shared state tables: a row for each node, stored to by its threads.
@@ -37,12 +39,13 @@ pub enum Library {
 
 impl Library {
     /// Every library.
-    pub const ALL: [Library; 12] = [
+    pub const ALL: [Library; 13] = [
         Library::RdmaWait,
         Library::SharedVariable,
         Library::Barrier,
         Library::RingBuffer,
         Library::MixedSize,
+        Library::MixedVariable,
         Library::Owned,
         Library::Sst,
         Library::Atomic,
@@ -61,6 +64,7 @@ impl Library {
             Library::Barrier => "barrier",
             Library::RingBuffer => "ring",
             Library::MixedSize => "mixed",
+            Library::MixedVariable => "msv",
             Library::Owned => "owned",
             Library::Sst => "sst",
             Library::Atomic => "atomic",
@@ -91,6 +95,7 @@ impl Library {
             Library::Barrier => "barrier",
             Library::RingBuffer => "ring buffer",
             Library::MixedSize => "mixed-size writes",
+            Library::MixedVariable => "mixed-size shared variable",
             Library::Owned => "owned variable",
             Library::Sst => "shared state table",
             Library::Atomic => "atomic variable",
@@ -106,7 +111,7 @@ impl Library {
     pub const fn layer(self) -> u8 {
         match self {
             Library::RdmaWait => 2,
-            Library::SharedVariable => 1,
+            Library::SharedVariable | Library::MixedSize => 1,
             _ => 0,
         }
     }
@@ -125,6 +130,7 @@ impl Library {
             Library::Barrier => "LOCO'26 Def. 4.1",
             Library::RingBuffer => "LOCO'26 Def. 5.2",
             Library::MixedSize => "LOCO'26 Def. G.11",
+            Library::MixedVariable => "LOCO'26 Def. 3.8 on tuples (G.6.1)",
             _ => "ours",
         }
     }
@@ -197,6 +203,7 @@ const SV: Param = Object(Library::SharedVariable);
 const BARRIER: Param = Object(Library::Barrier);
 const RING: Param = Object(Library::RingBuffer);
 const MIXED: Param = Object(Library::MixedSize);
+const MIXED_VARIABLE: Param = Object(Library::MixedVariable);
 const OWNED: Param = Object(Library::Owned);
 const SST: Param = Object(Library::Sst);
 const ATOMIC: Param = Object(Library::Atomic);
@@ -277,6 +284,15 @@ methods! {
     PutMsw = "put_msw" MixedSize (MIXED, MIXED, Work) false;
     /// `wait_msw(d)`: waits for the thread's earlier mixed-size operations with identifier `d`.
     WaitMsw = "wait_msw" MixedSize (Work) false;
+
+    /// `write_msv(x, v)`: writes the copy of the thread's node.
+    WriteMsv = "write_msv" MixedVariable (MIXED_VARIABLE, Message) false;
+    /// `try_read_msv(x)`: reads the copy of the thread's node; `bot` if it was torn.
+    TryReadMsv = "try_read_msv" MixedVariable (MIXED_VARIABLE) true;
+    /// `bcast_msv(x, d, {n1, ..})`: copies the node's value of `x` to the nodes, which may include its own.
+    BcastMsv = "bcast_msv" MixedVariable (MIXED_VARIABLE, Work, Nodes) false;
+    /// `wait_msv(d)`: waits until the thread's earlier broadcasts with identifier `d` have read their source.
+    WaitMsv = "wait_msv" MixedVariable (Work) false;
 
     /// `store_owned(x, v)`: writes the owner's copy; on another node, never returns.
     StoreOwned = "store_owned" Owned (OWNED, Number) false;

@@ -116,6 +116,11 @@ pub enum ObjectKind {
         /// The number of words.
         size: u32,
     },
+    /// A shared variable of several words, with a copy on every node, all 0 at the start.
+    MixedVariable {
+        /// The number of words.
+        size: u32,
+    },
     /// An owned variable, with a copy on every node that starts at 0.
     Owned {
         /// The node whose threads may store.
@@ -155,6 +160,7 @@ impl ObjectKind {
             ObjectKind::Barrier { .. } => Library::Barrier,
             ObjectKind::Ring { .. } => Library::RingBuffer,
             ObjectKind::MixedSize { .. } => Library::MixedSize,
+            ObjectKind::MixedVariable { .. } => Library::MixedVariable,
             ObjectKind::Owned { .. } => Library::Owned,
             ObjectKind::Sst => Library::Sst,
             ObjectKind::Atomic { .. } => Library::Atomic,

@@ -67,6 +67,7 @@ impl Client {
                 ObjectKind::MixedSize { node, size } | ObjectKind::Queue { node, size } => {
                     format!("@{node} size {size}")
                 }
+                ObjectKind::MixedVariable { size } => format!(" size {size}"),
                 ObjectKind::Owned { owner } => format!("@{owner}"),
                 ObjectKind::Atomic { node, init } => format!("@{node}={init}"),
                 ObjectKind::Lock { node } => format!("@{node}"),

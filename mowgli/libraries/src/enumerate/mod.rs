@@ -42,6 +42,8 @@ pub struct Bounds {
     pub methods: Vec<Method>,
     /// The most threads.
     pub threads_max: usize,
+    /// The least calls of a client, over all threads.
+    pub calls_min: usize,
     /// The most calls of a client, over all threads.
     pub calls_max: usize,
     /// The most calls of each thread.
@@ -62,11 +64,22 @@ impl Bounds {
             libraries: libraries.to_vec(),
             methods: Vec::new(),
             threads_max: 2,
+            calls_min: 1,
             calls_max,
             calls_each_max: calls_max,
             nodes_max: 2,
             objects_max: 1,
             results: true,
+        }
+    }
+
+    /// Returns these bounds for clients of so many calls.
+    pub fn with_calls(&self, calls: usize) -> Bounds {
+        Bounds {
+            calls_min: calls,
+            calls_max: calls,
+            calls_each_max: self.calls_each_max.max(calls),
+            ..self.clone()
         }
     }
 
@@ -106,7 +119,7 @@ pub fn for_each_client_until(
     let tables = tables(bounds, stop)?;
     let mut number = 0;
     let room = bounds.threads_max.saturating_mul(bounds.calls_each_max);
-    for calls in 1..=bounds.calls_max.min(room) {
+    for calls in bounds.calls_min..=bounds.calls_max.min(room) {
         for table in &tables {
             table.each(calls, stop, &mut |sequences| {
                 number += 1;
@@ -214,6 +227,7 @@ fn objects(library: Library, nodes: &[Node], node_count: u8, bounds: &Bounds) ->
                 .collect()
         }
         Library::SharedVariable => several(ObjectKind::SharedVariable),
+        Library::MixedVariable => several(ObjectKind::MixedVariable { size: 2 }),
         Library::Sst => several(ObjectKind::Sst),
         Library::Store => vec![vec![ObjectKind::Store]],
         Library::Fence => vec![Vec::new()],
@@ -541,7 +555,7 @@ fn statement(
                     let k = *written;
                     *value = match call.method {
                         // The sums of the words collide, and their first words differ.
-                        Method::WriteMsw => {
+                        Method::WriteMsw | Method::WriteMsv => {
                             let words = [k, 3 - 2 * k].map(|w| Expr::Const(Value::Int(w)));
                             Expr::Tuple(words.to_vec())
                         }

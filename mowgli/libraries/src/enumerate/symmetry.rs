@@ -37,7 +37,10 @@ impl Renaming {
                 *writer = thread(*writer);
                 *readers = set(readers);
             }
-            ObjectKind::SharedVariable | ObjectKind::Sst | ObjectKind::Store => {}
+            ObjectKind::SharedVariable
+            | ObjectKind::MixedVariable { .. }
+            | ObjectKind::Sst
+            | ObjectKind::Store => {}
         }
         out
     }

@@ -1,7 +1,10 @@
 //! Lists every implementation with every mistake, by name. Each comes with the specification that it is
 //! compared with and the clients that show the mistake.
 
-use super::{BarrierMistake, IBal, IMsw, IRbl, ISv, IW, MswMistake, RingMistake, SvMistake, WaitMistake};
+use super::{
+    BarrierMistake, IBal, IMsv, IMsw, IRbl, ISv, IW, MsvMistake, MswMistake, RingMistake, SvMistake,
+    WaitMistake,
+};
 use crate::client::{Library, Method, Setting};
 use crate::enumerate::Bounds;
 use crate::implementation::{Implementation, Rules};
@@ -43,7 +46,25 @@ impl<'a> Named<'a> {
         known.fold(CALLS_LEAST, usize::max)
     }
 
-    /// Returns the bounds of the clients that it is tried with. They use its library, and libraries that make
+    /// Returns the bounds of all clients that it is tried with: those of [`Self::bounds`], which are the last, and others by which mistakes
+    /// show that those do not show.
+    pub fn families(&self, calls_max: usize) -> Vec<Bounds> {
+        let own = self.bounds(calls_max);
+        match self.implementation.library() {
+            // Only a barrier tells a reader that a broadcast must have arrived.
+            Library::SharedVariable => {
+                let with_barrier = Bounds {
+                    libraries: vec![Library::SharedVariable, Library::Barrier],
+                    methods: vec![Method::Barrier, Method::WriteSv, Method::ReadSv, Method::BcastSv],
+                    ..own.clone()
+                };
+                vec![with_barrier, own]
+            }
+            _ => vec![own],
+        }
+    }
+
+    /// Returns the bounds of the clients that it is tried with first. They use its library, and libraries that make
     /// its faults visible.
     pub fn bounds(&self, calls_max: usize) -> Bounds {
         let library = self.implementation.library();
@@ -74,11 +95,6 @@ impl<'a> Named<'a> {
                 bounds.nodes_max = 1;
                 bounds.libraries.push(Library::RdmaWait);
                 bounds.methods = vec![Method::Submit, Method::Receive, Method::Read, Method::Cas];
-            }
-            // Only a barrier tells a reader that a broadcast must have arrived.
-            Library::SharedVariable if self.name == "I_SV/bcast-leaves-out" => {
-                bounds.libraries.push(Library::Barrier);
-                bounds.methods = vec![Method::Barrier, Method::WriteSv, Method::ReadSv, Method::BcastSv];
             }
             _ => {}
         }
@@ -158,6 +174,12 @@ const fn msw(mistake: MswMistake) -> IMsw {
     }
 }
 
+const fn msv(mistake: MsvMistake) -> IMsv {
+    IMsv {
+        mistake: Some(mistake),
+    }
+}
+
 named! {
     "I_W" "RDMA^WAIT over RDMA^TSO (Fig. 24)" Spec None, IW { mistake: None };
     "I_SV" "shared variables over RDMA^WAIT (LOCO'26 3.5)" Spec None, ISv { strong: false, mistake: None };
@@ -174,6 +196,7 @@ named! {
     "I_RBL/fenced" "with a fence before a writer reads its own ring, against Def. 5.2 as printed" PaperRing None,
         IRbl { strong: false, fence_own: true, mistake: None };
     "I_MSW" "mixed-size writes over RDMA^WAIT (Fig. 28)" Spec None, IMsw { mistake: None };
+    "I_MSV" "mixed-size shared variables over mixed-size writes (MSW-Broadcast, G.6.1)" Spec None, IMsv { mistake: None };
 
     "I_W/one-poll" "a wait polls each node once" Spec Some(5), wait(WaitMistake::OnePoll);
     "I_W/first-node-only" "a wait polls the first node only" Spec Some(4), wait(WaitMistake::FirstNodeOnly);
@@ -208,6 +231,9 @@ named! {
     "I_MSW/no-check" "a read does not compare the hash" Spec Some(2), msw(MswMistake::NoCheck);
     "I_MSW/hash-of-first-word" "the hash is of the first word" Spec Some(2), msw(MswMistake::HashOfFirstWord);
     "I_MSW/hash-is-sum" "the hash is the sum of the words" Spec Some(3), msw(MswMistake::HashIsSum);
+
+    "I_MSV/torn-is-zero" "a read that fails returns zeros" Spec Some(2), msv(MsvMistake::TornIsZero);
+    "I_MSV/no-wait" "a wait for broadcasts does not wait" Spec Some(4), msv(MsvMistake::NoWait);
 }
 
 /// Returns the implementation with this name.

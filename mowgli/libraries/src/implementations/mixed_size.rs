@@ -32,7 +32,8 @@ fn part(x: Loc, i: u32) -> Loc {
 
 fn size(client: &Client, x: Loc) -> u32 {
     match x.client_object().map(|object| &client.object(object).kind) {
-        Some(ObjectKind::MixedSize { size, .. }) => *size,
+        // The copies of a shared variable are such locations.
+        Some(ObjectKind::MixedSize { size, .. } | ObjectKind::MixedVariable { size }) => *size,
         _ => 0,
     }
 }

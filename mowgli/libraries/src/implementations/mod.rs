@@ -6,12 +6,14 @@
 mod barrier;
 pub mod list;
 mod mixed_size;
+mod mixed_variable;
 mod ring_buffer;
 mod shared_variable;
 mod wait;
 
 pub use barrier::{BarrierMistake, IBal};
 pub use mixed_size::{IMsw, MswMistake};
+pub use mixed_variable::{IMsv, MsvMistake};
 pub use ring_buffer::{IRbl, RingMistake};
 pub use shared_variable::{ISv, SvMistake};
 pub use wait::{IW, WaitMistake};

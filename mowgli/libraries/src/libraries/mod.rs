@@ -57,7 +57,8 @@ pub fn libraries(setting: Setting) -> Libraries<'static> {
     };
     Libraries::new([
         words,
-        &SharedVariable,
+        &SharedVariable { mixed: false },
+        &SharedVariable { mixed: true },
         barrier,
         ring,
         &MixedSize,

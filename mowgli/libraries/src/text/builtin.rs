@@ -147,9 +147,11 @@ impl Function {
                 _ => Value::Unit,
             },
             Function::Size => match object {
-                Some(ObjectKind::Ring { size, .. } | ObjectKind::MixedSize { size, .. }) => {
-                    Value::Int(i64::from(*size))
-                }
+                Some(
+                    ObjectKind::Ring { size, .. }
+                    | ObjectKind::MixedSize { size, .. }
+                    | ObjectKind::MixedVariable { size },
+                ) => Value::Int(i64::from(*size)),
                 _ => Value::Unit,
             },
             Function::Len => Value::Int(value(0).words().len() as i64),

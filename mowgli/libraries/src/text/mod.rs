@@ -18,12 +18,13 @@ use crate::value::Value;
 use builtin::Function;
 
 /// The built-in implementations as texts, by the names of their files.
-pub const FILES: [(&str, &str); 5] = [
+pub const FILES: [(&str, &str); 6] = [
     ("I_W.impl", include_str!("../../implementations/I_W.impl")),
     ("I_SV.impl", include_str!("../../implementations/I_SV.impl")),
     ("I_BAL.impl", include_str!("../../implementations/I_BAL.impl")),
     ("I_RBL.impl", include_str!("../../implementations/I_RBL.impl")),
     ("I_MSW.impl", include_str!("../../implementations/I_MSW.impl")),
+    ("I_MSV.impl", include_str!("../../implementations/I_MSV.impl")),
 ];
 
 /// Returns the text of a built-in implementation.

@@ -70,7 +70,7 @@ impl Implementation for IMailbox {
 }
 
 fn refine(implementation: &IMailbox, calls: usize) -> Summary {
-    let specifications: [&dyn Specification; 3] = [&Mailbox, &SharedVariable, &RdmaWait];
+    let specifications: [&dyn Specification; 3] = [&Mailbox, &SharedVariable { mixed: false }, &RdmaWait];
     let specified = Rules {
         libraries: Libraries::new(specifications),
         implementations: Vec::new(),

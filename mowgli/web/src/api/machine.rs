@@ -25,6 +25,9 @@ pub(crate) struct Request {
     text: String,
     #[serde(flatten)]
     model: Named,
+    /// Whether queue pairs have the six buffers of RDMA-TSO'24 Fig. 7.
+    #[serde(default)]
+    concrete: bool,
     /// The numbers of the steps to take from the beginning.
     #[serde(default)]
     schedule: Vec<usize>,
@@ -130,7 +133,7 @@ pub(crate) async fn replay(
         let parsed = text::litmus(&wanted.text)?;
         let asked = parsed.litmus.asking(&wanted.formula);
         let litmus = asked.map_err(|e| Refusal::Wrong(format!("the outcome: {e}")))?;
-        let stepper = start(&litmus, &wanted.model)?;
+        let stepper = start(&litmus, &wanted.model, false)?;
         let formula = &litmus.queries[0].condition.formula;
         let found = stepper.schedule_to(&|o: &Outcome| formula.holds(o), budget);
         Ok(match found {
@@ -147,10 +150,14 @@ pub(crate) async fn replay(
     .await
 }
 
-fn start<'p>(litmus: &'p Litmus, model: &Named) -> Result<Stepper<'p>, Refusal> {
+fn start<'p>(litmus: &'p Litmus, model: &Named, concrete: bool) -> Result<Stepper<'p>, Refusal> {
     let setting = model.built_in()?;
     applicable(&litmus.program, setting.model).map_err(|e| Refusal::Wrong(e.to_string()))?;
-    Stepper::new(&litmus.program, setting.model, setting.rmw).map_err(|e| Refusal::Wrong(e.to_string()))
+    let stepper = match concrete {
+        true => Stepper::concrete(&litmus.program, setting.model, setting.rmw),
+        false => Stepper::new(&litmus.program, setting.model, setting.rmw),
+    };
+    stepper.map_err(|e| Refusal::Wrong(e.to_string()))
 }
 
 fn run(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Answer, Refusal> {
@@ -160,7 +167,7 @@ fn run(request: &Request, parsed: &Parsed, budget: &Budget<'_>) -> Result<Answer
     if schedule.len() > STEPS_MAX {
         return Err(Refusal::Wrong(format!("more than {STEPS_MAX} steps")));
     }
-    let mut stepper = start(litmus, &request.model)?;
+    let mut stepper = start(litmus, &request.model, request.concrete)?;
     let mut before = None;
     let last = schedule.len().checked_sub(1);
     for (at, &number) in schedule.iter().enumerate() {

@@ -9,10 +9,12 @@ use loco_fabric::{
 };
 
 use loco_job::{Missed, note_missed};
+use loco_trace::waits::{self, Waiting};
 
 use super::registry::{Registry, Unready};
 use crate::operations::network::Network;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
+use crate::operations::shown;
 use crate::{Error, Result};
 
 /// The time for which a wait goes on after the loss of a peer, because the service may not have handled the peer's last
@@ -79,6 +81,7 @@ impl<F: Fabric> Setup<F> {
         let mut grace = None;
         // The awaited endpoints, as found at this generation of the registry. Some may have become ready since then.
         let mut known: Option<(u64, Unready)> = None;
+        let mut waiting: Option<(String, Waiting)> = None;
         loop {
             // The count is read before the state, so that a later change is not missed.
             let changes = self.changes();
@@ -102,6 +105,7 @@ impl<F: Fabric> Setup<F> {
                 .into_iter()
                 .filter(|&peer| self.matters(unready, peer))
                 .collect();
+            self.show(&mut waiting, unready, (begin, deadline));
             let wait = Wait {
                 what: &unready.channel,
                 peers: Peers::These(&peers),
@@ -159,6 +163,34 @@ impl<F: Fabric> Setup<F> {
                 error => return Err(error.into()),
             }
         }
+    }
+
+    /// Shows to those who look from outside what a wait with this beginning and deadline waits for.
+    fn show(
+        &self,
+        shown: &mut Option<(String, Waiting)>,
+        unready: &Unready,
+        (begin, deadline): (Time, Time),
+    ) {
+        if !waits::is_on() {
+            return;
+        }
+        if shown.as_ref().is_some_and(|(what, _)| *what == unready.channel) {
+            waits::await_nodes(unready.missing.iter().copied());
+            return;
+        }
+        // The one before ends first.
+        *shown = None;
+        let now = self.fabric().platform().now();
+        let left = (deadline != Time::NEVER).then(|| deadline.since(now));
+        let waiting = shown::set_up(
+            self.fabric().node(),
+            &unready.channel,
+            &unready.missing,
+            now.since(begin),
+            left,
+        );
+        *shown = Some((unready.channel.clone(), waiting));
     }
 
     /// Returns true if the loss of `peer` matters to those endpoints. Participants that are connected may leave, but

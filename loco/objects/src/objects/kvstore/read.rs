@@ -8,8 +8,9 @@ use smallvec::SmallVec;
 
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
+use crate::operations::counts::Count;
 use crate::operations::operation::{Flags, Operation};
-use crate::{AckKey, Error, Pending, Result, Thread};
+use crate::{AckKey, Error, Parent, Pending, Result, Thread};
 
 use super::places::{Places, WINDOW};
 use super::slot::{Found, Location, open, slot_bytes};
@@ -235,6 +236,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 
     fn count_torn(&self) {
         self.shared.counts.torn.fetch_add(1);
+        let network = self.shared.channel.manager().network();
+        network.counts().add(Count::ReadsAgain, 1);
     }
 
     /// Starts a lookup, so that several overlap. A value of this node is read at once.

@@ -9,16 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
+use loco_trace::waits::Waiting;
 
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::objects::locks::guard::{LockConfig, LockGuard, Unlock, holds};
 use crate::objects::locks::loss::Poison;
 use crate::objects::locks::turn::LocalTurn;
+use crate::operations::counts::Count;
 use crate::operations::panics::{self, Payload};
 use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::published::Published;
+use crate::operations::shown::{hold, wait_of_several};
 use crate::operations::words::Words;
 use crate::{Channel, Error, Parent, Result, Thread};
 
@@ -156,8 +159,9 @@ impl<F: Fabric> TasLock<F> {
             // This needed no remote step, so the loss of this node's membership may have gone unnoticed.
             _ => thread.still_in().map(|()| false),
         };
-        if recovered.is_err() {
-            self.turn.leave();
+        match recovered {
+            Ok(_) => hold(self.channel.shown()),
+            Err(_) => self.turn.leave(),
         }
         Ok(LockGuard::new(self, thread, scope, recovered?))
     }
@@ -182,6 +186,7 @@ impl<F: Fabric> TasLock<F> {
         match outcome {
             Ok(Attempt::Got { recovered }) => {
                 self.got();
+                hold(self.channel.shown());
                 Ok(Some(LockGuard::new(self, thread, scope, recovered)))
             }
             other => {
@@ -288,6 +293,7 @@ impl<F: Fabric> TasLock<F> {
     fn acquire(&self, thread: &Thread<F>, since: Option<Time>, deadline: Time) -> Result<bool> {
         let begin = since.unwrap_or_else(|| thread.now());
         let mut back_off = BACK_OFF_MIN;
+        let (mut waits, mut shown) = (false, Waiting::default());
         // Its release, on which others wait, needs the same.
         self.words.prepare(thread)?;
         loop {
@@ -297,12 +303,20 @@ impl<F: Fabric> TasLock<F> {
                 Attempt::Got { recovered } => return Ok(recovered),
                 Attempt::Held(holder) => holder,
             };
+            let counted = match waits {
+                false => Count::LockWaits,
+                true => Count::LocksAgain,
+            };
+            thread.counts().add(counted, 1);
+            waits = true;
             let now = thread.now();
             if now >= deadline || thread.given_up() {
                 let name = self.channel.name();
                 let late = Error::timeout(name, begin, deadline, now);
                 return Err(late.because(&[holder], holds(holder, name)));
             }
+            let (who, times) = ((self.channel.node(), self.channel.name()), (begin, now, deadline));
+            wait_of_several(&mut shown, who, &[holder], times);
             let wait = Wait {
                 what: self.channel.name(),
                 peers: Peers::These(&[holder, self.words.home()]),
@@ -370,6 +384,7 @@ impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         let _call = thread.call(self.channel.name(), "release");
         let fenced = thread.to_the_end(|| scope.order(thread));
+        self.channel.shown().release();
         // The waiting thread may just have given up. The lock then leaves the node after all.
         if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
             return fenced.and(thread.still_in());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use loco_fabric::{AtomicCell, Doorbell, Fabric, Lock, Peers, Time, Wait};
 
+use crate::operations::counts::Count;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::{Error, Result, Thread};
 
@@ -91,6 +92,7 @@ impl<F: Fabric> LocalTurn<F> {
             line.waiting.push_back(number);
             number
         };
+        thread.counts().add(Count::LockWaits, 1);
         let wait = Wait {
             what,
             peers: Peers::None,

@@ -94,6 +94,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     ///
     /// # After a timeout
     /// Nothing has changed. Read again.
+    #[inline]
     pub fn read(&self, thread: &Thread<F>) -> Result<T> {
         self.words.read(thread, 0).map(|word| self.remember(word))
     }
@@ -106,6 +107,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     ///
     /// # After a timeout
     /// See [`swap`](AtomicVar::swap).
+    #[inline]
     pub fn write(&self, thread: &Thread<F>, value: T) -> Result<()> {
         self.swap(thread, value).map(drop)
     }
@@ -118,6 +120,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// # After a timeout
     /// It is unknown whether the value was set. The set may take effect at any later time, once. If your value
     /// differs from all that others write, a read shows whether it has been set so far.
+    #[inline]
     pub fn swap(&self, thread: &Thread<F>, value: T) -> Result<T> {
         let old = self
             .words
@@ -134,6 +137,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// # After a timeout
     /// It is unknown whether the value was set. If it was not, it may still be set at any later time, once, if it is
     /// `expected` then.
+    #[inline]
     pub fn compare_swap(&self, thread: &Thread<F>, expected: T, new: T) -> Result<T> {
         let (expected, new) = (expected.to_word(), new.to_word());
         let old = self.words.compare_swap(thread, 0, expected, new)?;
@@ -201,6 +205,7 @@ macro_rules! fetch_add {
             /// # After a timeout
             /// It is unknown whether the addition took effect. It may take effect at any later time, once. Adding
             /// again may add twice.
+            #[inline]
             pub fn fetch_add(&self, thread: &Thread<F>, add: $t) -> Result<$t> {
                 let old = self.words.fetch_add(thread, 0, add.to_word())?;
                 self.remember(old.wrapping_add(add.to_word()));

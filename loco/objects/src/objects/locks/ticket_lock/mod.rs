@@ -33,8 +33,10 @@ use crate::fence::{self, Scope};
 use crate::objects::locks::guard::{LockConfig, LockGuard};
 use crate::objects::locks::loss::Poison;
 use crate::objects::locks::turn::LocalTurn;
+use crate::operations::counts::Count;
 use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
+use crate::operations::shown::hold;
 use crate::operations::words::{Pause, Words};
 use crate::{Channel, Error, Parent, Region, Result, Thread};
 
@@ -263,8 +265,9 @@ impl<F: Fabric> TicketLock<F> {
             // This needed no remote step, so the loss of this node's membership may have gone unnoticed.
             _ => thread.still_in().map(|()| false),
         };
-        if recovered.is_err() {
-            self.turn.leave();
+        match recovered {
+            Ok(_) => hold(self.channel.shown()),
+            Err(_) => self.turn.leave(),
         }
         recovered
     }
@@ -287,8 +290,9 @@ impl<F: Fabric> TicketLock<F> {
             return Ok(None);
         }
         let outcome = thread.to_the_end(|| self.try_acquire(thread));
-        if !matches!(outcome, Ok(Some(_))) {
-            self.turn.leave();
+        match outcome {
+            Ok(Some(_)) => hold(self.channel.shown()),
+            _ => self.turn.leave(),
         }
         Ok(outcome?.map(|recovered| LockGuard::new(self, thread, scope, recovered)))
     }
@@ -410,6 +414,7 @@ impl<F: Fabric> TicketLock<F> {
                 )
             }
         };
+        thread.counts().add(Count::LockWaits, 1);
         let mut peers: Vec<NodeId> = Vec::new();
         let granted = || {
             let grant = self.grant.load();

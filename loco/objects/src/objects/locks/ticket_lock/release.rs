@@ -83,6 +83,7 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
             true => thread.to_the_end(|| scope.order(thread)),
             false => thread.to_the_end(|| scope.fence_before_rmw(thread)),
         };
+        self.channel.shown().release();
         // A thread that waited may have given up during the fence. The lock then leaves the node after all.
         if may_stay && self.turn.hand_over() {
             return fenced.and(thread.still_in());
