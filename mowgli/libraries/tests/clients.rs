@@ -29,7 +29,7 @@ allowed [spec;]
 const EVERYTHING: &str = r#"RDMA everything
 "all of it, \"quoted\""
 { x@1=0; y@2=3; z@1=-1; 0:late; }
-objects { sv s; barrier b: P0, P1; ring q: P0 -> P0, P1 size 8; mixed m@1 size 2; mixed n@2 size 2; owned o@1; sst t;
+objects { sv s; barrier b: P0, P1; ring q: P0 -> P0, P1 size 8; mixed m@1 size 2; mixed n@2 size 2; msv v size 2; owned o@1; sst t;
           atomic c@2=7; lock l@1; queue w@1 size 2; store k; nodes 3; }
  P0@1 | P1@2 ;
  write(x, 1 + 2 * 3) | a := read(y) ;
@@ -51,6 +51,9 @@ objects { sv s; barrier b: P0, P1; ring q: P0 -> P0, P1 size 8; mixed m@1 size 2
  write_msw(m, [1, 2]) | r6 := try_read_msw(n) ;
  put_msw(n, m, g) | get_msw(n, m, g) ;
  wait_msw(g) | wait_msw(g) ;
+ write_msv(v, [1, 2]) | r21 := try_read_msv(v) ;
+ bcast_msv(v, j, {1, 2}) | ;
+ wait_msv(j) | ;
  store_owned(o, 1) | r7 := load_owned(o) ;
  push_owned(o, _) | pulled := pull_owned(o) ;
  push_owned(o, _) | wait_owned(h) ;
@@ -221,6 +224,7 @@ fn declarations_are_checked() {
         ("objects { sv s; sv s; }", "`s` is declared twice"),
         ("objects { shared s; }", "unknown kind of object `shared`"),
         ("objects { mixed m@1 size 0; }", "the size of `m` cannot be 0"),
+        ("objects { msv v@1 size 2; }", "msv `v` takes no node"),
     ];
     for (objects, wanted) in cases {
         let source = format!("RDMA t\n{{ }}\n{objects}\nP0@1 | P1@2 ;\n mfence() | ;\n");
