@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::{Resource, getrlimit};
 
 /// What pages are called in `/proc/PID/fd`.
 pub const NAME: &str = "loco-waits";
@@ -74,6 +75,13 @@ impl Page {
     #[allow(unsafe_code)]
     pub(super) fn new() -> io::Result<Page> {
         let bytes = WORDS * size_of::<u64>();
+        // Beyond the limit on the size of files, the kernel ends the process.
+        if getrlimit(Resource::Fsize)
+            .current
+            .is_some_and(|limit| limit < bytes as u64)
+        {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let file = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
         // A page that somebody shrinks would end this process.
