@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use loco::fabric::Tier;
-use loco_host::door::Doors;
+use loco_host::dispatch::HostTable;
 use loco_host::places::{self, Place};
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -101,10 +101,10 @@ fn tier(name: &str) -> Result<Tier, String> {
 /// Runs the program. Returns its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let library = library()?;
-    let doors = args.hosts.as_deref().map(|file| hosts::read(file, args.host));
-    let doors = doors.transpose()?;
+    let hosts = args.hosts.as_deref().map(|file| hosts::read(file, args.host));
+    let hosts = hosts.transpose()?;
     let world = args.world.clone();
-    let world = world.unwrap_or_else(|| default_world(doors.as_ref().map(Doors::own_door)));
+    let world = world.unwrap_or_else(|| default_world(hosts.as_ref().map(HostTable::own_address)));
     let world = std::path::absolute(world).map_err(CliError::os("naming the world's folder"))?;
     fs::DirBuilder::new()
         .recursive(true)
@@ -119,8 +119,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let (place, ()) = Place::take(&world, PREFIX, PLACES, |_| Ok(Some(())))
         .map_err(CliError::os("taking a place in the world's folder"))?;
     let report = place.file("report");
-    if let Some(doors) = &doors {
-        hosts::keep(doors, &place).inspect_err(|_| place.leave())?;
+    if let Some(hosts) = &hosts {
+        hosts::serve_host(hosts, &place).inspect_err(|_| place.leave())?;
     }
     let seed = args.seed.unwrap_or_else(rand::random);
     let trace = args.trace.as_deref().map(begin_trace).transpose()?;
@@ -143,10 +143,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .env("LOCO_NIC_SEED", seed.to_string())
         .env("LOCO_NIC_REPORT", &report)
         .env_remove("LOCO_NIC_HOSTS");
-    if let Some(doors) = &doors {
+    if let Some(hosts) = &hosts {
         command
-            .env("LOCO_NIC_HOSTS", doors.text())
-            .env("LOCO_NIC_HOST", doors.own().to_string());
+            .env("LOCO_NIC_HOSTS", hosts.text())
+            .env("LOCO_NIC_HOST", hosts.own().to_string());
     }
     if let Some(trace) = &trace {
         command.env("LOCO_NIC_TRACE", trace);
@@ -189,11 +189,11 @@ fn library() -> Result<PathBuf, CliError> {
 
 /// Returns the folder of a user's world. Worlds of several hosts have one for each host: hosts may share the folder for temporary
 /// files.
-fn default_world(door: Option<SocketAddr>) -> PathBuf {
+fn default_world(address: Option<SocketAddr>) -> PathBuf {
     let user = rustix::process::getuid().as_raw();
-    let name = match door {
+    let name = match address {
         None => format!("loco-nic-{user}"),
-        Some(door) => format!("loco-nic-{user}-{}-{}", door.ip(), door.port()),
+        Some(address) => format!("loco-nic-{user}-{}-{}", address.ip(), address.port()),
     };
     std::env::temp_dir().join(name)
 }

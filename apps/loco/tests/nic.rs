@@ -11,10 +11,10 @@ use std::time::Instant;
 
 /// Writes a hosts file of two hosts, and returns the names of their worlds.
 fn hosts(folder: &Path) -> [String; 2] {
-    let doors = loco_testing::free_addresses(&["127.0.0.2", "127.0.0.3"]);
-    fs::write(folder.join("hosts"), format!("0 {}\n5 {}\n", doors[0], doors[1])).unwrap();
+    let hosts = loco_testing::free_addresses(&["127.0.0.2", "127.0.0.3"]);
+    fs::write(folder.join("hosts"), format!("0 {}\n5 {}\n", hosts[0], hosts[1])).unwrap();
     let user = rustix::process::getuid().as_raw();
-    [0, 1].map(|at: usize| format!("loco-nic-{user}-{}-{}", doors[at].ip(), doors[at].port()))
+    [0, 1].map(|at: usize| format!("loco-nic-{user}-{}-{}", hosts[at].ip(), hosts[at].port()))
 }
 
 /// Returns a command that runs a program on a host of the file.
@@ -66,7 +66,7 @@ fn programs_of_two_hosts_meet() {
         assert!(begun.elapsed().as_secs() < 60, "nobody listens");
         std::thread::yield_now();
     }
-    // A second launcher on the host waits for the door, and is no hindrance.
+    // A second launcher on the host waits for the port, and is no hindrance.
     let beside = nic(folder.path(), &["--host", "0"], &["true"]).output().unwrap();
     assert!(beside.status.success(), "{}", said(&beside));
     let client = nic(

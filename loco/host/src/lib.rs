@@ -6,7 +6,7 @@
 //! mapping and its handles), [`backoff`]
 //! (pauses of a waiting thread), `fiber` (many waits on one thread), [`membership`] (the members of the job, set-up data,
 //! waiting).
-//! Beside them, [`bindings`] (C structures), [`places`] (numbers that processes take in a folder) and [`door`] (how processes of other
+//! Beside them, [`bindings`] (C structures), [`places`] (numbers that processes take in a folder) and [`dispatch`] (how processes of other
 //! hosts come to these). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`, `loco-tcp` and `loco-ofi` do.
 
 #![deny(unsafe_code)]
@@ -17,7 +17,7 @@ pub mod backoff;
 pub mod bindings;
 #[allow(unsafe_code)]
 pub mod bytes;
-pub mod door;
+pub mod dispatch;
 #[cfg(feature = "fibers")]
 #[allow(unsafe_code)]
 pub mod fiber;

@@ -1,6 +1,6 @@
 //! Other hosts of the world: how this process comes to theirs, and how theirs come to it.
 //!
-//! The launcher keeps the door of each host ([`loco_host::door`]). What processes of two hosts say to each other is encrypted and
+//! The launcher of each host dispatches its connections ([`loco_host::dispatch`]). What processes of two hosts say to each other is encrypted and
 //! authenticated under the world's secret, as the control connections of a job are: who does not know it, says nothing that is
 //! heard, and reads and writes no memory.
 
@@ -12,21 +12,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{Platform as _, Std};
-use loco_host::door::{self, Doors, KNOCK_PATIENCE, Knock, Room, Visitors};
+use loco_host::dispatch::{
+    self, ConnectRequest, Destination, HostTable, PendingConnections, REQUEST_PATIENCE,
+};
 use loco_job::{Link, Secret};
 
 use crate::log;
 use crate::threads::spawn;
 use crate::world::{PREFIX, PROCESSES};
 
-/// What a visitor says when both have shaken hands.
+/// What the one who connects says after the handshake.
 const PRESENT: u8 = 1;
 
 /// The other hosts, and the secret that all of them know.
 #[derive(Debug)]
 pub(crate) struct Abroad {
-    /// The doors of all hosts.
-    pub doors: Doors,
+    /// All hosts of the world.
+    pub hosts: HostTable,
     secret: Secret,
 }
 
@@ -37,31 +39,33 @@ impl Abroad {
         let own = own.ok_or("LOCO_NIC_HOSTS is set, and LOCO_NIC_HOST, the index of this one, is not")?;
         let secret = Secret::of_process().map_err(|error| error.to_string())?;
         Ok(Abroad {
-            doors: Doors::parse(hosts, own, PROCESSES).map_err(|error| format!("LOCO_NIC_HOSTS: {error}"))?,
+            hosts: HostTable::parse(hosts, own, PROCESSES)
+                .map_err(|error| format!("LOCO_NIC_HOSTS: {error}"))?,
             secret: secret.ok_or("a world of several hosts needs LOCO_SECRET or LOCO_SECRET_FILE")?,
         })
     }
 
     /// Returns the host of a process, unless it is this one.
     pub fn host_of(&self, number: u32) -> Option<usize> {
-        let host = self.doors.host_of(number);
-        host.filter(|host| *host != self.doors.own())
+        let host = self.hosts.host_of(number);
+        host.filter(|host| *host != self.hosts.own())
     }
 
     /// Returns the host with an address, unless it is this one.
     pub fn host_at(&self, address: IpAddr) -> Option<usize> {
-        let host = self.doors.host_at(address);
-        host.filter(|host| *host != self.doors.own())
+        let host = self.hosts.host_at(address);
+        host.filter(|host| *host != self.hosts.own())
     }
 
     /// Connects to a process of another host. Waits no longer than `patience`.
     ///
     /// # Errors
-    /// As [`Doors::knock`], and when the process does not know the secret.
-    pub fn visit(&self, host: usize, room: Room, patience: Duration) -> io::Result<Link> {
+    /// As [`HostTable::connect`], and when the process does not know the secret.
+    pub fn connect(&self, host: usize, destination: Destination, patience: Duration) -> io::Result<Link> {
         let deadline = Std.now().after(patience);
-        let (stream, knock) = self.doors.knock(host, room, patience)?;
-        let mut link = Link::connect(stream, &self.secret, &purpose(&knock), deadline).map_err(explained)?;
+        let (stream, request) = self.hosts.connect(host, destination, patience)?;
+        let mut link =
+            Link::connect(stream, &self.secret, &purpose(&request), deadline).map_err(explained)?;
         link.write(&PRESENT, deadline)?;
         let stream = link.stream();
         stream.set_read_timeout(None)?;
@@ -69,25 +73,25 @@ impl Abroad {
         Ok(link)
     }
 
-    /// Begins to take visitors in at a place. `welcome` is given each that knows the secret, in a thread of its own.
+    /// Begins to accept connections for a place. `accepted` is given each whose other side knows the secret, in a thread of its own.
     ///
     /// # Errors
     /// Fails when the folder cannot be written.
-    pub fn take_in(
+    pub fn accept(
         &'static self,
         folder: &File,
         place: u32,
-        welcome: impl Fn(Link, Room) + Send + Sync + 'static,
+        accepted: impl Fn(Link, Destination) + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let listener = UnixListener::bind(door::socket_path(folder, PREFIX, place, door::SOCKET))?;
-        let welcome = Arc::new(welcome);
-        let inside = Arc::new(Visitors::default());
-        spawn("loco-nic-door", move || {
+        let listener = UnixListener::bind(dispatch::socket_path(folder, PREFIX, place, dispatch::SOCKET))?;
+        let accepted = Arc::new(accepted);
+        let inside = Arc::new(PendingConnections::default());
+        spawn("loco-nic-accept", move || {
             loop {
-                let (stream, knock) = match door::admit(&listener) {
+                let (stream, request) = match dispatch::accept(&listener) {
                     Ok(came) => came,
                     Err(error) => {
-                        log::say(format_args!("cannot take a visitor in: {error}"));
+                        log::say(format_args!("cannot accept a connection: {error}"));
                         // There may be no descriptors for now.
                         std::thread::sleep(Duration::from_millis(20));
                         continue;
@@ -99,16 +103,16 @@ impl Abroad {
                 let sent_away = |why: &dyn std::fmt::Display| {
                     log::say(format_args!("closed a connection from {from}: {why}"));
                 };
-                let Some(visitor) = inside.one_more() else {
-                    sent_away(&"too many are at the door");
+                let Some(counted) = inside.one_more() else {
+                    sent_away(&"too many connections are pending");
                     continue;
                 };
-                let (welcome, came_from) = (Arc::clone(&welcome), from.clone());
-                let started = spawn("loco-nic-visitor", move || {
-                    let met = self.meet(stream, &knock);
-                    drop(visitor);
+                let (accepted, came_from) = (Arc::clone(&accepted), from.clone());
+                let started = spawn("loco-nic-peer", move || {
+                    let met = self.meet(stream, &request);
+                    drop(counted);
                     match met {
-                        Ok(link) => welcome(link, knock.room),
+                        Ok(link) => accepted(link, request.destination),
                         Err(why) => log::say(format_args!("closed a connection from {came_from}: {why}")),
                     }
                 });
@@ -119,10 +123,10 @@ impl Abroad {
         })
     }
 
-    fn meet(&self, stream: std::net::TcpStream, knock: &Knock) -> io::Result<Link> {
-        let deadline = Std.now().after(KNOCK_PATIENCE);
+    fn meet(&self, stream: std::net::TcpStream, request: &ConnectRequest) -> io::Result<Link> {
+        let deadline = Std.now().after(REQUEST_PATIENCE);
         stream.set_nonblocking(false)?;
-        let link = Link::accept(stream, &self.secret, &purpose(knock), deadline);
+        let link = Link::accept(stream, &self.secret, &purpose(request), deadline);
         let explained = |error: io::Error| match error.kind() {
             io::ErrorKind::UnexpectedEof => error,
             _ => explained(error),
@@ -137,13 +141,13 @@ impl Abroad {
 
     /// Returns the address of this host.
     pub fn own_address(&self) -> IpAddr {
-        self.doors.own_door().ip()
+        self.hosts.own_address().ip()
     }
 }
 
 /// Returns what both sides of a connection authenticate beside their secret.
-fn purpose(knock: &Knock) -> Vec<u8> {
-    [&b"loco nic, version 1"[..], &knock.bytes()].concat()
+fn purpose(request: &ConnectRequest) -> Vec<u8> {
+    [&b"loco nic, version 1"[..], &request.bytes()].concat()
 }
 
 /// Says what to do about a side that does not know the secret. One that was visited closes the connection.
@@ -163,8 +167,8 @@ pub(crate) fn is_nobody(error: &io::Error) -> bool {
 }
 
 /// Returns whom one who connects to an address wants to see.
-pub(crate) fn at_port(space: u32, address: SocketAddr) -> Room {
-    Room::Port {
+pub(crate) fn at_port(space: u32, address: SocketAddr) -> Destination {
+    Destination::Port {
         space: u16::try_from(space).unwrap_or(0),
         address,
     }

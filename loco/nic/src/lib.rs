@@ -3,11 +3,11 @@
 //! A program that is linked with rdma-core's libraries, and finds this one first, sees a device `loco0` with an active port. What it
 //! posts is carried out by a thread in each process, on the process's own registered memory; processes meet in a folder, the
 //! *world*, and those of several hosts over TCP. Between post and placement the NIC takes every liberty that its tier allows, at
-//! random, if it is asked to. `LOCO_NIC_WORLD`, `_HOSTS` and `_HOST` (the doors of all hosts, and which is this one's), `_TIER`,
+//! random, if it is asked to. `LOCO_NIC_WORLD`, `_HOSTS` and `_HOST` (the addresses of all hosts, and which is this one's), `_TIER`,
 //! `_STRESS` (none, default, auto), `_SEED`, `_REPORT`, `_TRACE` and `_DROP` say how.
 //!
 //! `export` has the symbols; `verbs` the functions behind them; `engine` the NIC. Nothing of ours is relied on but the names of
-//! tiers (`loco-fabric`), access to words that others may change and the doors of hosts (`loco-host`), and encrypted connections
+//! tiers (`loco-fabric`), access to words that others may change and the dispatch of connections from other hosts (`loco-host`), and encrypted connections
 //! (`loco-job`).
 
 #![deny(unsafe_code)]

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use loco_host::door::{Doors, socket_path};
+use loco_host::dispatch::{HostTable, socket_path};
 use loco_host::places::{self, Place};
 
 /// The number of bits of a queue pair's number that belong to its process.
@@ -27,18 +27,18 @@ pub(crate) struct World {
     pub opened: File,
     /// The number of this process, which no other of the world has.
     pub number: u32,
-    doors: Option<Doors>,
+    hosts: Option<HostTable>,
     /// Where the others connect.
     pub listener: UnixListener,
 }
 
 impl World {
     /// Takes a place in the world of a folder, which is made if it is not there. What processes have left that are gone is removed.
-    /// `doors` are those of all hosts, if there are others.
+    /// `hosts` are all hosts of the world, if there are others.
     ///
     /// # Errors
     /// Fails when the folder cannot be made or written, is another user's, or has no place left.
-    pub fn enter(folder: &Path, doors: Option<&Doors>) -> io::Result<World> {
+    pub fn enter(folder: &Path, hosts: Option<&HostTable>) -> io::Result<World> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -54,7 +54,7 @@ impl World {
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
-        let last = doors.map_or(PROCESSES, Doors::numbers_each) - 1;
+        let last = hosts.map_or(PROCESSES, HostTable::numbers_each) - 1;
         let (place, listener) = Place::take(folder, PREFIX, last, |place| {
             match UnixListener::bind(socket_path(&opened, PREFIX, place.number(), SOCKET)) {
                 // Something that is no socket of ours has the name.
@@ -65,10 +65,10 @@ impl World {
         })?;
         listener.set_nonblocking(true)?;
         Ok(World {
-            number: doors.map_or(place.number(), |doors| doors.number(place.number())),
+            number: hosts.map_or(place.number(), |hosts| hosts.number(place.number())),
             place,
             opened,
-            doors: doors.cloned(),
+            hosts: hosts.cloned(),
             listener,
         })
     }
@@ -78,9 +78,9 @@ impl World {
     /// # Errors
     /// Fails when there is none.
     pub fn connect(&self, number: u32) -> io::Result<UnixStream> {
-        let place = match &self.doors {
+        let place = match &self.hosts {
             None => number,
-            Some(doors) => doors.place(number).ok_or(io::ErrorKind::NotFound)?,
+            Some(hosts) => hosts.place(number).ok_or(io::ErrorKind::NotFound)?,
         };
         UnixStream::connect(socket_path(&self.opened, PREFIX, place, SOCKET))
     }

@@ -1,4 +1,4 @@
-//! The hosts of a world: which there are, which one this is, and its door, which this process keeps unless another does.
+//! The hosts of a world: which there are, which one this is, and its dispatcher, which this process is unless another is.
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -8,40 +8,40 @@ use std::thread;
 use std::time::Duration;
 
 use loco::fabric::{Hosts, NodeId, Secret, var};
-use loco_host::door::{Doorkeeper, Doors};
+use loco_host::dispatch::{Dispatcher, HostTable};
 use loco_host::places::{self, Place};
 
 use super::{PLACES, PREFIX};
 use crate::error::CliError;
 
-/// The kind of the file of the process that keeps the door.
-const KEEPER: &str = "keeper";
-/// So often, a process that does not keep the door tries to.
+/// The kind of the file of the process that dispatches connections.
+const DISPATCHER: &str = "dispatcher";
+/// So often, a process that does not listen tries to.
 const TRY: Duration = Duration::from_millis(200);
-/// After so many attempts, a door that no process of this world keeps is somebody else's.
+/// After so many attempts, a port at which no process of this world listens is somebody else's.
 const TRIES: u32 = 10;
 
-/// A host of the file: its id, and where its door is.
+/// A host of the file: its id, and where its dispatcher listens.
 struct Host {
     id: NodeId,
-    door: SocketAddr,
+    address: SocketAddr,
     /// Whether it is this machine.
     is_here: bool,
 }
 
 /// Reads a hosts file, and finds out which of its hosts this is.
-pub(super) fn read(file: &Path, own: Option<u16>) -> Result<Doors, CliError> {
+pub(super) fn read(file: &Path, own: Option<u16>) -> Result<HostTable, CliError> {
     let mut all = Vec::new();
     for (id, address) in Hosts::read(file)?.iter() {
         let found = address.resolve()?;
         let here = found
             .iter()
-            .find(|door| TcpListener::bind((door.ip(), 0)).is_ok());
+            .find(|address| TcpListener::bind((address.ip(), 0)).is_ok());
         // It has at least one address.
-        if let Some(&door) = here.or(found.first()) {
+        if let Some(&address) = here.or(found.first()) {
             all.push(Host {
                 id,
-                door,
+                address,
                 is_here: here.is_some(),
             });
         }
@@ -64,12 +64,12 @@ pub(super) fn read(file: &Path, own: Option<u16>) -> Result<Doors, CliError> {
             )));
         }
     };
-    let door = all[index].door;
-    if door.ip().is_loopback() && all.iter().any(|host| !host.door.ip().is_loopback()) {
+    let address = all[index].address;
+    if address.ip().is_loopback() && all.iter().any(|host| !host.address.ip().is_loopback()) {
         let id = all[index].id.0;
         return Err(wrong(format!(
             "host {id} is {} here, which no other host reaches: write its address into the file",
-            door.ip()
+            address.ip()
         )));
     }
     if Secret::of_process()?.is_none() {
@@ -79,65 +79,65 @@ pub(super) fn read(file: &Path, own: Option<u16>) -> Result<Doors, CliError> {
             var::SECRET_FILE
         )));
     }
-    let doors = all.iter().map(|host| host.door).collect();
-    Doors::new(doors, index, PLACES + 1).map_err(wrong)
+    let hosts = all.iter().map(|host| host.address).collect();
+    HostTable::new(hosts, index, PLACES + 1).map_err(wrong)
 }
 
-/// Keeps the door of this host while this process lives, or waits until the one who keeps it is gone.
-pub(super) fn keep(doors: &Doors, place: &Place) -> Result<(), CliError> {
-    let keeper = Arc::new(Doorkeeper {
-        doors: doors.clone(),
+/// Dispatches the connections to this host while this process lives, or waits until the one who does is gone.
+pub(super) fn serve_host(hosts: &HostTable, place: &Place) -> Result<(), CliError> {
+    let dispatcher = Arc::new(Dispatcher {
+        hosts: hosts.clone(),
         folder: place.folder().to_owned(),
         prefix: PREFIX,
     });
-    let listener = match keeper.open() {
+    let listener = match dispatcher.open() {
         Ok(listener) => Some(listener),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
         Err(error) => {
-            let door = doors.own_door();
-            return Err(CliError::Usage(format!("cannot listen at {door}: {error}")));
+            let address = hosts.own_address();
+            return Err(CliError::Usage(format!("cannot listen at {address}: {error}")));
         }
     };
-    let sign = place.file(KEEPER);
+    let sign = place.file(DISPATCHER);
     thread::Builder::new()
-        .name("loco-door".to_owned())
+        .name("loco-dispatch".to_owned())
         .spawn(move || {
-            let listener = listener.unwrap_or_else(|| wait_to_keep(&keeper));
-            serve(&keeper, &listener, &sign);
+            let listener = listener.unwrap_or_else(|| wait_to_listen(&dispatcher));
+            serve(&dispatcher, &listener, &sign);
         })
-        .map_err(CliError::os("starting the thread of the door"))?;
+        .map_err(CliError::os("starting the thread of the dispatcher"))?;
     Ok(())
 }
 
-fn wait_to_keep(keeper: &Doorkeeper) -> TcpListener {
+fn wait_to_listen(dispatcher: &Dispatcher) -> TcpListener {
     let mut tries = 0;
     loop {
         thread::sleep(TRY);
-        let error = match keeper.open() {
+        let error = match dispatcher.open() {
             Ok(listener) => return listener,
             Err(error) => error,
         };
         tries += 1;
-        if tries == TRIES && !is_kept(&keeper.folder) {
-            let door = keeper.doors.own_door();
+        if tries == TRIES && !is_served(&dispatcher.folder) {
+            let address = dispatcher.hosts.own_address();
             say(&format!(
-                "other hosts cannot come in: cannot listen at {door}: {error}"
+                "other hosts cannot come in: cannot listen at {address}: {error}"
             ));
         }
     }
 }
 
-/// Returns whether a process of this world keeps the door.
-fn is_kept(folder: &Path) -> bool {
+/// Returns whether a process of this world dispatches connections.
+fn is_served(folder: &Path) -> bool {
     let names = places::names(folder, PREFIX).unwrap_or_default();
     let mut kinds = names.iter().filter_map(|name| places::parsed(PREFIX, name));
-    kinds.any(|(_, kind)| kind == KEEPER)
+    kinds.any(|(_, kind)| kind == DISPATCHER)
 }
 
-fn serve(keeper: &Arc<Doorkeeper>, listener: &TcpListener, sign: &PathBuf) {
-    // Without it, another process may say that the door is somebody else's.
+fn serve(dispatcher: &Arc<Dispatcher>, listener: &TcpListener, sign: &PathBuf) {
+    // Without it, another process may say that the port is somebody else's.
     let _ = std::fs::write(sign, "");
-    keeper.keep(listener, |line| say(&line));
+    dispatcher.serve(listener, |line| say(&line));
 }
 
 fn say(line: &str) {

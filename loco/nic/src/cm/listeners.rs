@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use loco_host::door::{has_address, on_port, port_file, socket_path};
+use loco_host::dispatch::{has_address, on_port, port_file, socket_path};
 use loco_host::places;
 
 use super::addresses;
@@ -269,7 +269,7 @@ fn reach_listener(target: SocketAddr, space: u32) -> io::Result<Line> {
     if let Some(abroad) = abroad()
         && let Some(host) = abroad.host_at(target.ip())
     {
-        return Line::there(abroad.visit(host, at_port(space, target), CONNECT_PATIENCE)?);
+        return Line::there(abroad.connect(host, at_port(space, target), CONNECT_PATIENCE)?);
     }
     let (folder, _) = place();
     // The files of processes that are gone may still be there.

@@ -1,7 +1,7 @@
 //! The functions of librdmacm: addresses, connections and their events.
 //!
 //! A listener leaves a file in the world's folder that names its port and addresses. Each process that listens has a socket there;
-//! a connection of the manager is a connection to it, or to the door of another host, and lasts as long as the queue pairs' does.
+//! a connection of the manager is a connection to it, or to the port of another host, and lasts as long as the queue pairs' does.
 //! Whoever loses it is told that the other side has disconnected.
 
 #![allow(unsafe_code)]

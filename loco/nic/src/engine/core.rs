@@ -66,8 +66,8 @@ impl Nic {
         if let Err(why) = &settings.abroad {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why.clone()));
         }
-        let doors = abroad().map(|abroad| &abroad.doors);
-        let world = Arc::new(World::enter(&settings.world, doors)?);
+        let hosts = abroad().map(|abroad| &abroad.hosts);
+        let world = Arc::new(World::enter(&settings.world, hosts)?);
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let read = epoll::EventFlags::IN;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use loco_host::door::Room;
+use loco_host::dispatch::Destination;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::core::Nic;
@@ -27,7 +27,7 @@ static WELCOME: OnceLock<fn(loco_job::Link)> = OnceLock::new();
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// When a call has last done the thread's work.
 static POLLED: AtomicU64 = AtomicU64::new(0);
-/// For so long, a host may leave a visitor at its door. It is more than many queue pairs have patience for, since their peers are
+/// For so long, a host may leave a connection pending. It is more than many queue pairs have patience for, since their peers are
 /// expected to be known by then.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The thread waits no longer than this.
@@ -57,20 +57,24 @@ pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
     spawn("loco-nic", run)?;
     at_exit();
     if let Some(abroad) = abroad() {
-        abroad.take_in(&world.opened, world.place(), move |connection, room| match room {
-            Room::Process(wanted) if wanted == number => {
-                let mut nic = self::nic();
-                nic.take_in(connection);
-                poke(nic);
-            }
-            // Another had its place before.
-            Room::Process(_) => {}
-            Room::Port { .. } => {
-                if let Some(welcome) = WELCOME.get() {
-                    welcome(connection);
+        abroad.accept(
+            &world.opened,
+            world.place(),
+            move |connection, destination| match destination {
+                Destination::Process(wanted) if wanted == number => {
+                    let mut nic = self::nic();
+                    nic.take_in(connection);
+                    poke(nic);
                 }
-            }
-        })?;
+                // Another had its place before.
+                Destination::Process(_) => {}
+                Destination::Port { .. } => {
+                    if let Some(welcome) = WELCOME.get() {
+                        welcome(connection);
+                    }
+                }
+            },
+        )?;
     }
     Ok(())
 }
@@ -83,16 +87,16 @@ pub(crate) fn welcome_by(welcome: fn(loco_job::Link)) {
 /// Connects to the processes of other hosts for which links are to come about.
 fn set_out(nic: &mut Nic) {
     for (id, number) in nic.take_visits() {
-        if let Err(error) = spawn("loco-nic-visit", move || visit(id, number)) {
+        if let Err(error) = spawn("loco-nic-connect", move || connect(id, number)) {
             nic.has_come(id, Err(error));
         }
     }
 }
 
-fn visit(id: u64, number: u32) {
+fn connect(id: u64, number: u32) {
     let Some(abroad) = abroad() else { return };
     let visited = match abroad.host_of(number) {
-        Some(host) => abroad.visit(host, Room::Process(number), CONNECT_PATIENCE),
+        Some(host) => abroad.connect(host, Destination::Process(number), CONNECT_PATIENCE),
         None => Err(io::ErrorKind::NotFound.into()),
     };
     if let Err(error) = &visited

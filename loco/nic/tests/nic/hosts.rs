@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loco_host::door::{Doorkeeper, Doors, Room, VISITORS_MAX};
+use loco_host::dispatch::{Destination, Dispatcher, HostTable, PENDING_MAX};
 use loco_host::places;
 use loco_testing::skipped;
 
@@ -19,10 +19,10 @@ const NUMBERS: u32 = 1 << 12;
 /// A hang, however loaded the host is.
 const HANG: Duration = Duration::from_secs(60);
 
-/// Two hosts of a world, and what their doorkeepers say.
+/// Two hosts of a world, and what their dispatchers say.
 struct Two {
     hosts: [World; 2],
-    doors: [Doors; 2],
+    tables: [HostTable; 2],
     lines: [Receiver<String>; 2],
 }
 
@@ -34,34 +34,34 @@ impl Two {
     }
 
     fn at(tier: &'static str, stress: &'static str, at: &[SocketAddr], networks: [Option<String>; 2]) -> Two {
-        let doors = [0, 1].map(|own| Doors::new(at.to_vec(), own, NUMBERS).unwrap());
+        let tables = [0, 1].map(|own| HostTable::new(at.to_vec(), own, NUMBERS).unwrap());
         let made = [0, 1].map(|own: usize| {
             let world = World::new(tier, stress, 5).on(Host {
-                doors: doors[own].text(),
+                hosts: tables[own].text(),
                 own,
                 secret: "a secret of two hosts",
                 network: networks[own].clone(),
             });
-            let keeper = Arc::new(Doorkeeper {
-                doors: doors[own].clone(),
+            let dispatcher = Arc::new(Dispatcher {
+                hosts: tables[own].clone(),
                 folder: world.meeting(),
                 prefix: "nic",
             });
             let listener = listen(at[own], networks[own].as_deref());
             let (says, said) = channel();
-            std::thread::spawn(move || keeper.keep(&listener, move |line| drop(says.send(line))));
+            std::thread::spawn(move || dispatcher.serve(&listener, move |line| drop(says.send(line))));
             (world, said)
         });
         let [(one, first), (two, second)] = made;
         Two {
             hosts: [one, two],
-            doors,
+            tables,
             lines: [first, second],
         }
     }
 
     fn address(&self, host: usize) -> String {
-        self.doors[host].own_door().ip().to_string()
+        self.tables[host].own_address().ip().to_string()
     }
 
     /// Runs a program of `target` and `form` on both hosts. Returns how they ended.
@@ -281,7 +281,7 @@ fn who_does_not_know_the_secret_reaches_nobody() {
     let two = Two::new("ibta", "none");
     let [one, other] = two.hosts;
     let stranger = other.on(Host {
-        doors: two.doors[1].text(),
+        hosts: two.tables[1].text(),
         own: 1,
         secret: "another secret",
         network: None,
@@ -301,7 +301,7 @@ fn who_does_not_know_the_secret_reaches_nobody() {
 }
 
 #[test]
-fn strangers_at_the_door_are_sent_away_and_do_no_harm() {
+fn strangers_at_the_port_are_sent_away_and_do_no_harm() {
     if lacks("ibv_rc_pingpong") {
         return;
     }
@@ -310,7 +310,7 @@ fn strangers_at_the_door_are_sent_away_and_do_no_harm() {
         return;
     };
     let two = Two::new("ibta", "none");
-    let door = two.doors[0].own_door();
+    let address = two.tables[0].own_address();
     let said = |what: &str| {
         let begun = std::time::Instant::now();
         loop {
@@ -324,16 +324,16 @@ fn strangers_at_the_door_are_sent_away_and_do_no_harm() {
         }
     };
     // Some say nothing, and keep nobody waiting.
-    let silent: Vec<_> = (0..10).map(|_| TcpStream::connect(door).unwrap()).collect();
+    let silent: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
     for garbage in [
         &b"GET / HTTP/1.1\r\nHost: alpha.example.org\r\n\r\n"[..],
         &[0xff; 4096],
         &[0; 200],
     ] {
-        let mut stranger = TcpStream::connect(door).unwrap();
+        let mut stranger = TcpStream::connect(address).unwrap();
         let _ = stranger.write_all(garbage);
         let mut end = Vec::new();
-        // The door is closed, and nothing is said.
+        // The port is closed, and nothing is said.
         let _ = stranger.read_to_end(&mut end);
         assert!(end.is_empty());
         said("does not speak as a NIC");
@@ -348,9 +348,9 @@ fn strangers_at_the_door_are_sent_away_and_do_no_harm() {
         .find_map(|name| places::parsed("nic", name))
         .unwrap()
         .0;
-    let room = Room::Process(two.doors[0].number(place));
+    let destination = Destination::Process(two.tables[0].number(place));
     for garbage in [&[0; 4096][..], &[0xff; 100_000], b"HELLO"] {
-        let (mut stranger, _) = two.doors[1].knock(0, room, HANG).unwrap();
+        let (mut stranger, _) = two.tables[1].connect(0, destination, HANG).unwrap();
         let _ = stranger.write_all(garbage);
         let _ = stranger.shutdown(std::net::Shutdown::Write);
         let mut end = Vec::new();
@@ -365,10 +365,10 @@ fn strangers_at_the_door_are_sent_away_and_do_no_harm() {
     target.0.as_mut().unwrap().kill().unwrap();
     is_lost(writer, writes);
     ping_pong(&two);
-    // No more than so many wait at the door at once.
-    let crowd: Vec<_> = (0..=VISITORS_MAX)
-        .map(|_| TcpStream::connect(door).unwrap())
+    // No more than so many are pending at once.
+    let crowd: Vec<_> = (0..=PENDING_MAX)
+        .map(|_| TcpStream::connect(address).unwrap())
         .collect();
-    said("too many are at the door");
+    said("too many connections are pending");
     drop((silent, crowd));
 }

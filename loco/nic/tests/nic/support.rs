@@ -20,8 +20,8 @@ pub struct World {
 /// Which host of a world this is.
 #[derive(Clone)]
 pub struct Host {
-    /// The doors of all hosts, as the library has them.
-    pub doors: String,
+    /// The addresses of all hosts, as the library has them.
+    pub hosts: String,
     pub own: usize,
     pub secret: &'static str,
     /// The network namespace of the host, if it has one.
@@ -81,7 +81,7 @@ impl World {
         };
         if let Some(host) = &self.host {
             command
-                .env("LOCO_NIC_HOSTS", &host.doors)
+                .env("LOCO_NIC_HOSTS", &host.hosts)
                 .env("LOCO_NIC_HOST", host.own.to_string())
                 .env("LOCO_SECRET", host.secret);
         }

@@ -1,12 +1,12 @@
-//! A door: one TCP port of a host, through which processes of other hosts come to those that have [places](crate::places) in a folder.
+//! One TCP port of a host, over which processes of other hosts connect to those that have [places](crate::places) in a folder.
 //!
-//! A process *knocks* at the door of a host, and says whom it wants to see: [`Knock`]. The host's [`Doorkeeper`] finds that process
+//! A process connects to that port, and says to whom it wants a connection: [`ConnectRequest`]. The host's [`Dispatcher`] finds that process
 //! by its files in the folder, and hands the connection over to it, through a socket in the folder: [`pass`], [`admit`]. The
-//! doorkeeper knows no secret, and sees nothing of what the two say after that. It is the receiving process that makes sure whom it
+//! dispatcher knows no secret, and sees nothing of what the two say after that. It is the receiving process that makes sure whom it
 //! talks to.
 //!
-//! A visitor is not believed. Whoever says something else, or nothing, is sent away after [`KNOCK_PATIENCE`], and so is everybody
-//! while [`VISITORS_MAX`] others are at the door.
+//! A request is not trusted. A connection on which another message comes, or none, is closed after [`REQUEST_PATIENCE`], and so is any
+//! while [`PENDING_MAX`] others are pending.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
@@ -27,16 +27,16 @@ use rustix::net::{
 
 use crate::places;
 
-/// The time that a visitor has to say whom it wants to see.
-pub const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// The number of visitors that may be at a door, or at one process's, at once.
-pub const VISITORS_MAX: usize = 64;
-/// The kind of the socket through which a process takes visitors in.
-pub const SOCKET: &str = "door";
+/// The time in which a request must arrive.
+pub const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
+/// The number of connections that may be pending at a port, or at one process, at once.
+pub const PENDING_MAX: usize = 64;
+/// The kind of the socket over which a process gets its connections.
+pub const SOCKET: &str = "accept";
 /// The most hosts of a world.
 pub const HOSTS_MAX: usize = 64;
 
-/// For so long, a door that nobody keeps is waited for: one doorkeeper may follow another.
+/// For so long, a port at which nobody listens is waited for: one dispatcher may follow another.
 const CLOSED_PATIENCE: Duration = Duration::from_secs(1);
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -47,33 +47,33 @@ const LOOKS: u32 = 3;
 const UNHEARD_MS: u32 = 30_000;
 
 const MAGIC: [u8; 4] = *b"lnd\x01";
-const KNOCK_BYTES: usize = 36;
+const REQUEST_BYTES: usize = 36;
 const TO_PROCESS: u16 = 1;
 const TO_PORT: u16 = 2;
 
-/// What a doorkeeper answers.
+/// What a dispatcher answers.
 mod answer {
     pub(super) const PASSED: u8 = 1;
     pub(super) const NOBODY: u8 = 2;
     pub(super) const OTHER_HOSTS: u8 = 3;
 }
 
-/// The doors of the hosts of a world, and which numbers the processes behind each have. Numbers are unique in the world, and
+/// The addresses of the hosts of a world, and which numbers the processes behind each have. Numbers are unique in the world, and
 /// places in the folder of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doors {
+pub struct HostTable {
     at: Vec<SocketAddr>,
     own: usize,
     numbers: u32,
 }
 
-impl Doors {
-    /// Makes the table of the hosts whose doors are at these addresses; `own` is the index of this one. `numbers` is how many
+impl HostTable {
+    /// Makes the table of the hosts whose dispatchers listen at these addresses; `own` is the index of this one. `numbers` is how many
     /// processes all of them may have.
     ///
     /// # Errors
     /// Says what is wrong: more than 64 hosts, two at one address, or no such own host.
-    pub fn new(at: Vec<SocketAddr>, own: usize, numbers: u32) -> Result<Doors, String> {
+    pub fn new(at: Vec<SocketAddr>, own: usize, numbers: u32) -> Result<HostTable, String> {
         if own >= at.len() {
             return Err(format!("there is no host {own} among {}", at.len()));
         }
@@ -85,14 +85,14 @@ impl Doors {
                 return Err(format!("two hosts have the address {}", address.ip()));
             }
         }
-        Ok(Doors { at, own, numbers })
+        Ok(HostTable { at, own, numbers })
     }
 
-    /// Reads what [`text`](Doors::text) has written.
+    /// Reads what [`text`](HostTable::text) has written.
     ///
     /// # Errors
-    /// As [`Doors::new`], and for a text of another form.
-    pub fn parse(text: &str, own: usize, numbers: u32) -> Result<Doors, String> {
+    /// As [`HostTable::new`], and for a text of another form.
+    pub fn parse(text: &str, own: usize, numbers: u32) -> Result<HostTable, String> {
         let at: Result<Vec<SocketAddr>, String> = text
             .split_whitespace()
             .map(|word| {
@@ -100,7 +100,7 @@ impl Doors {
                     .map_err(|_| format!("`{word}` is no address with a port"))
             })
             .collect();
-        Doors::new(at?, own, numbers)
+        HostTable::new(at?, own, numbers)
     }
 
     /// Writes the addresses as one line.
@@ -114,8 +114,8 @@ impl Doors {
         self.own
     }
 
-    /// Returns the address of this host's door.
-    pub fn own_door(&self) -> SocketAddr {
+    /// Returns the address at which this host's dispatcher listens.
+    pub fn own_address(&self) -> SocketAddr {
         self.at[self.own]
     }
 
@@ -146,38 +146,43 @@ impl Doors {
         let address = address.to_canonical();
         self.at
             .iter()
-            .position(|door| door.ip().to_canonical() == address)
+            .position(|host| host.ip().to_canonical() == address)
     }
 
-    /// Knocks at the door of a host. Returns the connection with whom the visitor wanted to see.
+    /// Asks the dispatcher of a host for a connection to a destination, and returns it.
     ///
     /// # Errors
     /// Fails with [`NotFound`](io::ErrorKind::NotFound) when nobody of that host is meant, with
     /// [`InvalidData`](io::ErrorKind::InvalidData) when the host has another list of hosts or is no host of a world, with
     /// [`TimedOut`](io::ErrorKind::TimedOut) when it does not answer within `patience`, and as connecting fails.
-    pub fn knock(&self, host: usize, room: Room, patience: Duration) -> io::Result<(TcpStream, Knock)> {
-        let knock = Knock {
+    pub fn connect(
+        &self,
+        host: usize,
+        destination: Destination,
+        patience: Duration,
+    ) -> io::Result<(TcpStream, ConnectRequest)> {
+        let request = ConnectRequest {
             hosts: self.count(),
             from: index(self.own),
             to: index(host),
-            room,
+            destination,
         };
         let begun = Instant::now();
-        let Some(&door) = self.at.get(host) else {
+        let Some(&address) = self.at.get(host) else {
             return Err(io::ErrorKind::NotFound.into());
         };
         loop {
             let left = patience.saturating_sub(begun.elapsed());
             if left.is_zero() {
-                return Err(silent(door));
+                return Err(silent(address));
             }
-            let error = match knock_once(door, &knock, left) {
-                Ok(stream) => return Ok((stream, knock)),
+            let error = match connect_once(address, &request, left) {
+                Ok(stream) => return Ok((stream, request)),
                 Err(error) => error,
             };
             let again = match error.kind() {
                 io::ErrorKind::ConnectionRefused => begun.elapsed() < CLOSED_PATIENCE,
-                // The door is crowded, or its keeper has just gone.
+                // Too many are pending, or the dispatcher has just ended.
                 io::ErrorKind::UnexpectedEof
                 | io::ErrorKind::ConnectionReset
                 | io::ErrorKind::BrokenPipe
@@ -201,23 +206,23 @@ fn index(of: usize) -> u16 {
     u16::try_from(of).unwrap_or(u16::MAX)
 }
 
-fn silent(door: SocketAddr) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("{door} does not answer"))
+fn silent(address: SocketAddr) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer"))
 }
 
-fn knock_once(door: SocketAddr, knock: &Knock, patience: Duration) -> io::Result<TcpStream> {
+fn connect_once(address: SocketAddr, request: &ConnectRequest, patience: Duration) -> io::Result<TcpStream> {
     let begun = Instant::now();
-    let mut stream = TcpStream::connect_timeout(&door, patience)?;
+    let mut stream = TcpStream::connect_timeout(&address, patience)?;
     tend(&stream)?;
-    stream.write_all(&knock.bytes())?;
+    stream.write_all(&request.bytes())?;
     let mut said = [0];
     read_all(&stream, &mut said, begun + patience)?;
-    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{door} {what}"));
+    let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, format!("{address} {what}"));
     match said[0] {
         answer::PASSED => Ok(stream),
         answer::NOBODY => Err(io::ErrorKind::NotFound.into()),
         answer::OTHER_HOSTS => Err(invalid("has another list of hosts; give all hosts the same file")),
-        _ => Err(invalid("is no door of a world of this version")),
+        _ => Err(invalid("is no dispatcher of a world of this version")),
     }
 }
 
@@ -254,9 +259,9 @@ fn read_all(mut stream: &TcpStream, mut to: &mut [u8], until: Instant) -> io::Re
     Ok(())
 }
 
-/// Whom a visitor wants to see.
+/// Where a connection is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Destination {
     /// The process with this number.
     Process(u32),
     /// The process that listens on a port of a port space, at this address.
@@ -268,25 +273,25 @@ pub enum Room {
     },
 }
 
-/// What a visitor says first. Both sides of the connection know it, and can make sure that the other has the same.
+/// The first message on a connection. Both sides know it, and can make sure that the other has the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Knock {
-    /// How many hosts the visitor's world has.
+pub struct ConnectRequest {
+    /// How many hosts the sender's world has.
     pub hosts: u16,
-    /// The visitor's host.
+    /// The sender's host.
     pub from: u16,
     /// The host that it means to be at.
     pub to: u16,
     /// Whom it wants to see.
-    pub room: Room,
+    pub destination: Destination,
 }
 
-impl Knock {
+impl ConnectRequest {
     /// Writes it as it is sent.
-    pub fn bytes(&self) -> [u8; KNOCK_BYTES] {
-        let (kind, number, space, port, ip) = match self.room {
-            Room::Process(number) => (TO_PROCESS, number, 0, 0, Ipv6Addr::UNSPECIFIED),
-            Room::Port { space, address } => {
+    pub fn bytes(&self) -> [u8; REQUEST_BYTES] {
+        let (kind, number, space, port, ip) = match self.destination {
+            Destination::Process(number) => (TO_PROCESS, number, 0, 0, Ipv6Addr::UNSPECIFIED),
+            Destination::Port { space, address } => {
                 let ip = match address.ip() {
                     IpAddr::V4(ip) => ip.to_ipv6_mapped(),
                     IpAddr::V6(ip) => ip,
@@ -294,7 +299,7 @@ impl Knock {
                 (TO_PORT, 0, space, address.port(), ip)
             }
         };
-        let mut bytes = [0; KNOCK_BYTES];
+        let mut bytes = [0; REQUEST_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         for (at, value) in [self.hosts, self.from, self.to, kind].into_iter().enumerate() {
             bytes[4 + 2 * at..6 + 2 * at].copy_from_slice(&value.to_le_bytes());
@@ -306,30 +311,32 @@ impl Knock {
         bytes
     }
 
-    /// Reads what [`bytes`](Knock::bytes) has written.
+    /// Reads what [`bytes`](ConnectRequest::bytes) has written.
     ///
     /// # Errors
     /// Says what is wrong.
-    pub fn read(bytes: &[u8; KNOCK_BYTES]) -> Result<Knock, &'static str> {
+    pub fn read(bytes: &[u8; REQUEST_BYTES]) -> Result<ConnectRequest, &'static str> {
         if bytes[..4] != MAGIC {
             return Err("it does not speak as a NIC of this version");
         }
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let mut ip = [0; 16];
         ip.copy_from_slice(&bytes[20..]);
-        let room = match short(10) {
-            TO_PROCESS => Room::Process(u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]])),
-            TO_PORT => Room::Port {
+        let destination = match short(10) {
+            TO_PROCESS => {
+                Destination::Process(u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]))
+            }
+            TO_PORT => Destination::Port {
                 space: short(16),
                 address: SocketAddr::new(IpAddr::V6(ip.into()).to_canonical(), short(18)),
             },
-            _ => return Err("it wants to see nobody of a kind that is known"),
+            _ => return Err("its destination is of no kind that is known"),
         };
-        Ok(Knock {
+        Ok(ConnectRequest {
             hosts: short(4),
             from: short(6),
             to: short(8),
-            room,
+            destination,
         })
     }
 }
@@ -363,30 +370,30 @@ pub fn socket_path(opened: &File, prefix: &str, place: u32, kind: &str) -> PathB
     format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()).into()
 }
 
-/// The one who keeps the door of a host.
+/// Accepts the connections from other hosts, and hands them over to the processes of this one.
 #[derive(Debug)]
-pub struct Doorkeeper {
+pub struct Dispatcher {
     /// The hosts.
-    pub doors: Doors,
+    pub hosts: HostTable,
     /// The folder of the processes of this host.
     pub folder: PathBuf,
     /// What the names of their files begin with.
     pub prefix: &'static str,
 }
 
-impl Doorkeeper {
-    /// Opens the door.
+impl Dispatcher {
+    /// Begins to listen.
     ///
     /// # Errors
     /// Fails with [`AddrInUse`](io::ErrorKind::AddrInUse) when somebody keeps it already, and as listening fails.
     pub fn open(&self) -> io::Result<TcpListener> {
-        TcpListener::bind(self.doors.own_door())
+        TcpListener::bind(self.hosts.own_address())
     }
 
-    /// Keeps the door, for ever. `say` is told of those who are sent away, and why.
-    pub fn keep(self: &Arc<Self>, listener: &TcpListener, say: impl Fn(String) + Send + Sync + 'static) {
+    /// Dispatches connections, for ever. `say` is told of those that are closed, and why.
+    pub fn serve(self: &Arc<Self>, listener: &TcpListener, say: impl Fn(String) + Send + Sync + 'static) {
         let say = Arc::new(say);
-        let at_door = Arc::new(Visitors::default());
+        let pending = Arc::new(PendingConnections::default());
         loop {
             let (stream, from) = match listener.accept() {
                 Ok(came) => came,
@@ -396,18 +403,18 @@ impl Doorkeeper {
                     continue;
                 }
             };
-            let Some(visitor) = at_door.one_more() else {
+            let Some(counted) = pending.one_more() else {
                 say(format!(
-                    "closed a connection from {from}: too many are at the door"
+                    "closed a connection from {from}: too many connections are pending"
                 ));
                 continue;
             };
-            let (keeper, said) = (Arc::clone(self), Arc::clone(&say));
+            let (dispatcher, said) = (Arc::clone(self), Arc::clone(&say));
             let started = thread::Builder::new()
-                .name("loco-door".to_owned())
+                .name("loco-dispatch".to_owned())
                 .spawn(move || {
-                    let _visitor = visitor;
-                    if let Err(why) = keeper.hear(&stream) {
+                    let _counted = counted;
+                    if let Err(why) = dispatcher.hear(&stream) {
                         said(format!("closed a connection from {from}: {why}"));
                     }
                 });
@@ -419,43 +426,43 @@ impl Doorkeeper {
 
     fn hear(&self, mut stream: &TcpStream) -> io::Result<()> {
         tend(stream)?;
-        let mut bytes = [0; KNOCK_BYTES];
-        read_all(stream, &mut bytes, Instant::now() + KNOCK_PATIENCE).map_err(|error| {
+        let mut bytes = [0; REQUEST_BYTES];
+        read_all(stream, &mut bytes, Instant::now() + REQUEST_PATIENCE).map_err(|error| {
             match error.kind() {
-                io::ErrorKind::UnexpectedEof => io::Error::other("it did not say whom it wants to see"),
+                io::ErrorKind::UnexpectedEof => io::Error::other("it sent no request"),
                 _ => error,
             }
         })?;
-        let knock = Knock::read(&bytes).map_err(io::Error::other)?;
-        let own = index(self.doors.own);
-        if knock.hosts != self.doors.count()
-            || knock.to != own
-            || knock.from == own
-            || knock.from >= knock.hosts
+        let request = ConnectRequest::read(&bytes).map_err(io::Error::other)?;
+        let own = index(self.hosts.own);
+        if request.hosts != self.hosts.count()
+            || request.to != own
+            || request.from == own
+            || request.from >= request.hosts
         {
             let _ = stream.write_all(&[answer::OTHER_HOSTS]);
             return Err(io::Error::other(format!(
                 "it is host {} of {} and wants host {}; this is host {own} of {}: the lists of hosts differ",
-                knock.from,
-                knock.hosts,
-                knock.to,
-                self.doors.count()
+                request.from,
+                request.hosts,
+                request.to,
+                self.hosts.count()
             )));
         }
         let opened = File::open(&self.folder)?;
-        let passed = self.candidates(&knock.room).into_iter().any(|place| {
+        let passed = self.candidates(&request.destination).into_iter().any(|place| {
             let path = socket_path(&opened, self.prefix, place, SOCKET);
-            pass(&path, stream, &knock).is_ok()
+            pass(&path, stream, &request).is_ok()
         });
-        // The visitor speaks next, so nobody has read or written since the connection was handed over.
+        // The sender speaks next, so nobody has read or written since the connection was handed over.
         stream.write_all(&[if passed { answer::PASSED } else { answer::NOBODY }])
     }
 
     /// Returns the places of those who may be meant.
-    fn candidates(&self, room: &Room) -> Vec<u32> {
-        match *room {
-            Room::Process(number) => self.doors.place(number).into_iter().collect(),
-            Room::Port { space, address } => {
+    fn candidates(&self, destination: &Destination) -> Vec<u32> {
+        match *destination {
+            Destination::Process(number) => self.hosts.place(number).into_iter().collect(),
+            Destination::Port { space, address } => {
                 on_port(&self.folder, self.prefix, u32::from(space), address.port())
                     .into_iter()
                     .filter(|(_, file)| has_address(file, address.ip()))
@@ -466,17 +473,17 @@ impl Doorkeeper {
     }
 }
 
-/// Hands a connection over to the process that takes visitors in at a socket.
+/// Hands a connection over to the process that accepts them at a socket.
 ///
 /// # Errors
 /// Fails when nobody does.
-pub fn pass(socket: &Path, stream: &TcpStream, knock: &Knock) -> io::Result<()> {
+pub fn pass(socket: &Path, stream: &TcpStream, request: &ConnectRequest) -> io::Result<()> {
     let to = UnixStream::connect(socket)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     let descriptors = [stream.as_fd()];
     with.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let bytes = knock.bytes();
+    let bytes = request.bytes();
     let sent = sendmsg(&to, &[IoSlice::new(&bytes)], &mut with, SendFlags::NOSIGNAL)?;
     if sent == bytes.len() {
         Ok(())
@@ -485,14 +492,14 @@ pub fn pass(socket: &Path, stream: &TcpStream, knock: &Knock) -> io::Result<()> 
     }
 }
 
-/// Takes the next visitor in.
+/// Returns the next connection that was handed over.
 ///
 /// # Errors
 /// Fails when the system has no descriptors for it, or when whoever came hands over no connection.
-pub fn admit(listener: &UnixListener) -> io::Result<(TcpStream, Knock)> {
+pub fn accept(listener: &UnixListener) -> io::Result<(TcpStream, ConnectRequest)> {
     let (from, _) = listener.accept()?;
-    from.set_read_timeout(Some(KNOCK_PATIENCE))?;
-    let mut bytes = [0; KNOCK_BYTES];
+    from.set_read_timeout(Some(REQUEST_PATIENCE))?;
+    let mut bytes = [0; REQUEST_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let got = recvmsg(
@@ -507,36 +514,36 @@ pub fn admit(listener: &UnixListener) -> io::Result<(TcpStream, Knock)> {
     });
     let invalid = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     if got.bytes != bytes.len() {
-        return Err(invalid("a visitor was not announced"));
+        return Err(invalid("no request came with the connection"));
     }
-    let knock = Knock::read(&bytes).map_err(invalid)?;
-    let stream = descriptors.ok_or_else(|| invalid("a visitor did not come"))?;
-    Ok((TcpStream::from(stream), knock))
+    let request = ConnectRequest::read(&bytes).map_err(invalid)?;
+    let stream = descriptors.ok_or_else(|| invalid("no connection came with the request"))?;
+    Ok((TcpStream::from(stream), request))
 }
 
-/// Those who are somewhere at once, which are not more than [`VISITORS_MAX`].
+/// Those who are somewhere at once, which are not more than [`PENDING_MAX`].
 #[derive(Debug, Default)]
-pub struct Visitors(AtomicUsize);
+pub struct PendingConnections(AtomicUsize);
 
-/// One of [`Visitors`], until dropped.
+/// One of [`PendingConnections`], until dropped.
 #[derive(Debug)]
-pub struct Visitor(Arc<Visitors>);
+pub struct PendingConnection(Arc<PendingConnections>);
 
-impl Visitors {
+impl PendingConnections {
     /// Lets one more in, unless there are too many.
-    pub fn one_more(self: &Arc<Self>) -> Option<Visitor> {
-        let count = |now: usize| (now < VISITORS_MAX).then_some(now + 1);
+    pub fn one_more(self: &Arc<Self>) -> Option<PendingConnection> {
+        let count = |now: usize| (now < PENDING_MAX).then_some(now + 1);
         let counted = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
-        counted.is_ok().then(|| Visitor(Arc::clone(self)))
+        counted.is_ok().then(|| PendingConnection(Arc::clone(self)))
     }
 }
 
-impl Drop for Visitor {
+impl Drop for PendingConnection {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
-#[path = "door_tests.rs"]
+#[path = "dispatch_tests.rs"]
 mod tests;
