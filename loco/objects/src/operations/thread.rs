@@ -134,15 +134,19 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// Returns `OutOfMemory` and the errors of making a queue pair. A lost peer is not an error yet.
-    #[inline]
+    #[inline(always)] // a few instructions, where operations on words that are done at once need no memory
     pub(crate) fn prepare(&self, peers: &[NodeId]) -> Result<()> {
-        let opened = self.opened.get();
-        let is_open = |peer: &NodeId| peer.0 < OPENED_BITS && opened & (1 << peer.0) != 0;
-        if !peers.iter().all(is_open) {
-            self.open(peers)?;
-        }
         match self.queues {
-            // Operations on words that are done at once need no memory.
+            ThreadQueues::Private(_) if self.are_open(peers) => Ok(()),
+            _ => self.prepare_queues(peers),
+        }
+    }
+
+    /// Prepares where there is something to do.
+    #[inline(never)]
+    fn prepare_queues(&self, peers: &[NodeId]) -> Result<()> {
+        self.open(peers)?;
+        match self.queues {
             ThreadQueues::Private(_) => Ok(()),
             ThreadQueues::Shared(_) => {
                 let block_bytes = self.network.block_bytes();
@@ -151,9 +155,20 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
+    /// Returns true if the thread is known to have queue pairs towards all of `peers`.
+    #[inline(always)]
+    fn are_open(&self, peers: &[NodeId]) -> bool {
+        let opened = self.opened.get();
+        peers
+            .iter()
+            .all(|peer| peer.0 < OPENED_BITS && opened & (1 << peer.0) != 0)
+    }
+
     /// Makes the queue pairs towards `peers` that the thread does not have.
-    #[cold]
     fn open(&self, peers: &[NodeId]) -> Result<()> {
+        if self.are_open(peers) {
+            return Ok(());
+        }
         self.with_queues(|queues| queues.open_all(self.fabric(), peers))?;
         let bits = peers.iter().filter(|peer| peer.0 < OPENED_BITS);
         self.opened
