@@ -64,6 +64,8 @@ pub enum Limit {
     Cancelled,
     /// The program is larger than the engine accepts. The text names the bound.
     TooLarge(String),
+    /// The question is not defined for this program under this model. The text says what is not.
+    Undefined(String),
     /// So many cycles of forbidden executions were refuted and are left out, since no execution was found to show them in.
     Unshown(u64),
 }
@@ -123,6 +125,7 @@ impl fmt::Display for Limit {
             Limit::Memory(bytes) => write!(f, "memory limit of {} reached", binary_size(*bytes)),
             Limit::Cancelled => write!(f, "cancelled"),
             Limit::TooLarge(what) => write!(f, "program too large: {what}"),
+            Limit::Undefined(what) => f.write_str(what),
             Limit::Unshown(n) => {
                 let execution = if *n == 1 {
                     "is left out, as no execution of it"
@@ -149,6 +152,7 @@ impl Limit {
             Limit::Memory(_) => "allow more, as in `--limit memory=8G`",
             Limit::Cancelled => "ask again",
             Limit::TooLarge(_) => "ask about a smaller program",
+            Limit::Undefined(_) => "ask under another model; `robust --exact` needs no conditions",
             Limit::Unshown(_) => "ask about a smaller program, or about one value of the outcome at a time",
         }
     }

@@ -241,7 +241,7 @@ pub(crate) fn unfold_all(
     budget: &Budget<'_>,
 ) -> Result<Vec<Vec<Path>>, Limit> {
     if spec.model == Model::Tso && program.has_remote_operations() {
-        return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
+        return Err(Limit::Undefined("tso has no remote operations".to_owned()));
     }
     unfold::all(program, spec, repeats, budget)
 }

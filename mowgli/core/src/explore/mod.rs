@@ -137,7 +137,7 @@ pub fn trace(
 
 fn accepts(program: &Program, model: Model) -> Result<(), Limit> {
     if model == Model::Tso && program.has_remote_operations() {
-        return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
+        return Err(Limit::Undefined("tso has no remote operations".to_owned()));
     }
     Ok(())
 }

@@ -96,7 +96,7 @@ impl<'p> Stepper<'p> {
     ) -> Result<Stepper<'p>, Limit> {
         if model.tier() != Tier::Ibta {
             let text = "the machine with six buffers has the papers' network: take the one with three";
-            return Err(Limit::TooLarge(text.to_owned()));
+            return Err(Limit::Undefined(text.to_owned()));
         }
         Stepper::on(program, model, Config::new(model, atomicity).concrete())
     }

@@ -76,7 +76,7 @@ impl Question {
 
     fn refusal(&self) -> Option<Limit> {
         let text = || format!("robustness is not defined for {}", self.model);
-        (!MODELS.contains(&self.model)).then(|| Limit::TooLarge(text()))
+        (!MODELS.contains(&self.model)).then(|| Limit::Undefined(text()))
     }
 }
 
@@ -196,9 +196,8 @@ pub fn conditions(program: &Program, question: &Question, budget: &Budget<'_>) -
 
 /// Refuses a program with messages, for which the conditions are not defined.
 pub(crate) fn without_messages(program: &Program) -> Option<Limit> {
-    let text =
-        "the conditions for robustness are not defined for messages and receives; --exact decides robustness";
-    program.has_messages().then(|| Limit::TooLarge(text.to_owned()))
+    let text = "the conditions for robustness are not defined for messages and receives";
+    program.has_messages().then(|| Limit::Undefined(text.to_owned()))
 }
 
 /// Decides the conditions by definitions that may have been changed.

@@ -195,6 +195,6 @@ fn programs_that_make_no_sense_are_refused() {
     let remote = outcomes(&store_buffering(), Model::Tso, HCA, &Budget::default());
     assert!(matches!(
         remote.completeness,
-        Completeness::Incomplete(Limit::TooLarge(_))
+        Completeness::Incomplete(Limit::Undefined(_))
     ));
 }
