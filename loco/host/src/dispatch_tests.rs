@@ -105,7 +105,7 @@ fn connections_reach_their_destinations_and_others_are_closed() {
         assert!(end.is_empty());
     }
     drop(TcpStream::connect(at[0]).unwrap());
-    assert!(said.recv().unwrap().contains("did not say whom"));
+    assert!(said.recv().unwrap().contains("it sent no request"));
 }
 
 #[test]

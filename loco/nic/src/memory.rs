@@ -131,6 +131,14 @@ pub(crate) fn store(at: usize, data: &[u8]) {
     unsafe { bytes::write(pointer(at), data) };
 }
 
+/// Writes registered memory as [`store`] does, later than the card was asked to. Writes nothing if the program has unmapped the
+/// memory meanwhile. The pages of a card would be pinned, and nobody could see the write.
+pub(crate) fn store_late(at: usize, data: &[u8]) {
+    if is_mapped(at, data.len()) {
+        store(at, data);
+    }
+}
+
 /// Exchanges an aligned word at once, if its new value is not `None`. Returns the old value.
 pub(crate) fn exchange(at: usize, change: impl Fn(u64) -> Option<u64>) -> u64 {
     let word = pointer(at).cast::<u64>();
@@ -166,7 +174,7 @@ pub(crate) fn is_mapped(at: usize, len: usize) -> bool {
     let Some(end) = at.checked_add(len) else {
         return false;
     };
-    let mut pages = vec![0_u8; 1 << 16];
+    let mut pages = vec![0_u8; ((end - start).div_ceil(page)).clamp(1, 1 << 16)];
     let mut from = start;
     while from < end {
         let part = (end - from).min(pages.len() * page);
@@ -178,4 +186,29 @@ pub(crate) fn is_mapped(at: usize, len: usize) -> bool {
         from += part;
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// UCX unmaps memory before it deregisters it, while the last put of a peer is on its way.
+    #[test]
+    fn a_late_store_to_memory_that_was_unmapped_harms_nobody() {
+        let len = 2 * 4096;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, which nobody else has.
+        let mapping = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
+        assert_ne!(mapping, libc::MAP_FAILED);
+        let at = mapping.expose_provenance();
+        store_late(at, &[7; 16]);
+        let mut seen = [0; 16];
+        load(at, &mut seen);
+        assert_eq!(seen, [7; 16]);
+        // SAFETY: nobody else has this mapping.
+        assert_eq!(unsafe { libc::munmap(mapping, len) }, 0);
+        store_late(at, &[8; 16]);
+        store_late(at + 4090, &[8; 16]);
+    }
 }

@@ -11,7 +11,7 @@ use loco_fabric::Tier;
 use crate::completions::{Completion, Completions};
 use crate::counts::{Count, count};
 use crate::dice::Dice;
-use crate::memory::{Piece, store};
+use crate::memory::{Piece, store, store_late};
 use crate::trace::{self, About, Side};
 
 /// The size of a word, which never tears.
@@ -50,10 +50,23 @@ struct Data {
     ends: Option<u64>,
     /// True if it is the write of an atomic, which keeps the atomics unit until it is placed.
     atomic: bool,
+    /// True if the data waits here, while the program goes on.
+    late: bool,
     begun: bool,
     /// The request that the trace names, and the time at which it was put here.
     about: About,
     put: u64,
+}
+
+impl Data {
+    /// Places a run.
+    fn place(&self, run: Run) {
+        let bytes = &self.bytes[run.start..run.start + run.len];
+        match self.late || self.begun {
+            true => store_late(run.at, bytes),
+            false => store(run.at, bytes),
+        }
+    }
 }
 
 /// Data that is put on the bus.
@@ -111,6 +124,7 @@ impl Bus {
                 relaxed: load.pieces.iter().any(|piece| piece.relaxed),
                 ends: load.ends,
                 atomic: load.atomic,
+                late: delay > 0,
                 begun: false,
                 about: load.about,
                 put: trace::clock(),
@@ -211,7 +225,7 @@ impl Bus {
             && !dice.is_plain()
         {
             if let Some(run) = data.runs.pop() {
-                store(run.at, &data.bytes[run.start..run.start + run.len]);
+                data.place(run);
             }
             if dice.percent(40) {
                 if !data.begun {
@@ -229,9 +243,7 @@ impl Bus {
         let Some(item) = self.items.remove(at) else { return };
         match item.what {
             What::Data(data) => {
-                for run in data.runs.iter().rev() {
-                    store(run.at, &data.bytes[run.start..run.start + run.len]);
-                }
+                data.runs.iter().rev().for_each(|&run| data.place(run));
                 trace::span("placement", Side::Placement, data.put, data.about);
                 placed.ended.extend(data.ends);
                 placed.atomic |= data.atomic;

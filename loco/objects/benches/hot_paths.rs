@@ -116,8 +116,11 @@ fn repeat<T>(count: u64, mut call: impl FnMut() -> Result<T>) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let what = args.next().unwrap_or_default();
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    let Some(what) = args.next() else {
+        println!("hot_paths: run ci/hot-paths, which counts the instructions of each call");
+        return Ok(());
+    };
     let count = args.next().and_then(|count| count.parse().ok()).unwrap_or(1);
     run(&what, count)
 }
