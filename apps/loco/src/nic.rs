@@ -175,7 +175,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 fn library() -> Result<PathBuf, CliError> {
     let program = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = [folder.to_owned(), folder.join("deps"), folder.join("../lib/loco")];
+    // What cargo builds for this program is in `deps`; beside it there may be an older one.
+    let places = [folder.join("deps"), folder.to_owned(), folder.join("../lib/loco")];
     let found = places
         .iter()
         .map(|place| place.join(LIBRARY))
