@@ -1,6 +1,9 @@
 //! The page of a node: memory that the node writes, and that other processes of its user read through `/proc`. It has no name in
 //! any file system, so it goes when the node goes.
 //!
+//! A child that the node forks shares the page. What it does with the node's objects is then shown as the node's: only those who look
+//! at a job are misled.
+//!
 //! All of it is words. A text is its length in bytes, and its bytes. Longer texts are cut.
 
 use std::fs::File;
