@@ -1,7 +1,7 @@
-//! One TCP port of a host, over which processes of other hosts connect to those that have [places](crate::places) in a folder.
+//! One TCP port of a host, over which processes of other hosts connect to those that have [`places`] in a folder.
 //!
 //! A process connects to that port, and says to whom it wants a connection: [`ConnectRequest`]. The host's [`Dispatcher`] finds that process
-//! by its files in the folder, and hands the connection over to it, through a socket in the folder: [`pass`], [`admit`]. The
+//! by its files in the folder, and hands the connection over to it, through a socket in the folder: [`pass`], [`accept`]. The
 //! dispatcher knows no secret, and sees nothing of what the two say after that. It is the receiving process that makes sure whom it
 //! talks to.
 //!

@@ -255,7 +255,7 @@ fn tso_refuses_remote_operations() {
     let search = outcomes(source, Model::Tso);
     assert!(matches!(
         search.completeness,
-        Completeness::Incomplete(Limit::TooLarge(_))
+        Completeness::Incomplete(Limit::Undefined(_))
     ));
 }
 
