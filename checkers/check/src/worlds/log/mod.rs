@@ -203,6 +203,34 @@ fn served(capacity: usize, appends: &'static [u64]) -> impl Fn(&mut World) {
     }
 }
 
+/// Builds a world in which node 1 appends to a full ring of which it has read less than it tells others at a time. The leader does not
+/// know that there is room.
+fn told_late(world: &mut World) {
+    // The others are told of every second record.
+    const CAPACITY: u64 = 8;
+    let make = make(&[0, 1], config(CAPACITY as usize, 1));
+    let mut stage = Stage::prepared(world, 2, 1, make, |objects, thread| {
+        let log = objects.log();
+        if log.leader() == thread.node_id() {
+            for position in 0..CAPACITY {
+                assert_eq!(must(log.append(thread, &bytes::<1>(position))), position);
+                assert_eq!(must(log.read(thread)), bytes::<1>(position));
+            }
+        }
+    });
+    stage.run(0, 0, "leads", |objects, thread| {
+        assert_eq!(must(objects.log().read(thread)), bytes::<1>(CAPACITY));
+    });
+    stage.run(1, 0, "appends", |objects, thread| {
+        let log = objects.log();
+        assert_eq!(must(log.read(thread)), bytes::<1>(0));
+        assert_eq!(must(log.append(thread, &bytes::<1>(CAPACITY))), CAPACITY);
+        for position in 1..=CAPACITY {
+            assert_eq!(must(log.read(thread)), bytes::<1>(position));
+        }
+    });
+}
+
 /// Returns the rung in which both nodes append and show the positions.
 pub(super) fn shown() -> Rung {
     Rung::new("append-and-append", |world| {
@@ -264,6 +292,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("one-slot", steps::<1>(TWO, config(1, 1), ROUND)),
         Rung::new("behind", steps::<1>(TWO, config(2, 1), BEHIND)),
         Rung::new("aside", steps::<1>(TWO, config(1, 1), ASIDE)),
+        Rung::new("told-late", told_late),
         Rung::new("aside-other", steps::<1>(TWO, config(1, 1), ASIDE_OTHER)),
         Rung::new("memory", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
         Rung::new("last-nodes", steps::<1>(LAST, config(2, 1), OF_LAST)),
