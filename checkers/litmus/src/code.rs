@@ -71,8 +71,8 @@ impl Code {
     /// Prepares a program for a job of `nodes` nodes.
     ///
     /// # Errors
-    /// Returns an error if the program chooses (`choose`), which threads on a fabric do not; if it has messages; if it has both `poll` and
-    /// `wait`; or if it has more threads, nodes or locations than a job supports.
+    /// Returns an error if the program chooses (`choose`), which threads on a fabric do not; if it has messages or remote exchanges; if it has both
+    /// `poll` and `wait`; or if it has more threads, nodes or locations than a job supports.
     pub fn new(program: &Program, nodes: usize) -> Result<Code, NotRunnable> {
         let refuse = |text: String| Err(NotRunnable(text));
         if program.threads.len() > THREADS_MAX {
@@ -84,11 +84,15 @@ impl Code {
         if usize::from(program.nodes) > NODES_MAX {
             return refuse(format!("{} nodes: at most {NODES_MAX} can run", program.nodes));
         }
-        if program.threads.iter().any(|thread| chooses(&thread.code)) {
+        if program.has(&|instr| matches!(instr, Instr::Choose(_))) {
             return refuse("it has `choose`: split it into a test for each block".into());
         }
         if program.has_messages() {
             let text = "it has messages (`send`, `recv`, `imm`), which no fabric has: write a put and a flag in their place";
+            return refuse(text.into());
+        }
+        if program.has(&|instr| matches!(instr, Instr::RemoteSwap { .. })) {
+            let text = "it has a remote exchange (`rswap`), which no fabric has: write `rcas` with the value that is expected";
             return refuse(text.into());
         }
         let features = Features::of(program);
@@ -198,15 +202,6 @@ impl Code {
     }
 }
 
-fn chooses(code: &[Instr]) -> bool {
-    code.iter().any(|instr| match instr {
-        Instr::Choose(_) => true,
-        Instr::If { then, otherwise, .. } => chooses(then) || chooses(otherwise),
-        Instr::While { body, .. } => chooses(body),
-        _ => false,
-    })
-}
-
 /// Returns a program as it is run: with [`Constant::Inline`] all puts of constants are inlined, with [`Constant::Memory`]
 /// those for which no word is left.
 pub fn as_run(program: &Program, constant: Constant) -> Program {
@@ -282,11 +277,18 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_refused_by_name() {
-        let text = "RDMA t\n{ x@2=0; }\nP0@1 | P1@2 ;\nsend(2, 1) | recv(P0, x) ;\nexists (x=1)\n";
-        let program = mowgli::litmus::parse(text).unwrap().litmus.program;
-        let refused = Code::new(&program, 2).unwrap_err();
-        assert!(refused.0.contains("messages"), "{refused}");
+    fn what_fabrics_lack_is_refused_by_name() {
+        let lacking = [
+            ("send(2, 1) | recv(P0, x)", "messages"),
+            ("r := rswap(x^2, 1) |", "`rswap`"),
+            ("if (1) { strong r := rswap(x^2, 1) } |", "`rswap`"),
+        ];
+        for (row, word) in lacking {
+            let text = format!("RDMA t\n{{ r@1=0; x@2=0; }}\nP0@1 | P1@2 ;\n{row} ;\nexists (x=1)\n");
+            let program = mowgli::litmus::parse(&text).unwrap().litmus.program;
+            let refused = Code::new(&program, 2).unwrap_err();
+            assert!(refused.0.contains(word), "{refused}");
+        }
     }
 
     #[test]

@@ -143,7 +143,8 @@ impl<E> From<E> for Stop<E> {
 /// Returns why the thread stopped before its end.
 ///
 /// # Panics
-/// Panics at `choose`, since threads on a fabric make no choices of their own, and at messages, which no fabric has.
+/// Panics at `choose`, since threads on a fabric make no choices of their own, and at messages and remote exchanges, which no
+/// fabric has.
 #[inline]
 pub fn run<S: Stand>(
     stand: &mut S,
@@ -236,8 +237,8 @@ fn step<S: Stand>(
             }
         }
         Instr::Choose(_) => panic!("threads on a fabric make no choices of their own"),
-        Instr::Message(_) | Instr::Recv { .. } | Instr::PollRecv { .. } => {
-            panic!("fabrics have no messages")
+        Instr::Message(_) | Instr::Recv { .. } | Instr::PollRecv { .. } | Instr::RemoteSwap { .. } => {
+            panic!("fabrics have no messages and no remote exchange")
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! Relies on [`Shared`] for completions. Used by workers and traffic.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use loco_fabric::{
     Completion, Fabric, FabricError, Local, Peers, Platform, Posted, QueuePair, Result, Std, Target, Wait,
@@ -15,7 +15,7 @@ use crate::shared::{LINES_MAX, SCRATCH, SCRATCH_AT, Shared};
 
 /// The number of the set of queue pairs through which the nodes synchronize.
 pub const CONTROL: usize = usize::MAX;
-/// The number of the set of queue pairs that carry traffic beside the test.
+/// The number of the first set of queue pairs that carry traffic beside the test. Others count down from it.
 pub const TRAFFIC: usize = usize::MAX - 1;
 
 /// One queue pair of a worker.
@@ -37,7 +37,11 @@ pub struct Lines<F: Fabric> {
     worker: usize,
     lines: Vec<Line<F>>,
     buffer: Vec<Completion>,
+    round_trip: Option<Duration>,
 }
+
+/// The gets of which the shortest is the round trip.
+const ROUND_TRIPS: usize = 16;
 
 impl<F: Fabric> Lines<F> {
     /// Makes a worker's set of queue pairs, which is empty at first.
@@ -47,6 +51,7 @@ impl<F: Fabric> Lines<F> {
             worker,
             lines: Vec::new(),
             buffer: Vec::new(),
+            round_trip: None,
         }
     }
 
@@ -98,6 +103,32 @@ impl<F: Fabric> Lines<F> {
     /// Makes the next operation of a line wait for earlier gets and atomics (remote fence).
     pub fn fence(&mut self, line: usize) {
         self.lines[line].fenced = true;
+    }
+
+    /// Returns whether the next operation of a line waits for earlier gets and atomics.
+    pub fn is_fenced(&self, line: usize) -> bool {
+        self.lines[line].fenced
+    }
+
+    /// Returns how long a get of a word takes there and back: the shortest of a few, measured once.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::post`] and [`Self::until`].
+    pub fn round_trip(&mut self, deadline: Instant) -> Result<Duration> {
+        if let Some(measured) = self.round_trip {
+            return Ok(measured);
+        }
+        let (nodes, me) = (self.shared.nodes.len(), self.shared.me);
+        let line = self.line((me + 1) % nodes, CONTROL)?;
+        let mut shortest = Duration::MAX;
+        for _ in 0..ROUND_TRIPS {
+            let begun = Instant::now();
+            let number = self.traffic(line, size_of::<u64>(), true, deadline)?;
+            self.until(line, number, deadline)?;
+            shortest = shortest.min(begun.elapsed());
+        }
+        self.round_trip = Some(shortest);
+        Ok(shortest)
     }
 
     /// Drops a remote fence that was not followed by an operation.

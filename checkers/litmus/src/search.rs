@@ -61,7 +61,7 @@ impl FromStr for Strategy {
 }
 
 /// The stresses with which a search begins besides none and any, cheap ones first.
-const ARMS: [&str; 12] = [
+const ARMS: [&str; 14] = [
     "start=batch",
     "constant=inline",
     "place=same",
@@ -73,6 +73,8 @@ const ARMS: [&str; 12] = [
     "pin=apart,cache=owned",
     "cache=flushed,delay=start:2",
     "traffic=other:6:8,delay=start:4",
+    "traffic=within:0:8,delay=start:rtt",
+    "traffic=other:3:8:4,delay=between:rtt",
     "delay=between:5",
 ];
 /// The most arms of a family.

@@ -10,6 +10,8 @@ use std::str::FromStr;
 use mowgli::generate::Random;
 use serde::{Deserialize, Serialize};
 
+use crate::shared::LINES_MAX;
+
 /// Declares an enum whose variants have names for options and results.
 macro_rules! choices {
     ($(#[$meta:meta])* $name:ident $all:ident { $($(#[$doc:meta])* $variant:ident $text:literal),* $(,)? }) => {
@@ -94,6 +96,8 @@ choices! {
         Other "other",
         /// Operations of the test's queue pairs, before each run.
         Same "same",
+        /// Operations of one of the test's queue pairs, before an operation of the run that is posted to it.
+        Within "within",
     }
 }
 choices! {
@@ -117,13 +121,40 @@ choices! {
     }
 }
 
+/// How long the delays of a processor are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Length {
+    /// Up to `10^n` ns; short and long ones are equally likely.
+    Decades(u8),
+    /// Nothing, half of the measured round trip, or all of it (RDMA-TSO'24 section 5).
+    RoundTrips,
+}
+
+impl Default for Length {
+    fn default() -> Length {
+        Length::Decades(0)
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Length::Decades(n) => n.fmt(f),
+            Length::RoundTrips => f.write_str(ROUND_TRIPS),
+        }
+    }
+}
+
+/// The name of [`Length::RoundTrips`].
+const ROUND_TRIPS: &str = "rtt";
+
 /// The conditions of a batch of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stress {
     /// Delays of the processor.
     pub delay: Delay,
-    /// The longest delay is `10^delay_decades` ns; short and long ones are equally likely.
-    pub delay_decades: u8,
+    /// The length of these delays.
+    pub delay_length: Length,
     /// Placement of words.
     pub placement: Placement,
     /// Placement of threads.
@@ -136,21 +167,30 @@ pub struct Stress {
     pub traffic_size: u8,
     /// The number of operations of the traffic that are under way at once.
     pub traffic_depth: u8,
+    /// Of traffic on other queue pairs, their number towards each node: `2^traffic_detail`. Of traffic within a run, the operation of each
+    /// thread before which it comes, from 1; 0 draws that anew for each run. Otherwise without a meaning.
+    pub traffic_detail: u8,
     /// Beginning of runs.
     pub start: Start,
     /// Puts of constants.
     pub constant: Constant,
 }
 
-/// The largest [`Stress::delay_decades`]: 10^5 ns.
+/// The most decades of [`Length::Decades`]: 10^5 ns.
 pub const DECADES_MAX: u8 = 5;
 /// The largest [`Stress::traffic_size`]: 64 KiB.
 pub const SIZE_MAX: u8 = 13;
 /// The largest [`Stress::traffic_depth`].
 pub const DEPTH_MAX: u8 = 15;
+/// The largest [`Stress::traffic_detail`]: 128 queue pairs, as RDMA-TSO'24 used for GFP2.
+pub const DETAIL_MAX: u8 = 7;
+/// The largest [`Stress::traffic_detail`] that is drawn, since queue pairs are kept for all tests.
+const DETAIL_DRAWN: u8 = 3;
+/// The largest operation before which [`Traffic::Within`] comes when it is drawn for each run.
+pub const WITHIN_DRAWN: usize = 4;
 
 /// The number of fields. [`Stress::with_random`] knows each by its number.
-const FIELDS: usize = 10;
+const FIELDS: usize = 11;
 
 impl Stress {
     /// Draws every field.
@@ -173,7 +213,12 @@ impl Stress {
         }
         let mut below = |bound: u8| random.below(usize::from(bound) + 1) as u8;
         match field {
-            0 => self.delay_decades = below(DECADES_MAX),
+            0 => {
+                self.delay_length = match below(DECADES_MAX + 1) {
+                    n if n > DECADES_MAX => Length::RoundTrips,
+                    n => Length::Decades(n),
+                }
+            }
             1 => self.traffic_size = below(SIZE_MAX),
             2 => self.traffic_depth = below(DEPTH_MAX),
             3 => self.delay = one(&DELAYS, random),
@@ -182,6 +227,7 @@ impl Stress {
             6 => self.cache = one(&CACHES, random),
             7 => self.traffic = one(&TRAFFICS, random),
             8 => self.start = one(&STARTS, random),
+            9 => self.traffic_detail = below(DETAIL_DRAWN),
             _ => self.constant = one(&CONSTANTS, random),
         }
         self
@@ -192,11 +238,19 @@ impl Stress {
         8 << self.traffic_size
     }
 
+    /// Returns the number of queue pairs of [`Traffic::Other`] towards each of so many nodes, as far as a worker may have them.
+    pub fn queue_pairs(&self, peers: usize) -> usize {
+        (1 << self.traffic_detail).min(LINES_MAX / peers.max(1)).max(1)
+    }
+
     /// Packs the fields into a word, four bits each, for messages between nodes.
     pub fn to_bits(self) -> u64 {
         let fields = [
             self.delay as u64,
-            u64::from(self.delay_decades),
+            match self.delay_length {
+                Length::Decades(n) => u64::from(n),
+                Length::RoundTrips => 15,
+            },
             self.placement as u64,
             self.pin as u64,
             self.cache as u64,
@@ -205,6 +259,7 @@ impl Stress {
             u64::from(self.traffic_depth),
             self.start as u64,
             self.constant as u64,
+            u64::from(self.traffic_detail),
         ];
         fields.iter().rev().fold(0, |bits, field| bits << 4 | field & 15)
     }
@@ -217,7 +272,10 @@ impl Stress {
         let field = |index: u32| bits >> (4 * index) & 15;
         Stress {
             delay: at(&DELAYS, field(0)),
-            delay_decades: field(1) as u8,
+            delay_length: match field(1) as u8 {
+                15 => Length::RoundTrips,
+                n => Length::Decades(n),
+            },
             placement: at(&PLACEMENTS, field(2)),
             pin: at(&PINS, field(3)),
             cache: at(&CACHES, field(4)),
@@ -226,6 +284,7 @@ impl Stress {
             traffic_depth: field(7) as u8,
             start: at(&STARTS, field(8)),
             constant: at(&CONSTANTS, field(9)),
+            traffic_detail: field(10) as u8,
         }
     }
 }
@@ -235,15 +294,16 @@ impl fmt::Display for Stress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{},start={},constant={}",
+            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{}:{},start={},constant={}",
             self.delay.name(),
-            self.delay_decades,
+            self.delay_length,
             self.placement.name(),
             self.pin.name(),
             self.cache.name(),
             self.traffic.name(),
             self.traffic_size,
             self.traffic_depth,
+            self.traffic_detail,
             self.start.name(),
             self.constant.name(),
         )
@@ -266,9 +326,9 @@ impl FromStr for Stress {
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| BadStress(format!("`{part}` is not `SWITCH=VALUE`")))?;
-            let mut words = value.split(':');
+            let mut words = value.split(':').peekable();
             let first = words.next().unwrap_or_default();
-            let mut number = |max: u8, default: u8| match words.next() {
+            let number = |words: &mut dyn Iterator<Item = &str>, max: u8, default: u8| match words.next() {
                 None => Ok(default),
                 Some(word) => word.parse().ok().filter(|&n| n <= max).ok_or_else(|| {
                     BadStress(format!("`{word}` in `{part}`: a number up to {max} is expected"))
@@ -277,15 +337,19 @@ impl FromStr for Stress {
             match key {
                 "delay" => {
                     stress.delay = pick(&DELAYS, Delay::name, first, part)?;
-                    stress.delay_decades = number(DECADES_MAX, 3)?;
+                    stress.delay_length = match words.next_if_eq(&ROUND_TRIPS) {
+                        Some(_) => Length::RoundTrips,
+                        None => Length::Decades(number(&mut words, DECADES_MAX, 3)?),
+                    };
                 }
                 "place" => stress.placement = pick(&PLACEMENTS, Placement::name, first, part)?,
                 "pin" => stress.pin = pick(&PINS, Pin::name, first, part)?,
                 "cache" => stress.cache = pick(&CACHES, Cache::name, first, part)?,
                 "traffic" => {
                     stress.traffic = pick(&TRAFFICS, Traffic::name, first, part)?;
-                    stress.traffic_size = number(SIZE_MAX, 0)?;
-                    stress.traffic_depth = number(DEPTH_MAX, 4)?;
+                    stress.traffic_size = number(&mut words, SIZE_MAX, 0)?;
+                    stress.traffic_depth = number(&mut words, DEPTH_MAX, 4)?;
+                    stress.traffic_detail = number(&mut words, DETAIL_MAX, 0)?;
                 }
                 "start" => stress.start = pick(&STARTS, Start::name, first, part)?,
                 "constant" => stress.constant = pick(&CONSTANTS, Constant::name, first, part)?,
@@ -351,7 +415,25 @@ mod tests {
             "`nowhere` in `pin=nowhere`: expected one of free, together, apart, near, far"
         );
         assert!(error("delay=start:9").unwrap_err().contains("up to 5"));
+        assert!(error("delay=start:rtt:1").unwrap_err().contains("too many"));
+        assert!(error("traffic=other:6:8:8").unwrap_err().contains("up to 7"));
         assert!(error("heat=1").unwrap_err().contains("no switch `heat`"));
         assert_eq!(error(""), Ok(Stress::default()));
+    }
+
+    /// The stress of the paper: 128 queue pairs beside the test, a flood before the second operation, delays by the round trip.
+    #[test]
+    fn the_switches_of_section_5_are_read() {
+        let read = |text: &str| text.parse::<Stress>().unwrap();
+        let beside = read("traffic=other:6:8:7");
+        assert_eq!((beside.traffic, beside.queue_pairs(1)), (Traffic::Other, 128));
+        assert_eq!(
+            (beside.queue_pairs(63), read("traffic=other:6:8").queue_pairs(1)),
+            (2, 1)
+        );
+        let within = read("traffic=within:0:3:2,delay=between:rtt");
+        assert_eq!((within.traffic, within.traffic_detail), (Traffic::Within, 2));
+        assert_eq!(within.delay_length, Length::RoundTrips);
+        assert_eq!(read("delay=start").delay_length, Length::Decades(3));
     }
 }

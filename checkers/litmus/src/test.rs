@@ -236,7 +236,8 @@ fn polls_in_vain(program: &Program) -> bool {
                 Instr::Put { dst: far, .. }
                 | Instr::Get { src: far, .. }
                 | Instr::RemoteFaa { target: far, .. }
-                | Instr::RemoteCas { target: far, .. } => open[node(*far)] += 1,
+                | Instr::RemoteCas { target: far, .. }
+                | Instr::RemoteSwap { target: far, .. } => open[node(*far)] += 1,
                 Instr::Poll { node } => open[usize::from(node.0)] -= 1,
                 _ => {}
             }

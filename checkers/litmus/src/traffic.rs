@@ -19,9 +19,11 @@ pub fn flood<F: Fabric>(lines: &mut Lines<F>, stress: Stress, stop: &AtomicBool)
     let nodes = lines.shared.nodes.len();
     let me = lines.shared.me;
     // In a job of one node, the node keeps its own card busy.
-    let peers = (0..nodes).filter(|&node| nodes == 1 || node != me);
-    let peers = peers
-        .map(|node| lines.line(node, TRAFFIC))
+    let peers: Vec<usize> = (0..nodes).filter(|&node| nodes == 1 || node != me).collect();
+    let pairs =
+        (0..stress.queue_pairs(peers.len())).flat_map(|pair| peers.iter().map(move |&node| (node, pair)));
+    let peers = pairs
+        .map(|(node, pair)| lines.line(node, TRAFFIC - pair))
         .collect::<Result<Vec<_>>>()?;
     let patience = || Instant::now() + Duration::from_secs(30);
     let mut turn = 0u64;

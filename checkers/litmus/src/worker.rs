@@ -18,7 +18,7 @@ use crate::code::Code;
 use crate::interpreter::{self, Cell, Operation, Request, Stand, Stop, far_side};
 use crate::line::{CONTROL, Lines};
 use crate::shared::{Shared, progress_at};
-use crate::stress::{Cache, Delay, Start, Stress, Traffic};
+use crate::stress::{Cache, Delay, Length, Start, Stress, Traffic, WITHIN_DRAWN};
 
 /// The number of looks at the others' progress before a thread yields, and the number of times that it yields.
 const LOOKS: u32 = 300;
@@ -124,6 +124,10 @@ struct Execution<'a, F: Fabric> {
     start: Meet<F>,
     /// The time at which this run is given up.
     deadline: Instant,
+    /// The operations of this run up to the one before which its queue pair is flooded; 0 when that is done, or never.
+    flooded: usize,
+    /// The round trip, if delays are measured by it.
+    round_trip: Duration,
 }
 
 /// The words by which threads begin runs together.
@@ -185,6 +189,10 @@ impl<'a, F: Fabric> Execution<'a, F> {
                 .map(|&node| queues.line(node, CONTROL))
                 .collect::<Result<_>>()?,
         };
+        let round_trip = match batch.stress.delay_length {
+            Length::RoundTrips => queues.round_trip(Instant::now() + batch.patience)?,
+            Length::Decades(_) => Duration::ZERO,
+        };
         let mut execution = Execution {
             cells,
             constants,
@@ -196,6 +204,8 @@ impl<'a, F: Fabric> Execution<'a, F> {
             random: Random::new(batch.seed ^ (thread as u64 + 1).rotate_left(40)),
             start,
             deadline: Instant::now(),
+            flooded: 0,
+            round_trip,
             queues,
             batch,
             code,
@@ -280,14 +290,14 @@ impl<'a, F: Fabric> Execution<'a, F> {
         let stress = self.batch.stress;
         if stress.traffic == Traffic::Same {
             for at in 0..self.lines.len() {
-                let fit = (TRAFFIC_BYTES / stress.traffic_bytes()).max(1);
-                for _ in 0..fit.min(1 + usize::from(stress.traffic_depth)) {
-                    let is_get = self.random.once_in(4);
-                    let (line, bytes) = (self.lines[at].2, stress.traffic_bytes());
-                    self.queues.traffic(line, bytes, is_get, self.deadline)?;
-                }
+                self.flood(self.lines[at].2)?;
             }
         }
+        self.flooded = match (stress.traffic, usize::from(stress.traffic_detail)) {
+            (Traffic::Within, 0) => 1 + self.random.below(WITHIN_DRAWN),
+            (Traffic::Within, at) => at,
+            _ => 0,
+        };
         if stress.cache != Cache::Any {
             self.prepare_caches(run + AHEAD);
         }
@@ -300,6 +310,33 @@ impl<'a, F: Fabric> Execution<'a, F> {
         }
         if stress.delay != Delay::None {
             self.delay();
+        }
+        Ok(())
+    }
+
+    /// Posts the traffic of the test's queue pairs to one of them.
+    fn flood(&mut self, line: usize) -> Result<()> {
+        let stress = self.batch.stress;
+        let fit = (TRAFFIC_BYTES / stress.traffic_bytes()).max(1);
+        for _ in 0..fit.min(1 + usize::from(stress.traffic_depth)) {
+            let is_get = self.random.once_in(4);
+            let bytes = stress.traffic_bytes();
+            self.queues.traffic(line, bytes, is_get, self.deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Floods a queue pair if the run is to be flooded before this operation. A remote fence stays before the operation.
+    fn flood_before(&mut self, line: usize) -> Result<()> {
+        self.flooded -= 1;
+        if self.flooded > 0 {
+            return Ok(());
+        }
+        let fenced = self.queues.is_fenced(line);
+        self.queues.unfence(line);
+        self.flood(line)?;
+        if fenced {
+            self.queues.fence(line);
         }
         Ok(())
     }
@@ -356,8 +393,14 @@ impl<'a, F: Fabric> Execution<'a, F> {
         if bits & 1 == 0 {
             return;
         }
-        let decade = (bits >> 8) % (u64::from(self.batch.stress.delay_decades) + 1);
-        let wait = Duration::from_nanos((bits >> 16) % 10u64.pow(decade as u32));
+        let wait = match self.batch.stress.delay_length {
+            Length::Decades(decades) => {
+                let decade = (bits >> 8) % (u64::from(decades) + 1);
+                Duration::from_nanos((bits >> 16) % 10u64.pow(decade as u32))
+            }
+            Length::RoundTrips if bits & 2 == 0 => self.round_trip / 2,
+            Length::RoundTrips => self.round_trip,
+        };
         let start = Instant::now();
         while start.elapsed() < wait {
             std::hint::spin_loop();
@@ -415,6 +458,9 @@ impl<F: Fabric> Stand for Execution<'_, F> {
         let seat = code.threads[self.thread];
         let near = |slot: usize| code.offset(placement, seat.node, slot, run, runs);
         let offset = code.offset(placement, place.node, place.slot, run, runs);
+        if self.flooded > 0 {
+            self.flood_before(line)?;
+        }
         // A constant lies in a word of its own, unless it is inlined.
         let mut constant = None;
         if let Operation::PutValue(value) = request.operation {

@@ -307,6 +307,22 @@ fn words_can_be_out_of_every_cache() {
     }
 }
 
+/// RDMA-TSO'24 section 5: floods of the test's queue pair at a point of the test, many queue pairs beside it, delays by the round trip.
+/// What is posted between the operations of a test changes nothing of what it may show.
+#[test]
+fn the_stress_of_the_paper_shows_nothing_forbidden() {
+    let tests = test::load(&["rdma-tso24".to_owned()]).unwrap().tests;
+    for (stress, nic) in [
+        ("traffic=within:0:7:0,delay=between:rtt", Some(deferred(17))),
+        ("traffic=within:4:3:2,delay=start:rtt", None),
+        ("traffic=other:2:3:5", Some(deferred(18))),
+    ] {
+        let fixed = Strategy::Fixed(stress.parse().unwrap());
+        let kept = job(shm(2, nic), &tests, &plan(50, fixed));
+        all_as_the_model_says(&kept, 40);
+    }
+}
+
 #[test]
 fn random_walks_show_what_the_model_allows_and_nothing_else() {
     let mut tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()])

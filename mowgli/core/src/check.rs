@@ -100,7 +100,7 @@ impl Features {
                 Instr::Put { .. } | Instr::Get { .. } | Instr::Rfence { .. } | Instr::Message(_) => {
                     self.remote = true;
                 }
-                Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
+                Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } | Instr::RemoteSwap { .. } => {
                     self.remote = true;
                     self.rmw = true;
                 }

@@ -91,7 +91,9 @@ impl Flow {
                 self.read(&message.immediate);
             }
             Instr::Put { src, .. } => src.constant().into_iter().for_each(|value| self.read(value)),
-            Instr::RemoteFaa { add, .. } => self.read(add),
+            Instr::RemoteFaa { add: operand, .. } | Instr::RemoteSwap { new: operand, .. } => {
+                self.read(operand)
+            }
             Instr::RemoteCas { expected, new, .. } => {
                 self.read(expected);
                 self.read(new);
@@ -141,6 +143,7 @@ fn leaves_writes(block: &[Instr]) -> bool {
         | Instr::Swap { .. }
         | Instr::Put { .. }
         | Instr::RemoteFaa { .. }
+        | Instr::RemoteSwap { .. }
         | Instr::Message(_)
         | Instr::Recv { .. } => true,
         other => other.blocks().into_iter().any(leaves_writes),

@@ -262,6 +262,17 @@ pub enum Instr {
         /// Work identifier, if any.
         work: Option<WorkId>,
     },
+    /// Remote exchange, which always writes; the old value is written to local `dst` (`docs/rmw.md`).
+    RemoteSwap {
+        /// Local destination of the old value.
+        dst: Loc,
+        /// Remote location.
+        target: Loc,
+        /// New value.
+        new: Expr,
+        /// Work identifier, if any.
+        work: Option<WorkId>,
+    },
     /// `poll(n)`: waits for the earliest unpolled operation towards node `n`.
     Poll {
         /// The peer.
@@ -422,11 +433,16 @@ impl Program {
 
     /// Returns whether some thread has a loop.
     pub fn has_loops(&self) -> bool {
-        fn any(code: &[Instr]) -> bool {
+        self.has(&|instr| matches!(instr, Instr::While { .. }))
+    }
+
+    /// Returns whether some instruction without its requests, nested ones included, is one of these.
+    pub fn has(&self, is_one: &dyn Fn(&Instr) -> bool) -> bool {
+        fn any(code: &[Instr], is_one: &dyn Fn(&Instr) -> bool) -> bool {
             code.iter()
-                .any(|i| matches!(i, Instr::While { .. }) || i.blocks().into_iter().any(any))
+                .any(|i| is_one(i.request().0) || i.blocks().into_iter().any(|block| any(block, is_one)))
         }
-        self.threads.iter().any(|thread| any(&thread.code))
+        self.threads.iter().any(|thread| any(&thread.code, is_one))
     }
 
     /// Returns whether some thread has an instruction for the network card.
@@ -493,6 +509,7 @@ impl Instr {
             | Instr::Get { .. }
             | Instr::RemoteFaa { .. }
             | Instr::RemoteCas { .. }
+            | Instr::RemoteSwap { .. }
             | Instr::Message(_) => true,
             _ => false,
         }

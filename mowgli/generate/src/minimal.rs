@@ -136,7 +136,9 @@ fn regions(program: &Program, relaxed: bool) -> Vec<Program> {
         let mut code = program.threads.iter().flat_map(|t| &t.code);
         code.any(|instr| match *instr.request().0 {
             Instr::Put { dst, .. } | Instr::Get { dst, .. } => usize::from(dst.0) == loc,
-            Instr::RemoteFaa { dst, target, .. } | Instr::RemoteCas { dst, target, .. } => {
+            Instr::RemoteFaa { dst, target, .. }
+            | Instr::RemoteCas { dst, target, .. }
+            | Instr::RemoteSwap { dst, target, .. } => {
                 usize::from(dst.0) == loc || usize::from(target.0) == loc
             }
             _ => false,
@@ -162,7 +164,8 @@ fn peer(program: &Program, instr: &Instr) -> Option<Node> {
         Instr::Put { dst: far, .. }
         | Instr::Get { src: far, .. }
         | Instr::RemoteFaa { target: far, .. }
-        | Instr::RemoteCas { target: far, .. } => Some(node_of(program, *far)),
+        | Instr::RemoteCas { target: far, .. }
+        | Instr::RemoteSwap { target: far, .. } => Some(node_of(program, *far)),
         _ => None,
     }
 }
@@ -173,7 +176,8 @@ fn work(instr: &Instr) -> Option<WorkId> {
         Instr::Put { work, .. }
         | Instr::Get { work, .. }
         | Instr::RemoteFaa { work, .. }
-        | Instr::RemoteCas { work, .. } => *work,
+        | Instr::RemoteCas { work, .. }
+        | Instr::RemoteSwap { work, .. } => *work,
         _ => None,
     }
 }
@@ -241,6 +245,12 @@ fn weaker(instr: &Instr, code: &[Instr]) -> Vec<Instr> {
             add: new,
             work,
         }
+        | Instr::RemoteSwap {
+            dst,
+            target,
+            new,
+            work,
+        }
         | Instr::RemoteCas {
             dst,
             target,
@@ -267,7 +277,8 @@ fn weaker(instr: &Instr, code: &[Instr]) -> Vec<Instr> {
         if let Instr::Put { work, .. }
         | Instr::Get { work, .. }
         | Instr::RemoteFaa { work, .. }
-        | Instr::RemoteCas { work, .. } = &mut anonymous
+        | Instr::RemoteCas { work, .. }
+        | Instr::RemoteSwap { work, .. } = &mut anonymous
         {
             *work = None;
         }

@@ -191,6 +191,14 @@ fn mistakes_are_named_with_their_place_and_remedy() {
         ),
         ("P0@1 | P1@2 ;\n break | ;", "`break 1` stands in 0 loops"),
         (
+            "P0@1 | P1@2 ;\n poll(2) | wait(d) ;",
+            "this client polls, and calls `wait`",
+        ),
+        (
+            "P0@1 | P1@2 ;\n write_msw(m, [1, 2]) | ;\n poll(2) | ;",
+            "this client polls, and calls `write_msw`",
+        ),
+        (
             "P0@1 | P1@2 ;\n r := read(x) | ;\nexists (0:r=1)\nallowed [specs;]",
             "did you mean `spec`?",
         ),

@@ -6,7 +6,7 @@ const word = (list) => new Set(list.split(" "));
 const TEST = {
   keywords: word("RDMA coreRMA if else while bound choose or loop break exists forall locations objects assume nodes strong unsignaled relaxed"),
   verdicts: word("allowed forbidden required robust ldrf fenced tree-fenced"),
-  calls: word("mfence poll rfence wait cas rcas rfaa get put rga flush"),
+  calls: word("mfence poll rfence wait cas rcas rfaa swap rswap send recv pollrecv imm inline get put rga flush"),
 };
 
 /** Comments and texts, which both languages have; null if there is neither here. */

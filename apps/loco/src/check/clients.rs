@@ -369,6 +369,9 @@ fn load(name: &str) -> Result<Client, CliError> {
         })?,
     };
     match parse(&text) {
+        Ok(parsed) if parsed.client.polls() => Err(CliError::Usage(format!(
+            "{name} polls, which no shipped object does: give its operations an identifier, and wait for that"
+        ))),
         Ok(parsed) => Ok(parsed.client),
         Err(error) => Err(CliError::Usage(format!("{name}: {error}"))),
     }

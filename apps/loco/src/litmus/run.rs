@@ -38,11 +38,15 @@ use crate::run::local_nodes;
 /// switches, for example `delay=between:3,place=same,traffic=other:6:8`:
 ///
 ///   delay=none|start|between:DECADES    processor delays of up to 10^DECADES ns
+///   delay=start|between:rtt             or of none, half or all of a round trip
 ///   place=line|same|page|packed         locations of a run to one another
 ///   pin=free|together|apart|near|far    threads to processors, or to those of
 ///                                       the first or last NUMA node
 ///   cache=any|shared|owned|flushed      what is loaded or flushed ahead
-///   traffic=none|other|same:SIZE:DEPTH  operations of 8*2^SIZE bytes beside
+///   traffic=none|other|same|within:SIZE:DEPTH
+///                                       operations of 8*2^SIZE bytes; other is
+///                                       followed by :N, 2^N queue pairs; within
+///                                       by :N, the operation before which
 ///   start=run|batch                     threads begin together
 ///   constant=memory|inline              where the data of constant puts are
 ///

@@ -157,7 +157,9 @@ fn flatten(program: &Program, code: &[Instr], steps: &mut Vec<Step>) {
                 (node(dst), vec![Kind::NicLocalRead, Kind::NicRemoteWrite])
             }
             Instr::Get { src, .. } => (node(src), vec![Kind::NicRemoteRead, Kind::NicLocalWrite]),
-            Instr::RemoteFaa { target, .. } | Instr::RemoteCas { target, .. } => (
+            Instr::RemoteFaa { target, .. }
+            | Instr::RemoteCas { target, .. }
+            | Instr::RemoteSwap { target, .. } => (
                 node(target),
                 vec![Kind::NicAtomicRead, Kind::NicRemoteWrite, Kind::NicLocalWrite],
             ),

@@ -60,7 +60,12 @@ fn is_expressible(program: &Program) -> bool {
                 }
                 Instr::Wait { .. } => waits = true,
                 Instr::Choose(_) => return false,
-                Instr::Message(_) | Instr::Recv { .. } | Instr::PollRecv { .. } => return false,
+                Instr::Message(_)
+                | Instr::Recv { .. }
+                | Instr::PollRecv { .. }
+                | Instr::RemoteSwap { .. } => {
+                    return false;
+                }
                 _ => {}
             }
         }

@@ -314,7 +314,9 @@ impl<'p> Unfolding<'p> {
             | Instr::Mfence => self.on_cpu(state, instr, &at),
             Instr::Put { dst, src, work } => self.put(state, &at, *dst, src, *work),
             Instr::Get { dst, src, work } => self.get(state, &at, *dst, *src, *work),
-            Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => self.on_card(state, instr, at),
+            Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } | Instr::RemoteSwap { .. } => {
+                self.on_card(state, instr, at);
+            }
             Instr::Message(message) => self.message(state, &at, message),
             Instr::PollRecv { reg, done, .. } => self.poll_receive(state, &at, *reg, *done),
             Instr::Poll { node } => return requests::poll(state, &at, *node),

@@ -120,7 +120,9 @@ fn removals(program: &Program, operands: &[Operand]) -> Vec<(Change, Program)> {
                 !shown && !asked(Operand::Loc(*loc))
             }
             Instr::Get { dst, .. } => !asked(Operand::Loc(*dst)),
-            Instr::RemoteFaa { dst, target, .. } | Instr::RemoteCas { dst, target, .. } => {
+            Instr::RemoteFaa { dst, target, .. }
+            | Instr::RemoteCas { dst, target, .. }
+            | Instr::RemoteSwap { dst, target, .. } => {
                 !asked(Operand::Loc(*dst)) && !asked(Operand::Loc(*target))
             }
             _ => false,

@@ -231,6 +231,19 @@ impl Compiler<'_> {
                 };
                 (op, *target, *work)
             }
+            Instr::RemoteSwap {
+                dst,
+                target,
+                new,
+                work,
+            } => {
+                let op = PostOp::Swap {
+                    dst: self.loc(*dst)?,
+                    target: self.loc(*target)?,
+                    new: self.expr(new)?,
+                };
+                (op, *target, *work)
+            }
             _ => return Ok(None),
         }))
     }

@@ -110,6 +110,11 @@ pub(super) enum PostOp {
         expected: Expr,
         new: Expr,
     },
+    Swap {
+        dst: Addr,
+        target: Addr,
+        new: Expr,
+    },
     Fence,
 }
 
@@ -159,9 +164,9 @@ impl Act {
                     .and(Access::receive(message)),
                 PostOp::PutValue { dst, .. } => Access::put(thread, peer, dst).and(Access::receive(message)),
                 PostOp::Get { dst, src } => Access::get(thread, peer, dst, src),
-                PostOp::FetchAdd { dst, target, .. } | PostOp::CompareSwap { dst, target, .. } => {
-                    Access::rmw(thread, peer, dst, target)
-                }
+                PostOp::FetchAdd { dst, target, .. }
+                | PostOp::CompareSwap { dst, target, .. }
+                | PostOp::Swap { dst, target, .. } => Access::rmw(thread, peer, dst, target),
                 PostOp::Fence => Access::NONE,
             },
         }

@@ -176,6 +176,11 @@ impl State {
                         expected: eval(expected),
                         new: eval(new),
                     },
+                    PostOp::Swap { dst, target, ref new } => RemoteOp::Swap {
+                        dst,
+                        target,
+                        new: eval(new),
+                    },
                     PostOp::Fence => RemoteOp::Fence,
                 };
                 Action::Post(Post {

@@ -249,6 +249,9 @@ fn describe_action(
                         name(target)
                     )
                 }
+                RemoteOp::Swap { dst, target, new } => {
+                    format!("posts {} := RSWAP({}^{peer}, {new})", name(dst), name(target))
+                }
                 RemoteOp::Fence => format!("posts rfence({peer})"),
             }
         }

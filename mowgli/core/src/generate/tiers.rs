@@ -183,6 +183,47 @@ pub fn ask(program: &Program, seed: u64) -> Program {
     program
 }
 
+/// Makes exchanges of read-modify-writes, of CPUs and of cards, and of gets: of about half.
+pub fn exchange(program: &Program, seed: u64) -> Program {
+    let mut random = Random::new(seed);
+    let mut program = program.clone();
+    program.each_instr_mut(&mut |instr| {
+        let instr = instr.request_mut();
+        let exchange = match instr.clone() {
+            Instr::Cas { reg, loc, new, .. } => Instr::Swap { reg, loc, new },
+            Instr::RemoteFaa {
+                dst,
+                target,
+                add: new,
+                work,
+            }
+            | Instr::RemoteCas {
+                dst,
+                target,
+                new,
+                work,
+                ..
+            } => Instr::RemoteSwap {
+                dst,
+                target,
+                new,
+                work,
+            },
+            Instr::Get { dst, src, work } => Instr::RemoteSwap {
+                dst,
+                target: src,
+                new: Expr::Const(100 + random.below(100) as i64),
+                work,
+            },
+            _ => return,
+        };
+        if random.once_in(2) {
+            *instr = exchange;
+        }
+    });
+    program
+}
+
 /// Puts about half of the locations into regions of relaxed ordering.
 pub fn relax(program: &Program, seed: u64) -> Program {
     let mut random = Random::new(seed);

@@ -148,6 +148,7 @@ pub(super) enum Rhs {
         target: Place,
         add: Expr,
     },
+    Rswap(SwapArgs),
 }
 
 /// A statement about robustness, of one model.

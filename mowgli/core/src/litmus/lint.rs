@@ -154,7 +154,7 @@ fn names<'a>(stmt: &'a Stmt, out: &mut BTreeSet<&'a str>) {
                 Rhs::Expr(Expr::Name(name)) => {
                     out.insert(&name.text);
                 }
-                Rhs::Swap(args) => {
+                Rhs::Swap(args) | Rhs::Rswap(args) => {
                     out.insert(&args.target.name.text);
                 }
                 Rhs::Expr(_) | Rhs::Inline(_) | Rhs::PollRecv(_) => {}

@@ -7,9 +7,9 @@ use super::ast::{CasArgs, File, Place, Rhs, Stmt, StmtKind, SwapArgs};
 use crate::syntax::{self, Diagnostic, Expr, Kind, Name, Parser, Span, Step, Token, nearest};
 
 /// Names that start an instruction or a right-hand side: what an unknown instruction is compared with.
-const INSTRUCTIONS: [&str; 15] = [
-    "mfence", "poll", "rfence", "wait", "assume", "cas", "swap", "rcas", "rfaa", "send", "recv", "pollrecv",
-    "if", "while", "choose",
+const INSTRUCTIONS: [&str; 16] = [
+    "mfence", "poll", "rfence", "wait", "assume", "cas", "swap", "rcas", "rfaa", "rswap", "send", "recv",
+    "pollrecv", "if", "while", "choose",
 ];
 
 /// Parses a litmus test. Errors found in cells are all returned.
@@ -87,7 +87,7 @@ impl Parser {
                 StmtKind::PollRecv(self.call(|p| p.new_name("the thread that sends"))?)
             }
             ("cas", Token::Symbol("(")) => StmtKind::Cas(self.call(Parser::cas_args)?),
-            ("rcas" | "rfaa", Token::Symbol("(")) => {
+            ("rcas" | "rfaa" | "rswap", Token::Symbol("(")) => {
                 let message = format!("`{word}` needs a local location for the old value");
                 return Err(Diagnostic::new(Kind::WrongOperand, start, message)
                     .help(format!("write `v := {word}(x^2, ..)` with `v` in the init block")));
@@ -235,6 +235,7 @@ impl Parser {
                 "swap" => Rhs::Swap(self.call(Parser::swap_args)?),
                 "pollrecv" => Rhs::PollRecv(self.call(|p| p.new_name("the thread that sends"))?),
                 "rcas" => Rhs::Rcas(self.call(Parser::cas_args)?),
+                "rswap" => Rhs::Rswap(self.call(Parser::swap_args)?),
                 "rfaa" => {
                     let (target, add) = self.call(|p| {
                         let target = p.place()?;

@@ -225,6 +225,15 @@ impl ThreadPrinter<'_> {
                 let call = format!("rcas({}, {expected}, {new})", self.remote(*target));
                 format!("{} {} {call}", self.loc(*dst), self.becomes(*work))
             }
+            Instr::RemoteSwap {
+                dst,
+                target,
+                new,
+                work,
+            } => {
+                let call = format!("rswap({}, {})", self.remote(*target), self.expr(new));
+                format!("{} {} {call}", self.loc(*dst), self.becomes(*work))
+            }
             Instr::Poll { node: n } => format!("poll({})", node(n)),
             Instr::Rfence { node: n } => format!("rfence({})", node(n)),
             Instr::Strong(operation) => format!("strong {}", self.instr(operation)),
@@ -290,6 +299,7 @@ fn block_follows(block: &[Instr], seen: &mut Assigned) -> bool {
             ..
         }
         | Instr::RemoteFaa { add: e, .. }
+        | Instr::RemoteSwap { new: e, .. }
         | Instr::Assume(e) => seen.has(e),
         Instr::RemoteCas { expected, new, .. } => seen.has(expected) && seen.has(new),
         Instr::If {

@@ -138,7 +138,11 @@ impl<'a> ThreadScope<'a> {
     }
 
     fn assign(&mut self, stmt: &Stmt, dst: &Place, work: Option<&Name>, rhs: &Rhs) -> Option<Instr> {
-        let is_remote = dst.node.is_some() || matches!(rhs, Rhs::Remote(_) | Rhs::Rcas(_) | Rhs::Rfaa { .. });
+        let is_remote = dst.node.is_some()
+            || matches!(
+                rhs,
+                Rhs::Remote(_) | Rhs::Rcas(_) | Rhs::Rfaa { .. } | Rhs::Rswap(_)
+            );
         if let Some(work) = work.filter(|_| !is_remote) {
             let message = "only remote operations carry work identifiers";
             return self.refuse(Diagnostic::new(Kind::Syntax, work.span.clone(), message).help("remove it"));
@@ -147,18 +151,7 @@ impl<'a> ThreadScope<'a> {
             return self.put(stmt, dst, work, rhs);
         }
         match rhs {
-            Rhs::Swap(args) => {
-                let swap = self.swap(None, args)?;
-                let reg = self.result(&dst.name, "swap")?;
-                match swap {
-                    Instr::Swap { loc, new, .. } => Some(Instr::Swap {
-                        reg: Some(reg),
-                        loc,
-                        new,
-                    }),
-                    other => Some(other),
-                }
-            }
+            Rhs::Swap(args) => self.swap(Some(&dst.name), args),
             Rhs::PollRecv(from) => {
                 let reg = self.result(&dst.name, "pollrecv")?;
                 self.poll_receive(Some(reg), from)
@@ -171,21 +164,7 @@ impl<'a> ThreadScope<'a> {
                         .help("a put names the node: `x^2 := inline(e)`"),
                 )
             }
-            Rhs::Cas(args) => {
-                let cas = self.cas(None, args)?;
-                let reg = self.result(&dst.name, "cas")?;
-                match cas {
-                    Instr::Cas {
-                        loc, expected, new, ..
-                    } => Some(Instr::Cas {
-                        reg: Some(reg),
-                        loc,
-                        expected,
-                        new,
-                    }),
-                    other => Some(other),
-                }
-            }
+            Rhs::Cas(args) => self.cas(Some(&dst.name), args),
             Rhs::Remote(src) => {
                 let src = self.remote(src);
                 let dst = self.landing(&dst.name, "a get");
@@ -223,6 +202,17 @@ impl<'a> ThreadScope<'a> {
                     work,
                 })
             }
+            Rhs::Rswap(args) => {
+                let (target, new) = (self.remote(&args.target), self.expr(&args.new));
+                let dst = self.landing(&dst.name, "a remote exchange");
+                let work = work.map(|w| self.work(w));
+                Some(Instr::RemoteSwap {
+                    dst: dst?,
+                    target: target?,
+                    new: new?,
+                    work,
+                })
+            }
         }
     }
 
@@ -243,14 +233,29 @@ impl<'a> ThreadScope<'a> {
         self.assigned(name)
     }
 
-    fn swap(&mut self, reg: Option<Reg>, args: &SwapArgs) -> Option<Instr> {
-        let rule = "a CPU exchange reaches only its thread's own node";
-        let (loc, new) = (self.local(&args.target.name, rule), self.expr(&args.new));
-        Some(Instr::Swap {
-            reg,
-            loc: loc?,
-            new: new?,
-        })
+    fn swap(&mut self, dst: Option<&Name>, args: &SwapArgs) -> Option<Instr> {
+        let loc = self.of_cpu(&args.target, "swap", "a CPU exchange", "v := rswap(x^2, e)");
+        let new = self.expr(&args.new);
+        let (loc, new) = (loc?, new?);
+        let reg = match dst {
+            Some(name) => Some(self.result(name, "swap")?),
+            None => None,
+        };
+        Some(Instr::Swap { reg, loc, new })
+    }
+
+    /// Returns the location on which the CPU makes a read-modify-write.
+    fn of_cpu(&mut self, target: &Place, word: &str, what: &str, of_card: &str) -> Option<Loc> {
+        if let Some(number) = &target.node {
+            let message = format!("`{word}` is the CPU's: it takes a local location");
+            let diagnostic = Diagnostic::new(Kind::WrongOperand, number.span.clone(), message);
+            let help = format!("the NIC's is `{of_card}` with a local location `v`");
+            return self.refuse(diagnostic.help(help));
+        }
+        self.local(
+            &target.name,
+            &format!("{what} reaches only its thread's own node"),
+        )
     }
 
     fn send(&mut self, stmt: &Stmt, n: &Number, data: Option<&Rhs>) -> Option<Instr> {
@@ -433,24 +438,20 @@ impl<'a> ThreadScope<'a> {
         Some(Instr::Assign { reg, value: value? })
     }
 
-    fn cas(&mut self, reg: Option<Reg>, args: &CasArgs) -> Option<Instr> {
-        if let Some(number) = &args.target.node {
-            let message = "`cas` is the CPU's: it takes a local location";
-            return self.refuse(
-                Diagnostic::new(Kind::WrongOperand, number.span.clone(), message)
-                    .help("the NIC's is `v := rcas(x^2, e1, e2)` with a local location `v`"),
-            );
-        }
-        let loc = self.local(
-            &args.target.name,
-            "a CPU compare-and-swap reaches only its thread's own node",
-        );
+    fn cas(&mut self, dst: Option<&Name>, args: &CasArgs) -> Option<Instr> {
+        let of_card = "v := rcas(x^2, e1, e2)";
+        let loc = self.of_cpu(&args.target, "cas", "a CPU compare-and-swap", of_card);
         let (expected, new) = (self.expr(&args.expected), self.expr(&args.new));
+        let (loc, expected, new) = (loc?, expected?, new?);
+        let reg = match dst {
+            Some(name) => Some(self.result(name, "cas")?),
+            None => None,
+        };
         Some(Instr::Cas {
             reg,
-            loc: loc?,
-            expected: expected?,
-            new: new?,
+            loc,
+            expected,
+            new,
         })
     }
 

@@ -70,7 +70,8 @@ impl<T: Copy> Clone for Fifo<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rmw {
     Add(Value),
-    Swap { expected: Value, new: Value },
+    CompareSwap { expected: Value, new: Value },
+    Swap(Value),
 }
 
 impl Rmw {
@@ -78,7 +79,8 @@ impl Rmw {
     pub(crate) fn write(self, old: Value) -> Option<Value> {
         match self {
             Rmw::Add(add) => Some(old.wrapping_add(add)),
-            Rmw::Swap { expected, new } => (old == expected).then_some(new),
+            Rmw::CompareSwap { expected, new } => (old == expected).then_some(new),
+            Rmw::Swap(new) => Some(new),
         }
     }
 }
@@ -147,7 +149,12 @@ impl Stage {
             } => Stage::Rmw {
                 dst,
                 target,
-                rmw: Rmw::Swap { expected, new },
+                rmw: Rmw::CompareSwap { expected, new },
+            },
+            RemoteOp::Swap { dst, target, new } => Stage::Rmw {
+                dst,
+                target,
+                rmw: Rmw::Swap(new),
             },
             RemoteOp::Fence => Stage::Fence,
         }

@@ -128,10 +128,15 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
                     value(out, add);
                     6
                 }
-                Rmw::Swap { expected, new } => {
+                Rmw::CompareSwap { expected, new } => {
                     value(out, expected);
                     value(out, new);
                     7
+                }
+                Rmw::Swap(new) => {
+                    value(out, new);
+                    // The last code: 11 to 14 are those of messages, below.
+                    15
                 }
             }
         }
@@ -157,7 +162,7 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
         .iter()
         .enumerate()
         .map(|(i, &flag)| u8::from(flag) << (4 + i));
-    // The parts of messages have codes of their own.
+    // The parts of messages have codes of their own: a message has the stages of a put, 0 to 3.
     let code = match entry.message {
         None => code,
         Some(_) => code + 11,

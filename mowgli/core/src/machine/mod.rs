@@ -467,9 +467,9 @@ impl Machine {
             Action::Post(Post { op, .. }) => match op {
                 RemoteOp::Put { dst, src } | RemoteOp::Get { dst, src } => word(dst).and(word(src)),
                 RemoteOp::PutValue { dst, .. } | RemoteOp::PutInline { dst, .. } => word(dst),
-                RemoteOp::FetchAdd { dst, target, .. } | RemoteOp::CompareSwap { dst, target, .. } => {
-                    word(dst).and(word(target))
-                }
+                RemoteOp::FetchAdd { dst, target, .. }
+                | RemoteOp::CompareSwap { dst, target, .. }
+                | RemoteOp::Swap { dst, target, .. } => word(dst).and(word(target)),
                 RemoteOp::Fence => Ok(()),
             },
         }

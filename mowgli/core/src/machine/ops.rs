@@ -70,6 +70,15 @@ pub enum RemoteOp {
         /// New value.
         new: Value,
     },
+    /// Remote exchange; the old value goes to local `dst` (`docs/rmw.md`).
+    Swap {
+        /// Local destination of the old value.
+        dst: Addr,
+        /// Remote target.
+        target: Addr,
+        /// New value.
+        new: Value,
+    },
     /// Remote fence (`rfence`): later operations of the queue pair wait for the responses of earlier ones.
     Fence,
 }

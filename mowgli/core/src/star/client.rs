@@ -95,15 +95,24 @@ impl Client<'_> {
                     expected,
                     new,
                 } => {
-                    self.need(expected, out);
+                    expected.into_iter().for_each(|e| self.need(e, out));
                     self.need(new, out);
                     let dst = self.copies.place(loc, self.index, self.node);
-                    let swap = Instr::RemoteCas {
-                        dst,
-                        target: loc,
-                        expected: expected.clone(),
-                        new: new.clone(),
-                        work: None,
+                    let (target, new, work) = (loc, new.clone(), None);
+                    let swap = match expected.cloned() {
+                        Some(expected) => Instr::RemoteCas {
+                            dst,
+                            target,
+                            expected,
+                            new,
+                            work,
+                        },
+                        None => Instr::RemoteSwap {
+                            dst,
+                            target,
+                            new,
+                            work,
+                        },
                     };
                     self.post(swap, Some(dst), out);
                     if let Some(reg) = reg {

@@ -16,11 +16,11 @@ pub(super) enum Step<'p> {
     Take { id: usize, reg: Reg },
     /// `loc := value`.
     Store { loc: Loc, value: &'p Expr },
-    /// A compare-and-swap.
+    /// A compare-and-swap, or an exchange, which expects nothing.
     Swap {
         reg: Option<Reg>,
         loc: Loc,
-        expected: &'p Expr,
+        expected: Option<&'p Expr>,
         new: &'p Expr,
     },
     /// `reg := value`.
@@ -55,7 +55,13 @@ pub(super) fn steps<'p>(block: &'p [Instr], early: bool, next: &mut usize) -> Ve
             } => steps.push(Step::Swap {
                 reg: *reg,
                 loc: *loc,
-                expected,
+                expected: Some(expected),
+                new,
+            }),
+            Instr::Swap { reg, loc, new } => steps.push(Step::Swap {
+                reg: *reg,
+                loc: *loc,
+                expected: None,
                 new,
             }),
             Instr::Assign { reg, value } => steps.push(Step::Assign { reg: *reg, value }),

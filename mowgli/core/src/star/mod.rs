@@ -69,14 +69,6 @@ pub enum Refused {
         /// The instruction.
         instr: String,
     },
-    /// A thread exchanges, which no remote operation of the models does.
-    #[error("thread {thread} has `{instr}`: write a `cas` that expects what a load gave")]
-    Exchange {
-        /// The thread's name.
-        thread: String,
-        /// The instruction.
-        instr: String,
-    },
     /// There is no thread that could be the server.
     #[error("there is no thread P{0} to be the server: name one of the program's threads, or none")]
     NoServer(usize),
@@ -85,8 +77,8 @@ pub enum Refused {
     Model(Model),
     /// A location is swapped by a client and written otherwise, which `hca` does not make atomic.
     #[error(
-        "clients swap `{location}` and {writer} writes it otherwise; under hca a remote compare-and-swap is not atomic against \
-         that write: make every write of `{location}` a cas of a client (with no thread on the server), or translate for glob"
+        "clients swap `{location}` and {writer} writes it otherwise; under hca a remote compare-and-swap or exchange is not \
+         atomic against that write: make every write of `{location}` a cas or swap of a client (with no thread on the server), or translate for glob"
     )]
     MixedAtomicity {
         /// The location.
@@ -255,12 +247,6 @@ fn check(program: &Program, options: &Options) -> Result<(), Refused> {
                 instr: crate::litmus::instruction(program, thread, instr),
             });
         }
-        if let Some(instr) = find(&thread.code, &|i| matches!(i, Instr::Swap { .. })) {
-            return Err(Refused::Exchange {
-                thread: thread.name.clone(),
-                instr: crate::litmus::instruction(program, thread, instr),
-            });
-        }
     }
     if options.rmw == RmwAtomicity::Hca {
         check_atomicity(program, options.server)?;
@@ -269,13 +255,14 @@ fn check(program: &Program, options: &Options) -> Result<(), Refused> {
 }
 
 fn is_remote(instr: &Instr) -> bool {
-    use Instr::{Get, Message, Poll, PollRecv, Put, Recv, RemoteCas, RemoteFaa, Rfence, Wait};
+    use Instr::{Get, Message, Poll, PollRecv, Put, Recv, RemoteCas, RemoteFaa, RemoteSwap, Rfence, Wait};
     matches!(
         instr.request().0,
         Put { .. }
             | Get { .. }
             | RemoteFaa { .. }
             | RemoteCas { .. }
+            | RemoteSwap { .. }
             | Poll { .. }
             | Rfence { .. }
             | Wait { .. }
@@ -291,7 +278,8 @@ fn check_atomicity(program: &Program, server: Server) -> Result<(), Refused> {
     let is_client = |t: usize| server != Server::Thread(t);
     for (index, location) in program.locations.iter().enumerate() {
         let loc = Loc(index as u16);
-        let swaps = |i: &Instr| matches!(i, Instr::Cas { loc: l, .. } if *l == loc);
+        let swaps =
+            |i: &Instr| matches!(i, Instr::Cas { loc: l, .. } | Instr::Swap { loc: l, .. } if *l == loc);
         let stores = |i: &Instr| matches!(i, Instr::Store { loc: l, .. } if *l == loc);
         let threads = || program.threads.iter().enumerate();
         if !threads().any(|(t, thread)| is_client(t) && find(&thread.code, &swaps).is_some()) {
@@ -325,7 +313,7 @@ fn find<'a>(block: &'a [Instr], wanted: &dyn Fn(&Instr) -> bool) -> Option<&'a I
 fn accesses(instr: &Instr) -> bool {
     matches!(
         instr,
-        Instr::Load { .. } | Instr::Store { .. } | Instr::Cas { .. }
+        Instr::Load { .. } | Instr::Store { .. } | Instr::Cas { .. } | Instr::Swap { .. }
     )
 }
 
@@ -333,7 +321,10 @@ fn accesses(instr: &Instr) -> bool {
 fn shared(program: &Program) -> BTreeSet<Loc> {
     let mentions = |thread: &Thread, loc: Loc| {
         let on_it = |i: &Instr| match i {
-            Instr::Load { loc: l, .. } | Instr::Store { loc: l, .. } | Instr::Cas { loc: l, .. } => *l == loc,
+            Instr::Load { loc: l, .. }
+            | Instr::Store { loc: l, .. }
+            | Instr::Cas { loc: l, .. }
+            | Instr::Swap { loc: l, .. } => *l == loc,
             _ => false,
         };
         find(&thread.code, &on_it).is_some()

@@ -29,7 +29,7 @@ fn fence(block: &[Instr], shared: &BTreeSet<Loc>, stored: &mut bool) -> Vec<Inst
                 out.push(Instr::Mfence);
                 *stored = false;
             }
-            Instr::Mfence | Instr::Cas { .. } => *stored = false,
+            Instr::Mfence | Instr::Cas { .. } | Instr::Swap { .. } => *stored = false,
             _ => {}
         }
         out.push(match instr {

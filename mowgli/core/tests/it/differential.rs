@@ -65,36 +65,11 @@ fn equal(what: &str, a: &BTreeSet<Outcome>, b: &BTreeSet<Outcome>) -> Result<(),
     subset(what, b, a).map_err(|failure| failure.replace("the first", "the second"))
 }
 
-/// Returns whether the program has an instruction that `wanted` accepts.
-fn has(program: &Program, wanted: fn(&Instr) -> bool) -> bool {
-    fn any(code: &[Instr], wanted: fn(&Instr) -> bool) -> bool {
-        code.iter().any(|instr| {
-            wanted(instr)
-                || match instr {
-                    Instr::If { then, otherwise, .. } => any(then, wanted) || any(otherwise, wanted),
-                    Instr::While { body, .. } => any(body, wanted),
-                    Instr::Choose(blocks) => blocks.iter().any(|b| any(b, wanted)),
-                    _ => false,
-                }
-        })
-    }
-    program.threads.iter().any(|t| any(&t.code, wanted))
-}
-
 fn is_rmw(instr: &Instr) -> bool {
-    matches!(instr, Instr::RemoteFaa { .. } | Instr::RemoteCas { .. })
-}
-
-fn is_remote(instr: &Instr) -> bool {
-    is_rmw(instr)
-        || matches!(
-            instr,
-            Instr::Put { .. }
-                | Instr::Get { .. }
-                | Instr::Poll { .. }
-                | Instr::Wait { .. }
-                | Instr::Rfence { .. }
-        )
+    matches!(
+        instr,
+        Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } | Instr::RemoteSwap { .. }
+    )
 }
 
 /// Executions on which the forms of the definition were compared, and how many of these are consistent.
@@ -141,8 +116,8 @@ fn forms_agree(
 
 /// Makes every check of one program.
 fn check(program: &Program) -> Result<(), Failure> {
-    let remote = has(program, is_remote);
-    let atomicities: &[RmwAtomicity] = if has(program, is_rmw) {
+    let remote = program.has_remote_operations();
+    let atomicities: &[RmwAtomicity] = if program.has(&is_rmw) {
         &RmwAtomicity::ALL
     } else {
         &[RmwAtomicity::Hca]
@@ -301,6 +276,14 @@ fn read_modify_writes_with_waits() {
 }
 
 #[test]
+fn exchanges() {
+    run("exchanges", COUNT, |seed| {
+        let shapes = [&SHAPES[6].1, &SHAPES[7].1, &SHAPES[8].1];
+        generate::tiers::exchange(&generate::program(seed, shapes[seed as usize % 3]), seed)
+    });
+}
+
+#[test]
 fn neighbours_of_the_catalogue() {
     run("mutants", 2 * COUNT, mutant);
 }
@@ -360,7 +343,7 @@ fn shrinking_finds_a_smallest_program() {
         control: true,
         ..Shape::SMALL
     };
-    let shows = |p: &Program| has(p, is_rmw);
+    let shows = |p: &Program| p.has(&is_rmw);
     let mut shrunk = 0;
     for seed in 0..200 {
         let program = generate::program(seed, &shape);

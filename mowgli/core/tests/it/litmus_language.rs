@@ -243,6 +243,8 @@ mod random {
         // Identifiers are numbered by first appearance: one is enough to keep that order.
         let work = prop::option::of(Just(WorkId(0)));
         let e = || expr(2);
+        let (swap_reg, swap_loc) = (prop::option::of(reg.clone()), local.clone());
+        let (swap_dst, swap_target, swap_work) = (local.clone(), remote.clone(), work.clone());
         let leaf = prop_oneof![
             (local.clone(), e()).prop_map(|(loc, value)| Instr::Store { loc, value }),
             (reg.clone(), local.clone()).prop_map(|(reg, loc)| Instr::Load { reg, loc }),
@@ -285,6 +287,15 @@ mod random {
                 expected,
                 new,
                 work
+            }),
+            (swap_reg, swap_loc, e()).prop_map(|(reg, loc, new)| Instr::Swap { reg, loc, new }),
+            (swap_dst, swap_target, e(), swap_work).prop_map(|(dst, target, new, work)| {
+                Instr::RemoteSwap {
+                    dst,
+                    target,
+                    new,
+                    work,
+                }
             }),
             node.clone().prop_map(|node| Instr::Poll { node }),
             node.prop_map(|node| Instr::Rfence { node }),
@@ -428,7 +439,9 @@ mod random {
     fn uses_work(code: &[Instr]) -> bool {
         code.iter().any(|instr| match instr {
             Instr::Put { work, .. } | Instr::Get { work, .. } => work.is_some(),
-            Instr::RemoteFaa { work, .. } | Instr::RemoteCas { work, .. } => work.is_some(),
+            Instr::RemoteFaa { work, .. }
+            | Instr::RemoteCas { work, .. }
+            | Instr::RemoteSwap { work, .. } => work.is_some(),
             Instr::Wait { .. } => true,
             Instr::If { then, otherwise, .. } => uses_work(then) || uses_work(otherwise),
             Instr::While { body, .. } => uses_work(body),

@@ -38,6 +38,7 @@ mod robust_naive;
 mod shapes;
 mod star;
 mod support;
+mod swaps;
 mod tiers;
 mod unsignaled;
 mod x86;

@@ -20,7 +20,8 @@ fn peer(program: &Program, instr: &Instr) -> Option<Node> {
         Instr::Put { dst: far, .. }
         | Instr::Get { src: far, .. }
         | Instr::RemoteFaa { target: far, .. }
-        | Instr::RemoteCas { target: far, .. } => far,
+        | Instr::RemoteCas { target: far, .. }
+        | Instr::RemoteSwap { target: far, .. } => far,
         _ => return None,
     };
     Some(program.locations[usize::from(far.0)].node)
@@ -89,7 +90,8 @@ impl<'a> Brute<'a> {
                     if let Instr::Put { work, .. }
                     | Instr::Get { work, .. }
                     | Instr::RemoteFaa { work, .. }
-                    | Instr::RemoteCas { work, .. } = instr
+                    | Instr::RemoteCas { work, .. }
+                    | Instr::RemoteSwap { work, .. } = instr
                     {
                         work.get_or_insert(id);
                     }

@@ -236,6 +236,15 @@ fn a_queue_pair_without_reduction() {
 }
 
 #[test]
+fn exchanges_on_a_queue_pair() {
+    let tally = run("exchanges", false, |seed| {
+        let waiting = [Waiting::Polls, Waiting::Waits][(seed % 2) as usize];
+        tiers::ask(&tiers::exchange(&tiers::program(seed, waiting), seed), seed)
+    });
+    assert!(tally.separated.iter().all(|&n| n > 0), "{tally:?}");
+}
+
+#[test]
 fn the_shapes_of_the_other_tests() {
     let remote: Vec<Shape> = SHAPES.iter().map(|s| s.1).filter(|s| s.remote).collect();
     run("shapes", false, |seed| {

@@ -45,6 +45,11 @@ fn one_model_has_one_name() {
     assert_eq!(model("corerma-ir"), Model::UNORDERED);
     assert_eq!(model("corerma-fig4-IR+Put-Put+get-get"), Model::INFINIBAND);
     assert_eq!(model("corerma-R1+R1"), Model::STOCK);
+    // The interfaces of the paper's section 7.
+    assert_eq!(model("corerma-verbs"), Model::INFINIBAND);
+    assert_eq!(model("corerma-dmapp"), Model::INLINED);
+    assert_eq!(model("corerma-portals"), Model::STOCK);
+    assert_eq!(model("corerma-verbs-put-put"), model("corerma-ib-put-put"));
     assert_eq!(model("corerma-R2-R1").to_string(), "corerma-R1-R2");
     assert_eq!(model("corerma-CAS+put-put").to_string(), "corerma-CAS+put-put");
     assert_eq!(

@@ -363,7 +363,8 @@ methods! {
 }
 
 impl Method {
-    /// Returns whether clients call the method. The others are for implementations only.
+    /// Returns whether the method is of a library that clients compose. Of the others, polls may stand in clients of words alone, and the
+    /// rest is for implementations.
     pub const fn is_of_clients(self) -> bool {
         !matches!(self, Method::Poll | Method::SetIsEmpty)
     }
@@ -404,7 +405,10 @@ impl Method {
 
     /// Returns the method called `name`.
     pub fn by_name(name: &str) -> Option<Method> {
-        let of_clients = Method::ALL.iter().copied().filter(|m| m.is_of_clients());
-        of_clients.into_iter().find(|m| m.name() == name)
+        let of_clients = |m: &Method| m.is_of_clients() || *m == Method::Poll;
+        Method::ALL
+            .iter()
+            .copied()
+            .find(|m| of_clients(m) && m.name() == name)
     }
 }

@@ -377,6 +377,13 @@ impl Client {
         }
     }
 
+    /// Returns whether a thread polls. Then the client is one of RDMA^TSO (LOCO'26 F.1) and has words alone.
+    pub fn polls(&self) -> bool {
+        let mut polls = false;
+        self.for_each_call(&mut |_, call| polls |= call.method == Method::Poll);
+        polls
+    }
+
     /// Returns the name of query `index` in reports: `NAME` for the first, `NAME#2` for the second.
     pub fn query_name(&self, index: usize) -> String {
         match index {

@@ -64,6 +64,7 @@ pub(super) fn resolve(file: &File) -> (Client, Vec<Diagnostic>) {
     }
     let queries = file.queries.iter().filter_map(|q| r.query(q)).collect();
     r.unused();
+    r.polls();
     let client = Client {
         name: file.name.clone(),
         description: file.description.clone(),
@@ -87,6 +88,10 @@ pub(super) struct Resolver {
     threads: Vec<Thread>,
     observed_words: Vec<ObjectId>,
     diagnostics: Vec<Diagnostic>,
+    /// The first poll.
+    poll: Option<Span>,
+    /// The first call of another library than that of words, or wait for an identifier.
+    beside: Option<(Method, Span)>,
 }
 
 impl Resolver {
@@ -99,6 +104,20 @@ impl Resolver {
     ) {
         self.diagnostics
             .push(Diagnostic::new(kind, span.clone(), message).help(help));
+    }
+
+    /// Refuses polls beside what may post operations of its own, or wait for them: which operation a poll takes would then depend on
+    /// how the library is implemented. So RDMA^TSO is no library that composes (LOCO'26 3.3).
+    fn polls(&mut self) {
+        if let (Some(poll), Some((method, span))) = (self.poll.take(), self.beside.take()) {
+            let message = format!("this client polls, and calls `{}`", method.name());
+            let diagnostic = Diagnostic::new(Kind::WrongOperand, poll, message);
+            self.diagnostics.push(
+                diagnostic
+                    .related(span, "the call")
+                    .help("a client that polls has words alone, and no `wait`: give operations an identifier and wait for that"),
+            );
+        }
     }
 
     fn columns(&mut self, file: &File) {
@@ -335,6 +354,13 @@ impl Resolver {
     }
 
     fn call(&mut self, t: usize, method: Method, args: &[parse::Operand], span: &Span) -> Option<Call> {
+        match method {
+            Method::Poll => drop(self.poll.get_or_insert_with(|| span.clone())),
+            _ if method == Method::Wait || method.library() != Library::RdmaWait => {
+                self.beside.get_or_insert_with(|| (method, span.clone()));
+            }
+            _ => {}
+        }
         let params = method.signature().params;
         let args: Vec<Option<Arg>> = params
             .iter()

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! RDMA^TSO is no library in the sense of Def. 3.5, as it is not decomposable: a poll depends on every operation before
-//! it (LOCO'26 3.3). So it stands in the place of RDMA^WAIT in a set of libraries, and only I_W calls it.
+//! it (LOCO'26 3.3). So it stands in the place of RDMA^WAIT in a set of libraries, and I_W calls it; a client may poll only if it has
+//! nothing but words, for which [`RdmaWait`] has the polls too.
 //!
 //! A put or get carries the identifier of the client's call. The papers' operations return an arbitrary unique
 //! identifier instead, and I_W keeps sets of these; the client's identifier tells the set that an operation is in.
@@ -17,13 +18,10 @@
 //! `aWT`, which orders less than `aMF`, since a thread may keep its sets in registers.
 
 use super::RdmaWait;
-use super::rdma_wait::{accesses, is_rmw, issued_before, ordered};
 use crate::client::{Client, Library, Method};
 use crate::event::{Arg, Event, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification};
-use crate::memory::Memory;
-use crate::order::Order;
 use crate::past::Past;
 use crate::value::Value;
 
@@ -39,22 +37,14 @@ impl Specification for RdmaTso {
     /// Returns `stmp_TSO`.
     fn stamps(&self, client: &Client, e: &Event) -> Option<Vec<Stamp>> {
         match e.method {
-            Method::Poll | Method::SetIsEmpty => Some(vec![Stamp::cpu(StampKind::Wt)]),
+            Method::SetIsEmpty => Some(vec![Stamp::cpu(StampKind::Wt)]),
             Method::Wait => None,
             _ => RdmaWait.stamps(client, e),
         }
     }
 
     fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow {
-        let mut memory = Memory::default();
-        let mut ib = issued_before(g, Library::RdmaWait);
-        for e in g.of_library(Library::RdmaWait) {
-            accesses(g, e, &mut memory, &mut ib);
-            if g.events[e].method == Method::Poll && !polls_from(g, e, &mut memory, &mut ib) {
-                return Flow::Continue;
-            }
-        }
-        ordered(g, state, next, memory, ib)
+        RdmaWait.order(g, state, next)
     }
 
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
@@ -64,32 +54,4 @@ impl Specification for RdmaTso {
     fn effects(&self, past: &Past<'_>, e: &Event) -> Vec<Effect> {
         RdmaWait.effects(past, e)
     }
-}
-
-/// Adds `pf` for a poll. Returns false if there is no operation for it to poll from.
-fn polls_from(g: &Graph<'_>, poll: usize, memory: &mut Memory, ib: &mut Order) -> bool {
-    let node = g.events[poll].nodes();
-    let before = (0..poll).filter(|&e| g.po(e, poll) && g.events[e].method == Method::Poll);
-    let polled = before.filter(|&e| g.events[e].nodes() == node).count();
-    let writes = |s: &usize| {
-        let s = g.subevents[*s];
-        // Events of other libraries are not posted here, so no poll sees them.
-        g.events[s.event].method.library() == Library::RdmaWait
-            && matches!(s.stamp.kind, StampKind::Nlw | StampKind::Nrw)
-            && node.iter().any(|n| n.0 == s.stamp.node)
-            && g.po(s.event, poll)
-            // A read-modify-write has one completion, that of its result.
-            && !(s.stamp.kind == StampKind::Nrw && is_rmw(g, s.event))
-    };
-    let (Some(write), Some(wait)) = (
-        (0..g.subevents.len()).filter(writes).nth(polled),
-        g.of_event(poll).next(),
-    ) else {
-        return false;
-    };
-    if g.is(write, StampKind::Nlw) {
-        memory.so.push((write, wait, "pf"));
-    }
-    ib.put(write, wait);
-    true
 }

@@ -42,7 +42,7 @@ impl Specification for RdmaWait {
             Method::Mfence => vec![Stamp::cpu(StampKind::Mf)],
             Method::Cas if e.result == e.value(1) => vec![Stamp::cpu(StampKind::Cas)],
             Method::Cas => vec![Stamp::cpu(StampKind::Mf), Stamp::cpu(StampKind::Cr)],
-            Method::Wait => vec![Stamp::cpu(StampKind::Wt)],
+            Method::Wait | Method::Poll => vec![Stamp::cpu(StampKind::Wt)],
             Method::Get => vec![
                 asked(Stamp::at(StampKind::Nrr, peer(1)?)),
                 Stamp::at(StampKind::Nlw, peer(1)?),
@@ -68,6 +68,9 @@ impl Specification for RdmaWait {
         let mut ib = issued_before(g, Library::RdmaWait);
         for e in g.of_library(Library::RdmaWait) {
             accesses(g, e, &mut memory, &mut ib);
+            if g.events[e].method == Method::Poll && !polls_from(g, e, &mut memory, &mut ib) {
+                return Flow::Continue;
+            }
         }
         ordered(g, state, next, memory, ib)
     }
@@ -225,7 +228,7 @@ fn copies(g: &Graph<'_>, e: usize, kinds: (StampKind, StampKind), memory: &mut M
 }
 
 /// Returns whether an event is a remote read-modify-write.
-pub(super) fn is_rmw(g: &Graph<'_>, e: usize) -> bool {
+fn is_rmw(g: &Graph<'_>, e: usize) -> bool {
     matches!(g.events[e].method.plain(), Method::RemoteFaa | Method::RemoteCas)
 }
 
@@ -261,4 +264,32 @@ pub(super) fn access(sub: usize, loc: Loc, value: Option<Value>) -> Access {
         value,
         source: None,
     }
+}
+
+/// Adds `pf` for a poll. Returns false if there is no operation for it to poll from.
+fn polls_from(g: &Graph<'_>, poll: usize, memory: &mut Memory, ib: &mut Order) -> bool {
+    let node = g.events[poll].nodes();
+    let before = (0..poll).filter(|&e| g.po(e, poll) && g.events[e].method == Method::Poll);
+    let polled = before.filter(|&e| g.events[e].nodes() == node).count();
+    let writes = |s: &usize| {
+        let s = g.subevents[*s];
+        // Events of other libraries are not posted here, so no poll sees them.
+        g.events[s.event].method.library() == Library::RdmaWait
+            && matches!(s.stamp.kind, StampKind::Nlw | StampKind::Nrw)
+            && node.iter().any(|n| n.0 == s.stamp.node)
+            && g.po(s.event, poll)
+            // A read-modify-write has one completion, that of its result.
+            && !(s.stamp.kind == StampKind::Nrw && is_rmw(g, s.event))
+    };
+    let (Some(write), Some(wait)) = (
+        (0..g.subevents.len()).filter(writes).nth(polled),
+        g.of_event(poll).next(),
+    ) else {
+        return false;
+    };
+    if g.is(write, StampKind::Nlw) {
+        memory.so.push((write, wait, "pf"));
+    }
+    ib.put(write, wait);
+    true
 }

@@ -366,3 +366,44 @@ fn fence_reads(body: Vec<Stmt>, buffered: &mut Vec<Arg>, found: &mut bool) -> Ve
     }
     out
 }
+
+/// Returns the client with polls in place of its waits: after any call of a thread, towards a node for which a completion is left, and now
+/// and then where none is.
+pub fn polling(client: &Client, seed: u64) -> Client {
+    let mut random = Random::new(seed);
+    let mut polling = client.clone();
+    for thread in &mut polling.threads {
+        let mut left = vec![0u32; usize::from(client.nodes)];
+        let mut body = Vec::new();
+        for stmt in thread.body.drain(..) {
+            let Stmt::Call { call, .. } = &stmt else {
+                panic!("only calls here");
+            };
+            let far = match call.method.plain() {
+                Method::Put => call.args.first(),
+                Method::Get | Method::RemoteFaa | Method::RemoteCas => call.args.get(1),
+                _ => None,
+            };
+            if let Some(Arg::Object(object)) = far
+                && let ObjectKind::Word { node, .. } = client.object(*object).kind
+            {
+                left[usize::from(node.0)] += 1;
+            }
+            if call.method != Method::Wait {
+                body.push(stmt);
+            }
+            for (node, left) in (0..).map(Node).zip(&mut left) {
+                if *left > 0 && random.once_in(2) || random.once_in(100) {
+                    *left = left.saturating_sub(1);
+                    let call = Call {
+                        method: Method::Poll,
+                        args: vec![Arg::Node(node)],
+                    };
+                    body.push(Stmt::Call { result: None, call });
+                }
+            }
+        }
+        thread.body = body;
+    }
+    polling
+}

@@ -161,6 +161,46 @@ fn the_wait_over_polls_and_the_model_agree() {
     );
 }
 
+/// RDMA^TSO as a library: a client may poll itself. It is a program of RDMA^TSO, and I_W adds nothing to it.
+#[test]
+fn clients_that_poll_and_the_model_agree() {
+    let (mut found, mut polls, mut left_out) = (0u64, 0u64, 0u64);
+    let seeds = seeds(1500);
+    for seed in seeds.clone() {
+        let client = draw::polling(&draw::client(seed, false), seed);
+        polls += u64::from(client.polls());
+        let setting = [Setting::Spec, Setting::ImplWait][seed as usize % 2];
+        let Some(of_library) = of_words(&client, setting) else {
+            left_out += 1;
+            continue;
+        };
+        let of_model = of_model(&program(&client, Waits::Polls, false), Model::RdmaTso);
+        found += of_model.outcomes.len() as u64;
+        let read = parse(&client.print());
+        assert!(
+            read.is_ok_and(|read| read.client.print() == client.print()),
+            "seed {seed}\n{}",
+            client.print()
+        );
+        assert_eq!(
+            of_library,
+            ends_of_model(&of_model),
+            "seed {seed} under {setting}\n{}",
+            client.print()
+        );
+    }
+    let count = seeds.end - seeds.start;
+    println!("polling clients, seeds {seeds:?}: {found} outcomes; {polls} poll; {left_out} left out");
+    assert!(
+        polls * 3 > count && found > count,
+        "{polls} of {count} clients poll"
+    );
+    assert!(
+        left_out * 50 < count,
+        "{left_out} of {count} programs were left out"
+    );
+}
+
 /// The card reads a word that only its own thread stores, before or after the later store.
 #[test]
 fn a_card_reads_what_its_thread_stores_later() {

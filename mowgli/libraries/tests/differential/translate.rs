@@ -15,6 +15,11 @@ pub enum Waits {
 
 /// Returns the client as a program of `mowgli` whose locations are in relaxed regions or not.
 pub fn program(client: &Client, waits: Waits, relaxed: bool) -> Program {
+    let polling = match waits {
+        Waits::Named => None,
+        Waits::Polls => Some(with_polls(client)),
+    };
+    let client = polling.as_ref().unwrap_or(client);
     let locations = client.objects.iter().map(|object| match object.kind {
         ObjectKind::Word { node, init } => Location {
             name: object.name.clone(),
@@ -34,7 +39,7 @@ pub fn program(client: &Client, waits: Waits, relaxed: bool) -> Program {
         },
         code: match waits {
             Waits::Named => thread.body.iter().map(instruction).collect(),
-            Waits::Polls => polled(client, &thread.body),
+            Waits::Polls => thread.body.iter().map(instruction).map(anonymous).collect(),
         },
     });
     Program {
@@ -44,46 +49,61 @@ pub fn program(client: &Client, waits: Waits, relaxed: bool) -> Program {
     }
 }
 
-/// Returns a thread's code with polls in place of waits. Polls take completions in the order of posting, so a wait polls a
-/// node until every operation of its identifier towards that node has been polled.
-fn polled(client: &Client, body: &[Stmt]) -> Vec<Instr> {
-    let mut out = Vec::new();
-    let mut posted: Vec<Vec<WorkId>> = vec![Vec::new(); usize::from(client.nodes)];
-    for stmt in body {
-        let Stmt::Call { call, .. } = stmt else {
-            panic!("only calls here");
-        };
-        if call.method == Method::Wait {
-            for (node, queue) in (0..).map(Node).zip(&mut posted) {
-                while queue.iter().any(|w| Some(*w) == work(call)) {
-                    queue.remove(0);
-                    out.push(Instr::Poll { node });
-                }
-            }
-            continue;
-        }
-        let peer = match call.method.plain() {
-            Method::Put => Some(0),
-            Method::Get | Method::RemoteFaa | Method::RemoteCas => Some(1),
-            _ => None,
-        };
-        if let (Some(at), Some(work)) = (peer, work(call)) {
-            let ObjectKind::Word { node, .. } = client.object(object(call, at)).kind else {
-                panic!("only words here");
+/// Returns the client with polls in place of waits, as I_W makes them. Polls take completions in the order of posting, so a wait polls a
+/// node until every operation of its identifier towards that node has been polled. The client has no branches.
+fn with_polls(client: &Client) -> Client {
+    let mut polling = client.clone();
+    for thread in &mut polling.threads {
+        let mut posted: Vec<Vec<WorkId>> = vec![Vec::new(); usize::from(client.nodes)];
+        let mut body = Vec::new();
+        for stmt in thread.body.drain(..) {
+            let Stmt::Call { call, .. } = &stmt else {
+                panic!("only calls here");
             };
-            posted[usize::from(node.0)].push(work);
+            if call.method == Method::Wait {
+                for (node, queue) in (0..).map(Node).zip(&mut posted) {
+                    while queue.iter().any(|w| Some(*w) == work(call)) {
+                        queue.remove(0);
+                        let poll = Call {
+                            method: Method::Poll,
+                            args: vec![Arg::Node(node)],
+                        };
+                        body.push(Stmt::Call {
+                            result: None,
+                            call: poll,
+                        });
+                    }
+                }
+                continue;
+            }
+            let peer = match call.method.plain() {
+                Method::Put => Some(0),
+                Method::Get | Method::RemoteFaa | Method::RemoteCas => Some(1),
+                _ => None,
+            };
+            if let (Some(at), Some(work)) = (peer, work(call)) {
+                let ObjectKind::Word { node, .. } = client.object(object(call, at)).kind else {
+                    panic!("only words here");
+                };
+                posted[usize::from(node.0)].push(work);
+            }
+            body.push(stmt);
         }
-        let mut instr = instruction(stmt);
-        if let Instr::Put { work, .. }
-        | Instr::Get { work, .. }
-        | Instr::RemoteFaa { work, .. }
-        | Instr::RemoteCas { work, .. } = instr.request_mut()
-        {
-            *work = None;
-        }
-        out.push(instr);
+        thread.body = body;
     }
-    out
+    polling
+}
+
+/// Returns an instruction without its work identifier, which programs with polls do not have.
+fn anonymous(mut instr: Instr) -> Instr {
+    if let Instr::Put { work, .. }
+    | Instr::Get { work, .. }
+    | Instr::RemoteFaa { work, .. }
+    | Instr::RemoteCas { work, .. } = instr.request_mut()
+    {
+        *work = None;
+    }
+    instr
 }
 
 fn object(call: &Call, at: usize) -> client::ObjectId {
@@ -172,6 +192,10 @@ fn instruction(stmt: &Stmt) -> Instr {
         },
         Method::Wait => Instr::Wait {
             work: work.expect("waits name an identifier"),
+        },
+        Method::Poll => match call.args[..] {
+            [Arg::Node(node)] => Instr::Poll { node },
+            _ => panic!("a poll names a node"),
         },
         Method::Rfence => match call.args[0] {
             Arg::Node(node) => Instr::Rfence { node },

@@ -90,7 +90,9 @@ fn reads_in_text(code: &[Instr], loc: Loc, in_loop: bool) -> Option<usize> {
             }
             Instr::Put { src, .. } => matches!(src, PutSrc::Loc(from) if *from == loc),
             Instr::Get { src, .. } => *src == loc,
-            Instr::RemoteFaa { target, .. } | Instr::RemoteCas { target, .. } => *target == loc,
+            Instr::RemoteFaa { target, .. }
+            | Instr::RemoteCas { target, .. }
+            | Instr::RemoteSwap { target, .. } => *target == loc,
             _ => false,
         };
         if reads && in_loop {
@@ -172,7 +174,9 @@ impl Scratch {
                     shared(src);
                     Some(dst)
                 }
-                Instr::RemoteFaa { dst, target, .. } | Instr::RemoteCas { dst, target, .. } => {
+                Instr::RemoteFaa { dst, target, .. }
+                | Instr::RemoteCas { dst, target, .. }
+                | Instr::RemoteSwap { dst, target, .. } => {
                     shared(target);
                     Some(dst)
                 }

@@ -103,6 +103,9 @@ impl<'p> Unfolding<'p> {
         }
         | Instr::RemoteCas {
             dst, target, work, ..
+        }
+        | Instr::RemoteSwap {
+            dst, target, work, ..
         }) = instr
         else {
             unreachable!("called on a read-modify-write");
@@ -132,6 +135,10 @@ impl<'p> Unfolding<'p> {
                 let sum = fold_binary(BinaryOp::Add, Arc::new(Sym::Read(next)), add);
                 rmw.write(state, sum);
                 rmw.finish(state, next);
+            }
+            Instr::RemoteSwap { new, .. } => {
+                let read = rmw.write(state, eval(new, &state.path));
+                rmw.finish(state, read);
             }
             _ => {}
         }

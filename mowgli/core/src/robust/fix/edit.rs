@@ -525,7 +525,9 @@ pub(super) fn operation(program: &Program, instr: &Instr) -> Option<Node> {
     let loc = match instr.request().0 {
         Instr::Put { dst, .. } => dst,
         Instr::Get { src, .. } => src,
-        Instr::RemoteFaa { target, .. } | Instr::RemoteCas { target, .. } => target,
+        Instr::RemoteFaa { target, .. }
+        | Instr::RemoteCas { target, .. }
+        | Instr::RemoteSwap { target, .. } => target,
         _ => return None,
     };
     Some(program.locations[usize::from(loc.0)].node)

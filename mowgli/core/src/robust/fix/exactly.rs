@@ -207,7 +207,8 @@ impl Pending {
             Instr::Put { work, .. }
             | Instr::Get { work, .. }
             | Instr::RemoteFaa { work, .. }
-            | Instr::RemoteCas { work, .. } => *work,
+            | Instr::RemoteCas { work, .. }
+            | Instr::RemoteSwap { work, .. } => *work,
             _ => None,
         };
         if let Some(node) = peer {
@@ -239,7 +240,7 @@ fn candidates(bench: &Bench, below: u64, costs: &Costs, question: &Question) -> 
             let accesses = peer.is_some()
                 || matches!(
                     instr,
-                    Instr::Load { .. } | Instr::Store { .. } | Instr::Cas { .. }
+                    Instr::Load { .. } | Instr::Store { .. } | Instr::Cas { .. } | Instr::Swap { .. }
                 );
             if stored && matches!(instr, Instr::Load { .. }) && question.model.base() != Model::RdmaSc {
                 add(&[(Addition::Mfence, 1)]);
@@ -265,7 +266,7 @@ fn candidates(bench: &Bench, below: u64, costs: &Costs, question: &Question) -> 
             }
             match instr {
                 Instr::Store { .. } => stored = true,
-                Instr::Mfence | Instr::Cas { .. } => stored = false,
+                Instr::Mfence | Instr::Cas { .. } | Instr::Swap { .. } => stored = false,
                 _ => {}
             }
             pending.pass(instr, peer, bench.fresh.is_some());

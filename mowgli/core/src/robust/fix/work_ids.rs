@@ -54,7 +54,8 @@ pub(super) fn work_of(instr: &mut Instr) -> Option<&mut Option<WorkId>> {
         Instr::Put { work, .. }
         | Instr::Get { work, .. }
         | Instr::RemoteFaa { work, .. }
-        | Instr::RemoteCas { work, .. } => Some(work),
+        | Instr::RemoteCas { work, .. }
+        | Instr::RemoteSwap { work, .. } => Some(work),
         _ => None,
     }
 }
