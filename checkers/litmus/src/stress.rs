@@ -117,6 +117,17 @@ choices! {
     }
 }
 
+choices! {
+    /// How a strong get is posted that only flushes ([`Code::flushes`](crate::code::Code::flushes)).
+    Flush FLUSHES {
+        /// As a get.
+        #[default]
+        Get "get",
+        /// By the call of that name.
+        Call "call",
+    }
+}
+
 /// The conditions of a batch of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stress {
@@ -140,6 +151,8 @@ pub struct Stress {
     pub start: Start,
     /// Puts of constants.
     pub constant: Constant,
+    /// Gets that flush.
+    pub flush: Flush,
 }
 
 /// The largest [`Stress::delay_decades`]: 10^5 ns.
@@ -150,7 +163,7 @@ pub const SIZE_MAX: u8 = 13;
 pub const DEPTH_MAX: u8 = 15;
 
 /// The number of fields. [`Stress::with_random`] knows each by its number.
-const FIELDS: usize = 10;
+const FIELDS: usize = 11;
 
 impl Stress {
     /// Draws every field.
@@ -182,7 +195,8 @@ impl Stress {
             6 => self.cache = one(&CACHES, random),
             7 => self.traffic = one(&TRAFFICS, random),
             8 => self.start = one(&STARTS, random),
-            _ => self.constant = one(&CONSTANTS, random),
+            9 => self.constant = one(&CONSTANTS, random),
+            _ => self.flush = one(&FLUSHES, random),
         }
         self
     }
@@ -205,6 +219,7 @@ impl Stress {
             u64::from(self.traffic_depth),
             self.start as u64,
             self.constant as u64,
+            self.flush as u64,
         ];
         fields.iter().rev().fold(0, |bits, field| bits << 4 | field & 15)
     }
@@ -226,6 +241,7 @@ impl Stress {
             traffic_depth: field(7) as u8,
             start: at(&STARTS, field(8)),
             constant: at(&CONSTANTS, field(9)),
+            flush: at(&FLUSHES, field(10)),
         }
     }
 }
@@ -235,7 +251,7 @@ impl fmt::Display for Stress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{},start={},constant={}",
+            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{},start={},constant={},flush={}",
             self.delay.name(),
             self.delay_decades,
             self.placement.name(),
@@ -246,6 +262,7 @@ impl fmt::Display for Stress {
             self.traffic_depth,
             self.start.name(),
             self.constant.name(),
+            self.flush.name(),
         )
     }
 }
@@ -289,9 +306,10 @@ impl FromStr for Stress {
                 }
                 "start" => stress.start = pick(&STARTS, Start::name, first, part)?,
                 "constant" => stress.constant = pick(&CONSTANTS, Constant::name, first, part)?,
+                "flush" => stress.flush = pick(&FLUSHES, Flush::name, first, part)?,
                 _ => {
                     return Err(BadStress(format!(
-                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start and constant"
+                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start, constant and flush"
                     )));
                 }
             }

@@ -110,10 +110,11 @@ const NETWORKS: Trial = Trial {
     example: "played",
 };
 /// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
-/// of operations that are held, and those of the catalogue.
-const TESTS: [&str; 3] = [
+/// of operations that are held, those of flushes, and those of the catalogue.
+const TESTS: [&str; 4] = [
     "checkers/litmus/tests/demanded",
     "checkers/litmus/tests/held",
+    "checkers/litmus/tests/flushed",
     "litmus/ordering",
 ];
 

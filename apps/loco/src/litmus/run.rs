@@ -45,6 +45,7 @@ use crate::run::local_nodes;
 ///   traffic=none|other|same:SIZE:DEPTH  operations of 8*2^SIZE bytes beside
 ///   start=run|batch                     threads begin together
 ///   constant=memory|inline              where the data of constant puts are
+///   flush=get|call                      strong gets that only flush
 ///
 /// Examples:
 ///
