@@ -2,8 +2,8 @@
 //!
 //! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. First
 //! every rung is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The few worlds that
-//! are small enough are explored next. Then the rungs are explored exhaustively, cheapest first: those on a synchronous fabric
-//! before the others. Each rung gets an even share of the time that is left, so the time that cheap rungs leave goes to the large
+//! are small enough come first in this, and are explored next. Then the rungs are explored exhaustively, cheapest first: those
+//! on a synchronous fabric before the others. Each rung gets an even share of the time that is left, so the time that cheap rungs leave goes to the large
 //! ones. The time that remains is spent in turns on the rungs
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
 //! depth.
@@ -217,19 +217,25 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn run(&mut self) -> Result<(), SimError> {
-        for index in 0..self.runs.len() {
-            let time = self.share(SMOKE_SHARE, self.runs.len() - index);
+        // Mistakes that only a rare order of operations shows have small worlds of their own. These come first, since there is time for
+        // a few schedules of each world only where there are many.
+        let (small, large): (Vec<usize>, Vec<usize>) = (0..self.runs.len())
+            .partition(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous());
+        for &index in &small {
+            let time = self.share(SMOKE_SHARE, SMALL_AMONG);
             if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
                 return Ok(());
             }
         }
-        // Operations in any order are what random schedules miss.
-        let small: Vec<usize> = (0..self.runs.len())
-            .filter(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous())
-            .collect();
+        for (number, &index) in large.iter().enumerate() {
+            let time = self.share(SMOKE_SHARE, large.len() - number);
+            if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
+                return Ok(());
+            }
+        }
         for &index in &small {
-            // The last is the largest.
-            let among = if small.last() == Some(&index) {
+            // The last of several is the largest.
+            let among = if small.len() > 1 && small.last() == Some(&index) {
                 1
             } else {
                 SMALL_AMONG
@@ -256,10 +262,10 @@ impl Run<'_> {
                 return Ok(());
             }
             for (number, &index) in left.iter().enumerate() {
-                let time = self.share(1.0, (left.len() - number) * 2);
-                if time < SLICE_MIN {
+                if self.share(1.0, 1) < SLICE_MIN {
                     return Ok(());
                 }
+                let time = self.share(1.0, (left.len() - number) * 2).max(SLICE_MIN);
                 let depth = 2 + turn % (DEPTH_MAX - 1);
                 if !self.random(index, depth, TURN_EXECUTIONS, time)?
                     || !self.bounded(index, turn + 1, time)?

@@ -35,8 +35,8 @@ impl Rung {
         Rung { glob: true, ..self }
     }
 
-    /// Explores the world exhaustively before anything else of the ladder. For worlds so small that this takes about a second,
-    /// and whose mistakes random schedules do not find.
+    /// Takes the world before all others, with random schedules and then exhaustively for a share of the time. For small worlds with
+    /// mistakes that only a rare order of operations shows.
     #[must_use]
     pub(crate) fn small(self) -> Rung {
         Rung { small: true, ..self }

@@ -207,6 +207,25 @@ impl<F: Fabric> Lines<F> {
         })?
     }
 
+    /// Waits until the operation of this number has ended, well or not, or its peer is gone. Failures of other operations do not end the
+    /// wait.
+    pub fn until_over(&mut self, line: usize, number: u64, deadline: Instant) {
+        let (shared, worker) = (Arc::clone(&self.shared), self.worker);
+        let (at_once, buffer) = (self.lines[line].at_once, &mut self.buffer);
+        let wait = Wait {
+            what: "the end of an operation",
+            peers: Peers::One(shared.nodes[self.lines[line].node]),
+            deadline: Some(
+                Std.now()
+                    .after(deadline.saturating_duration_since(Instant::now())),
+            ),
+        };
+        let _gone = shared.fabric.wait(wait, || {
+            let _failed = shared.take(buffer);
+            (shared.ended(worker, line) + at_once >= number).then_some(())
+        });
+    }
+
     /// Waits until everything posted on a line is placed.
     ///
     /// # Errors

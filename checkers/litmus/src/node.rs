@@ -198,18 +198,25 @@ impl<F: Fabric> Node<F> {
             command.patience.as_nanos() as u64,
         ];
         let number = self.batches + 1;
-        for node in 1..self.nodes() {
-            let deadline = Instant::now() + SLACK;
-            let line = self.first.lines.line(node, CONTROL)?;
-            self.first.lines.put_words(line, COMMAND_AT, &words, deadline)?;
-            self.first.lines.settle(line, deadline)?;
-            self.first
-                .lines
-                .put_words(line, COMMANDED_AT, &[number], deadline)?;
-            if command.test.is_none() {
-                // This node may end now, and what it posted with it. The other one ends as well when it has read the command, and
-                // may be gone before it answers: a failure says nothing.
-                let _ = self.first.lines.settle(line, deadline);
+        let deadline = Instant::now() + SLACK;
+        let lines = &mut self.first.lines;
+        let to: Vec<usize> = (1..self.shared.nodes.len())
+            .map(|node| lines.line(node, CONTROL))
+            .collect::<Result<_>>()?;
+        for &line in &to {
+            lines.put_words(line, COMMAND_AT, &words, deadline)?;
+            lines.settle(line, deadline)?;
+        }
+        for &line in &to {
+            lines.put_words(line, COMMANDED_AT, &[number], deadline)?;
+        }
+        if command.test.is_none() {
+            // This node may end now, and what it posted with it. The others end as well when they have read the command, and may be gone
+            // before they answer: a failure says nothing.
+            for &line in &to {
+                if let Ok(flush) = lines.post(line, deadline, |qp, _, work| qp.flush(work)) {
+                    lines.until_over(line, flush, deadline);
+                }
             }
         }
         Ok(())
@@ -453,14 +460,29 @@ impl<F: Fabric> Node<F> {
             true => Peers::None,
             false => Peers::All,
         };
-        let deadline = within.map(|within| Std.now().after(within));
-        let wait = Wait {
-            what,
-            peers,
-            deadline,
+        let wait = |peers| {
+            let deadline = within.map(|within| Std.now().after(within));
+            let wait = Wait {
+                what,
+                peers,
+                deadline,
+            };
+            let there = || (cell.load() >= number).then_some(());
+            self.shared.fabric.wait(wait, there)
         };
-        self.shared
-            .fabric
-            .wait(wait, || (cell.load() >= number).then_some(()))
+        let leader = self.shared.nodes[0];
+        let watched = match wait(peers) {
+            // The other node may have ended because the leader has ended the job, which this node is about to hear. If that node was
+            // lost, the leader fails, too.
+            Err(FabricError::PeerLost(other)) if !self.leads() && other != leader => {
+                wait(Peers::One(leader)).map_err(|_| FabricError::PeerLost(other))
+            }
+            outcome => outcome,
+        };
+        // The number may have come just before the node that sent it ended.
+        if cell.load() >= number {
+            return Ok(());
+        }
+        watched
     }
 }

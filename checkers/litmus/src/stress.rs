@@ -148,6 +148,17 @@ impl fmt::Display for Length {
 /// The name of [`Length::RoundTrips`].
 const ROUND_TRIPS: &str = "rtt";
 
+choices! {
+    /// How a strong get is posted that only flushes ([`Code::flushes`](crate::code::Code::flushes)).
+    Flush FLUSHES {
+        /// As a get.
+        #[default]
+        Get "get",
+        /// By the call of that name.
+        Call "call",
+    }
+}
+
 /// The conditions of a batch of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stress {
@@ -174,6 +185,8 @@ pub struct Stress {
     pub start: Start,
     /// Puts of constants.
     pub constant: Constant,
+    /// Gets that flush.
+    pub flush: Flush,
 }
 
 /// The most decades of [`Length::Decades`]: 10^5 ns.
@@ -190,7 +203,7 @@ const DETAIL_DRAWN: u8 = 3;
 pub const WITHIN_DRAWN: usize = 4;
 
 /// The number of fields. [`Stress::with_random`] knows each by its number.
-const FIELDS: usize = 11;
+const FIELDS: usize = 12;
 
 impl Stress {
     /// Draws every field.
@@ -227,8 +240,9 @@ impl Stress {
             6 => self.cache = one(&CACHES, random),
             7 => self.traffic = one(&TRAFFICS, random),
             8 => self.start = one(&STARTS, random),
-            9 => self.traffic_detail = below(DETAIL_DRAWN),
-            _ => self.constant = one(&CONSTANTS, random),
+            9 => self.constant = one(&CONSTANTS, random),
+            10 => self.traffic_detail = below(DETAIL_DRAWN),
+            _ => self.flush = one(&FLUSHES, random),
         }
         self
     }
@@ -260,6 +274,7 @@ impl Stress {
             self.start as u64,
             self.constant as u64,
             u64::from(self.traffic_detail),
+            self.flush as u64,
         ];
         fields.iter().rev().fold(0, |bits, field| bits << 4 | field & 15)
     }
@@ -285,6 +300,7 @@ impl Stress {
             start: at(&STARTS, field(8)),
             constant: at(&CONSTANTS, field(9)),
             traffic_detail: field(10) as u8,
+            flush: at(&FLUSHES, field(11)),
         }
     }
 }
@@ -294,7 +310,7 @@ impl fmt::Display for Stress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{}:{},start={},constant={}",
+            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{}:{},start={},constant={},flush={}",
             self.delay.name(),
             self.delay_length,
             self.placement.name(),
@@ -306,6 +322,7 @@ impl fmt::Display for Stress {
             self.traffic_detail,
             self.start.name(),
             self.constant.name(),
+            self.flush.name(),
         )
     }
 }
@@ -353,9 +370,10 @@ impl FromStr for Stress {
                 }
                 "start" => stress.start = pick(&STARTS, Start::name, first, part)?,
                 "constant" => stress.constant = pick(&CONSTANTS, Constant::name, first, part)?,
+                "flush" => stress.flush = pick(&FLUSHES, Flush::name, first, part)?,
                 _ => {
                     return Err(BadStress(format!(
-                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start and constant"
+                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start, constant and flush"
                     )));
                 }
             }

@@ -110,10 +110,11 @@ const NETWORKS: Trial = Trial {
     example: "played",
 };
 /// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
-/// of operations that are held, and those of the catalogue.
-const TESTS: [&str; 3] = [
+/// of operations that are held, those of flushes, and those of the catalogue.
+const TESTS: [&str; 4] = [
     "checkers/litmus/tests/demanded",
     "checkers/litmus/tests/held",
+    "checkers/litmus/tests/flushed",
     "litmus/ordering",
 ];
 
@@ -240,10 +241,16 @@ impl Tree {
             let own = [mutation.object.clone(), seconds];
             return own.into_iter().chain(clients.map(str::to_owned)).collect();
         };
-        let tests = TESTS.map(|folder| self.root.join(folder).display().to_string());
+        let folders = match &mutation.tests {
+            Some(folder) => vec![folder.as_str()],
+            None => TESTS.to_vec(),
+        };
+        let tests = folders
+            .into_iter()
+            .map(|folder| self.root.join(folder).display().to_string());
         let limits = ["--runs", "100", "--batch", "50", "--until-forbidden", &seconds];
         let options = limits.into_iter().chain(network.split_whitespace());
-        tests.into_iter().chain(options.map(str::to_owned)).collect()
+        tests.chain(options.map(str::to_owned)).collect()
     }
 
     /// Runs the ladder with a mutation, or with the code as shipped in its place.

@@ -49,6 +49,7 @@ use crate::run::local_nodes;
 ///                                       by :N, the operation before which
 ///   start=run|batch                     threads begin together
 ///   constant=memory|inline              where the data of constant puts are
+///   flush=get|call                      strong gets that only flush
 ///
 /// Examples:
 ///

@@ -11,6 +11,7 @@ use loco_litmus::oracle::Oracle;
 use loco_litmus::{Error, Listener, Plan, Record, Result, Strategy, Test, run, test};
 use loco_ofi::{OfiConfig, OfiFabric, usable};
 use loco_shm::{ShmConfig, ShmFabric};
+use loco_tcp::{TcpConfig, TcpFabric};
 use loco_test_networks::deferred::{Deferred, Nic};
 use loco_test_networks::soft::{SoftDevice, SoftLimits};
 use loco_test_networks::weak::{Orders, WeakProvider};
@@ -65,6 +66,12 @@ pub fn shm(nodes: usize, nic: Option<Nic>) -> Vec<Deferred<ShmFabric>> {
         let inner = ShmFabric::new(mesh, config.clone()).unwrap();
         Deferred::new(inner, nic.as_ref()).unwrap()
     })
+}
+
+/// Returns nodes on TCP connections of this host.
+pub fn tcp(nodes: usize) -> Vec<TcpFabric> {
+    let config = TcpConfig::default().huge_pages(HugePages::Never);
+    up(nodes, |mesh| TcpFabric::new(mesh, config.clone()).unwrap())
 }
 
 /// Returns nodes on a device played by software.

@@ -481,6 +481,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const MOVED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
     // Node 0's delete clears the valid bit of a slot on node 1, which may still be under way when the slot is used again.
     const MARKED: Script<Call, 2> = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
+    // The other node acknowledges both keys one after the other.
+    const BATCH_ALONE: Script<Call, 1> = [(0, &[InsertMany(1, 2, 10)])];
     const MANY: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
     // A batch that is fenced towards its last key only would leave the first behind.
     const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
@@ -510,6 +512,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (2, &[Get(1)]),
     ];
     vec![
+        Rung::new("batch-alone", calls::<1, 1>((2, 1), BATCH_ALONE)).small(),
         Rung::new("insert", calls::<1, 2>((1, 1), INSERT)),
         Rung::new("update", calls::<1, 2>((1, 1), UPDATE)),
         Rung::new("delete", calls::<1, 2>((1, 1), DELETE)),

@@ -264,6 +264,11 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (0, &[Read(3)]),
         (1, &[Append(1), Read(1), Append(2), Append(3), Read(2)]),
     ];
+    // Node 1 tells twice in a row how far it has read, and the leader has room for the last record only if the second stays.
+    const TOLD: Steps = &[
+        (0, &[Append(1), Append(2), Read(2), Append(3), Read(1), Append(4)]),
+        (1, &[Read(2)]),
+    ];
     // A node that appends sets aside what it has not read.
     const ASIDE: Steps = &[(0, &[Append(1), Append(2), Read(2)]), (1, &[Read(2)])];
     const ASIDE_OTHER: Steps = &[
@@ -285,6 +290,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
     ];
     let mut rungs = vec![
         Rung::new("leader-appends", steps::<1>(TWO, config(1, 1), LEADER)).small(),
+        Rung::new("told-twice", steps::<1>(TWO, config(2, 1), TOLD)).small(),
         Rung::new("other-appends", steps::<1>(TWO, config(1, 1), OTHER)).small(),
         Rung::new("by-hand", by_hand),
         Rung::new("both", steps::<1>(TWO, config(2, 1), BOTH)),
