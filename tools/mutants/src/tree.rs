@@ -99,10 +99,10 @@ struct Trial {
     example: &'static str,
 }
 
-/// Climbs the ladder of an object.
+/// Explores the ladder of an object.
 const LADDERS: Trial = Trial {
     package: "loco-check",
-    example: "climb",
+    example: "ladder",
 };
 /// Runs litmus tests on a fabric over a network that is played.
 const NETWORKS: Trial = Trial {
@@ -161,14 +161,14 @@ impl Tree {
         clients: Option<&str>,
     ) -> Result<Outcome, TreeError> {
         let mutation = &self.mutations[number];
-        let climb = |tree: &Tree| tree.climb(number, true, seconds, clients);
+        let explore = |tree: &Tree| tree.explore(number, true, seconds, clients);
         if !self.apart.contains(&number) {
-            return climb(self);
+            return explore(self);
         }
         let mutated = mutation.apply(&mutation.shipped(&self.from)?)?;
         self.lay([(mutation.file.clone(), mutated)].into())?;
         match self.cargo()? {
-            Built::Yes => climb(self),
+            Built::Yes => explore(self),
             Built::No { .. } => Ok(Outcome::DoesNotBuild),
         }
     }
@@ -224,7 +224,7 @@ impl Tree {
     /// # Errors
     /// Returns [`TreeError::ShippedFails`] if that finds something or crashes.
     pub fn check_shipped(&self, number: usize) -> Result<(), TreeError> {
-        match self.climb(number, false, 1, None)? {
+        match self.explore(number, false, 1, None)? {
             Outcome::Found { by, .. } => Err(TreeError::ShippedFails {
                 object: self.mutations[number].object.clone(),
                 by,
@@ -254,7 +254,7 @@ impl Tree {
     }
 
     /// Runs the ladder with a mutation, or with the code as shipped in its place.
-    fn climb(
+    fn explore(
         &self,
         number: usize,
         is_mutated: bool,

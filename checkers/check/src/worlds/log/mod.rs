@@ -9,7 +9,7 @@ use loco::{Log, LogConfig, Manager, Parent as _, Participants, Result, SharedVar
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must};
 
 /// A record is as many words.
@@ -231,9 +231,9 @@ fn told_late(world: &mut World) {
     });
 }
 
-/// Returns the rung in which both nodes append and show the positions.
-pub(super) fn shown() -> Rung {
-    Rung::new("append-and-append", |world| {
+/// Returns the world in which both nodes append and show the positions.
+pub(super) fn shown() -> NamedWorld {
+    NamedWorld::new("append-and-append", |world| {
         const BOTH: &[u16] = &[0, 1];
         let mut stage = Stage::new(world, 2, 1, make(BOTH, config(2, 1)));
         stage.each("node", 0..2, |objects, thread, me| {
@@ -246,8 +246,8 @@ pub(super) fn shown() -> Rung {
     })
 }
 
-/// Returns the rungs of the log.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the log.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     const TWO: &[u16] = &[0, 1];
     const THREE: &[u16] = &[0, 1, 2];
     const LAST: &[u16] = &[1, 2];
@@ -288,28 +288,28 @@ pub(crate) fn rungs() -> Vec<Rung> {
         &[Append(1), Append(2), Read(1), Read(1), Append(3), Read(1)],
         &[Read(1), Read(2)],
     ];
-    let mut rungs = vec![
-        Rung::new("leader-appends", steps::<1>(TWO, config(1, 1), LEADER)).small(),
-        Rung::new("told-twice", steps::<1>(TWO, config(2, 1), TOLD)).small(),
-        Rung::new("other-appends", steps::<1>(TWO, config(1, 1), OTHER)).small(),
-        Rung::new("by-hand", by_hand),
-        Rung::new("both", steps::<1>(TWO, config(2, 1), BOTH)),
-        Rung::new("other-twice", steps::<1>(TWO, config(2, 1), OTHER_TWICE)),
-        Rung::new("one-slot", steps::<1>(TWO, config(1, 1), ROUND)),
-        Rung::new("behind", steps::<1>(TWO, config(2, 1), BEHIND)),
-        Rung::new("aside", steps::<1>(TWO, config(1, 1), ASIDE)),
-        Rung::new("told-late", told_late),
-        Rung::new("aside-other", steps::<1>(TWO, config(1, 1), ASIDE_OTHER)),
-        Rung::new("memory", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
-        Rung::new("last-nodes", steps::<1>(LAST, config(2, 1), OF_LAST)),
+    let mut worlds = vec![
+        NamedWorld::new("leader-appends", steps::<1>(TWO, config(1, 1), LEADER)).small(),
+        NamedWorld::new("told-twice", steps::<1>(TWO, config(2, 1), TOLD)).small(),
+        NamedWorld::new("other-appends", steps::<1>(TWO, config(1, 1), OTHER)).small(),
+        NamedWorld::new("by-hand", by_hand),
+        NamedWorld::new("both", steps::<1>(TWO, config(2, 1), BOTH)),
+        NamedWorld::new("other-twice", steps::<1>(TWO, config(2, 1), OTHER_TWICE)),
+        NamedWorld::new("one-slot", steps::<1>(TWO, config(1, 1), ROUND)),
+        NamedWorld::new("behind", steps::<1>(TWO, config(2, 1), BEHIND)),
+        NamedWorld::new("aside", steps::<1>(TWO, config(1, 1), ASIDE)),
+        NamedWorld::new("told-late", told_late),
+        NamedWorld::new("aside-other", steps::<1>(TWO, config(1, 1), ASIDE_OTHER)),
+        NamedWorld::new("memory", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
+        NamedWorld::new("last-nodes", steps::<1>(LAST, config(2, 1), OF_LAST)),
     ];
-    rungs.extend(faulty::rungs());
-    rungs.extend([
-        Rung::new("served", served(2, &[1, 2])),
-        Rung::new("two-threads", steps::<1>(TWO, config(2, 1), THREADS)),
-        Rung::new("threads-in-turn", in_turn(config(2, 1), TURNS)),
-        Rung::new("three-nodes", steps::<1>(THREE, config(1, 1), OF_THREE)),
-        Rung::new("three-nodes-both", steps::<1>(THREE, config(2, 1), APPENDERS)),
+    worlds.extend(faulty::worlds());
+    worlds.extend([
+        NamedWorld::new("served", served(2, &[1, 2])),
+        NamedWorld::new("two-threads", steps::<1>(TWO, config(2, 1), THREADS)),
+        NamedWorld::new("threads-in-turn", in_turn(config(2, 1), TURNS)),
+        NamedWorld::new("three-nodes", steps::<1>(THREE, config(1, 1), OF_THREE)),
+        NamedWorld::new("three-nodes-both", steps::<1>(THREE, config(2, 1), APPENDERS)),
     ]);
-    rungs
+    worlds
 }
