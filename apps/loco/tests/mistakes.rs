@@ -10,7 +10,7 @@ use std::process::{Output, exit};
 use std::time::Duration;
 
 use loco::fence::Scope;
-use loco::{Barrier, Config, Result, Startup, TicketLock};
+use loco::{Barrier, Config, Participants, Result, Startup, TicketLock};
 use loco_testing::launched::alone;
 
 /// The environment variable with the name of the mistake.
@@ -27,6 +27,11 @@ fn node() {
     let ended = Startup::new().config(config).run(|node| {
         let lock = TicketLock::new(node, "l", node.nodes()[0])?;
         let barrier = Barrier::new(node, "b")?;
+        let survivors = Participants::of(node.nodes().iter().copied().filter(|node| node.0 != CULPRIT));
+        let met = match node.node().0 {
+            CULPRIT => None,
+            _ => Some(Barrier::new(&node.among(&survivors), "survivors")?),
+        };
         node.wait_for_ready()?;
         let thread = node.thread()?;
         barrier.wait(&thread)?;
@@ -39,7 +44,12 @@ fn node() {
             }
         }
         // Node 1 leaves with the lock. The others find it held or, if they come first, wait for node 1 at the barrier.
-        wait(&barrier, &lock, &thread)
+        let waited = wait(&barrier, &lock, &thread);
+        // The lock is on node 0, which stays until all have asked for it.
+        if let Some(met) = met {
+            met.wait(&thread)?;
+        }
+        waited
     });
     if let Err(error) = ended {
         eprintln!("{error}");
