@@ -257,6 +257,7 @@ impl<F: Fabric> Node<F> {
         };
         let shares = self.run(&batch)?;
         self.synchronize()?;
+        self.first.lines.settle_unpolled(Instant::now() + SLACK)?;
         self.report(&batch, &shares)?;
         self.synchronize()?;
         match self.leads() {
@@ -300,10 +301,18 @@ impl<F: Fabric> Node<F> {
         for (helper, &thread) in self.helpers.iter().zip(threads.iter().skip(1)) {
             helper.give(Task::Run(batch.clone(), thread));
         }
-        let mine = threads.first().map(|&thread| {
-            pin::apply(batch.stress.pin, self.shared.me);
-            self.first.run(batch, thread)
-        });
+        let mine = match threads.first() {
+            Some(&thread) => {
+                pin::apply(batch.stress.pin, self.shared.me);
+                self.first.run(batch, thread).map(Some)
+            }
+            // Nobody here polls before the other nodes are done.
+            None => self
+                .first
+                .lines
+                .leave_unpolled(batch.stress.unpolled())
+                .map(|()| None),
+        };
         let helped = self
             .helpers
             .iter()
@@ -316,7 +325,8 @@ impl<F: Fabric> Node<F> {
         }
         let helped = helped.into_iter().map(|share| share.map(Option::into_iter));
         let helped: Vec<_> = helped.collect::<Result<Vec<_>>>()?;
-        mine.into_iter()
+        mine.transpose()
+            .into_iter()
             .chain(helped.into_iter().flatten().map(Ok))
             .collect()
     }
