@@ -162,6 +162,15 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
         let given = self.shared.fabric.control().allgather(label, bytes, deadline)?;
         Ok(given.into_iter().map(|(_, bytes)| bytes).collect())
     }
+
+    /// Ends the node when every node has heard of the end of the job: none takes the end of a quicker one for a loss, and each
+    /// is there to answer the leader.
+    ///
+    /// # Errors
+    /// Fails if a node does not come.
+    pub fn end(self) -> Result<()> {
+        self.exchange("litmus tests over", &[]).map(|_| ())
+    }
 }
 
 impl<F: Fabric> Node<F> {
@@ -207,9 +216,7 @@ impl<F: Fabric> Node<F> {
                 .lines
                 .put_words(line, COMMANDED_AT, &[number], deadline)?;
             if command.test.is_none() {
-                // This node may end now, and what it posted with it. The other one ends as well when it has read the command, and
-                // may be gone before it answers: a failure says nothing.
-                let _ = self.first.lines.settle(line, deadline);
+                self.first.lines.settle(line, deadline)?;
             }
         }
         Ok(())
