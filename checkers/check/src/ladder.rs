@@ -1,10 +1,10 @@
 //! Runs the ladder of an object within a time limit.
 //!
-//! Every rung runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. First
-//! every rung is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The few worlds that
-//! are small enough are explored next. Then the rungs are explored exhaustively, cheapest first: those on a synchronous fabric
-//! before the others. Each rung gets an even share of the time that is left, so the time that cheap rungs leave goes to the large
-//! ones. The time that remains is spent in turns on the rungs
+//! Every world runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. First
+//! every world is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The few worlds that
+//! are small enough come first in this, and are explored next. Then the worlds are explored exhaustively, cheapest first: those
+//! on a synchronous fabric before the others. Each world gets an even share of the time that is left, so the time that cheap worlds leave goes to the large
+//! ones. The time that remains is spent in turns on the worlds
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
 //! depth.
 
@@ -20,20 +20,20 @@ use serde::Serialize;
 
 use crate::Object;
 use crate::methods::unreached;
-use crate::rung::Rung;
-use crate::worlds::rungs;
+use crate::named_world::NamedWorld;
+use crate::worlds::worlds;
 
-/// The fabrics on which each rung runs unless others are asked for: every call of the shipped code that depends on the
+/// The fabrics on which each world runs unless others are asked for: every call of the shipped code that depends on the
 /// capabilities of a fabric goes one way on the first and the other way on the second.
 pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 
-/// The number of random schedules of each rung before anything else.
+/// The number of random schedules of each world before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
 /// The share of the time after which that round ends.
 const SMOKE_SHARE: f64 = 0.12;
-/// The share of the time after which no small rung begins.
+/// The share of the time after which no small world begins.
 const SMALL_SHARE: f64 = 0.35;
-/// A small rung gets one part in so many of what is left of that; the last one gets the rest.
+/// A small world gets one part in so many of what is left of that; the last one gets the rest.
 const SMALL_AMONG: usize = 8;
 /// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
@@ -49,21 +49,21 @@ const DEPTH_MAX: u32 = 10;
 pub struct Ladder {
     /// The object.
     pub object: Object,
-    /// The fabrics on which each rung runs.
+    /// The fabrics on which each world runs.
     pub fabrics: Vec<FabricKind>,
     /// The order of the network, of those that have one.
     pub tier: Tier,
-    /// The names of the rungs to take; all if empty.
+    /// The names of the worlds to take; all if empty.
     pub only: Vec<String>,
-    /// The time for the whole ladder. It is kept to within one slice of a rung.
+    /// The time for the whole ladder. It is kept to within one slice of a world.
     pub time: Duration,
     /// Seed of the random schedules.
     pub seed: u64,
     /// Explorers that work in parallel.
     pub workers: usize,
-    /// Called from time to time while a rung is explored.
+    /// Called from time to time while a world is explored.
     pub progress: Option<fn(&Progress)>,
-    /// Called with the object, the name of a rung and what is about to be explored of it, once for each of these.
+    /// Called with the object, the name of a world and what is about to be explored of it, once for each of these.
     pub begins: Option<fn(Object, &str, &str)>,
     /// A flag that ends the work early when it is set from outside.
     pub cancel: Option<Arc<AtomicBool>>,
@@ -125,7 +125,7 @@ impl LadderReport {
 }
 
 impl Ladder {
-    /// Returns a ladder of every rung, on the default fabrics, for `time`, with the default seed and as many workers as there are processors.
+    /// Returns a ladder of every world, on the default fabrics, for `time`, with the default seed and as many workers as there are processors.
     pub fn new(object: Object, time: Duration) -> Ladder {
         Ladder {
             object,
@@ -146,12 +146,13 @@ impl Ladder {
     /// # Errors
     /// Returns [`SimError`] when a world cannot be explored.
     pub fn run(&self) -> Result<LadderReport, SimError> {
-        let taken = |rung: &Rung| self.only.is_empty() || self.only.iter().any(|name| name == rung.name());
-        let rungs: Vec<Rung> = rungs(self.object).into_iter().filter(taken).collect();
-        let mut runs: Vec<(&Rung, FabricKind)> = Vec::new();
+        let taken =
+            |named: &NamedWorld| self.only.is_empty() || self.only.iter().any(|name| name == named.name());
+        let worlds: Vec<NamedWorld> = worlds(self.object).into_iter().filter(taken).collect();
+        let mut runs: Vec<(&NamedWorld, FabricKind)> = Vec::new();
         for &fabric in &self.fabrics {
-            let own = rungs.iter().filter(|rung| !is_repeated(rung, fabric, &rungs));
-            runs.extend(own.map(|rung| (rung, fabric)));
+            let own = worlds.iter().filter(|named| !is_repeated(named, fabric, &worlds));
+            runs.extend(own.map(|named| (named, fabric)));
         }
         runs.sort_by_key(|(_, fabric)| !fabric.is_synchronous());
         let mut run = Run {
@@ -159,7 +160,7 @@ impl Ladder {
             begun: Instant::now(),
             reports: runs
                 .iter()
-                .map(|&(rung, fabric)| WorldReport::new(rung, fabric))
+                .map(|&(named, fabric)| WorldReport::new(named, fabric))
                 .collect(),
             runs,
         };
@@ -185,19 +186,19 @@ impl Ladder {
     }
 }
 
-/// Returns whether the rung is the same world on this fabric as another one: that without `-glob`, where read-modify-writes are
+/// Returns whether the world is the same on this fabric as another one: that without `-glob`, where read-modify-writes are
 /// atomic against the processor anyway.
-fn is_repeated(rung: &Rung, fabric: FabricKind, rungs: &[Rung]) -> bool {
-    let plain = rung.name().strip_suffix("-glob");
-    fabric.is_glob() && plain.is_some_and(|plain| rungs.iter().any(|other| other.name() == plain))
+fn is_repeated(named: &NamedWorld, fabric: FabricKind, worlds: &[NamedWorld]) -> bool {
+    let plain = named.name().strip_suffix("-glob");
+    fabric.is_glob() && plain.is_some_and(|plain| worlds.iter().any(|other| other.name() == plain))
 }
 
 impl WorldReport {
-    fn new(rung: &Rung, fabric: FabricKind) -> WorldReport {
+    fn new(named: &NamedWorld, fabric: FabricKind) -> WorldReport {
         WorldReport {
-            world: rung.name(),
+            world: named.name(),
             fabric,
-            faults: rung.faults(),
+            faults: named.faults(),
             completeness: Completeness::Incomplete("not explored exhaustively".into()),
             random: 0,
             depth: 0,
@@ -210,26 +211,32 @@ impl WorldReport {
 struct Run<'a> {
     ladder: &'a Ladder,
     begun: Instant,
-    /// The rungs, each on a fabric, in the order in which they are taken.
-    runs: Vec<(&'a Rung, FabricKind)>,
+    /// The worlds, each on a fabric, in the order in which they are taken.
+    runs: Vec<(&'a NamedWorld, FabricKind)>,
     reports: Vec<WorldReport>,
 }
 
 impl Run<'_> {
     fn run(&mut self) -> Result<(), SimError> {
-        for index in 0..self.runs.len() {
-            let time = self.share(SMOKE_SHARE, self.runs.len() - index);
+        // Mistakes that only a rare order of operations shows have small worlds of their own. These come first, since there is time for
+        // a few schedules of each world only where there are many.
+        let (small, large): (Vec<usize>, Vec<usize>) = (0..self.runs.len())
+            .partition(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous());
+        for &index in &small {
+            let time = self.share(SMOKE_SHARE, SMALL_AMONG);
             if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
                 return Ok(());
             }
         }
-        // Operations in any order are what random schedules miss.
-        let small: Vec<usize> = (0..self.runs.len())
-            .filter(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous())
-            .collect();
+        for (number, &index) in large.iter().enumerate() {
+            let time = self.share(SMOKE_SHARE, large.len() - number);
+            if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
+                return Ok(());
+            }
+        }
         for &index in &small {
-            // The last is the largest.
-            let among = if small.last() == Some(&index) {
+            // The last of several is the largest.
+            let among = if small.len() > 1 && small.last() == Some(&index) {
                 1
             } else {
                 SMALL_AMONG
@@ -256,10 +263,10 @@ impl Run<'_> {
                 return Ok(());
             }
             for (number, &index) in left.iter().enumerate() {
-                let time = self.share(1.0, (left.len() - number) * 2);
-                if time < SLICE_MIN {
+                if self.share(1.0, 1) < SLICE_MIN {
                     return Ok(());
                 }
+                let time = self.share(1.0, (left.len() - number) * 2).max(SLICE_MIN);
                 let depth = 2 + turn % (DEPTH_MAX - 1);
                 if !self.random(index, depth, TURN_EXECUTIONS, time)?
                     || !self.bounded(index, turn + 1, time)?
@@ -271,7 +278,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns each of `among` rungs' share of the time until this part of the whole has passed.
+    /// Returns each of `among` worlds' share of the time until this part of the whole has passed.
     fn share(&self, part: f64, among: usize) -> Duration {
         let until = self.ladder.time.mul_f64(part);
         until.saturating_sub(self.begun.elapsed()) / among.max(1) as u32
@@ -336,7 +343,7 @@ impl Run<'_> {
         strategy: Strategy,
         time: Duration,
     ) -> Result<Option<Completeness>, SimError> {
-        let (rung, fabric) = self.runs[index];
+        let (named, fabric) = self.runs[index];
         if let Some(begins) = self.ladder.begins {
             let what = match strategy {
                 Strategy::Exhaustive => Some("every schedule".to_owned()),
@@ -345,8 +352,8 @@ impl Run<'_> {
             };
             if let Some(what) = what {
                 let world = match fabric {
-                    FabricKind::Model => rung.name().to_owned(),
-                    _ => format!("{} on {fabric}", rung.name()),
+                    FabricKind::Model => named.name().to_owned(),
+                    _ => format!("{} on {fabric}", named.name()),
                 };
                 begins(self.ladder.object, &world, &what);
             }
@@ -361,17 +368,17 @@ impl Run<'_> {
             cancel: self.ladder.cancel.clone(),
             ..Config::default()
         };
-        rung.configure(&mut config);
-        let report = explore(&config, |world| rung.build(world))?;
-        let of_rung = &mut self.reports[index];
-        of_rung.stats.states = of_rung.stats.states.max(report.stats.states);
-        of_rung.stats.executions += report.stats.executions;
-        of_rung.stats.transitions += report.stats.transitions;
-        of_rung.stats.seconds += report.stats.seconds;
-        of_rung.stats.depth_max = of_rung.stats.depth_max.max(report.stats.depth_max);
+        named.configure(&mut config);
+        let report = explore(&config, |world| named.build(world))?;
+        let so_far = &mut self.reports[index];
+        so_far.stats.states = so_far.stats.states.max(report.stats.states);
+        so_far.stats.executions += report.stats.executions;
+        so_far.stats.transitions += report.stats.transitions;
+        so_far.stats.seconds += report.stats.seconds;
+        so_far.stats.depth_max = so_far.stats.depth_max.max(report.stats.depth_max);
         if report.failure.is_some() {
-            of_rung.failure = report.failure;
-            of_rung.completeness = Completeness::Stopped;
+            so_far.failure = report.failure;
+            so_far.completeness = Completeness::Stopped;
             return Ok(None);
         }
         Ok(Some(report.completeness))

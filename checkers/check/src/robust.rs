@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use loco_sim::{Config, Progress, Robustness, SimError, Strength, Tier, robust};
 
 use crate::Object;
-use crate::rung::{Expected, Rung};
-use crate::worlds::{asked, rungs};
+use crate::named_world::{Expected, NamedWorld};
+use crate::worlds::{asked, worlds};
 
 /// A check whether an object is robust.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct RobustCheck {
     pub object: Object,
     /// The order of the network.
     pub tier: Tier,
-    /// The names of rungs of the object's ladder to check in place of the worlds for this question.
+    /// The names of worlds of the object's ladder to check in place of the worlds for this question.
     pub only: Vec<String>,
     /// The time for all worlds together, shared evenly among those that are left.
     pub time: Duration,
@@ -81,7 +81,7 @@ impl RobustCheck {
         let begun = Instant::now();
         let worlds = self.worlds();
         let mut reports = Vec::new();
-        for (number, (rung, expected)) in worlds.iter().enumerate() {
+        for (number, (named, expected)) in worlds.iter().enumerate() {
             if self.is_cancelled() {
                 break;
             }
@@ -94,36 +94,36 @@ impl RobustCheck {
                 cancel: self.cancel.clone(),
                 ..Config::default()
             };
-            rung.configure(&mut config);
+            named.configure(&mut config);
             if let Some(begins) = self.begins {
-                begins(self.object, rung.name(), "histories, against a strong memory");
+                begins(self.object, named.name(), "histories, against a strong memory");
             }
             reports.push(RobustReport {
-                world: rung.name(),
+                world: named.name(),
                 expected: *expected,
-                found: robust(&config, |world| rung.build(world))?,
+                found: robust(&config, |world| named.build(world))?,
             });
         }
         Ok(reports)
     }
 
     /// Returns the world of this name.
-    pub fn world(&self, name: &str) -> Option<Rung> {
+    pub fn world(&self, name: &str) -> Option<NamedWorld> {
         self.worlds()
             .into_iter()
-            .map(|(rung, _)| rung)
-            .find(|rung| rung.name() == name)
+            .map(|(named, _)| named)
+            .find(|named| named.name() == name)
     }
 
-    fn worlds(&self) -> Vec<(Rung, Option<Expected>)> {
+    fn worlds(&self) -> Vec<(NamedWorld, Option<Expected>)> {
         if self.only.is_empty() {
             return asked(self.object);
         }
-        let wanted = |rung: &Rung| self.only.iter().any(|name| name == rung.name());
-        rungs(self.object)
+        let wanted = |named: &NamedWorld| self.only.iter().any(|name| name == named.name());
+        worlds(self.object)
             .into_iter()
             .filter(wanted)
-            .map(|rung| (rung, None))
+            .map(|named| (named, None))
             .collect()
     }
 

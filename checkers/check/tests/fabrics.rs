@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use loco_check::{Object, Rung, rungs};
+use loco_check::{NamedWorld, Object, worlds};
 use loco_sim::{Config, FabricKind, Strategy, World, explore};
 
 /// The worlds of each object that are explored in every schedule, as far as the limit allows.
@@ -17,14 +17,14 @@ const EXECUTIONS: u64 = 3;
 #[test]
 fn every_world_runs_on_every_fabric() {
     for object in Object::ALL {
-        for rung in rungs(object) {
+        for named in worlds(object) {
             for fabric in FabricKind::ALL {
                 let executions = Strategy::Pct {
                     executions: EXECUTIONS,
                     seed: 1,
                     depth: 3,
                 };
-                finds_nothing(object, &rung, fabric, executions);
+                finds_nothing(object, &named, fabric, executions);
             }
         }
     }
@@ -33,16 +33,16 @@ fn every_world_runs_on_every_fabric() {
 #[test]
 fn the_first_worlds_of_every_object_keep_their_promises_on_every_fabric() {
     for object in Object::ALL {
-        for rung in rungs(object).iter().take(FIRST) {
+        for named in worlds(object).iter().take(FIRST) {
             for fabric in FabricKind::ALL {
-                finds_nothing(object, rung, fabric, Strategy::Exhaustive);
+                finds_nothing(object, named, fabric, Strategy::Exhaustive);
             }
         }
     }
 }
 
 /// Checks that a world can be explored on the fabric, and that no execution that is met fails.
-fn finds_nothing(object: Object, rung: &Rung, fabric: FabricKind, strategy: Strategy) {
+fn finds_nothing(object: Object, named: &NamedWorld, fabric: FabricKind, strategy: Strategy) {
     let mut config = Config {
         fabric,
         strategy,
@@ -50,9 +50,9 @@ fn finds_nothing(object: Object, rung: &Rung, fabric: FabricKind, strategy: Stra
         time_max: Some(Duration::from_secs(60)),
         ..Config::default()
     };
-    rung.configure(&mut config);
-    let name = rung.name();
-    let report = explore(&config, |world: &mut World| rung.build(world));
+    named.configure(&mut config);
+    let name = named.name();
+    let report = explore(&config, |world: &mut World| named.build(world));
     let report = report.unwrap_or_else(|error| panic!("{object}, {name}, on {fabric}: {error}"));
     if let Some(failure) = report.failure {
         panic!("{object}, {name}, on {fabric}: {failure}");

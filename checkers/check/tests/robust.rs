@@ -71,10 +71,10 @@ fn a_weak_object_comes_with_a_history_that_no_strong_memory_has() {
     );
     // The schedule leads to this history again.
     let check = RobustCheck::new(Object::OwnedVar, TIME);
-    let rung = check.world(weak.world).unwrap();
+    let named = check.world(weak.world).unwrap();
     let wanted = text.concat();
     let again = replay(&Config::default(), &witness.schedule, |world: &mut World| {
-        rung.build(world);
+        named.build(world);
         let wanted = wanted.clone();
         world.finally(move |end| {
             let found: String = end.histories().iter().map(ToString::to_string).collect();
@@ -127,14 +127,14 @@ fn a_failing_world_is_neither_robust_nor_weak() {
 #[test]
 fn a_strong_memory_has_no_steps_of_its_own() {
     let check = RobustCheck::new(Object::Region, TIME);
-    let rung = check.world("store-buffering").unwrap();
+    let named = check.world("store-buffering").unwrap();
     let config = |memory| Config {
         memory,
         ..Config::default()
     };
     let both_zero = |memory| {
         let report = explore(&config(memory), |world: &mut World| {
-            rung.build(world);
+            named.build(world);
             world.finally(|end| {
                 let text: String = end.histories().iter().map(ToString::to_string).collect();
                 assert!(text.matches("-> 0").count() < 2, "both read 0");

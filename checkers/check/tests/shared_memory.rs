@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use loco_check::{FABRICS, Ladder, Object, rungs};
+use loco_check::{FABRICS, Ladder, Object, worlds};
 use loco_sim::{Config, FabricKind, Strategy, World, explore};
 
 /// A lock whose word is on a node that was declared lost is neither given to that node nor released by it, although the node's
@@ -26,8 +26,8 @@ fn a_lost_node_neither_gets_nor_releases_the_lock_that_lives_on_it() {
 }
 
 fn finds_nothing(object: Object, name: &str, strategy: Strategy) {
-    let all = rungs(object);
-    let rung = all.iter().find(|rung| rung.name() == name).unwrap();
+    let all = worlds(object);
+    let named = all.iter().find(|named| named.name() == name).unwrap();
     let mut config = Config {
         fabric: FabricKind::Shm,
         strategy,
@@ -35,8 +35,8 @@ fn finds_nothing(object: Object, name: &str, strategy: Strategy) {
         states_max: Some(20_000),
         ..Config::default()
     };
-    rung.configure(&mut config);
-    let report = explore(&config, |world: &mut World| rung.build(world)).unwrap();
+    named.configure(&mut config);
+    let report = explore(&config, |world: &mut World| named.build(world)).unwrap();
     assert!(
         report.failure.is_none(),
         "{object}, {name}: {}",
@@ -50,7 +50,7 @@ fn finds_nothing(object: Object, name: &str, strategy: Strategy) {
 }
 
 #[test]
-fn a_ladder_takes_each_rung_on_the_weakest_fabric_and_on_shared_memory() {
+fn a_ladder_takes_each_world_on_the_weakest_fabric_and_on_shared_memory() {
     assert_eq!(FABRICS, [FabricKind::Model, FabricKind::Shm]);
     let ladder = Ladder {
         only: vec!["two-nodes".into(), "two-nodes-glob".into()],
@@ -60,7 +60,7 @@ fn a_ladder_takes_each_rung_on_the_weakest_fabric_and_on_shared_memory() {
     let taken: Vec<_> = report
         .worlds
         .iter()
-        .map(|rung| (rung.world, rung.fabric))
+        .map(|named| (named.world, named.fabric))
         .collect();
     // On shared memory, both are the same world.
     let expected = [

@@ -27,6 +27,8 @@ pub struct Code {
     pub program: Program,
     /// The program as it is run for each [`Constant`], which says of each put of a constant whether its data are inlined.
     made: [Program; 2],
+    /// For each location, whether the gets into it move nothing.
+    idle: Vec<bool>,
     /// For each location, the node of the job that has it and its slot there.
     pub places: Vec<Place>,
     /// For each thread, the node of the job that runs it and its position among the threads there.
@@ -129,6 +131,7 @@ impl Code {
             threads: threads.collect(),
             program: program.clone(),
             made: CONSTANTS.map(|constant| as_run(program, constant)),
+            idle: idle(program),
             places,
             slots,
         };
@@ -147,6 +150,12 @@ impl Code {
     /// Returns the program as it is run under a stress: what the threads execute, and what the model must judge.
     pub fn as_run(&self, constant: Constant) -> &Program {
         &self.made[constant as usize]
+    }
+
+    /// Returns whether a strong get into `location` only flushes: its result changes nothing, and no fence waits for it. The end of such a
+    /// get tells what the end of a flush tells, that the earlier writes of the queue pair are placed.
+    pub fn flushes(&self, location: Loc) -> bool {
+        self.idle[usize::from(location.0)]
     }
 
     /// Returns the place of a location.
@@ -200,6 +209,62 @@ impl Code {
             Placement::Page => slot * (runs * LINE).next_multiple_of(PAGE) + run * LINE,
         }
     }
+}
+
+/// Returns for each location whether gets into it are its only writes, each from a location of the same value that nobody writes, and in a
+/// thread without fences.
+fn idle(program: &Program) -> Vec<bool> {
+    let mut written = vec![false; program.locations.len()];
+    let mut gets = Vec::new();
+    for thread in &program.threads {
+        let fenced = has_fence(&thread.code);
+        written_by(&thread.code, &mut written, &mut |src, dst| {
+            gets.push((src, dst, fenced))
+        });
+    }
+    let mut idle: Vec<bool> = written.iter().map(|written| !written).collect();
+    let value = |location: Loc| program.locations[usize::from(location.0)].init;
+    // A source is no target of a get either.
+    let targets: Vec<Loc> = gets.iter().map(|&(_, dst, _)| dst).collect();
+    for (src, dst, fenced) in gets {
+        let moves = written[usize::from(src.0)] || targets.contains(&src) || value(src) != value(dst);
+        idle[usize::from(dst.0)] &= !(moves || fenced);
+    }
+    idle
+}
+
+/// Marks what a block writes other than by gets, and calls `get` with the source and the target of each get.
+fn written_by(code: &[Instr], written: &mut [bool], get: &mut dyn FnMut(Loc, Loc)) {
+    for instr in code {
+        match instr.request().0 {
+            Instr::Store { loc, .. }
+            | Instr::Cas { loc, .. }
+            | Instr::Swap { loc, .. }
+            | Instr::Put { dst: loc, .. } => written[usize::from(loc.0)] = true,
+            Instr::RemoteFaa { dst, target, .. }
+            | Instr::RemoteCas { dst, target, .. }
+            | Instr::RemoteSwap { dst, target, .. } => {
+                written[usize::from(dst.0)] = true;
+                written[usize::from(target.0)] = true;
+            }
+            Instr::Get { dst, src, .. } => get(*src, *dst),
+            Instr::If { then, otherwise, .. } => {
+                written_by(then, written, get);
+                written_by(otherwise, written, get);
+            }
+            Instr::While { body, .. } => written_by(body, written, get),
+            _ => {}
+        }
+    }
+}
+
+fn has_fence(code: &[Instr]) -> bool {
+    code.iter().any(|instr| match instr {
+        Instr::Rfence { .. } => true,
+        Instr::If { then, otherwise, .. } => has_fence(then) || has_fence(otherwise),
+        Instr::While { body, .. } => has_fence(body),
+        _ => false,
+    })
 }
 
 /// Returns a program as it is run: with [`Constant::Inline`] all puts of constants are inlined, with [`Constant::Memory`]
@@ -273,6 +338,31 @@ mod tests {
         assert_eq!(
             run("while (r) bound 4 { x^2 := 1; x^2 := 2; x^2 := 3; r := 0 }"),
             (1, 8)
+        );
+    }
+
+    #[test]
+    fn a_get_flushes_if_it_moves_nothing_and_no_fence_waits_for_it() {
+        let flushes = |code: &str| {
+            let text =
+                format!("RDMA t\n{{ c@1=0; z@2=0; x@2=0; u@2=1; }}\nP0@1 ;\n{code} ;\n\nexists (x=1)\n");
+            let program = mowgli::litmus::parse(&text).unwrap().litmus.program;
+            Code::new(&program, 2).unwrap().flushes(Loc(0))
+        };
+        assert!(flushes("x^2 := 1 ;\nstrong c := z^2"));
+        assert!(!flushes("x^2 := 1 ;\nstrong c := x^2"), "it reads what was put");
+        assert!(!flushes("strong c := u^2"), "it changes its target");
+        assert!(
+            !flushes("strong c := z^2 ;\nc := 3"),
+            "the target has another value later"
+        );
+        assert!(
+            !flushes("strong c := z^2 ;\nrfence(2) ;\nx^2 := 1"),
+            "the fence waits for it"
+        );
+        assert!(
+            !flushes("strong c := z^2 ;\nif (1) { c := rfaa(z^2, 1) } else { }"),
+            "its source changes"
         );
     }
 

@@ -149,6 +149,17 @@ impl fmt::Display for Length {
 /// The name of [`Length::RoundTrips`].
 const ROUND_TRIPS: &str = "rtt";
 
+choices! {
+    /// How a strong get is posted that only flushes ([`Code::flushes`](crate::code::Code::flushes)).
+    Flush FLUSHES {
+        /// As a get.
+        #[default]
+        Get "get",
+        /// By the call of that name.
+        Call "call",
+    }
+}
+
 /// The conditions of a batch of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Stress {
@@ -177,6 +188,8 @@ pub struct Stress {
     pub constant: Constant,
     /// Each thread keeps `2^completions` operations of its own beside the test, whose completions nobody has polled; 0 keeps none.
     pub completions: u8,
+    /// Gets that flush.
+    pub flush: Flush,
 }
 
 /// The most decades of [`Length::Decades`]: 10^5 ns.
@@ -197,7 +210,7 @@ const COMPLETIONS_DRAWN: u8 = 5;
 pub const WITHIN_DRAWN: usize = 4;
 
 /// The number of fields. [`Stress::with_random`] knows each by its number.
-const FIELDS: usize = 12;
+const FIELDS: usize = 13;
 
 impl Stress {
     /// Draws every field.
@@ -236,6 +249,7 @@ impl Stress {
             8 => self.start = one(&STARTS, random),
             9 => self.traffic_detail = below(DETAIL_DRAWN),
             10 => self.constant = one(&CONSTANTS, random),
+            11 => self.flush = one(&FLUSHES, random),
             // Every other draw is none, as it is the cheaper one.
             _ => self.completions = below(1) * below(COMPLETIONS_DRAWN),
         }
@@ -277,6 +291,7 @@ impl Stress {
             self.start as u64,
             self.constant as u64,
             u64::from(self.traffic_detail),
+            self.flush as u64,
             u64::from(self.completions),
         ];
         fields.iter().rev().fold(0, |bits, field| bits << 4 | field & 15)
@@ -303,7 +318,8 @@ impl Stress {
             start: at(&STARTS, field(8)),
             constant: at(&CONSTANTS, field(9)),
             traffic_detail: field(10) as u8,
-            completions: field(11) as u8,
+            flush: at(&FLUSHES, field(11)),
+            completions: field(12) as u8,
         }
     }
 }
@@ -313,7 +329,7 @@ impl fmt::Display for Stress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{}:{},start={},constant={},completions={}",
+            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{}:{},start={},constant={},flush={},completions={}",
             self.delay.name(),
             self.delay_length,
             self.placement.name(),
@@ -325,6 +341,7 @@ impl fmt::Display for Stress {
             self.traffic_detail,
             self.start.name(),
             self.constant.name(),
+            self.flush.name(),
             self.completions,
         )
     }
@@ -373,12 +390,13 @@ impl FromStr for Stress {
                 }
                 "start" => stress.start = pick(&STARTS, Start::name, first, part)?,
                 "constant" => stress.constant = pick(&CONSTANTS, Constant::name, first, part)?,
+                "flush" => stress.flush = pick(&FLUSHES, Flush::name, first, part)?,
                 "completions" => {
                     stress.completions = number(&mut std::iter::once(first), COMPLETIONS_MAX, 0)?;
                 }
                 _ => {
                     return Err(BadStress(format!(
-                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start, constant and \
+                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start, constant, flush and \
                          completions"
                     )));
                 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Fabric, FabricError, Local, Memory, Result, Target, WordCell, Work};
+use loco_fabric::{Fabric, FabricError, Local, Memory, QueuePair, Result, Target, WordCell, Work};
 use mowgli::generate::Random;
 use mowgli::program::{Instr, Loc, Node, PutSrc, Value, WorkId};
 
@@ -18,7 +18,7 @@ use crate::code::Code;
 use crate::interpreter::{self, Cell, Operation, Request, Stand, Stop, far_side};
 use crate::line::{CONTROL, Lines};
 use crate::shared::{Shared, progress_at};
-use crate::stress::{Cache, Delay, Length, Start, Stress, Traffic, WITHIN_DRAWN};
+use crate::stress::{Cache, Delay, Flush, Length, Start, Stress, Traffic, WITHIN_DRAWN};
 
 /// The number of looks at the others' progress before a thread yields, and the number of times that it yields.
 const LOOKS: u32 = 300;
@@ -476,9 +476,18 @@ impl<F: Fabric> Stand for Execution<'_, F> {
             constant = Some(near(seat.constants + self.put));
             self.put += 1;
         }
+        let flushes = match request.operation {
+            Operation::Get(to) => {
+                request.strong && self.batch.stress.flush == Flush::Call && code.flushes(to)
+            }
+            _ => false,
+        };
         let number = self
             .queues
             .post(line, self.deadline, |queue_pair, shared, work| {
+                if flushes {
+                    return queue_pair.flush(work);
+                }
                 let work = Work {
                     strong: request.strong,
                     ..work

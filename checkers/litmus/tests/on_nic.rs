@@ -8,12 +8,10 @@
 
 mod support;
 
-use std::collections::BTreeSet;
-
 use loco_fabric::Tier;
-use loco_litmus::{Test, test};
+use loco_litmus::test;
 use loco_testing::{on_nic, skipped};
-use support::{allowed, is_seen, job, plan, shows, tests_of, verbs};
+use support::{job, nothing_forbidden, plan, tests_of, until_shown, verbs};
 
 /// The most rounds in which tests are run again that have not shown their outcome.
 const ROUNDS: u64 = 4;
@@ -52,60 +50,17 @@ fn weak_outcomes_of_the_tier_appear_and_none_that_is_forbidden() {
     let Some(tier) = tier() else { return };
     let mut tests = tests_of(tier);
     tests.extend(test::load(&["rdma-tso24".to_owned()]).unwrap().tests);
-    let mut unseen = allowed(&tests, tier);
-    unseen.retain(|name| shows(tier, name));
-    let (weak, mut made, mut seen) = (unseen.len(), 0, 0);
-    for round in 0..ROUNDS {
-        let these: Vec<Test> = match round {
-            0 => tests.clone(),
-            _ => tests
-                .iter()
-                .filter(|test| unseen.contains(&test.name))
-                .cloned()
-                .collect(),
-        };
-        if these.is_empty() {
-            break;
-        }
-        let kept = job(
-            verbs(1 + (round % 2) as usize, None),
-            &these,
-            &plan(runs(), round + 1),
-        );
-        for record in &kept.records {
-            assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
-            assert_eq!(record.hung, None, "{}", record.test);
-            made += record.runs;
-            seen += record.witnesses(&record.litmus().unwrap())[0].0;
-        }
-        let shown: BTreeSet<_> = kept
-            .records
-            .iter()
-            .filter(|record| is_seen(record))
-            .map(|record| &record.test)
-            .collect();
-        unseen.retain(|name| !shown.contains(name));
-    }
-    println!(
-        "{tier}: {} tests, {weak} weak outcomes that the tier allows, {} seen, {seen} times in {made} runs; not {unseen:?}",
-        tests.len(),
-        weak - unseen.len()
-    );
-    assert!(
-        100 * (weak - unseen.len()) >= SHARE * weak,
-        "{tier}: not seen: {unseen:?}"
-    );
+    let nodes = |round| verbs(1 + (round % 2) as usize, None);
+    let found = until_shown(nodes, &tests, tier, (ROUNDS, runs()));
+    assert!(found.percent() >= SHARE, "{tier}: not seen: {:?}", found.unseen);
 }
 
 #[test]
 fn the_rest_of_the_catalogue_and_random_programs_show_nothing_forbidden() {
-    let Some(tier) = tier() else { return };
+    let Some(_) = tier() else { return };
     let mut tests = test::load(&["rmw".to_owned()]).unwrap().tests;
     tests.extend(test::random(40, 7));
     let kept = job(verbs(2, None), &tests, &plan(20, 3));
-    for record in &kept.records {
-        assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
-        assert_eq!(record.hung, None, "{}", record.test);
-    }
+    nothing_forbidden(&kept.records);
     assert!(kept.records.len() > 40, "{}", kept.records.len());
 }

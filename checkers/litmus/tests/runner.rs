@@ -10,8 +10,9 @@ mod support;
 use std::cell::Cell;
 use std::time::Duration;
 
+use loco_fabric::Tier;
 use loco_litmus::{Listener, Plan, Record, Result, Strategy, Test, test, walk};
-use support::{Kept, deferred, job, shm, soft};
+use support::{Kept, deferred, job, shm, soft, tcp};
 
 fn plan(runs: u64, stress: Strategy) -> Plan {
     Plan {
@@ -58,7 +59,6 @@ fn the_catalogue_on_the_deferred_nic_shows_nothing_forbidden() {
 /// A fabric whose memory is all of one kind cannot give a test the regions that it asks for.
 #[test]
 fn a_test_with_regions_of_relaxed_ordering_is_refused_where_there_are_none() {
-    use loco_fabric::Tier;
     use loco_litmus::oracle::Theory;
     let tests = test::load(&["MP+relaxed".to_owned()]).unwrap().tests;
     let kept = job(shm(2, None), &tests, &plan(10, Strategy::None));
@@ -153,6 +153,29 @@ fn a_sample_on_the_device_played_by_software_shows_nothing_forbidden() {
         let kept = job(soft(2), &tests, &plan(50, strategy));
         all_as_the_model_says(&kept, 40);
     }
+}
+
+/// The nodes end one after the other, and one that is behind does not take the end of another for a loss.
+#[test]
+fn three_nodes_end_without_an_error() {
+    let tests = test::load(&["MP1".to_owned()]).unwrap().tests;
+    for _ in 0..10 {
+        let kept = job(tcp(3), &tests, &plan(20, Strategy::None));
+        all_as_the_model_says(&kept, 1);
+    }
+}
+
+/// A strong get that moves nothing is posted as a flush, whose end tells the same.
+#[test]
+fn flushes_place_what_was_put() {
+    let names = ["tests/flushed", "MP+put-get-put+strong-wait"].map(str::to_owned);
+    let tests = test::load(&names).unwrap().tests;
+    let fixed = |stress: &str| plan(200, Strategy::Fixed(stress.parse().unwrap()));
+    let on_tcp = job(tcp(3), &tests, &fixed("flush=call,traffic=same:10:8"));
+    all_as_the_model_says(&on_tcp, 2);
+    let unordered = shm(2, Some(deferred(20).tier(Tier::Unordered)));
+    let on_card = job(unordered, &tests, &fixed("flush=call"));
+    all_as_the_model_says(&on_card, 2);
 }
 
 #[test]

@@ -13,11 +13,14 @@ use std::collections::BTreeSet;
 
 use loco_fabric::Tier;
 use loco_litmus::oracle::{on, usual};
-use loco_litmus::{Record, Test, test};
+use loco_litmus::{Test, test};
 use loco_test_networks::deferred::{Discipline, Nic};
 use loco_test_networks::soft::SoftLimits;
 use mowgli::model::Tier as ModelTier;
-use support::{allowed, deferred, is_seen, job, ordering, plan, shm, shows, soft_of, tests_of};
+use support::{
+    allowed, deferred, is_seen, job, nothing_forbidden, ordering, plan, shm, shows, soft_of, tests_of,
+    until_shown,
+};
 
 /// The most times that tests are run again until they show what they must.
 const ROUNDS: u64 = 200;
@@ -26,66 +29,13 @@ fn runs() -> u64 {
     std::env::var("LOCO_LITMUS_RUNS").map_or(400, |runs| runs.parse().unwrap())
 }
 
-fn nothing_forbidden(records: &[Record]) {
-    for record in records {
-        assert!(record.judged, "{}", record.test);
-        assert!(!record.is_violated(), "{}", record.histogram().unwrap());
-        assert_eq!(record.hung, None, "{}", record.test);
-    }
-}
-
-/// Runs tests on the deferred card of a tier until each test whose outcome the tier allows has shown it.
-fn shown_by(card: impl Fn(u64) -> Nic, tests: &[Test], tier: Tier) -> Vec<String> {
-    let mut unseen = allowed(tests, tier);
-    unseen.retain(|name| shows(tier, name));
-    let (weak, mut made, mut seen) = (unseen.len(), 0, 0);
-    for round in 0..ROUNDS {
-        // All are run once; then those that have not shown their outcome.
-        let these: Vec<Test> = match round {
-            0 => tests.to_vec(),
-            _ => tests
-                .iter()
-                .filter(|test| unseen.contains(&test.name))
-                .cloned()
-                .collect(),
-        };
-        if these.is_empty() {
-            break;
-        }
-        let kept = job(
-            shm(1 + (round % 2) as usize, Some(card(round))),
-            &these,
-            &plan(runs(), round + 1),
-        );
-        nothing_forbidden(&kept.records);
-        made += kept.records.iter().map(|record| record.runs).sum::<u64>();
-        seen += kept
-            .records
-            .iter()
-            .map(|record| record.witnesses(&record.litmus().unwrap())[0].0)
-            .sum::<u64>();
-        unseen.retain(|name| {
-            !kept
-                .records
-                .iter()
-                .any(|record| record.test == *name && is_seen(record))
-        });
-    }
-    println!(
-        "{tier}: {} tests, {weak} outcomes that the tier allows, {} seen, {seen} times in {made} runs",
-        tests.len(),
-        weak - unseen.len()
-    );
-    unseen.into_iter().collect()
-}
-
 /// Every weak outcome of a tier appears, and nothing that its model forbids.
 #[test]
 fn the_deferred_card_of_a_tier_shows_what_the_tier_allows_and_nothing_else() {
     for tier in Tier::ALL {
-        let card = |round| deferred(round).tier(tier);
-        let unseen = shown_by(card, &tests_of(tier), tier);
-        assert_eq!(unseen, [""; 0], "{tier}");
+        let card = |round| shm(1 + (round % 2) as usize, Some(deferred(round).tier(tier)));
+        let found = until_shown(card, &tests_of(tier), tier, (ROUNDS, runs()));
+        assert!(found.unseen.is_empty(), "{tier}: {:?}", found.unseen);
     }
 }
 
@@ -98,10 +48,7 @@ fn the_deferred_card_of_a_tier_shows_nothing_forbidden_by_other_tests() {
     tests.extend(test::random(60, 7));
     for (seed, tier) in (1..).zip(Tier::ALL) {
         let kept = job(shm(2, Some(deferred(seed).tier(tier))), &tests, &plan(50, seed));
-        for record in &kept.records {
-            assert!(!record.is_violated(), "{tier}: {}", record.histogram().unwrap());
-            assert_eq!(record.hung, None, "{}", record.test);
-        }
+        nothing_forbidden(&kept.records);
         assert!(kept.records.len() > 100);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use loco::fabric::{NodeId, Target};
+use loco::fabric::{Fabric, Lock, NodeId, Platform, Target};
 use loco::{Channel, Manager, Polling, Thread};
 use loco_sim::{Completeness, Config, ModelFabric, SimError, Strategy, World, explore, note};
 use support::{complete, site, site_of};
@@ -200,6 +200,42 @@ fn a_panic_on_top_of_another_ends_the_process_and_names_the_world_the_thread_and
         "replay: @unordered t",
     ] {
         assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// Takes a lock when it goes out of scope.
+struct TakesLock<'a>(&'a <<ModelFabric as Fabric>::Platform as Platform>::Mutex<u64>);
+
+impl Drop for TakesLock<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() += 1;
+    }
+}
+
+/// The thread that holds the lock cannot let it go before the panic is over. The execution fails, so that thread is unwound.
+#[test]
+fn a_panic_whose_destructors_find_a_lock_held_is_told() {
+    for seed in 0..100 {
+        let strategy = Strategy::Random { executions: 1, seed };
+        let report = explore(&Config::default().strategy(strategy), |world| {
+            let node = world.node(|_| Lock::new(0));
+            world.thread(&node, "holder", |lock| {
+                let held = Lock::lock(lock);
+                note("holds");
+                drop(held);
+            });
+            world.thread(&node, "unlucky", |lock| {
+                let _takes = TakesLock(lock);
+                note("goes on");
+                panic!("the panic");
+            });
+        });
+        let said = match report {
+            Ok(report) => report.failure.expect("every execution panics").to_string(),
+            // The holder had yet to go on when it was unwound.
+            Err(error) => error.to_string(),
+        };
+        assert!(said.contains("the panic"), "{said}");
     }
 }
 

@@ -9,7 +9,7 @@ use loco_fabric::{
     Fabric, Local, Lock, Memory, MemoryKind, NodeId, Peers, Platform, QueuePair, RegionKey, Target, Wait,
     WordCell, Work, WorkRequestId,
 };
-use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, World, explore, note};
+use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, Strategy, World, explore, note};
 
 struct Node {
     fabric: ModelFabric,
@@ -234,6 +234,62 @@ fn destructors_may_take_locks_that_suspended_threads_hold() {
         }
     });
     assert_eq!(report.unwrap().completeness, Completeness::Complete);
+}
+
+/// Two locks of a node.
+type TwoLocks = (ModelFabric, ModelLock, ModelLock);
+
+/// Runs two threads of a node with two locks, and ends the executions after any number of steps.
+fn cut_anywhere(threads: [fn(&TwoLocks); 2]) {
+    for (seed, steps_max) in (0..50).flat_map(|seed| (1..20).map(move |steps| (seed, steps))) {
+        let strategy = Strategy::Random { executions: 1, seed };
+        let config = Config::default().strategy(strategy).steps_max(steps_max);
+        let report = explore(&config, |world| {
+            let lock = <ModelLock as Lock<u64>>::new;
+            let node = world.node(move |fabric| (fabric, lock(0), lock(0)));
+            for (name, thread) in ["first", "second"].into_iter().zip(threads) {
+                world.thread(&node, name, thread);
+            }
+        });
+        report.unwrap();
+    }
+}
+
+/// A destructor may need a lock whose holder took it before the destructor's own thread took another: whichever of the two threads
+/// is dismantled first, the other one lets its lock go.
+#[test]
+fn destructors_may_take_locks_that_were_taken_before_their_threads_own() {
+    cut_anywhere([
+        |(fabric, first, _)| {
+            let held = first.lock();
+            fabric.cpu_fence();
+            fabric.cpu_fence();
+            drop(held);
+        },
+        |(fabric, first, second)| {
+            let _counter = Counter(first);
+            let held = second.lock();
+            fabric.cpu_fence();
+            drop(held);
+        },
+    ]);
+}
+
+/// Two destructors that need each other's lock cannot both be run. The exploration goes on without them.
+#[test]
+fn destructors_that_need_each_others_locks_end_nothing() {
+    fn thread(fabric: &ModelFabric, own: &ModelLock, other: &ModelLock) {
+        let held = own.lock();
+        // In an execution that goes on, the thread's own lock is free before the destructor takes the other one.
+        let counter = Counter(other);
+        fabric.cpu_fence();
+        drop(held);
+        drop(counter);
+    }
+    cut_anywhere([
+        |(fabric, first, second)| thread(fabric, first, second),
+        |(fabric, first, second)| thread(fabric, second, first),
+    ]);
 }
 
 /// Registers memory when it is dropped, and reads its last word.

@@ -237,7 +237,21 @@ pub fn a_flush_places_puts<W: World>() {
     let mut poster = Poster::new(a, b.node());
     let putting = |round: u64| {
         let value = round.to_ne_bytes();
-        poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 8), work));
+        let put =
+            |qp: &mut <W::Fabric as Fabric>::QueuePair, work| qp.put_inline(&value, target(&remote, 8), work);
+        match round.is_multiple_of(2) {
+            true => poster.complete(put),
+            // The flush waits for a put that is under way, too.
+            false => stream(a, &mut poster.qp, |qp, work| {
+                put(
+                    qp,
+                    Work {
+                        signaled: false,
+                        ..work
+                    },
+                )
+            }),
+        }
         poster.complete(|qp, work| qp.flush(work));
         told.store(round, Ordering::Release);
     };

@@ -51,7 +51,7 @@ const REQUEST_BYTES: usize = 36;
 const TO_PROCESS: u16 = 1;
 const TO_PORT: u16 = 2;
 
-/// What a dispatcher answers.
+/// The answers of a dispatcher to a request.
 mod answer {
     pub(super) const PASSED: u8 = 1;
     pub(super) const NOBODY: u8 = 2;
@@ -282,7 +282,7 @@ pub struct ConnectRequest {
     pub from: u16,
     /// The host that it means to be at.
     pub to: u16,
-    /// Whom it wants to see.
+    /// Where the connection is to end.
     pub destination: Destination,
 }
 
@@ -377,7 +377,7 @@ pub struct Dispatcher {
     pub hosts: HostTable,
     /// The folder of the processes of this host.
     pub folder: PathBuf,
-    /// What the names of their files begin with.
+    /// The beginning of the names of their files.
     pub prefix: &'static str,
 }
 

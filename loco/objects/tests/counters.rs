@@ -5,9 +5,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use loco::fabric::{NodeId, ShmConfig, ShmFabric, Tier, var};
+use loco::fabric::{Fabric, NodeId, ShmConfig, ShmFabric, Tier, var};
 use loco::fence::{self, Scope};
 use loco::metrics::{BYTES, COMPLETIONS, Counters, FENCES, LOCK_WAITS, OPERATIONS, RETRIES};
 use loco::{Barrier, Manager, Result, SharedRegion, SharedVar, TasLock, Thread, TicketLock, testing};
@@ -37,54 +38,68 @@ fn read(text: &str) -> BTreeMap<String, u64> {
     lines.map(one).collect()
 }
 
-/// Returns how much each counter grew.
-fn grew(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>, name: &str) -> u64 {
-    after[name] - before[name]
-}
-
 fn kind(name: &str, kind: &str) -> String {
     format!("{name}{{kind=\"{kind}\"}}")
+}
+
+/// Publishes the counters of a node to an exporter of their own, and never by themselves.
+fn published<F: Fabric>(node: &Manager<F>) -> Result<(Counters, PrometheusRecorder)> {
+    let counters = Counters::publish(node, Duration::MAX)?;
+    Ok((counters, PrometheusBuilder::new().build_recorder()))
+}
+
+/// Makes `calls` on node 0 of two, which have a region each, and gives `check` how much each counter of it grew.
+fn counting<F: Fabric>(
+    fabric: F,
+    calls: impl Fn(&Thread<F>, &SharedRegion<F>) -> Result<()>,
+    check: impl Fn(&dyn Fn(&str) -> u64),
+) -> Result<()> {
+    let node = Manager::new(fabric)?;
+    let region = SharedRegion::new(&node, "region", 64)?;
+    let end = Barrier::new(&node, "end")?;
+    node.wait_for_ready()?;
+    let thread = node.thread()?;
+    let (counters, recorder) = published(&node)?;
+    if node.node() == NodeId(0) {
+        let before = counted(&counters, &recorder);
+        calls(&thread, &region)?;
+        let after = counted(&counters, &recorder);
+        check(&|name| after[name] - before[name]);
+    }
+    end.wait(&thread)
 }
 
 #[test]
 fn operations_bytes_and_fences_are_counted_where_they_are_done_at_once() {
     testing::run(2, |fabric| {
-        let node = Manager::new(fabric)?;
-        let region = SharedRegion::new(&node, "region", 64)?;
-        let end = Barrier::new(&node, "end")?;
-        node.wait_for_ready()?;
-        let thread = node.thread()?;
-        let (counters, recorder) = (
-            Counters::publish(&node, Duration::MAX)?,
-            PrometheusBuilder::new().build_recorder(),
-        );
-        if node.node() == NodeId(0) {
-            let before = counted(&counters, &recorder);
-            let at = || region.target(NodeId(1), 0);
-            thread.put_inline_untracked(&[1; 24], at()?)?;
-            thread.put_inline(&[1; 8], at()?)?.wait(&thread)?;
-            thread.fetch_add_word(at()?, 1)?;
-            thread.read_word(at()?)?;
-            thread.mem_ref(16)?.get(at()?)?.wait()?;
-            thread.put_inline_untracked(&[1; 8], at()?)?;
-            fence::thread(&thread)?;
-            fence::thread(&thread)?;
-            let after = counted(&counters, &recorder);
-            let grew = |name: &str| grew(&before, &after, name);
-            assert_eq!(grew(&kind(OPERATIONS, "put")), 3, "{after:?}");
-            assert_eq!(grew(&kind(BYTES, "put")), 24 + 8 + 8);
-            assert_eq!(grew(&kind(OPERATIONS, "atomic")), 1);
-            assert_eq!(grew(&kind(BYTES, "atomic")), 8);
-            assert_eq!(grew(&kind(OPERATIONS, "get")), 2);
-            assert_eq!(grew(&kind(BYTES, "get")), 8 + 16);
-            assert_eq!(
-                grew(&format!("{FENCES}{{with=\"cpu\"}}")),
-                1,
-                "the second fence is free"
-            );
-            assert_eq!(grew(COMPLETIONS), 0);
-        }
-        end.wait(&thread)
+        counting(
+            fabric,
+            |thread, region| {
+                let at = || region.target(NodeId(1), 0);
+                thread.put_inline_untracked(&[1; 24], at()?)?;
+                thread.put_inline(&[1; 8], at()?)?.wait(thread)?;
+                thread.fetch_add_word(at()?, 1)?;
+                thread.read_word(at()?)?;
+                thread.mem_ref(16)?.get(at()?)?.wait()?;
+                thread.put_inline_untracked(&[1; 8], at()?)?;
+                fence::thread(thread)?;
+                fence::thread(thread)
+            },
+            |grew| {
+                assert_eq!(grew(&kind(OPERATIONS, "put")), 3);
+                assert_eq!(grew(&kind(BYTES, "put")), 24 + 8 + 8);
+                assert_eq!(grew(&kind(OPERATIONS, "atomic")), 1);
+                assert_eq!(grew(&kind(BYTES, "atomic")), 8);
+                assert_eq!(grew(&kind(OPERATIONS, "get")), 2);
+                assert_eq!(grew(&kind(BYTES, "get")), 8 + 16);
+                assert_eq!(
+                    grew(&format!("{FENCES}{{with=\"cpu\"}}")),
+                    1,
+                    "the second fence is free"
+                );
+                assert_eq!(grew(COMPLETIONS), 0);
+            },
+        )
     });
 }
 
@@ -93,36 +108,30 @@ fn flushes_waits_and_completions_are_counted_on_a_card() {
     let nic = Nic::deferred(1).tier(Tier::Ibta);
     let bring_up = |mesh| Deferred::new(ShmFabric::new(mesh, ShmConfig::default())?, Some(&nic));
     testing::run_on(2, bring_up, |fabric| {
-        let node = Manager::new(fabric)?;
-        let region = SharedRegion::new(&node, "region", 64)?;
-        let end = Barrier::new(&node, "end")?;
-        node.wait_for_ready()?;
-        let thread = node.thread()?;
-        let (counters, recorder) = (
-            Counters::publish(&node, Duration::MAX)?,
-            PrometheusBuilder::new().build_recorder(),
-        );
-        if node.node() == NodeId(0) {
-            let before = counted(&counters, &recorder);
-            let at = || region.target(NodeId(1), 0);
-            thread.put_inline(&[1; 8], at()?)?.wait(&thread)?;
-            fence::thread(&thread)?;
-            let after = counted(&counters, &recorder);
-            let grew = |name: &str| grew(&before, &after, name);
-            assert_eq!(grew(&kind(OPERATIONS, "put")), 1, "{after:?}");
-            assert_eq!(grew(&kind(OPERATIONS, "flush")), 1);
-            assert_eq!(grew(&format!("{FENCES}{{with=\"flush\"}}")), 1);
-            assert_eq!(grew(COMPLETIONS), 2);
-        }
-        end.wait(&thread)
+        counting(
+            fabric,
+            |thread, region| {
+                let at = || region.target(NodeId(1), 0);
+                thread.put_inline(&[1; 8], at()?)?.wait(thread)?;
+                fence::thread(thread)
+            },
+            |grew| {
+                assert_eq!(grew(&kind(OPERATIONS, "put")), 1);
+                assert_eq!(grew(&kind(OPERATIONS, "flush")), 1);
+                assert_eq!(grew(&format!("{FENCES}{{with=\"flush\"}}")), 1);
+                assert_eq!(grew(COMPLETIONS), 2);
+            },
+        )
     });
 }
 
-/// Takes a lock on node 1 that node 0 waits for, and returns what node 0 counted.
+/// Takes a lock on node 1 that node 0 waits for until it has counted `awaited`, and returns what node 0 counted.
 fn waited<L>(
+    awaited: &str,
     make: impl Fn(&Manager) -> Result<L> + Sync,
     lock: impl Fn(&L, &Thread, &dyn Fn() -> Result<()>) -> Result<()> + Sync,
 ) -> BTreeMap<String, u64> {
+    let of_node_0 = OnceLock::new();
     let nodes = testing::run(2, |fabric| {
         let node = Manager::new(fabric)?;
         let contended = make(&node)?;
@@ -133,10 +142,11 @@ fn waited<L>(
         let end = Barrier::new(&node, "end")?;
         node.wait_for_ready()?;
         let thread = node.thread()?;
-        let (counters, recorder) = (
-            Counters::publish(&node, Duration::MAX)?,
-            PrometheusBuilder::new().build_recorder(),
-        );
+        let (counters, recorder) = published(&node)?;
+        let counters = match node.node() {
+            NodeId(0) => of_node_0.get_or_init(|| counters),
+            _ => &counters,
+        };
         let tell = |word: &SharedVar<u64>| {
             word.write(1);
             word.broadcast(&thread)?.wait(&thread)
@@ -145,8 +155,10 @@ fn waited<L>(
             lock(&contended, &thread, &|| {
                 tell(&taken)?;
                 wanted.wait_until(&thread, |wanted| wanted == 1)?;
-                // Node 0 counts when it finds the lock taken, which it does before this ends.
-                std::thread::sleep(Duration::from_millis(20));
+                // Node 0 has published its counters before it wants the lock.
+                while counted(of_node_0.get().expect("published"), &recorder)[awaited] == 0 {
+                    std::thread::yield_now();
+                }
                 Ok(())
             })?;
         } else {
@@ -154,7 +166,7 @@ fn waited<L>(
             tell(&wanted)?;
             lock(&contended, &thread, &|| Ok(()))?;
         }
-        let after = counted(&counters, &recorder);
+        let after = counted(counters, &recorder);
         end.wait(&thread)?;
         Ok(after)
     });
@@ -164,6 +176,7 @@ fn waited<L>(
 #[test]
 fn waits_for_locks_and_further_attempts_are_counted() {
     let ticket = waited(
+        LOCK_WAITS,
         |node| TicketLock::new(node, "l", NodeId(0)),
         |lock, thread, steps| {
             let _guard = lock.lock(thread, Scope::Thread)?;
@@ -171,7 +184,9 @@ fn waits_for_locks_and_further_attempts_are_counted() {
         },
     );
     assert_eq!(ticket[LOCK_WAITS], 1, "{ticket:?}");
+    let again = format!("{RETRIES}{{of=\"lock\"}}");
     let tas = waited(
+        &again,
         |node| TasLock::new(node, "l", NodeId(0)),
         |lock, thread, steps| {
             let _guard = lock.lock(thread, Scope::Thread)?;
@@ -179,7 +194,7 @@ fn waits_for_locks_and_further_attempts_are_counted() {
         },
     );
     assert_eq!(tas[LOCK_WAITS], 1, "{tas:?}");
-    assert!(tas[&format!("{RETRIES}{{of=\"lock\"}}")] > 0, "{tas:?}");
+    assert!(tas[&again] > 0, "{tas:?}");
 }
 
 /// Gets the page that an exporter serves.

@@ -8,5 +8,6 @@
 #![deny(unsafe_code)]
 
 pub mod chrome;
+pub mod clock;
 pub mod timeline;
 pub mod waits;

@@ -19,9 +19,10 @@ use std::thread;
 use std::time::Duration;
 
 use loco_fabric::NodeId;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
 use crate::chrome::{self, Event, Phase, Value};
+use crate::clock::{nanos, now};
 
 /// The name of the last line of a complete file. Its argument `left_out` is the number of events that are not in it.
 pub const COMPLETE: &str = "complete";
@@ -450,17 +451,6 @@ impl Record {
             },
         );
     }
-}
-
-/// Returns the time of the clock that the processes of a host share.
-fn now() -> u64 {
-    nanos(ClockId::Monotonic)
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -64,6 +64,10 @@ pub struct Mutation {
     /// on this network, given as options of the example `played` of `loco-litmus`.
     #[serde(default)]
     pub network: Option<String>,
+    /// The litmus tests that are to find a purchase, as a folder from the root of the repository, where the others would only take time;
+    /// all if none is named.
+    #[serde(default)]
+    pub tests: Option<String>,
     /// The reason why the change breaks no promise, if it breaks none. Such a mutation is not counted.
     #[serde(default)]
     pub harmless: Option<String>,
@@ -219,6 +223,7 @@ mod tests {
             after_failure: false,
             request: false,
             network: None,
+            tests: None,
             harmless: None,
             planted: false,
         }

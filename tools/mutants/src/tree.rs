@@ -99,10 +99,10 @@ struct Trial {
     example: &'static str,
 }
 
-/// Climbs the ladder of an object.
+/// Explores the ladder of an object.
 const LADDERS: Trial = Trial {
     package: "loco-check",
-    example: "climb",
+    example: "ladder",
 };
 /// Runs litmus tests on a fabric over a network that is played.
 const NETWORKS: Trial = Trial {
@@ -110,10 +110,11 @@ const NETWORKS: Trial = Trial {
     example: "played",
 };
 /// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
-/// of operations that are held, and those of the catalogue.
-const TESTS: [&str; 3] = [
+/// of operations that are held, those of flushes, and those of the catalogue.
+const TESTS: [&str; 4] = [
     "checkers/litmus/tests/demanded",
     "checkers/litmus/tests/held",
+    "checkers/litmus/tests/flushed",
     "litmus/ordering",
 ];
 
@@ -160,14 +161,14 @@ impl Tree {
         clients: Option<&str>,
     ) -> Result<Outcome, TreeError> {
         let mutation = &self.mutations[number];
-        let climb = |tree: &Tree| tree.climb(number, true, seconds, clients);
+        let explore = |tree: &Tree| tree.explore(number, true, seconds, clients);
         if !self.apart.contains(&number) {
-            return climb(self);
+            return explore(self);
         }
         let mutated = mutation.apply(&mutation.shipped(&self.from)?)?;
         self.lay([(mutation.file.clone(), mutated)].into())?;
         match self.cargo()? {
-            Built::Yes => climb(self),
+            Built::Yes => explore(self),
             Built::No { .. } => Ok(Outcome::DoesNotBuild),
         }
     }
@@ -223,7 +224,7 @@ impl Tree {
     /// # Errors
     /// Returns [`TreeError::ShippedFails`] if that finds something or crashes.
     pub fn check_shipped(&self, number: usize) -> Result<(), TreeError> {
-        match self.climb(number, false, 1, None)? {
+        match self.explore(number, false, 1, None)? {
             Outcome::Found { by, .. } => Err(TreeError::ShippedFails {
                 object: self.mutations[number].object.clone(),
                 by,
@@ -240,14 +241,20 @@ impl Tree {
             let own = [mutation.object.clone(), seconds];
             return own.into_iter().chain(clients.map(str::to_owned)).collect();
         };
-        let tests = TESTS.map(|folder| self.root.join(folder).display().to_string());
+        let folders = match &mutation.tests {
+            Some(folder) => vec![folder.as_str()],
+            None => TESTS.to_vec(),
+        };
+        let tests = folders
+            .into_iter()
+            .map(|folder| self.root.join(folder).display().to_string());
         let limits = ["--runs", "100", "--batch", "50", "--until-forbidden", &seconds];
         let options = limits.into_iter().chain(network.split_whitespace());
-        tests.into_iter().chain(options.map(str::to_owned)).collect()
+        tests.chain(options.map(str::to_owned)).collect()
     }
 
     /// Runs the ladder with a mutation, or with the code as shipped in its place.
-    fn climb(
+    fn explore(
         &self,
         number: usize,
         is_mutated: bool,

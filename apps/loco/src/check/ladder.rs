@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loco_app::{OutputError, counted, print};
-use loco_check::{Ladder, LadderReport, Object, Rung, WorldReport, rungs};
+use loco_check::{Ladder, LadderReport, NamedWorld, Object, WorldReport, worlds};
 use loco_sim::{
     Completeness, Config, FabricKind, Failure, Schedule, Tier, World, execution_graph, film, replay,
 };
@@ -27,11 +27,11 @@ pub(super) fn object() -> impl TypedValueParser<Value = Object> {
 /// Runs the ladder, lists its worlds, or repeats a schedule of a world.
 pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
-    if let Some(unknown) = args.world.iter().find(|name| rung(&objects, name).is_none()) {
+    if let Some(unknown) = args.world.iter().find(|name| named(&objects, name).is_none()) {
         let names: Vec<&str> = objects
             .iter()
-            .flat_map(|&o| rungs(o))
-            .map(|rung| rung.name())
+            .flat_map(|&o| worlds(o))
+            .map(|named| named.name())
             .collect();
         return Err(CliError::Usage(format!(
             "--world: no world `{unknown}`; there are {}",
@@ -65,9 +65,9 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
         show(args, &report)?;
         if let Some(failed) = report.failed()
             && let Some(failure) = &failed.failure
-            && let Some(rung) = rung(&[object], failed.world)
+            && let Some(named) = named(&[object], failed.world)
         {
-            draw(args, &rung, &failure.schedule, Some(failure))?;
+            draw(args, &named, &failure.schedule, Some(failure))?;
             found = true;
         } else if args.wants_pictures() {
             pictures::nothing_to_draw(object.name());
@@ -79,17 +79,17 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
     Ok(u8::from(found))
 }
 
-fn rung(objects: &[Object], name: &str) -> Option<Rung> {
+fn named(objects: &[Object], name: &str) -> Option<NamedWorld> {
     objects
         .iter()
-        .flat_map(|&object| rungs(object))
-        .find(|rung| rung.name() == name)
+        .flat_map(|&object| worlds(object))
+        .find(|named| named.name() == name)
 }
 
 fn list(objects: &[Object]) -> Result<u8, CliError> {
     for &object in objects {
-        for rung in rungs(object) {
-            print(format_args!("{:16} {}", object.name(), rung.name()))?;
+        for named in worlds(object) {
+            print(format_args!("{:16} {}", object.name(), named.name()))?;
         }
     }
     Ok(0)
@@ -102,13 +102,13 @@ fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, Cli
             "--replay: say one --world, the schedule's own".into(),
         ));
     };
-    let Some(rung) = rung(objects, name) else {
+    let Some(named) = named(objects, name) else {
         return Ok(0); // Not reached: the names have been checked.
     };
-    let config = config(args, &rung);
-    let report = replay(&config, schedule, |world: &mut World| rung.build(world))
+    let config = config(args, &named);
+    let report = replay(&config, schedule, |world: &mut World| named.build(world))
         .map_err(|error| CliError::Usage(error.to_string()))?;
-    draw(args, &rung, schedule, report.failure.as_ref())?;
+    draw(args, &named, schedule, report.failure.as_ref())?;
     match &report.failure {
         Some(failure) => print(format_args!("FAILED\n{failure}"))?,
         None => print("ok: this execution breaks no promise")?,
@@ -116,18 +116,23 @@ fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, Cli
     Ok(u8::from(report.failure.is_some()))
 }
 
-fn config(args: &Args, rung: &Rung) -> Config {
+fn config(args: &Args, named: &NamedWorld) -> Config {
     let fabric = args.fabrics().first().copied().unwrap_or_default();
     let mut config = Config::default().fabric(fabric).tier(args.tier());
-    rung.configure(&mut config);
+    named.configure(&mut config);
     config
 }
 
 /// Writes the pictures that the options ask for.
-fn draw(args: &Args, rung: &Rung, schedule: &Schedule, failure: Option<&Failure>) -> Result<(), CliError> {
-    let subject = Subject::of(rung.name(), failure, Some(schedule));
-    let config = config(args, rung);
-    let world = |world: &mut World| rung.build(world);
+fn draw(
+    args: &Args,
+    named: &NamedWorld,
+    schedule: &Schedule,
+    failure: Option<&Failure>,
+) -> Result<(), CliError> {
+    let subject = Subject::of(named.name(), failure, Some(schedule));
+    let config = config(args, named);
+    let world = |world: &mut World| named.build(world);
     let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
     pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
 }

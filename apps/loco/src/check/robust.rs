@@ -53,14 +53,14 @@ fn draw(args: &Args, check: &RobustCheck, reports: &[RobustReport]) -> Result<()
     let shown = reports
         .iter()
         .find_map(|r| Some((r, r.found.strength.witness()?)));
-    let Some((rung, report, witness)) =
+    let Some((named, report, witness)) =
         shown.and_then(|(report, witness)| Some((check.world(report.world)?, report, witness)))
     else {
         pictures::nothing_to_draw(check.object.name());
         return Ok(());
     };
     let mut config = Config::default().tier(check.tier);
-    rung.configure(&mut config);
+    named.configure(&mut config);
     let subject = Subject {
         name: report.world,
         schedule: Some(&witness.schedule),
@@ -70,7 +70,7 @@ fn draw(args: &Args, check: &RobustCheck, reports: &[RobustReport]) -> Result<()
         },
         verdict: film::Verdict::Violation,
     };
-    let world = |world: &mut World| rung.build(world);
+    let world = |world: &mut World| named.build(world);
     let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
     pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
 }

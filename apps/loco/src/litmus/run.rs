@@ -51,6 +51,7 @@ use crate::run::local_nodes;
 ///   constant=memory|inline              where the data of constant puts are
 ///   completions=N                       2^N operations of each thread whose
 ///                                       completions are not polled; 0: none
+///   flush=get|call                      strong gets that only flush
 ///
 /// Examples:
 ///

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use loco_app::{Stop, print};
-use loco_trace::waits::{self, NodePage};
+use loco_trace::clock;
+use loco_trace::waits::NodePage;
 
 use crate::error::CliError;
 
@@ -122,7 +123,7 @@ fn look(job: &str) -> Report {
             None => jobs.push(vec![node]),
         }
     }
-    let now = waits::now();
+    let now = clock::now();
     let jobs = jobs.into_iter().map(|nodes| {
         let job = Job::new(nodes, |node, wait| {
             looked.contains(&(page_id(&node.page), wait.state))

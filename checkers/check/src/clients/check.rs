@@ -17,7 +17,7 @@ use mowgli_libraries::value::Value;
 use super::form::Form;
 use super::interpreter::{self, REGISTERS};
 use super::objects::{self, At, Bound, WORD_BYTES};
-use crate::rung::STEPS_MAX;
+use crate::named_world::STEPS_MAX;
 
 /// The bounds within which one client is explored.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ use loco_sim::spec::{self, Operation, Violation};
 use loco_sim::{Config, World, call};
 use serde::Serialize;
 
+use crate::named_world::STEPS_MAX;
 use crate::object::Object;
-use crate::rung::STEPS_MAX;
 use crate::stage::{Fabric, Stage, UNKNOWN, known, outcome, unless_lost, until_in_time};
 use crate::worlds::queue::with_lost_values;
 

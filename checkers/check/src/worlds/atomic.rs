@@ -6,7 +6,7 @@ use loco::{AtomicArray, AtomicVar, Manager, Result, SharedVar, Thread, fence};
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Script, Stage, must, on_part};
 
 struct Objects {
@@ -127,8 +127,8 @@ fn array(world: &mut World) {
     });
 }
 
-/// Returns the rungs of atomic words.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of atomic words.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{Add, Cas, Read, Swap, Write};
     const TWO: Script<Call, 2> = [(0, &[Add, Read]), (1, &[Add, Swap(7)])];
     const WRITES: Script<Call, 2> = [(0, &[Write(5), Read]), (1, &[Cas(0, 6), Read])];
@@ -136,19 +136,19 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const FOUR: Script<Call, 4> = [(0, &[Add]), (0, &[Swap(4)]), (1, &[Cas(1, 8)]), (1, &[Add])];
     const LONG: Script<Call, 2> = [(0, &[Add, Write(5), Read]), (1, &[Swap(7), Add, Cas(8, 2)])];
     vec![
-        Rung::new("add-and-swap", calls(TWO)),
-        Rung::new("add-and-swap-glob", calls(TWO)).glob(),
-        Rung::new("write-and-cas", calls(WRITES)),
-        Rung::new("write-and-cas-glob", calls(WRITES)).glob(),
-        Rung::new("pull", pulled(false)),
-        Rung::new("pull-home", pulled(true)),
-        Rung::new("pull-glob", pulled(false)).glob(),
-        Rung::new("array", array),
-        Rung::new("array-glob", array).glob(),
-        Rung::new("both-remote", calls(BOTH_REMOTE)),
-        Rung::new("two-threads", calls(FOUR)),
-        Rung::new("two-threads-glob", calls(FOUR)).glob(),
-        Rung::new("long", calls(LONG)),
-        Rung::new("long-glob", calls(LONG)).glob(),
+        NamedWorld::new("add-and-swap", calls(TWO)),
+        NamedWorld::new("add-and-swap-glob", calls(TWO)).glob(),
+        NamedWorld::new("write-and-cas", calls(WRITES)),
+        NamedWorld::new("write-and-cas-glob", calls(WRITES)).glob(),
+        NamedWorld::new("pull", pulled(false)),
+        NamedWorld::new("pull-home", pulled(true)),
+        NamedWorld::new("pull-glob", pulled(false)).glob(),
+        NamedWorld::new("array", array),
+        NamedWorld::new("array-glob", array).glob(),
+        NamedWorld::new("both-remote", calls(BOTH_REMOTE)),
+        NamedWorld::new("two-threads", calls(FOUR)),
+        NamedWorld::new("two-threads-glob", calls(FOUR)).glob(),
+        NamedWorld::new("long", calls(LONG)),
+        NamedWorld::new("long-glob", calls(LONG)).glob(),
     ]
 }

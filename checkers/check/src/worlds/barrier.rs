@@ -8,7 +8,7 @@ use loco_sim::spec::{Operation, Violation};
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{
     Fabric, Stage, UNKNOWN, get_word, here, known, must, outcome, put_word, put_words, unless_excused,
     unless_lost, until_in_time,
@@ -337,46 +337,46 @@ fn arrived_and_lost(world: &mut World) {
     });
 }
 
-/// Returns the rungs of the barrier.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the barrier.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Form::{Fenced, Unfenced};
     vec![
-        Rung::new("fenced", rounds(Size(2, 1, 2), Fenced, true)),
-        Rung::new("unfenced", rounds(Size(2, 1, 2), Unfenced, true)),
-        Rung::new("read-back", read_back),
-        Rung::new("turns-fenced", turns(2, Fenced, false)),
-        Rung::new("turns-unfenced", turns(2, Unfenced, false)),
-        Rung::new("turns-unfenced-thrice", turns(3, Unfenced, false)),
-        Rung::new("turns-puts", turns(2, Fenced, true)),
-        Rung::new("participants", third(2, 1)),
+        NamedWorld::new("fenced", rounds(Size(2, 1, 2), Fenced, true)),
+        NamedWorld::new("unfenced", rounds(Size(2, 1, 2), Unfenced, true)),
+        NamedWorld::new("read-back", read_back),
+        NamedWorld::new("turns-fenced", turns(2, Fenced, false)),
+        NamedWorld::new("turns-unfenced", turns(2, Unfenced, false)),
+        NamedWorld::new("turns-unfenced-thrice", turns(3, Unfenced, false)),
+        NamedWorld::new("turns-puts", turns(2, Fenced, true)),
+        NamedWorld::new("participants", third(2, 1)),
         super::last_nodes::barrier(),
-        Rung::new("third-node", third(3, 1)),
-        Rung::new("third-node-memory", third(3, 2)),
-        Rung::new("transitive", transitive),
-        Rung::new("another-thread", of_another_thread),
-        Rung::new("expiry", faulty(1, 2, Fenced)).expiries(1),
-        Rung::new("participants-expiry", third(2, 1)).expiries(1),
-        Rung::new("expiry-unfenced", faulty(1, 2, Unfenced)).expiries(1),
-        Rung::new("handed-over-late", handed_over(Fenced)).expiries(1),
-        Rung::new("handed-over-late-unfenced", handed_over(Unfenced)).expiries(1),
-        Rung::new("arrived-and-lost", arrived_and_lost)
+        NamedWorld::new("third-node", third(3, 1)),
+        NamedWorld::new("third-node-memory", third(3, 2)),
+        NamedWorld::new("transitive", transitive),
+        NamedWorld::new("another-thread", of_another_thread),
+        NamedWorld::new("expiry", faulty(1, 2, Fenced)).expiries(1),
+        NamedWorld::new("participants-expiry", third(2, 1)).expiries(1),
+        NamedWorld::new("expiry-unfenced", faulty(1, 2, Unfenced)).expiries(1),
+        NamedWorld::new("handed-over-late", handed_over(Fenced)).expiries(1),
+        NamedWorld::new("handed-over-late-unfenced", handed_over(Unfenced)).expiries(1),
+        NamedWorld::new("arrived-and-lost", arrived_and_lost)
             .crash()
             .expiries(1),
-        Rung::new("crash", faulty(1, 2, Fenced)).crash(),
-        Rung::new("suspicion", faulty(1, 2, Fenced)).suspicion(),
-        Rung::new("two-threads-expiry", faulty(2, 2, Unfenced)).expiries(1),
-        Rung::new("two-threads", rounds(Size(2, 2, 1), Fenced, true)),
-        Rung::new("two-threads-fenced-twice", rounds(Size(2, 2, 2), Fenced, false)),
-        Rung::new(
+        NamedWorld::new("crash", faulty(1, 2, Fenced)).crash(),
+        NamedWorld::new("suspicion", faulty(1, 2, Fenced)).suspicion(),
+        NamedWorld::new("two-threads-expiry", faulty(2, 2, Unfenced)).expiries(1),
+        NamedWorld::new("two-threads", rounds(Size(2, 2, 1), Fenced, true)),
+        NamedWorld::new("two-threads-fenced-twice", rounds(Size(2, 2, 2), Fenced, false)),
+        NamedWorld::new(
             "two-threads-unfenced-twice",
             rounds(Size(2, 2, 2), Unfenced, false),
         ),
-        Rung::new("two-threads-puts-twice", rounds(Size(2, 2, 2), Fenced, true)),
-        Rung::new("three-nodes", rounds(Size(3, 1, 1), Fenced, true)),
-        Rung::new(
+        NamedWorld::new("two-threads-puts-twice", rounds(Size(2, 2, 2), Fenced, true)),
+        NamedWorld::new("three-nodes", rounds(Size(3, 1, 1), Fenced, true)),
+        NamedWorld::new(
             "three-nodes-unfenced-twice",
             rounds(Size(3, 1, 2), Unfenced, false),
         ),
-        Rung::new("fenced-thrice", rounds(Size(2, 1, 3), Fenced, true)),
+        NamedWorld::new("fenced-thrice", rounds(Size(2, 1, 3), Fenced, true)),
     ]
 }

@@ -8,7 +8,7 @@ use loco::{Collective, ErrorKind, Manager, Parent as _, Participants, Result, Sh
 use loco_sim::{ModelMutex, World, call};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must, unless_lost, until_in_time};
 
 /// A value of `N` words.
@@ -208,9 +208,9 @@ fn refused_after_late(world: &mut World) {
     });
 }
 
-/// Returns the rung in which both nodes gather the values of both and show them.
-pub(super) fn shown() -> Rung {
-    Rung::new("all-gather", |world| {
+/// Returns the world in which both nodes gather the values of both and show them.
+pub(super) fn shown() -> NamedWorld {
+    NamedWorld::new("all-gather", |world| {
         let mut stage = Stage::new(world, 2, 1, make::<1>(&[0, 1]));
         stage.each("node", 0..2, |objects, thread, me| {
             let mut work = objects.work.lock().take()?;
@@ -223,8 +223,8 @@ pub(super) fn shown() -> Rung {
     })
 }
 
-/// Returns the rungs of collective operations.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of collective operations.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{AllGather, AllReduce, Broadcast, Gather, Reduce};
     const TWO: &[u16] = &[0, 1];
     const THREE: &[u16] = &[0, 1, 2];
@@ -237,32 +237,32 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const ALL: &[Call] = &[AllGather, AllGather];
     const REDUCE: &[Call] = &[Reduce(1), AllReduce];
     vec![
-        Rung::new("all-gather", rounds::<1>(TWO, 1, ALL)),
-        Rung::new("broadcast", rounds::<1>(TWO, 1, &[Broadcast(0), Broadcast(1)])),
-        Rung::new("gather", rounds::<1>(TWO, 1, &[Gather(1), Gather(0)])),
-        Rung::new("reduce", rounds::<1>(TWO, 1, REDUCE)),
-        Rung::new("different", different),
-        Rung::new("ahead", rounds::<1>(TWO, 1, AHEAD)),
-        Rung::new("collect", rounds::<1>(TWO, 1, COLLECT)),
-        Rung::new("to-and-fro", rounds::<1>(TWO, 1, TO_AND_FRO)),
-        Rung::new("wide", rounds::<3>(TWO, 1, AHEAD)),
-        Rung::new("memory", rounds::<9>(TWO, 1, AHEAD)),
-        Rung::new("memory-collect", rounds::<9>(TWO, 1, COLLECT)),
-        Rung::new("last-nodes", rounds::<1>(LAST, 1, TO_AND_FRO)),
-        Rung::new("expiry", rounds::<1>(TWO, 1, ALL)).expiries(1),
-        Rung::new("expiry-to-and-fro", rounds::<1>(TWO, 1, TO_AND_FRO)).expiries(1),
-        Rung::new("expiry-refused", refused_after_late).expiries(1),
-        Rung::new("crash", lost::<1>(TWO, &[AllGather, Broadcast(1), Gather(0)])).crash(),
-        Rung::new("crash-of-three", lost::<1>(THREE, &[Broadcast(1), Gather(0)])).crash(),
-        Rung::new("suspicion", lost::<1>(TWO, &[Gather(1), Broadcast(0)])).suspicion(),
-        Rung::new(
+        NamedWorld::new("all-gather", rounds::<1>(TWO, 1, ALL)),
+        NamedWorld::new("broadcast", rounds::<1>(TWO, 1, &[Broadcast(0), Broadcast(1)])),
+        NamedWorld::new("gather", rounds::<1>(TWO, 1, &[Gather(1), Gather(0)])),
+        NamedWorld::new("reduce", rounds::<1>(TWO, 1, REDUCE)),
+        NamedWorld::new("different", different),
+        NamedWorld::new("ahead", rounds::<1>(TWO, 1, AHEAD)),
+        NamedWorld::new("collect", rounds::<1>(TWO, 1, COLLECT)),
+        NamedWorld::new("to-and-fro", rounds::<1>(TWO, 1, TO_AND_FRO)),
+        NamedWorld::new("wide", rounds::<3>(TWO, 1, AHEAD)),
+        NamedWorld::new("memory", rounds::<9>(TWO, 1, AHEAD)),
+        NamedWorld::new("memory-collect", rounds::<9>(TWO, 1, COLLECT)),
+        NamedWorld::new("last-nodes", rounds::<1>(LAST, 1, TO_AND_FRO)),
+        NamedWorld::new("expiry", rounds::<1>(TWO, 1, ALL)).expiries(1),
+        NamedWorld::new("expiry-to-and-fro", rounds::<1>(TWO, 1, TO_AND_FRO)).expiries(1),
+        NamedWorld::new("expiry-refused", refused_after_late).expiries(1),
+        NamedWorld::new("crash", lost::<1>(TWO, &[AllGather, Broadcast(1), Gather(0)])).crash(),
+        NamedWorld::new("crash-of-three", lost::<1>(THREE, &[Broadcast(1), Gather(0)])).crash(),
+        NamedWorld::new("suspicion", lost::<1>(TWO, &[Gather(1), Broadcast(0)])).suspicion(),
+        NamedWorld::new(
             "two-threads",
             rounds::<1>(TWO, 2, &[AllGather, Gather(0), AllGather]),
         ),
-        Rung::new("two-threads-ahead", rounds::<1>(TWO, 2, AHEAD)),
-        Rung::new("two-threads-memory", rounds::<9>(TWO, 2, AHEAD)),
-        Rung::new("two-threads-expiry", rounds::<1>(TWO, 2, ALL)).expiries(1),
-        Rung::new("three-nodes", rounds::<1>(THREE, 1, &[Gather(1), Broadcast(2)])),
-        Rung::new("three-nodes-all", rounds::<1>(THREE, 1, ALL)),
+        NamedWorld::new("two-threads-ahead", rounds::<1>(TWO, 2, AHEAD)),
+        NamedWorld::new("two-threads-memory", rounds::<9>(TWO, 2, AHEAD)),
+        NamedWorld::new("two-threads-expiry", rounds::<1>(TWO, 2, ALL)).expiries(1),
+        NamedWorld::new("three-nodes", rounds::<1>(THREE, 1, &[Gather(1), Broadcast(2)])),
+        NamedWorld::new("three-nodes-all", rounds::<1>(THREE, 1, ALL)),
     ]
 }

@@ -10,7 +10,7 @@ use loco::{Manager, Result, SharedRegion, SharedVar, Thread, fence};
 use loco_sim::{World, note};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{
     Fabric, Stage, get_word, here, is_loss, must, put_word, put_words, unless_lost, until_in_time, wait_here,
 };
@@ -420,70 +420,70 @@ fn overwrite(scope: Scope) -> impl Fn(&mut World) {
     }
 }
 
-/// Returns the rungs of fences.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of fences.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Data::{Atomic, BeforeGet, FromMemory, Inline, Mixed};
     vec![
-        Rung::new("pair", through_a_third(Scope::Pair, Inline)),
-        Rung::new("thread", through_a_third(Scope::Thread, Inline)),
-        Rung::new("all-threads", through_a_third(Scope::AllThreads, Inline)),
-        Rung::new("towards", through_a_third(Scope::Towards, Inline)),
-        Rung::new("pair-memory", through_a_third(Scope::Pair, FromMemory)),
-        Rung::new("thread-memory", through_a_third(Scope::Thread, FromMemory)),
-        Rung::new(
+        NamedWorld::new("pair", through_a_third(Scope::Pair, Inline)),
+        NamedWorld::new("thread", through_a_third(Scope::Thread, Inline)),
+        NamedWorld::new("all-threads", through_a_third(Scope::AllThreads, Inline)),
+        NamedWorld::new("towards", through_a_third(Scope::Towards, Inline)),
+        NamedWorld::new("pair-memory", through_a_third(Scope::Pair, FromMemory)),
+        NamedWorld::new("thread-memory", through_a_third(Scope::Thread, FromMemory)),
+        NamedWorld::new(
             "all-threads-memory",
             through_a_third(Scope::AllThreads, FromMemory),
         ),
-        Rung::new("towards-memory", through_a_third(Scope::Towards, FromMemory)),
-        Rung::new("thread-mixed", through_a_third(Scope::Thread, Mixed)),
-        Rung::new("pair-mixed", through_a_third(Scope::Pair, Mixed)),
-        Rung::new("towards-mixed", through_a_third(Scope::Towards, Mixed)),
-        Rung::new("thread-before-get", through_a_third(Scope::Thread, BeforeGet)),
-        Rung::new("all-threads-mixed", through_a_third(Scope::AllThreads, Mixed)),
-        Rung::new(
+        NamedWorld::new("towards-memory", through_a_third(Scope::Towards, FromMemory)),
+        NamedWorld::new("thread-mixed", through_a_third(Scope::Thread, Mixed)),
+        NamedWorld::new("pair-mixed", through_a_third(Scope::Pair, Mixed)),
+        NamedWorld::new("towards-mixed", through_a_third(Scope::Towards, Mixed)),
+        NamedWorld::new("thread-before-get", through_a_third(Scope::Thread, BeforeGet)),
+        NamedWorld::new("all-threads-mixed", through_a_third(Scope::AllThreads, Mixed)),
+        NamedWorld::new(
             "all-threads-before-get",
             through_a_third(Scope::AllThreads, BeforeGet),
         ),
-        Rung::new("thread-one-lost", one_lost(Scope::Thread)).crash(),
-        Rung::new("all-threads-one-lost", one_lost(Scope::AllThreads)).crash(),
-        Rung::new("towards-one-lost", one_lost(Scope::Towards)).crash(),
-        Rung::new("pair-atomic", through_a_third(Scope::Pair, Atomic)),
-        Rung::new("thread-atomic", through_a_third(Scope::Thread, Atomic)),
-        Rung::new("all-threads-atomic", through_a_third(Scope::AllThreads, Atomic)),
-        Rung::new("towards-atomic", through_a_third(Scope::Towards, Atomic)),
-        Rung::new("towards-atomic-glob", through_a_third(Scope::Towards, Atomic)).glob(),
-        Rung::new("both-pair", towards_both(Scope::Pair, false)),
-        Rung::new("both-thread", towards_both(Scope::Thread, false)),
-        Rung::new("both-towards", towards_both(Scope::Towards, false)),
-        Rung::new("both-all-threads", towards_both(Scope::AllThreads, true)),
-        Rung::new("pair-get", gotten(Scope::Pair)),
-        Rung::new("thread-get", gotten(Scope::Thread)),
-        Rung::new("all-threads-get", gotten(Scope::AllThreads)),
-        Rung::new("another-thread", of_another_thread(Inline, 1)),
-        Rung::new("another-thread-memory", of_another_thread(FromMemory, 1)),
-        Rung::new("a-later-thread", of_another_thread(Inline, 0)),
-        Rung::new("store-buffering", store_buffering),
-        Rung::new("store-buffering-here", store_buffering_here),
-        Rung::new("buffered-pair", buffered(Scope::Pair, Way::Untracked)),
-        Rung::new("buffered-thread", buffered(Scope::Thread, Way::Inline)),
-        Rung::new(
+        NamedWorld::new("thread-one-lost", one_lost(Scope::Thread)).crash(),
+        NamedWorld::new("all-threads-one-lost", one_lost(Scope::AllThreads)).crash(),
+        NamedWorld::new("towards-one-lost", one_lost(Scope::Towards)).crash(),
+        NamedWorld::new("pair-atomic", through_a_third(Scope::Pair, Atomic)),
+        NamedWorld::new("thread-atomic", through_a_third(Scope::Thread, Atomic)),
+        NamedWorld::new("all-threads-atomic", through_a_third(Scope::AllThreads, Atomic)),
+        NamedWorld::new("towards-atomic", through_a_third(Scope::Towards, Atomic)),
+        NamedWorld::new("towards-atomic-glob", through_a_third(Scope::Towards, Atomic)).glob(),
+        NamedWorld::new("both-pair", towards_both(Scope::Pair, false)),
+        NamedWorld::new("both-thread", towards_both(Scope::Thread, false)),
+        NamedWorld::new("both-towards", towards_both(Scope::Towards, false)),
+        NamedWorld::new("both-all-threads", towards_both(Scope::AllThreads, true)),
+        NamedWorld::new("pair-get", gotten(Scope::Pair)),
+        NamedWorld::new("thread-get", gotten(Scope::Thread)),
+        NamedWorld::new("all-threads-get", gotten(Scope::AllThreads)),
+        NamedWorld::new("another-thread", of_another_thread(Inline, 1)),
+        NamedWorld::new("another-thread-memory", of_another_thread(FromMemory, 1)),
+        NamedWorld::new("a-later-thread", of_another_thread(Inline, 0)),
+        NamedWorld::new("store-buffering", store_buffering),
+        NamedWorld::new("store-buffering-here", store_buffering_here),
+        NamedWorld::new("buffered-pair", buffered(Scope::Pair, Way::Untracked)),
+        NamedWorld::new("buffered-thread", buffered(Scope::Thread, Way::Inline)),
+        NamedWorld::new(
             "buffered-all-threads",
             buffered(Scope::AllThreads, Way::Untracked),
         ),
-        Rung::new("buffered-towards", buffered(Scope::Towards, Way::Inline)),
-        Rung::new("buffered-pair-memory", buffered(Scope::Pair, Way::FromMemory)),
-        Rung::new("buffered-thread-memory", buffered(Scope::Thread, Way::FromMemory)),
-        Rung::new("pair-expiry", late(Scope::Pair, Inline)).expiries(1),
-        Rung::new("thread-expiry", late(Scope::Thread, FromMemory)).expiries(1),
-        Rung::new("all-threads-expiry", late(Scope::AllThreads, Inline)).expiries(1),
-        Rung::new("towards-expiry", late(Scope::Towards, Inline)).expiries(1),
-        Rung::new("thread-crash", lost(Scope::Thread)).crash(),
-        Rung::new("all-threads-crash", lost(Scope::AllThreads)).crash(),
-        Rung::new("towards-crash", lost(Scope::Towards)).crash(),
-        Rung::new("thread-suspicion", lost(Scope::Thread)).suspicion(),
-        Rung::new("overwrite-pair", overwrite(Scope::Pair)),
-        Rung::new("overwrite-thread", overwrite(Scope::Thread)),
-        Rung::new("overwrite-all-threads", overwrite(Scope::AllThreads)),
-        Rung::new("overwrite-towards", overwrite(Scope::Towards)),
+        NamedWorld::new("buffered-towards", buffered(Scope::Towards, Way::Inline)),
+        NamedWorld::new("buffered-pair-memory", buffered(Scope::Pair, Way::FromMemory)),
+        NamedWorld::new("buffered-thread-memory", buffered(Scope::Thread, Way::FromMemory)),
+        NamedWorld::new("pair-expiry", late(Scope::Pair, Inline)).expiries(1),
+        NamedWorld::new("thread-expiry", late(Scope::Thread, FromMemory)).expiries(1),
+        NamedWorld::new("all-threads-expiry", late(Scope::AllThreads, Inline)).expiries(1),
+        NamedWorld::new("towards-expiry", late(Scope::Towards, Inline)).expiries(1),
+        NamedWorld::new("thread-crash", lost(Scope::Thread)).crash(),
+        NamedWorld::new("all-threads-crash", lost(Scope::AllThreads)).crash(),
+        NamedWorld::new("towards-crash", lost(Scope::Towards)).crash(),
+        NamedWorld::new("thread-suspicion", lost(Scope::Thread)).suspicion(),
+        NamedWorld::new("overwrite-pair", overwrite(Scope::Pair)),
+        NamedWorld::new("overwrite-thread", overwrite(Scope::Thread)),
+        NamedWorld::new("overwrite-all-threads", overwrite(Scope::AllThreads)),
+        NamedWorld::new("overwrite-towards", overwrite(Scope::Towards)),
     ]
 }

@@ -9,7 +9,7 @@ use loco::{
 };
 use loco_sim::World;
 
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, here, must, put_word};
 
 /// The participants.
@@ -24,11 +24,11 @@ struct Objects<T> {
     data: SharedRegion<Fabric>,
 }
 
-/// Makes the rung of a world in which both participants run `body`, with their own id and the other's.
-fn rung<T: Send + Sync + 'static>(
+/// Names a world in which both participants run `body`, with their own id and the other's.
+fn named<T: Send + Sync + 'static>(
     make: fn(&Parent<'_>) -> Result<T>,
     body: fn(&T, &SharedRegion<Fabric>, &Thread<Fabric>, NodeId, NodeId),
-) -> Rung {
+) -> NamedWorld {
     let build = move |world: &mut World| {
         let objects = move |manager: &Manager<Fabric>| {
             let both = Participants::of([FIRST, SECOND]);
@@ -45,12 +45,12 @@ fn rung<T: Send + Sync + 'static>(
             Some(())
         });
     };
-    Rung::new("last-nodes", build)
+    NamedWorld::new("last-nodes", build)
 }
 
 /// Both put at the other and meet, and then see what the other put.
-pub(super) fn barrier() -> Rung {
-    rung(
+pub(super) fn barrier() -> NamedWorld {
+    named(
         |parent| Barrier::new(parent, "bar"),
         |barrier, data, thread, _, other| {
             put_word(thread, data, other.0, 0, 1);
@@ -61,8 +61,8 @@ pub(super) fn barrier() -> Rung {
 }
 
 /// Both push their rows and wait for both.
-pub(super) fn sst() -> Rung {
-    rung(
+pub(super) fn sst() -> NamedWorld {
+    named(
         |parent| Sst::<u64, Fabric>::new(parent, "table"),
         |table, data, thread, me, other| {
             put_word(thread, data, other.0, 0, 1);
@@ -77,8 +77,8 @@ pub(super) fn sst() -> Rung {
 }
 
 /// The last node owns a variable.
-pub(super) fn owned_var() -> Rung {
-    rung(
+pub(super) fn owned_var() -> NamedWorld {
+    named(
         |parent| OwnedVar::<u64, Fabric>::new(parent, "owned", SECOND),
         |owned, _, thread, me, _| {
             for value in 1..=2 {
@@ -97,8 +97,8 @@ pub(super) fn owned_var() -> Rung {
 }
 
 /// One participant pushes to the other, through a queue on the last node.
-pub(super) fn queue() -> Rung {
-    rung(
+pub(super) fn queue() -> NamedWorld {
+    named(
         |parent| SharedQueue::<u64, Fabric>::new(parent, "queue", SECOND, 1),
         |queue, _, thread, me, _| {
             for value in 1..=2 {
@@ -112,8 +112,8 @@ pub(super) fn queue() -> Rung {
 }
 
 /// Both count under a lock on the last node.
-pub(super) fn tas_lock() -> Rung {
-    rung(|parent| TasLock::new(parent, "lock", SECOND), counts)
+pub(super) fn tas_lock() -> NamedWorld {
+    named(|parent| TasLock::new(parent, "lock", SECOND), counts)
 }
 
 /// Adds to a word of the first participant under the lock. Whoever is second finds what the other has put.
@@ -133,8 +133,8 @@ fn counts(
 }
 
 /// The last node writes, the other reads.
-pub(super) fn ring_buffer() -> Rung {
-    rung(
+pub(super) fn ring_buffer() -> NamedWorld {
+    named(
         |parent| RingBuffer::new(parent, "ring", SECOND, 32),
         |ring, _, thread, me, _| {
             if me == SECOND {
@@ -154,8 +154,8 @@ pub(super) fn ring_buffer() -> Rung {
 }
 
 /// Both insert a key and look for that of the other.
-pub(super) fn kv() -> Rung {
-    rung(
+pub(super) fn kv() -> NamedWorld {
+    named(
         |parent| {
             let config = KvConfig::default()
                 .slots_per_node(1)

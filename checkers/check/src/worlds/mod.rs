@@ -21,28 +21,28 @@ pub(crate) mod sst;
 pub(crate) mod wide_owned_var;
 
 use crate::Object;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 
 pub(crate) use robust::asked;
 
-/// Returns the rungs of an object, cheapest world first.
-pub fn rungs(object: Object) -> Vec<Rung> {
+/// Returns the worlds of an object, cheapest world first.
+pub fn worlds(object: Object) -> Vec<NamedWorld> {
     match object {
-        Object::Fence => fence::rungs(),
-        Object::Region => region::rungs(),
-        Object::SharedVar => shared_var::rungs(),
-        Object::OwnedVar => owned_var::rungs(),
-        Object::WideOwnedVar => wide_owned_var::rungs(),
-        Object::Sst => sst::rungs(),
-        Object::Msw => msw::rungs(),
-        Object::Barrier => barrier::rungs(),
-        Object::Collective => collective::rungs(),
-        Object::RingBuffer => ring_buffer::rungs(),
-        Object::Atomic => atomic::rungs(),
-        Object::TicketLock => locks::ticket_rungs(),
-        Object::TasLock => locks::tas_rungs(),
-        Object::Queue => queue::rungs(),
-        Object::Kv => kv::rungs(),
-        Object::Log => log::rungs(),
+        Object::Fence => fence::worlds(),
+        Object::Region => region::worlds(),
+        Object::SharedVar => shared_var::worlds(),
+        Object::OwnedVar => owned_var::worlds(),
+        Object::WideOwnedVar => wide_owned_var::worlds(),
+        Object::Sst => sst::worlds(),
+        Object::Msw => msw::worlds(),
+        Object::Barrier => barrier::worlds(),
+        Object::Collective => collective::worlds(),
+        Object::RingBuffer => ring_buffer::worlds(),
+        Object::Atomic => atomic::worlds(),
+        Object::TicketLock => locks::ticket_worlds(),
+        Object::TasLock => locks::tas_worlds(),
+        Object::Queue => queue::worlds(),
+        Object::Kv => kv::worlds(),
+        Object::Log => log::worlds(),
     }
 }

@@ -6,7 +6,7 @@ use loco::{Manager, Msw, Result, SharedVar};
 use loco_sim::World;
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must};
 
 struct Objects {
@@ -175,18 +175,18 @@ fn blocking(size: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// Returns the rungs of the region.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the region.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     vec![
-        Rung::new("one-word", sequence(8, 1)),
-        Rung::new("two-words", sequence(16, 1)),
-        Rung::new("blocking", blocking(16)),
-        Rung::new("across", across(16)),
-        Rung::new("get", gotten(16)),
-        Rung::new("odd-size", sequence(13, 1)),
-        Rung::new("twice", sequence(16, 2)),
-        Rung::new("two-writers", two_writers(16)),
-        Rung::new("two-writers-odd", two_writers(20)),
-        Rung::new("get-three-words", gotten(24)),
+        NamedWorld::new("one-word", sequence(8, 1)),
+        NamedWorld::new("two-words", sequence(16, 1)),
+        NamedWorld::new("blocking", blocking(16)),
+        NamedWorld::new("across", across(16)),
+        NamedWorld::new("get", gotten(16)),
+        NamedWorld::new("odd-size", sequence(13, 1)),
+        NamedWorld::new("twice", sequence(16, 2)),
+        NamedWorld::new("two-writers", two_writers(16)),
+        NamedWorld::new("two-writers-odd", two_writers(20)),
+        NamedWorld::new("get-three-words", gotten(24)),
     ]
 }

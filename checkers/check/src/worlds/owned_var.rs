@@ -8,7 +8,7 @@ use loco::{Manager, OwnedVar, Result, SharedVar, fence};
 use loco_sim::{World, call};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must, unless_excused, unless_lost, until_in_time};
 
 struct Objects {
@@ -194,24 +194,24 @@ fn pulled(world: &mut World) {
     });
 }
 
-/// Returns the rungs of the owned variable.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the owned variable.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     vec![
-        Rung::new("push", sequence(2, 1, Push::Forget, 1)),
-        Rung::new("push-waited", sequence(2, 1, Push::Wait, 1)),
-        Rung::new("push-untracked", sequence(3, 1, Push::Untracked, 1)),
-        Rung::new("two-threads", sequence(2, 2, Push::Forget, 1)),
-        Rung::new("two-threads-waited", sequence(2, 2, Push::Wait, 1)),
-        Rung::new("two-threads-untracked", sequence(3, 2, Push::Untracked, 1)),
-        Rung::new("with-data", with_data),
-        Rung::new("at-once", at_once(Push::Forget)),
-        Rung::new("at-once-untracked", at_once(Push::Untracked)),
-        Rung::new("expiry", faulty(1)).expiries(1),
-        Rung::new("crash", faulty(2)).crash(),
-        Rung::new("two-readers-expiry", faulty(2)).expiries(1),
-        Rung::new("pull", pulled),
+        NamedWorld::new("push", sequence(2, 1, Push::Forget, 1)),
+        NamedWorld::new("push-waited", sequence(2, 1, Push::Wait, 1)),
+        NamedWorld::new("push-untracked", sequence(3, 1, Push::Untracked, 1)),
+        NamedWorld::new("two-threads", sequence(2, 2, Push::Forget, 1)),
+        NamedWorld::new("two-threads-waited", sequence(2, 2, Push::Wait, 1)),
+        NamedWorld::new("two-threads-untracked", sequence(3, 2, Push::Untracked, 1)),
+        NamedWorld::new("with-data", with_data),
+        NamedWorld::new("at-once", at_once(Push::Forget)),
+        NamedWorld::new("at-once-untracked", at_once(Push::Untracked)),
+        NamedWorld::new("expiry", faulty(1)).expiries(1),
+        NamedWorld::new("crash", faulty(2)).crash(),
+        NamedWorld::new("two-readers-expiry", faulty(2)).expiries(1),
+        NamedWorld::new("pull", pulled),
         super::last_nodes::owned_var(),
-        Rung::new("fenced", fenced),
-        Rung::new("two-readers", sequence(2, 1, Push::Forget, 2)),
+        NamedWorld::new("fenced", fenced),
+        NamedWorld::new("two-readers", sequence(2, 1, Push::Forget, 2)),
     ]
 }

@@ -7,7 +7,7 @@ use loco_sim::spec::Operation;
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{
     Fabric, LATE, Script, Stage, known, must, outcome, timeouts_max, unless_excused, until_in_time,
 };
@@ -177,8 +177,8 @@ fn wide(world: &mut World) {
     });
 }
 
-/// Returns the rungs of the queue.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the queue.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{Close, Pop, Push, TryPop, TryPush};
     const TRY: Script<Call, 2> = [(0, &[TryPush(1), TryPush(2)]), (1, &[TryPop, TryPop])];
     const BLOCK: Script<Call, 2> = [(1, &[Push(1), Push(2)]), (0, &[Pop, Pop])];
@@ -216,35 +216,35 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (0, &[TryPop, TryPush(3), TryPush(4)]),
     ];
     vec![
-        Rung::new("try", calls(1, TRY)),
-        Rung::new("try-glob", calls(1, TRY)).glob(),
-        Rung::new("block", calls(1, BLOCK)),
-        Rung::new("both", calls(1, BOTH)),
+        NamedWorld::new("try", calls(1, TRY)),
+        NamedWorld::new("try-glob", calls(1, TRY)).glob(),
+        NamedWorld::new("block", calls(1, BLOCK)),
+        NamedWorld::new("both", calls(1, BOTH)),
         super::last_nodes::queue(),
-        Rung::new("both-two-cells", calls(2, BOTH)),
-        Rung::new("full-by-tail", calls(2, FULL_BY_TAIL)),
-        Rung::new("empty-by-head", calls(2, EMPTY_BY_HEAD)),
-        Rung::new("close", calls(2, CLOSE)),
-        Rung::new("closers", calls(1, CLOSERS)),
-        Rung::new("close-wakes", calls(1, WAKE)),
-        Rung::new("closed", calls(1, CLOSED)),
-        Rung::new("close-between", calls(2, BETWEEN)),
-        Rung::new("wide", wide),
-        Rung::new("round", calls(2, ROUND)),
-        Rung::new("round-glob", calls(2, ROUND)).glob(),
-        Rung::new("close-one-cell", calls(1, CLOSE)),
-        Rung::new("four-cells", calls(4, FILL)),
-        Rung::new("crash", faulty(BOTH)).crash(),
-        Rung::new("crash-try", faulty(TRY)).crash(),
-        Rung::new("crash-full", faulty(FULL)).crash(),
-        Rung::new("crash-alone", faulty(ALONE)).crash(),
-        Rung::new("crash-pop", faulty(POPPER)).crash(),
-        Rung::new("crash-close", faulty(CLOSERS)).crash(),
-        Rung::new("expiry", faulty(BOTH)).expiries(1),
-        Rung::new("block-expiry", faulty(BLOCK)).expiries(1),
-        Rung::new("suspicion", faulty(TRY)).suspicion(),
-        Rung::new("suspicion-both", faulty(BOTH)).suspicion(),
-        Rung::new("two-threads", calls(2, THREADS)),
-        Rung::new("three-nodes", calls(2, PUSHERS)),
+        NamedWorld::new("both-two-cells", calls(2, BOTH)),
+        NamedWorld::new("full-by-tail", calls(2, FULL_BY_TAIL)),
+        NamedWorld::new("empty-by-head", calls(2, EMPTY_BY_HEAD)),
+        NamedWorld::new("close", calls(2, CLOSE)),
+        NamedWorld::new("closers", calls(1, CLOSERS)),
+        NamedWorld::new("close-wakes", calls(1, WAKE)),
+        NamedWorld::new("closed", calls(1, CLOSED)),
+        NamedWorld::new("close-between", calls(2, BETWEEN)),
+        NamedWorld::new("wide", wide),
+        NamedWorld::new("round", calls(2, ROUND)),
+        NamedWorld::new("round-glob", calls(2, ROUND)).glob(),
+        NamedWorld::new("close-one-cell", calls(1, CLOSE)),
+        NamedWorld::new("four-cells", calls(4, FILL)),
+        NamedWorld::new("crash", faulty(BOTH)).crash(),
+        NamedWorld::new("crash-try", faulty(TRY)).crash(),
+        NamedWorld::new("crash-full", faulty(FULL)).crash(),
+        NamedWorld::new("crash-alone", faulty(ALONE)).crash(),
+        NamedWorld::new("crash-pop", faulty(POPPER)).crash(),
+        NamedWorld::new("crash-close", faulty(CLOSERS)).crash(),
+        NamedWorld::new("expiry", faulty(BOTH)).expiries(1),
+        NamedWorld::new("block-expiry", faulty(BLOCK)).expiries(1),
+        NamedWorld::new("suspicion", faulty(TRY)).suspicion(),
+        NamedWorld::new("suspicion-both", faulty(BOTH)).suspicion(),
+        NamedWorld::new("two-threads", calls(2, THREADS)),
+        NamedWorld::new("three-nodes", calls(2, PUSHERS)),
     ]
 }

@@ -8,7 +8,7 @@ use loco_sim::{World, note};
 
 use super::awaiting;
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, here, must, put_word, put_words, until_in_time};
 
 struct Objects {
@@ -263,19 +263,19 @@ fn abandoned(world: &mut World) {
     });
 }
 
-/// Returns the rungs of regions.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of regions.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     vec![
-        Rung::new("message", message),
-        Rung::new("get-after-put", get_after_put),
-        Rung::new("atomics", atomics),
-        Rung::new("get-written", get_written),
-        Rung::new("buffer-again", buffer_again),
-        Rung::new("of-the-region", of_the_region),
-        Rung::new("united", united),
-        Rung::new("awaited", awaited),
-        Rung::new("abandoned", abandoned),
-        Rung::new("buffer-late", buffer_late).expiries(2),
-        Rung::new("awaited-together", awaited_together),
+        NamedWorld::new("message", message),
+        NamedWorld::new("get-after-put", get_after_put),
+        NamedWorld::new("atomics", atomics),
+        NamedWorld::new("get-written", get_written),
+        NamedWorld::new("buffer-again", buffer_again),
+        NamedWorld::new("of-the-region", of_the_region),
+        NamedWorld::new("united", united),
+        NamedWorld::new("awaited", awaited),
+        NamedWorld::new("abandoned", abandoned),
+        NamedWorld::new("buffer-late", buffer_late).expiries(2),
+        NamedWorld::new("awaited-together", awaited_together),
     ]
 }

@@ -15,12 +15,12 @@ use loco::{
 use loco_sim::{ModelMutex, World, call};
 
 use crate::Object;
-use crate::rung::{Expected, Rung};
+use crate::named_world::{Expected, NamedWorld};
 use crate::stage::{Fabric, Stage, get_word, here, must, put_word};
 use crate::worlds::queue::{popped, pushed};
 
 /// A world, and its expected answer if the object's documentation gives one.
-pub(crate) type Asked = (Rung, Option<Expected>);
+pub(crate) type Asked = (NamedWorld, Option<Expected>);
 
 /// A call of thread number `me` that writes or reads, and waits if the object's rules ask for it.
 type Write<T> = fn(&T, &Thread<Fabric>, u16);
@@ -64,11 +64,11 @@ fn unfenced_and_fenced<T: Send + Sync + 'static>(
 }
 
 fn weak(name: &'static str, world: impl Fn(&mut World) + Send + Sync + 'static) -> Asked {
-    (Rung::new(name, world), Some(Expected::Weak))
+    (NamedWorld::new(name, world), Some(Expected::Weak))
 }
 
 fn strong(name: &'static str, world: impl Fn(&mut World) + Send + Sync + 'static) -> Asked {
-    (Rung::new(name, world), Some(Expected::Robust))
+    (NamedWorld::new(name, world), Some(Expected::Robust))
 }
 
 fn shared(manager: &Manager<Fabric>) -> Result<[SharedVar<u64, Fabric>; 2]> {

@@ -8,7 +8,7 @@ use loco_sim::spec::shared_variable;
 use loco_sim::{World, call};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must};
 
 type Sv = SharedVar<u64, Fabric>;
@@ -137,15 +137,15 @@ fn two_writers(world: &mut World) {
     stage.promise(|calls| shared_variable(calls, "0"));
 }
 
-/// Returns the rungs of the shared variable.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the shared variable.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     vec![
-        Rung::new("message", message),
-        Rung::new("again", again(1)),
-        Rung::new("again-two-threads", again(2)),
-        Rung::new("waited-for", waited_for),
-        Rung::new("kept", kept),
-        Rung::new("chosen-nodes", chosen),
-        Rung::new("two-writers", two_writers),
+        NamedWorld::new("message", message),
+        NamedWorld::new("again", again(1)),
+        NamedWorld::new("again-two-threads", again(2)),
+        NamedWorld::new("waited-for", waited_for),
+        NamedWorld::new("kept", kept),
+        NamedWorld::new("chosen-nodes", chosen),
+        NamedWorld::new("two-writers", two_writers),
     ]
 }

@@ -8,7 +8,7 @@ use loco_sim::spec::{Operation, Violation, single_writer};
 use loco_sim::{World, call};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must, on_part, unless_excused, unless_lost, until_in_time};
 
 struct Objects {
@@ -158,23 +158,23 @@ fn pulled(world: &mut World) {
     });
 }
 
-/// Returns the rungs of the table.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the table.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     vec![
-        Rung::new("wait-for-each", wait_for_each(2, 1, 1)),
-        Rung::new("rows", rows(2, 1, 1, true)),
-        Rung::new("rows-twice", rows(2, 2, 1, true)),
-        Rung::new("crash", lost(2)).crash(),
-        Rung::new("crash-of-three", lost(3)).crash(),
-        Rung::new("suspicion-of-three", lost(3)).suspicion(),
-        Rung::new("pull", pulled),
+        NamedWorld::new("wait-for-each", wait_for_each(2, 1, 1)),
+        NamedWorld::new("rows", rows(2, 1, 1, true)),
+        NamedWorld::new("rows-twice", rows(2, 2, 1, true)),
+        NamedWorld::new("crash", lost(2)).crash(),
+        NamedWorld::new("crash-of-three", lost(3)).crash(),
+        NamedWorld::new("suspicion-of-three", lost(3)).suspicion(),
+        NamedWorld::new("pull", pulled),
         super::last_nodes::sst(),
-        Rung::new("two-threads", rows(2, 2, 2, true)),
-        Rung::new("untracked", rows(2, 2, 1, false)),
-        Rung::new("two-threads-untracked", rows(2, 2, 2, false)),
-        Rung::new("wait-twice", wait_for_each(2, 2, 1)),
-        Rung::new("wait-twice-two-threads", wait_for_each(2, 2, 2)),
-        Rung::new("wait-three-nodes", wait_for_each(3, 1, 1)),
-        Rung::new("three-nodes", rows(3, 1, 1, true)),
+        NamedWorld::new("two-threads", rows(2, 2, 2, true)),
+        NamedWorld::new("untracked", rows(2, 2, 1, false)),
+        NamedWorld::new("two-threads-untracked", rows(2, 2, 2, false)),
+        NamedWorld::new("wait-twice", wait_for_each(2, 2, 1)),
+        NamedWorld::new("wait-twice-two-threads", wait_for_each(2, 2, 2)),
+        NamedWorld::new("wait-three-nodes", wait_for_each(3, 1, 1)),
+        NamedWorld::new("three-nodes", rows(3, 1, 1, true)),
     ]
 }

@@ -7,7 +7,7 @@ use loco::{Manager, Result, SharedVar, Value, WideOwnedVar, fence};
 use loco_sim::{World, call};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must, until_in_time};
 
 struct Objects<T: Value> {
@@ -191,20 +191,20 @@ fn fenced(world: &mut World) {
     });
 }
 
-/// Returns the rungs of the wide owned variable.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the wide owned variable.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     vec![
-        Rung::new("load", loaded),
-        Rung::new("push", sequence::<3>(2, 1)),
-        Rung::new("pull", pulled),
-        Rung::new("two-threads", sequence::<2>(2, 2)),
-        Rung::new("fenced", fenced),
+        NamedWorld::new("load", loaded),
+        NamedWorld::new("push", sequence::<3>(2, 1)),
+        NamedWorld::new("pull", pulled),
+        NamedWorld::new("two-threads", sequence::<2>(2, 2)),
+        NamedWorld::new("fenced", fenced),
         // Nine words are more than goes inline on the model fabric, so that the NIC reads the source.
-        Rung::new("from-memory", sequence::<9>(1, 1)),
-        Rung::new("expiry", late::<2>(2)).expiries(1),
-        Rung::new("from-memory-expiry", late::<9>(1)).expiries(1),
-        Rung::new("from-memory-kept", kept),
-        Rung::new("from-memory-kept-expiry", kept).expiries(1),
-        Rung::new("from-memory-twice", sequence::<9>(2, 2)),
+        NamedWorld::new("from-memory", sequence::<9>(1, 1)),
+        NamedWorld::new("expiry", late::<2>(2)).expiries(1),
+        NamedWorld::new("from-memory-expiry", late::<9>(1)).expiries(1),
+        NamedWorld::new("from-memory-kept", kept),
+        NamedWorld::new("from-memory-kept-expiry", kept).expiries(1),
+        NamedWorld::new("from-memory-twice", sequence::<9>(2, 2)),
     ]
 }

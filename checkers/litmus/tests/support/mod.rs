@@ -11,6 +11,7 @@ use loco_litmus::oracle::Oracle;
 use loco_litmus::{Error, Listener, Plan, Record, Result, Strategy, Test, run, test};
 use loco_ofi::{OfiConfig, OfiFabric, usable};
 use loco_shm::{ShmConfig, ShmFabric};
+use loco_tcp::{TcpConfig, TcpFabric};
 use loco_test_networks::deferred::{Deferred, Nic};
 use loco_test_networks::soft::{SoftDevice, SoftLimits};
 use loco_test_networks::weak::{Orders, WeakProvider};
@@ -65,6 +66,12 @@ pub fn shm(nodes: usize, nic: Option<Nic>) -> Vec<Deferred<ShmFabric>> {
         let inner = ShmFabric::new(mesh, config.clone()).unwrap();
         Deferred::new(inner, nic.as_ref()).unwrap()
     })
+}
+
+/// Returns nodes on TCP connections of this host.
+pub fn tcp(nodes: usize) -> Vec<TcpFabric> {
+    let config = TcpConfig::default().huge_pages(HugePages::Never);
+    up(nodes, |mesh| TcpFabric::new(mesh, config.clone()).unwrap())
 }
 
 /// Returns nodes on a device played by software.
@@ -253,6 +260,77 @@ pub fn nothing_forbidden_on(tier: Tier, atomicity: Atomicity, records: &[Record]
             );
         }
     }
+}
+
+/// Fails if a test hung or showed what its model forbids.
+pub fn nothing_forbidden(records: &[Record]) {
+    for record in records {
+        assert!(!record.is_violated(), "{}", record.histogram().unwrap());
+        assert_eq!(record.hung, None, "{}", record.test);
+    }
+}
+
+/// What rounds of runs have shown.
+pub struct Rounds {
+    /// The number of tests whose outcome the tier allows and the fabric can show.
+    weak: usize,
+    /// Those of them that have not shown it.
+    pub unseen: BTreeSet<String>,
+    /// The number of runs, and of those that showed the outcome.
+    made: u64,
+    seen: u64,
+}
+
+impl Rounds {
+    /// Returns the share of the weak outcomes that were seen, in percent.
+    pub fn percent(&self) -> usize {
+        100 * (self.weak - self.unseen.len()) / self.weak
+    }
+}
+
+/// Runs tests on the nodes of each round until each test whose outcome the tier allows has shown it, for so many rounds at most.
+/// All are run once; then those that have not shown their outcome. Prints what was seen. Fails if a test shows what is forbidden.
+pub fn until_shown<F: Fabric<Control = Mesh, Platform = Std>>(
+    nodes: impl Fn(u64) -> Vec<F>,
+    tests: &[Test],
+    tier: Tier,
+    (rounds, runs): (u64, u64),
+) -> Rounds {
+    let mut unseen = allowed(tests, tier);
+    unseen.retain(|name| shows(tier, name));
+    let mut found = Rounds {
+        weak: unseen.len(),
+        unseen,
+        made: 0,
+        seen: 0,
+    };
+    for round in 0..rounds {
+        let is_due = |test: &&Test| round == 0 || found.unseen.contains(&test.name);
+        let these: Vec<Test> = tests.iter().filter(is_due).cloned().collect();
+        if these.is_empty() {
+            break;
+        }
+        let kept = job(nodes(round), &these, &plan(runs, round + 1));
+        nothing_forbidden(&kept.records);
+        for record in &kept.records {
+            assert!(record.judged, "{}", record.test);
+            found.made += record.runs;
+            found.seen += record.witnesses(&record.litmus().unwrap())[0].0;
+            if is_seen(record) {
+                found.unseen.remove(&record.test);
+            }
+        }
+    }
+    println!(
+        "{tier}: {} tests, {} weak outcomes that the tier allows, {} seen, {} times in {} runs; not {:?}",
+        tests.len(),
+        found.weak,
+        found.weak - found.unseen.len(),
+        found.seen,
+        found.made,
+        found.unseen
+    );
+    found
 }
 
 /// Tests that wait for a get behind a put. Their models let the get complete first. Every fabric completes operations in order, so

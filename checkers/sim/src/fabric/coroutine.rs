@@ -412,8 +412,18 @@ pub(crate) fn set_world(name: Option<Arc<str>>) {
     WORLD.set(name);
 }
 
-/// Says which thread panics in a destructor while it unwinds, and how it came to that.
-fn last_words(current: Current, info: &std::panic::PanicHookInfo<'_>) -> String {
+/// Ends the process: the running thread unwinds from a panic, and a destructor takes a lock that a suspended thread holds.
+pub(crate) fn abort_by_lock() -> ! {
+    let what = "takes a lock that a suspended thread holds";
+    match CURRENT.get() {
+        Some(current) => eprintln!("{}", last_words(current, what)),
+        None => eprintln!("loco-sim: a destructor {what}"),
+    }
+    std::process::abort();
+}
+
+/// Says which thread panics in a destructor while it unwinds, or cannot go on there, and how it came to that.
+fn last_words(current: Current, destructor: impl std::fmt::Display) -> String {
     let world = WORLD.with_borrow(|name| {
         name.as_ref()
             .map_or("the world".to_owned(), |n| format!("world {n}"))
@@ -426,8 +436,8 @@ fn last_words(current: Current, info: &std::panic::PanicHookInfo<'_>) -> String 
     let Current { thread, node, .. } = current;
     let name = THREADS.with_borrow(|threads| threads[usize::from(thread)].name.clone());
     format!(
-        "{world}: thread P{thread} ({name}) on node {node} panicked at {first}, and while it unwound a destructor {info}\n\
-         A panic in a destructor that runs while its thread unwinds ends the process.\n{how}"
+        "{world}: thread P{thread} ({name}) on node {node} panicked at {first}, and while it unwound a destructor {destructor}\n\
+         That ends the process.\n{how}"
     )
 }
 

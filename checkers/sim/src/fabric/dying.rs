@@ -1,5 +1,5 @@
 //! Stops the OS thread of the reaper where a panic would end the process: a panic in a destructor that runs while its
-//! thread unwinds.
+//! thread unwinds, or a lock that such a destructor can never get.
 //!
 //! Rust's runtime calls `abort` after such a panic, which raises `SIGABRT` in the OS thread. The handler that is installed here
 //! stops that OS thread for good. In every other OS thread it does what the signal does without a handler. (The panic
@@ -81,14 +81,19 @@ fn handle_abort() {
     }
 }
 
-/// Handles `SIGABRT`: does not return in the reaper's OS thread.
-extern "C" fn aborts(signal: libc::c_int) {
+/// Stops the OS thread of the reaper for good. Returns in any other OS thread.
+pub(super) fn stop() {
     if let Some(tell) = STOPS.take() {
         let _ = tell.send(None);
         loop {
             std::thread::park();
         }
     }
+}
+
+/// Handles `SIGABRT`: does not return in the reaper's OS thread.
+extern "C" fn aborts(signal: libc::c_int) {
+    stop();
     if let Some(before) = BEFORE.get() {
         // SAFETY: the handling is one that the system has given us.
         unsafe {

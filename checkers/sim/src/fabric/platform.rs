@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
 
 use crate::fabric::coroutine::{ask, current, dismantling, fresh_names, hand_over, holds, lets_go};
+use crate::fabric::reaper;
 use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
 /// The platform of the model fabric. Its clock moves when the deadline of a wait passes
@@ -252,17 +253,15 @@ pub type ModelReadGuard<'a, T> = Held<RwLockReadGuard<'a, T>>;
 pub type ModelWriteGuard<'a, T> = Held<RwLockWriteGuard<'a, T>>;
 
 impl<G> Held<G> {
-    fn new(lock: LockId, mode: LockMode, real: Result<G, TryLockError<G>>) -> Held<G> {
-        let value = match real {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // The model lock has been taken, so the real lock is free. One case is different: the model no
-            // longer decides in a destructor that runs while an execution is dismantled or while its thread
-            // panics. If that destructor takes a lock that a suspended thread holds, nobody can go on, and
-            // ending the process is better than hanging.
-            Err(TryLockError::WouldBlock) => {
-                eprintln!("loco-sim: a destructor takes a lock that a suspended model thread holds");
-                std::process::abort();
+    fn new(lock: LockId, mode: LockMode, real: impl Fn() -> Result<G, TryLockError<G>>) -> Held<G> {
+        let value = loop {
+            match real() {
+                Ok(guard) => break guard,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                // The model lock has been taken, so the real lock is free. One case is different: the model no
+                // longer decides in a destructor that runs while an execution is dismantled or while its thread
+                // panics, and a suspended thread may hold the lock.
+                Err(TryLockError::WouldBlock) => reaper::make_way(),
             }
         };
         let holder = current().map(|(thread, _)| thread);
@@ -315,14 +314,14 @@ impl<T: Send + 'static> Lock<T> for ModelMutex<T> {
     fn lock(&self) -> ModelGuard<'_, T> {
         let (lock, mode) = (self.id.id(), LockMode::Exclusive);
         ask(Request::Lock { lock, mode });
-        Held::new(lock, mode, self.value.try_lock())
+        Held::new(lock, mode, || self.value.try_lock())
     }
 
     fn try_lock(&self) -> Option<ModelGuard<'_, T>> {
         let lock = self.id.id();
         match ask(Request::TryLock { lock }) {
             Reply::Value(0) => None,
-            _ => Some(Held::new(lock, LockMode::Exclusive, self.value.try_lock())),
+            _ => Some(Held::new(lock, LockMode::Exclusive, || self.value.try_lock())),
         }
     }
 }
@@ -348,12 +347,12 @@ impl<T: Send + Sync + 'static> RwLock<T> for ModelRwLock<T> {
     fn read(&self) -> ModelReadGuard<'_, T> {
         let (lock, mode) = (self.id.id(), LockMode::Shared);
         ask(Request::Lock { lock, mode });
-        Held::new(lock, mode, self.value.try_read())
+        Held::new(lock, mode, || self.value.try_read())
     }
 
     fn write(&self) -> ModelWriteGuard<'_, T> {
         let (lock, mode) = (self.id.id(), LockMode::Exclusive);
         ask(Request::Lock { lock, mode });
-        Held::new(lock, mode, self.value.try_write())
+        Held::new(lock, mode, || self.value.try_write())
     }
 }

@@ -7,13 +7,16 @@
 //! ([`super::dying`]). Rust's runtime has then written the line "thread caused non-unwinding panic. aborting." From then on, the worker frees stacks without running
 //! destructors: what its executions own is leaked, and the exploration goes on.
 //!
+//! A destructor may also take a lock that another suspended thread holds. That thread is then unwound first
+//! ([`make_way`]).
+//!
 //! Relies on [`super::coroutine`] and [`super::dying`]. Used by [`crate::world::run`] when a run ends.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::coroutine::{Task, add_stacks, dismantle, take_stacks};
+use super::coroutine::{self, Task, add_stacks, dismantle, take_stacks};
 use super::dying::{self, Freed, Handed};
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -29,6 +32,40 @@ thread_local! {
     static REAPER: RefCell<Option<Reaper>> = const { RefCell::new(None) };
     /// Set once a destructor has panicked: from then on, destructors of this worker's executions are not run.
     static FORGETS: Cell<bool> = const { Cell::new(false) };
+    /// The suspended threads of the execution that this OS thread runs or destroys.
+    static SUSPENDED: RefCell<Vec<Option<Task>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Unwinds the last of the suspended threads. Returns false if there is none.
+fn unwind_last() -> bool {
+    let task = SUSPENDED.with_borrow_mut(|tasks| {
+        while let Some(None) = tasks.last() {
+            tasks.pop();
+        }
+        tasks.pop()
+    });
+    let is_there = task.is_some();
+    drop(task);
+    is_there
+}
+
+/// Runs a thread of an execution, whose other threads are `tasks`. Its destructors may take locks that those hold if it panics: they
+/// are unwound then, and gone from `tasks`.
+pub(crate) fn beside<T>(tasks: &mut Vec<Option<Task>>, run: impl FnOnce() -> T) -> T {
+    SUSPENDED.set(std::mem::take(tasks));
+    let value = run();
+    *tasks = SUSPENDED.take();
+    value
+}
+
+/// Brings a destructor further that finds a lock held by a suspended thread. Returns when another thread of the execution has been
+/// unwound. If none is left, two destructors need each other's locks, and both are left alone: the OS thread of the reaper stops for good.
+/// In an execution that goes on, that ends the process; the last words say what has panicked, and how it came to that.
+pub(super) fn make_way() {
+    if !unwind_last() {
+        dying::stop();
+        coroutine::abort_by_lock();
+    }
 }
 
 impl Reaper {
@@ -64,7 +101,8 @@ pub(crate) fn reap(tasks: Vec<Task>, rest: impl Sized + 'static) {
         // The whole value is moved, not its parts.
         let remains = remains;
         let Handed((tasks, rest)) = remains;
-        tasks.into_iter().for_each(drop);
+        SUSPENDED.set(tasks.into_iter().rev().map(Some).collect());
+        while unwind_last() {}
         dismantle(|| drop(rest));
     });
     REAPER.with_borrow_mut(|reaper| {

@@ -25,7 +25,9 @@ pub(crate) type Told = (Granted, Option<Past>);
 
 /// The threads, suspended at their requests.
 pub(crate) struct Run {
-    tasks: Vec<Task>,
+    tasks: Vec<Option<Task>>,
+    /// Set when a thread has panicked and others had to be unwound for the locks that they held.
+    is_over: bool,
     requests: Vec<Request>,
     log: Vec<Granted>,
     /// The values that the world keeps alive while its threads run. They are dropped after the threads.
@@ -48,6 +50,7 @@ impl Run {
     ) -> Result<Start, SimError> {
         let mut run = Run {
             tasks: Vec::new(),
+            is_over: false,
             requests: Vec::new(),
             log: Vec::new(),
             world: None,
@@ -124,10 +127,18 @@ impl Run {
     fn start_task(&mut self, thread: u16, node: u16, name: Arc<str>, body: Body) -> Result<(), SimError> {
         let mut task = Task::new(thread, node, name, body)
             .map_err(|e| SimError::Host(format!("no stack for another model thread: {e}")))?;
-        let request = task.resume(Reply::Unit);
-        self.tasks.push(task);
+        let request = self.resume(&mut task, Reply::Unit);
+        self.tasks.push(Some(task));
         self.requests.push(request);
         Ok(())
+    }
+
+    /// Resumes a thread beside the others. Returns its next request.
+    fn resume(&mut self, task: &mut Task, reply: Reply) -> Request {
+        let others = self.tasks.len();
+        let request = reaper::beside(&mut self.tasks, || task.resume(reply));
+        self.is_over |= self.tasks.len() < others;
+        request
     }
 
     /// Grants requests in a fixed order until nothing moves. After each request, the machine runs until it is
@@ -148,6 +159,9 @@ impl Run {
                     state.advance(common, thread, &reply);
                     if !parked {
                         self.give(thread, reply)?;
+                        if self.is_over {
+                            return Ok(());
+                        }
                         self.learn(common, state)?;
                     }
                     loop {
@@ -163,6 +177,9 @@ impl Run {
                 while let Some((woken, reply)) = state.wake(common) {
                     moved = true;
                     self.give(woken, reply)?;
+                    if self.is_over {
+                        return Ok(());
+                    }
                     self.learn(common, state)?;
                     state.resume(common);
                 }
@@ -191,9 +208,25 @@ impl Run {
             );
             self.start_task(*number as u16, node, name, body)?;
         }
-        self.requests[index] = self.tasks[index].resume(reply.clone());
+        let Some(mut task) = self.tasks.get_mut(index).and_then(Option::take) else {
+            return Err(SimError::Host(self.panic_beside_a_lock()));
+        };
+        self.requests[index] = self.resume(&mut task, reply.clone());
+        if let Some(place) = self.tasks.get_mut(index) {
+            *place = Some(task);
+        }
         self.log.push((thread, reply));
         Ok(())
+    }
+
+    /// Says why an execution that is over cannot go on.
+    fn panic_beside_a_lock(&self) -> String {
+        let message = self.requests.iter().find_map(|r| match r {
+            Request::End(Err(message)) => Some(&**message),
+            _ => None,
+        });
+        let message = message.unwrap_or("the panic was caught");
+        format!("a thread panicked, and its destructors took a lock that another thread holds: {message}")
     }
 
     fn take_body(&self, thread: u16) -> Result<Body, SimError> {
@@ -209,7 +242,7 @@ impl Run {
     pub(crate) fn follow(&mut self, common: &Common, path: &[Told]) -> Option<Result<(), SimError>> {
         let done = self.log.len();
         let is_prefix = |log: &[Granted]| log.iter().zip(path).all(|(mine, (theirs, _))| mine == theirs);
-        if done > path.len() || !is_prefix(&self.log) {
+        if self.is_over || done > path.len() || !is_prefix(&self.log) {
             return None;
         }
         for ((thread, reply), past) in &path[done..] {
@@ -265,7 +298,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         // Dismantle threads first: they may hold what the world keeps alive. Begin with the threads that hold
         // locks, the last taken first, because others' destructors may take these locks.
-        let mut tasks: Vec<Option<Task>> = std::mem::take(&mut self.tasks).into_iter().map(Some).collect();
+        let mut tasks = std::mem::take(&mut self.tasks);
         let mut remains = Vec::with_capacity(tasks.len());
         while let Some(holder) = coroutine::last_holder() {
             let Some(task) = tasks.get_mut(usize::from(holder)) else {

@@ -338,7 +338,7 @@ fn strangers_at_the_port_are_sent_away_and_do_no_harm() {
         assert!(end.is_empty());
         said("does not speak as a NIC");
     }
-    // Some know whom they want to see, and have nothing to say.
+    // Some name a process that is there, and then send garbage.
     let (target, mut writer) = two.start_apart(&program, "lost", "0");
     let mut target = Ended(Some(target));
     let writes = wait_until_it_writes(&mut writer);

@@ -5,4 +5,5 @@ pub(crate) mod channel;
 pub(crate) mod manager;
 pub(crate) mod parent;
 pub(crate) mod participants;
+pub(crate) mod service;
 pub(crate) mod setup;

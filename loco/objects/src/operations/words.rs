@@ -105,7 +105,8 @@ impl<F: Fabric> Words<F> {
         match thread.network().atomics_placed() {
             true => {
                 thread.still_in()?;
-                self.peek(thread, index)
+                // Completed read-modify-writes are placed, this thread's own as well.
+                self.glance(thread, index)
             }
             false => self.fetch_add(thread, index, 0),
         }
@@ -121,6 +122,16 @@ impl<F: Fabric> Words<F> {
         }
         // This thread's own exchanges are not missed: a lock that it has just released is free to it.
         thread.read_word_strong(self.target(index)?)
+    }
+
+    /// Returns a value that word `index` had a moment ago, as [`peek`](Words::peek) does, and asks for no order: it may lack
+    /// this thread's own completed read-modify-writes as well, where these are not placed.
+    #[inline]
+    pub(crate) fn glance(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
+        match &self.direct {
+            Some(cells) => Ok(cells[index].load()),
+            None => thread.read_word(self.target(index)?),
+        }
     }
 
     /// Returns the values of the words from `index`. Each is read as [`peek`](Words::peek) does, except that this thread's own

@@ -3,6 +3,7 @@
 //! Two nodes, on the deferred card. Node 0 calls, and what it works with is on node 1. The first call, which may set things up,
 //! does not count.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,8 +13,9 @@ use crate::counting::{Counting, Counts};
 use loco::fabric::{NodeId, ShmConfig, Tier};
 use loco::fence::{self, Scope};
 use loco::{
-    AtomicVar, Barrier, Config, KvConfig, KvStore, Manager, Msw, OwnedVar, Result, RingBuffer, RingConfig,
-    SharedQueue, SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock, WideOwnedVar,
+    AtomicVar, Barrier, Collective, Config, KvConfig, KvStore, Log, LogConfig, Manager, Msw, OwnedVar,
+    Result, RingBuffer, RingConfig, SharedQueue, SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock,
+    WideOwnedVar,
 };
 use loco_test_networks::deferred::Nic;
 
@@ -107,6 +109,7 @@ struct Objects {
     sst: Sst<u64, Fabric>,
     msw: Msw<Fabric>,
     barrier: Barrier<Fabric>,
+    collective: RefCell<Collective<u64, Fabric>>,
     ring: RingBuffer<Fabric>,
     counter: AtomicVar<u64, Fabric>,
     ticket: TicketLock<Fabric>,
@@ -127,6 +130,7 @@ impl Objects {
             sst: Sst::new(manager, "sst")?,
             msw: Msw::new(manager, "msw", &[32])?,
             barrier: Barrier::new(manager, "barrier")?,
+            collective: RefCell::new(Collective::new(manager, "collective")?),
             ring: RingBuffer::with_config(manager, "ring", here, &RingConfig::new(4096).readers([there]))?,
             counter: AtomicVar::new(manager, "counter", there)?,
             ticket: TicketLock::new(manager, "ticket", there)?,
@@ -139,6 +143,8 @@ impl Objects {
 
 /// The number of calls of each kind that count.
 const CALLS: u64 = 6;
+/// The number of appends to a log.
+const APPENDS: u64 = 30;
 /// A key whose value is on node 1.
 const THEIRS: u64 = 1000;
 
@@ -167,6 +173,12 @@ fn costs(tier: Tier) -> Vec<(&'static str, Cost)> {
         end.wait(&thread)?;
         row(&counts, &mut table, "barrier: wait", |_| {
             objects.barrier.wait(&thread)
+        })?;
+        row(&counts, &mut table, "collective: all_reduce", |n| {
+            let mut collective = objects.collective.borrow_mut();
+            collective
+                .all_reduce(&thread, n, |sum, value| sum + value)
+                .map(drop)
         })?;
         end.wait(&thread)?;
         Ok(table)
@@ -231,7 +243,7 @@ fn calls(
     add("msw: get", &|_| {
         objects.msw.get(thread, 0, there, 0)?.wait(thread)
     })?;
-    let writer = std::cell::RefCell::new(objects.ring.writer()?);
+    let writer = RefCell::new(objects.ring.writer()?);
     add("ring-buffer: submit", &|n| {
         writer.borrow_mut().submit(thread, &n.to_ne_bytes())
     })?;
@@ -285,5 +297,45 @@ fn every_call_asks_for_the_same_on_every_weak_tier_and_for_no_more_where_the_net
                 _ => assert_eq!(on_tier, cost, "{name} on {tier}"),
             }
         }
+    }
+}
+
+/// The leader of a log appends. What the log's own task asks for besides, which tells the others how far they may read, falls into any
+/// call, so the sum counts. Prints the row of the table with `--nocapture`.
+#[test]
+fn an_append_to_a_log_asks_for_an_order_for_each_record_and_each_word_that_tells_of_it() {
+    for tier in Tier::ALL {
+        let nic = Nic::deferred(1).tier(tier);
+        let mut of_nodes = run_on_shm(2, &ShmConfig::default(), Some(&nic), |inner| {
+            let counts = Arc::new(Counts::default());
+            let fabric = Counting {
+                inner,
+                counts: counts.clone(),
+            };
+            let manager = Manager::with_config(fabric, Config::default().deadline(PATIENCE))?;
+            let log = Log::new(&manager, "log", LogConfig::new(64, 8))?;
+            let end = Barrier::new(&manager, "end")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            end.wait(&thread)?;
+            let before = Cost::so_far(&counts);
+            if manager.node() == log.leader() {
+                for n in 0..APPENDS {
+                    log.append(&thread, &n.to_ne_bytes())?;
+                }
+            }
+            let cost = Cost::so_far(&counts).since(before);
+            end.wait(&thread)?;
+            Ok(cost)
+        });
+        let all = of_nodes.swap_remove(0);
+        println!("log: append, {APPENDS} times on {tier}: {all}");
+        // A header each, and a word that tells of it, unless one tells of several.
+        let most = 2 * APPENDS + 2;
+        assert!(
+            (APPENDS..=most).contains(&all.strong),
+            "{APPENDS} appends on {tier}: {all:?}"
+        );
+        assert_eq!(all.fenced, 0, "{APPENDS} appends on {tier}: {all:?}");
     }
 }

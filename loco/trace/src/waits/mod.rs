@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::NodeId;
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::clock::now;
 
 pub use page::NAME;
 use page::{
@@ -92,13 +93,6 @@ fn page_of(node: NodeId) -> Option<Arc<Page>> {
     let pages = pages();
     let found = pages.iter().find(|(of, _)| *of == node);
     found.map(|(_, page)| page.clone())
-}
-
-/// Returns a number of `CLOCK_MONOTONIC`, which all processes of a host share, in nanoseconds.
-pub fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// Returns the number of this thread in the system.

@@ -11,7 +11,7 @@ use loco_sim::spec::Operation;
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{
     Fabric, LATE, Script, Stage, UNKNOWN, is_loss, known, must, nodes_of, outcome, unless_lost, until_in_time,
 };
@@ -410,15 +410,15 @@ fn deleted_late(world: &mut World) {
     });
 }
 
-/// Returns the rung in which a key is inserted while the other node gets it, the smallest world for the question of
+/// Returns the world in which a key is inserted while the other node gets it, the smallest world for the question of
 /// robustness.
-pub(super) fn insert_and_get() -> Rung {
+pub(super) fn insert_and_get() -> NamedWorld {
     const ONCE: Script<Call, 2> = [(0, &[Call::Insert(1, 10)]), (1, &[Call::Get(1)])];
-    Rung::new("insert-and-get", calls::<1, 2>((1, 1), ONCE))
+    NamedWorld::new("insert-and-get", calls::<1, 2>((1, 1), ONCE))
 }
 
-/// Returns the rungs of the store.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the store.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{
         Delete, Get, GetInto, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany, Update,
         UpdateBatch, UpdateMany,
@@ -481,6 +481,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const MOVED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
     // Node 0's delete clears the valid bit of a slot on node 1, which may still be under way when the slot is used again.
     const MARKED: Script<Call, 2> = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
+    // The other node acknowledges both keys one after the other.
+    const BATCH_ALONE: Script<Call, 1> = [(0, &[InsertMany(1, 2, 10)])];
     const MANY: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
     // A batch that is fenced towards its last key only would leave the first behind.
     const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
@@ -510,83 +512,84 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (2, &[Get(1)]),
     ];
     vec![
-        Rung::new("insert", calls::<1, 2>((1, 1), INSERT)),
-        Rung::new("update", calls::<1, 2>((1, 1), UPDATE)),
-        Rung::new("delete", calls::<1, 2>((1, 1), DELETE)),
-        Rung::new("reads", calls::<1, 2>((1, 1), READS)),
-        Rung::new("writers", calls::<1, 2>((1, 1), WRITERS)),
-        Rung::new("remote-writes", calls::<1, 2>((1, 1), REMOTE)),
-        Rung::new("reuse", calls::<1, 2>((1, 1), REUSE)),
-        Rung::new("again", calls::<1, 2>((1, 1), AGAIN)),
-        Rung::new("two-keys", calls::<1, 2>((1, 2), KEYS)),
-        Rung::new("full", calls::<1, 2>((1, 2), FULL)),
-        Rung::new("wide-insert", calls::<3, 2>((1, 1), INSERT)),
-        Rung::new("wide-update", calls::<3, 2>((1, 1), UPDATE)),
-        Rung::new("wide-reuse", calls::<3, 2>((1, 1), REUSE)),
-        Rung::new("changed", calls_with::<1, 2>((1, 1), ONE, CHANGED)),
-        Rung::new("changed-there", calls_with::<1, 2>((1, 1), OTHERS, CHANGED_THERE)),
-        Rung::new("changed-wide", calls_with::<3, 2>((1, 1), ONE, CHANGED)),
-        Rung::new("changed-from-memory", calls_with::<9, 2>((1, 1), ONE, CHANGED)),
-        Rung::new("changers", calls_with::<1, 3>((1, 1), ONE, CHANGERS)),
-        Rung::new("deleted", calls_with::<1, 3>((1, 1), ONE, DELETED)),
-        Rung::new("deleted-of-three", calls_with::<1, 3>((1, 1), ONE, THIRDS)),
-        Rung::new("started-wide", calls_with::<3, 2>((1, 1), ONE, STARTED)),
-        Rung::new("window", calls_with::<1, 2>((1, 1), ONE, WINDOW)),
-        Rung::new("window-wide", calls_with::<3, 2>((1, 1), ONE, WINDOW)),
-        Rung::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
-        Rung::new("batch-twice", batches::batch_twice),
-        Rung::new("batch-across", batches::batch_across),
-        Rung::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
-        Rung::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
-        Rung::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
-        Rung::new(
+        NamedWorld::new("batch-alone", calls::<1, 1>((2, 1), BATCH_ALONE)).small(),
+        NamedWorld::new("insert", calls::<1, 2>((1, 1), INSERT)),
+        NamedWorld::new("update", calls::<1, 2>((1, 1), UPDATE)),
+        NamedWorld::new("delete", calls::<1, 2>((1, 1), DELETE)),
+        NamedWorld::new("reads", calls::<1, 2>((1, 1), READS)),
+        NamedWorld::new("writers", calls::<1, 2>((1, 1), WRITERS)),
+        NamedWorld::new("remote-writes", calls::<1, 2>((1, 1), REMOTE)),
+        NamedWorld::new("reuse", calls::<1, 2>((1, 1), REUSE)),
+        NamedWorld::new("again", calls::<1, 2>((1, 1), AGAIN)),
+        NamedWorld::new("two-keys", calls::<1, 2>((1, 2), KEYS)),
+        NamedWorld::new("full", calls::<1, 2>((1, 2), FULL)),
+        NamedWorld::new("wide-insert", calls::<3, 2>((1, 1), INSERT)),
+        NamedWorld::new("wide-update", calls::<3, 2>((1, 1), UPDATE)),
+        NamedWorld::new("wide-reuse", calls::<3, 2>((1, 1), REUSE)),
+        NamedWorld::new("changed", calls_with::<1, 2>((1, 1), ONE, CHANGED)),
+        NamedWorld::new("changed-there", calls_with::<1, 2>((1, 1), OTHERS, CHANGED_THERE)),
+        NamedWorld::new("changed-wide", calls_with::<3, 2>((1, 1), ONE, CHANGED)),
+        NamedWorld::new("changed-from-memory", calls_with::<9, 2>((1, 1), ONE, CHANGED)),
+        NamedWorld::new("changers", calls_with::<1, 3>((1, 1), ONE, CHANGERS)),
+        NamedWorld::new("deleted", calls_with::<1, 3>((1, 1), ONE, DELETED)),
+        NamedWorld::new("deleted-of-three", calls_with::<1, 3>((1, 1), ONE, THIRDS)),
+        NamedWorld::new("started-wide", calls_with::<3, 2>((1, 1), ONE, STARTED)),
+        NamedWorld::new("window", calls_with::<1, 2>((1, 1), ONE, WINDOW)),
+        NamedWorld::new("window-wide", calls_with::<3, 2>((1, 1), ONE, WINDOW)),
+        NamedWorld::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
+        NamedWorld::new("batch-twice", batches::batch_twice),
+        NamedWorld::new("batch-across", batches::batch_across),
+        NamedWorld::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
+        NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
+        NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
+        NamedWorld::new(
             "updates-crossed",
             calls_with::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
         ),
-        Rung::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
-        Rung::new(
+        NamedWorld::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
+        NamedWorld::new(
             "batch-and-delete",
             calls_with::<1, 2>((1, 2), EACH, BATCH_DELETES),
         ),
         super::last_nodes::kv(),
-        Rung::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
-        Rung::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),
-        Rung::new("crash-updates", faulty_of::<1, 2>((1, 2), EACH, LOST_UPDATES)).crash(),
-        Rung::new("crash-of-three", faulty::<1, 3>(&[], LOST_OF_THREE)).crash(),
-        Rung::new("expiry-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).expiries(1),
-        Rung::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
-        Rung::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
-        Rung::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),
-        Rung::new("crash-owner", faulty::<1, 2>(OTHERS, OWNED)).crash(),
-        Rung::new("crash-taken-over", taken_over).crash(),
-        Rung::new("crash-moved", faulty::<1, 2>(ONE, MOVED)).crash(),
-        Rung::new("expiry", faulty::<1, 2>(&[], DELETE)).expiries(1),
-        Rung::new("expiry-after", faulty::<1, 2>(&[], AFTER)).expiries(1),
-        Rung::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
-        Rung::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),
-        Rung::new("suspicion-missed", faulty::<1, 2>(&[], MISSED)).suspicion(),
-        Rung::new("suspicion-moved", faulty::<1, 2>(ONE, MOVED)).suspicion(),
-        Rung::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
+        NamedWorld::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
+        NamedWorld::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),
+        NamedWorld::new("crash-updates", faulty_of::<1, 2>((1, 2), EACH, LOST_UPDATES)).crash(),
+        NamedWorld::new("crash-of-three", faulty::<1, 3>(&[], LOST_OF_THREE)).crash(),
+        NamedWorld::new("expiry-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).expiries(1),
+        NamedWorld::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
+        NamedWorld::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
+        NamedWorld::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),
+        NamedWorld::new("crash-owner", faulty::<1, 2>(OTHERS, OWNED)).crash(),
+        NamedWorld::new("crash-taken-over", taken_over).crash(),
+        NamedWorld::new("crash-moved", faulty::<1, 2>(ONE, MOVED)).crash(),
+        NamedWorld::new("expiry", faulty::<1, 2>(&[], DELETE)).expiries(1),
+        NamedWorld::new("expiry-after", faulty::<1, 2>(&[], AFTER)).expiries(1),
+        NamedWorld::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
+        NamedWorld::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),
+        NamedWorld::new("suspicion-missed", faulty::<1, 2>(&[], MISSED)).suspicion(),
+        NamedWorld::new("suspicion-moved", faulty::<1, 2>(ONE, MOVED)).suspicion(),
+        NamedWorld::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
             .suspicion()
             .glob(),
-        Rung::new("expiry-from-memory", faulty::<9, 2>(ONE, CHANGED)).expiries(1),
-        Rung::new("expiry-late-delete", deleted_late).expiries(1),
-        Rung::new("expiry-late-mark", faulty::<1, 2>(OTHERS, MARKED)).expiries(1),
-        Rung::new("freed", freed),
-        Rung::new("cut", cuts::in_order(1, 2)),
-        Rung::new("cut-back", cuts::in_order(2, 1)),
-        Rung::new("cut-twice", cuts::twice),
-        Rung::new("cut-batch", cuts::across_a_batch),
-        Rung::new("cut-changes", cuts::come_and_gone),
-        Rung::new("cut-crash", cuts::lost).crash(),
-        Rung::new("cut-late", cuts::left_behind).expiries(1),
-        Rung::new("longer", lengths::longer),
-        Rung::new("batches", batches::batches),
-        Rung::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
-        Rung::new("life", calls::<1, 2>((1, 1), LIFE)),
-        Rung::new("two-threads", calls::<1, 3>((2, 1), THREADS)),
-        Rung::new("three-nodes", calls::<1, 3>((1, 1), THIRD)),
-        Rung::new("reads-wide", calls::<3, 2>((1, 1), READS)),
-        Rung::new("insert-glob", calls::<1, 2>((1, 1), LIFE)).glob(),
+        NamedWorld::new("expiry-from-memory", faulty::<9, 2>(ONE, CHANGED)).expiries(1),
+        NamedWorld::new("expiry-late-delete", deleted_late).expiries(1),
+        NamedWorld::new("expiry-late-mark", faulty::<1, 2>(OTHERS, MARKED)).expiries(1),
+        NamedWorld::new("freed", freed),
+        NamedWorld::new("cut", cuts::in_order(1, 2)),
+        NamedWorld::new("cut-back", cuts::in_order(2, 1)),
+        NamedWorld::new("cut-twice", cuts::twice),
+        NamedWorld::new("cut-batch", cuts::across_a_batch),
+        NamedWorld::new("cut-changes", cuts::come_and_gone),
+        NamedWorld::new("cut-crash", cuts::lost).crash(),
+        NamedWorld::new("cut-late", cuts::left_behind).expiries(1),
+        NamedWorld::new("longer", lengths::longer),
+        NamedWorld::new("batches", batches::batches),
+        NamedWorld::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
+        NamedWorld::new("life", calls::<1, 2>((1, 1), LIFE)),
+        NamedWorld::new("two-threads", calls::<1, 3>((2, 1), THREADS)),
+        NamedWorld::new("three-nodes", calls::<1, 3>((1, 1), THIRD)),
+        NamedWorld::new("reads-wide", calls::<3, 2>((1, 1), READS)),
+        NamedWorld::new("insert-glob", calls::<1, 2>((1, 1), LIFE)).glob(),
     ]
 }

@@ -14,7 +14,7 @@ use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{OnLoss, TasLock, TicketLock};
 
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::Fabric;
 
 use faulty::{
@@ -31,13 +31,13 @@ const TWICE: Shape = Shape {
 const THREE: Shape = Shape { nodes: 3, ..PLAIN };
 const TWO_THREADS: Shape = Shape { threads: 2, ..PLAIN };
 
-fn rungs<L: Lock>() -> Vec<Rung> {
+fn worlds<L: Lock>() -> Vec<NamedWorld> {
     use OnLoss::{Poison, Recover};
     use Patience::{GivesUp, Patient};
     vec![
-        Rung::new("two-nodes", holders::<L>(PLAIN)),
-        Rung::new("two-nodes-glob", holders::<L>(PLAIN)).glob(),
-        Rung::new(
+        NamedWorld::new("two-nodes", holders::<L>(PLAIN)),
+        NamedWorld::new("two-nodes-glob", holders::<L>(PLAIN)).glob(),
+        NamedWorld::new(
             "pair",
             holders::<L>(Shape {
                 scope: Scope::Pair,
@@ -45,7 +45,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "node-scope",
             holders::<L>(Shape {
                 scope: |_| Scope::AllThreads,
@@ -53,7 +53,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "memory",
             holders::<L>(Shape {
                 data: 1,
@@ -61,7 +61,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "dropped",
             holders::<L>(Shape {
                 ask: Ask::Drop,
@@ -69,7 +69,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "until",
             holders::<L>(Shape {
                 ask: Ask::Until,
@@ -77,7 +77,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "tries",
             holders::<L>(Shape {
                 ask: Ask::Try,
@@ -85,18 +85,18 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new("try-again", tries_again::<L>).small(),
-        Rung::new("try-when-free", tries::<L>),
-        Rung::new(
+        NamedWorld::new("try-again", tries_again::<L>).small(),
+        NamedWorld::new("try-when-free", tries::<L>),
+        NamedWorld::new(
             "twice",
             holders::<L>(Shape {
                 acquisitions: 2,
                 ..PLAIN
             }),
         ),
-        Rung::new("expiry", late::<L>(TWICE, Patient)).expiries(1),
-        Rung::new("give-up", late::<L>(PLAIN, GivesUp)).expiries(1),
-        Rung::new(
+        NamedWorld::new("expiry", late::<L>(TWICE, Patient)).expiries(1),
+        NamedWorld::new("give-up", late::<L>(PLAIN, GivesUp)).expiries(1),
+        NamedWorld::new(
             "impatient",
             late::<L>(
                 Shape {
@@ -107,11 +107,11 @@ fn rungs<L: Lock>() -> Vec<Rung> {
             ),
         )
         .expiries(1),
-        Rung::new("alone-expiry", late_alone::<L>).expiries(1),
-        Rung::new("alone-suspicion", lost_alone::<L>).suspicion(),
-        Rung::new("crash", lost::<L>(PLAIN, Recover)).crash(),
-        Rung::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
-        Rung::new(
+        NamedWorld::new("alone-expiry", late_alone::<L>).expiries(1),
+        NamedWorld::new("alone-suspicion", lost_alone::<L>).suspicion(),
+        NamedWorld::new("crash", lost::<L>(PLAIN, Recover)).crash(),
+        NamedWorld::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
+        NamedWorld::new(
             "crash-after-giving-up",
             lost_while_held::<L>(
                 Shape {
@@ -124,14 +124,14 @@ fn rungs<L: Lock>() -> Vec<Rung> {
         )
         .crash()
         .expiries(1),
-        Rung::new("crash-poison", lost::<L>(PLAIN, Poison)).crash(),
-        Rung::new("crash-of-three", lost::<L>(THREE, Recover)).crash(),
-        Rung::new("crash-of-three-poison", lost::<L>(THREE, Poison)).crash(),
-        Rung::new("suspicion", lost::<L>(PLAIN, Recover)).suspicion(),
-        Rung::new("suspicion-of-three", lost::<L>(THREE, Recover)).suspicion(),
-        Rung::new("two-threads-suspicion", lost::<L>(TWO_THREADS, Recover)).suspicion(),
-        Rung::new("two-threads-give-up", late::<L>(TWO_THREADS, GivesUp)).expiries(1),
-        Rung::new(
+        NamedWorld::new("crash-poison", lost::<L>(PLAIN, Poison)).crash(),
+        NamedWorld::new("crash-of-three", lost::<L>(THREE, Recover)).crash(),
+        NamedWorld::new("crash-of-three-poison", lost::<L>(THREE, Poison)).crash(),
+        NamedWorld::new("suspicion", lost::<L>(PLAIN, Recover)).suspicion(),
+        NamedWorld::new("suspicion-of-three", lost::<L>(THREE, Recover)).suspicion(),
+        NamedWorld::new("two-threads-suspicion", lost::<L>(TWO_THREADS, Recover)).suspicion(),
+        NamedWorld::new("two-threads-give-up", late::<L>(TWO_THREADS, GivesUp)).expiries(1),
+        NamedWorld::new(
             "impatient-of-three",
             late::<L>(
                 Shape {
@@ -142,13 +142,13 @@ fn rungs<L: Lock>() -> Vec<Rung> {
             ),
         )
         .expiries(1),
-        Rung::new("two-threads-impatient", late::<L>(TWO_THREADS, Patience::None)).expiries(1),
-        Rung::new("crash-twice", lost::<L>(TWICE, Recover)).crash(),
-        Rung::new("two-threads-crash", lost::<L>(TWO_THREADS, Recover)).crash(),
-        Rung::new("crash-after-try", lost_after_try::<L>).crash(),
-        Rung::new("two-threads", holders::<L>(Shape { threads: 2, ..PLAIN })),
-        Rung::new("two-threads-glob", holders::<L>(Shape { threads: 2, ..PLAIN })).glob(),
-        Rung::new(
+        NamedWorld::new("two-threads-impatient", late::<L>(TWO_THREADS, Patience::None)).expiries(1),
+        NamedWorld::new("crash-twice", lost::<L>(TWICE, Recover)).crash(),
+        NamedWorld::new("two-threads-crash", lost::<L>(TWO_THREADS, Recover)).crash(),
+        NamedWorld::new("crash-after-try", lost_after_try::<L>).crash(),
+        NamedWorld::new("two-threads", holders::<L>(Shape { threads: 2, ..PLAIN })),
+        NamedWorld::new("two-threads-glob", holders::<L>(Shape { threads: 2, ..PLAIN })).glob(),
+        NamedWorld::new(
             "two-threads-no-hand-over",
             holders::<L>(Shape {
                 threads: 2,
@@ -157,7 +157,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "two-threads-one-hand-over",
             holders::<L>(Shape {
                 threads: 2,
@@ -166,7 +166,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "three-nodes",
             holders::<L>(Shape {
                 nodes: 3,
@@ -174,7 +174,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "three-nodes-data-apart",
             holders::<L>(Shape {
                 nodes: 3,
@@ -183,7 +183,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "two-threads-twice",
             holders::<L>(Shape {
                 threads: 2,
@@ -192,7 +192,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
                 ..PLAIN
             }),
         ),
-        Rung::new(
+        NamedWorld::new(
             "two-threads-tries",
             holders::<L>(Shape {
                 threads: 2,
@@ -203,14 +203,14 @@ fn rungs<L: Lock>() -> Vec<Rung> {
     ]
 }
 
-/// Returns the rungs of the ticket lock.
-pub(crate) fn ticket_rungs() -> Vec<Rung> {
-    let mut all = rungs::<TicketLock<Fabric>>();
+/// Returns the worlds of the ticket lock.
+pub(crate) fn ticket_worlds() -> Vec<NamedWorld> {
+    let mut all = worlds::<TicketLock<Fabric>>();
     let keeper = |name, threads, tries| {
         let world = late_keeper::<TicketLock<Fabric>>(threads, tries);
-        Rung::new(name, world).idle().small()
+        NamedWorld::new(name, world).idle().small()
     };
-    let before = |name, tries| Rung::new(name, lost_before::<TicketLock<Fabric>>(tries)).crash();
+    let before = |name, tries| NamedWorld::new(name, lost_before::<TicketLock<Fabric>>(tries)).crash();
     all.splice(
         0..0,
         [
@@ -224,12 +224,12 @@ pub(crate) fn ticket_rungs() -> Vec<Rung> {
     all
 }
 
-/// Returns the rungs of the test-and-set lock.
-pub(crate) fn tas_rungs() -> Vec<Rung> {
-    let mut all = rungs::<TasLock<Fabric>>();
+/// Returns the worlds of the test-and-set lock.
+pub(crate) fn tas_worlds() -> Vec<NamedWorld> {
+    let mut all = worlds::<TasLock<Fabric>>();
     all.push(super::last_nodes::tas_lock());
-    all.push(Rung::new("combine", combined(1)));
-    all.push(Rung::new("combine-two-threads", combined(2)));
-    all.push(Rung::new("combine-expiry", combined_late).expiries(1));
+    all.push(NamedWorld::new("combine", combined(1)));
+    all.push(NamedWorld::new("combine-two-threads", combined(2)));
+    all.push(NamedWorld::new("combine-expiry", combined_late).expiries(1));
     all
 }

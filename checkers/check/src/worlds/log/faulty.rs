@@ -5,7 +5,7 @@ use loco::{Log, LogConfig, Thread};
 use loco_sim::{World, call, spec};
 
 use super::{Step, Steps, bytes, config, make, value};
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, LATE, Stage, UNKNOWN, known, outcome, timeouts_max, unless_lost};
 
 /// The values that each node appends, by node. Each node then reads until it has the values of all nodes, but for those
@@ -175,8 +175,8 @@ fn once<const N: usize>(config: LogConfig, steps: Steps) -> impl Fn(&mut World) 
     }
 }
 
-/// Returns the rungs with late waits and losses.
-pub(super) fn rungs() -> Vec<Rung> {
+/// Returns the worlds with late waits and losses.
+pub(super) fn worlds() -> Vec<NamedWorld> {
     const ONE: Values = &[&[1], &[]];
     const TWO: Values = &[&[1, 2], &[]];
     const BOTH: Values = &[&[1], &[2]];
@@ -193,48 +193,50 @@ pub(super) fn rungs() -> Vec<Rung> {
         (2, &[Step::Append(2), Step::Read(2)]),
     ];
     vec![
-        Rung::new("crash-one", all_take_part::<1>(config(1, 1), ONE))
+        NamedWorld::new("crash-one", all_take_part::<1>(config(1, 1), ONE))
             .crash()
             .small(),
-        Rung::new("crash", all_take_part::<1>(config(1, 1), BOTH))
+        NamedWorld::new("crash", all_take_part::<1>(config(1, 1), BOTH))
             .crash()
             .small(),
-        Rung::new("crashes-acknowledged", once::<1>(config(2, 1), ACKNOWLEDGED))
+        NamedWorld::new("crashes-acknowledged", once::<1>(config(2, 1), ACKNOWLEDGED))
             .crashes(2)
             .small(),
-        Rung::new("crash-two", all_take_part::<1>(config(1, 1), TWO)).crash(),
-        Rung::new("crash-other", all_take_part::<1>(config(2, 1), OTHER)).crash(),
-        Rung::new("crash-after", all_take_part::<1>(config(4, 1), AFTER)).crash(),
-        Rung::new("crash-memory", all_take_part::<9>(config(1, 9), ONE)).crash(),
-        Rung::new("crash-members", all_must_live(BOTH)).crash(),
-        Rung::new("suspicion", all_take_part::<1>(config(2, 1), BOTH)).suspicion(),
-        Rung::new("expiry", all_take_part::<1>(config(2, 1), BOTH))
+        NamedWorld::new("crash-two", all_take_part::<1>(config(1, 1), TWO)).crash(),
+        NamedWorld::new("crash-other", all_take_part::<1>(config(2, 1), OTHER)).crash(),
+        NamedWorld::new("crash-after", all_take_part::<1>(config(4, 1), AFTER)).crash(),
+        NamedWorld::new("crash-memory", all_take_part::<9>(config(1, 9), ONE)).crash(),
+        NamedWorld::new("crash-members", all_must_live(BOTH)).crash(),
+        NamedWorld::new("suspicion", all_take_part::<1>(config(2, 1), BOTH)).suspicion(),
+        NamedWorld::new("expiry", all_take_part::<1>(config(2, 1), BOTH))
             .expiries(1)
             .idle(),
-        Rung::new("expiry-other", all_take_part::<1>(config(2, 1), OTHER))
+        NamedWorld::new("expiry-other", all_take_part::<1>(config(2, 1), OTHER))
             .expiries(1)
             .idle(),
-        Rung::new("expiry-in-turn", late_in_turn(2)).expiries(1).idle(),
-        Rung::new(
+        NamedWorld::new("expiry-in-turn", late_in_turn(2))
+            .expiries(1)
+            .idle(),
+        NamedWorld::new(
             "crash-of-three-other",
             all_take_part::<1>(config(1, 1), LAST_OF_THREE),
         )
         .crash(),
-        Rung::new(
+        NamedWorld::new(
             "crash-of-three-both",
             all_take_part::<1>(config(2, 1), ENDS_OF_THREE),
         )
         .crash(),
-        Rung::new(
+        NamedWorld::new(
             "suspicion-of-three",
             all_take_part::<1>(config(2, 1), ENDS_OF_THREE),
         )
         .suspicion(),
-        Rung::new(
+        NamedWorld::new(
             "crashes-of-three",
             all_take_part::<1>(config(2, 1), ENDS_OF_THREE),
         )
         .crashes(2),
-        Rung::new("crashes-inherited", once::<1>(config(2, 1), INHERITED)).crashes(2),
+        NamedWorld::new("crashes-inherited", once::<1>(config(2, 1), INHERITED)).crashes(2),
     ]
 }

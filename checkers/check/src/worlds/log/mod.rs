@@ -9,7 +9,7 @@ use loco::{Log, LogConfig, Manager, Parent as _, Participants, Result, SharedVar
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
-use crate::rung::Rung;
+use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, must};
 
 /// A record is as many words.
@@ -203,9 +203,37 @@ fn served(capacity: usize, appends: &'static [u64]) -> impl Fn(&mut World) {
     }
 }
 
-/// Returns the rung in which both nodes append and show the positions.
-pub(super) fn shown() -> Rung {
-    Rung::new("append-and-append", |world| {
+/// Builds a world in which node 1 appends to a full ring of which it has read less than it tells others at a time. The leader does not
+/// know that there is room.
+fn told_late(world: &mut World) {
+    // The others are told of every second record.
+    const CAPACITY: u64 = 8;
+    let make = make(&[0, 1], config(CAPACITY as usize, 1));
+    let mut stage = Stage::prepared(world, 2, 1, make, |objects, thread| {
+        let log = objects.log();
+        if log.leader() == thread.node_id() {
+            for position in 0..CAPACITY {
+                assert_eq!(must(log.append(thread, &bytes::<1>(position))), position);
+                assert_eq!(must(log.read(thread)), bytes::<1>(position));
+            }
+        }
+    });
+    stage.run(0, 0, "leads", |objects, thread| {
+        assert_eq!(must(objects.log().read(thread)), bytes::<1>(CAPACITY));
+    });
+    stage.run(1, 0, "appends", |objects, thread| {
+        let log = objects.log();
+        assert_eq!(must(log.read(thread)), bytes::<1>(0));
+        assert_eq!(must(log.append(thread, &bytes::<1>(CAPACITY))), CAPACITY);
+        for position in 1..=CAPACITY {
+            assert_eq!(must(log.read(thread)), bytes::<1>(position));
+        }
+    });
+}
+
+/// Returns the world in which both nodes append and show the positions.
+pub(super) fn shown() -> NamedWorld {
+    NamedWorld::new("append-and-append", |world| {
         const BOTH: &[u16] = &[0, 1];
         let mut stage = Stage::new(world, 2, 1, make(BOTH, config(2, 1)));
         stage.each("node", 0..2, |objects, thread, me| {
@@ -218,8 +246,8 @@ pub(super) fn shown() -> Rung {
     })
 }
 
-/// Returns the rungs of the log.
-pub(crate) fn rungs() -> Vec<Rung> {
+/// Returns the worlds of the log.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
     const TWO: &[u16] = &[0, 1];
     const THREE: &[u16] = &[0, 1, 2];
     const LAST: &[u16] = &[1, 2];
@@ -235,6 +263,11 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const BEHIND: Steps = &[
         (0, &[Read(3)]),
         (1, &[Append(1), Read(1), Append(2), Append(3), Read(2)]),
+    ];
+    // Node 1 tells twice in a row how far it has read, and the leader has room for the last record only if the second stays.
+    const TOLD: Steps = &[
+        (0, &[Append(1), Append(2), Read(2), Append(3), Read(1), Append(4)]),
+        (1, &[Read(2)]),
     ];
     // A node that appends sets aside what it has not read.
     const ASIDE: Steps = &[(0, &[Append(1), Append(2), Read(2)]), (1, &[Read(2)])];
@@ -255,26 +288,28 @@ pub(crate) fn rungs() -> Vec<Rung> {
         &[Append(1), Append(2), Read(1), Read(1), Append(3), Read(1)],
         &[Read(1), Read(2)],
     ];
-    let mut rungs = vec![
-        Rung::new("leader-appends", steps::<1>(TWO, config(1, 1), LEADER)).small(),
-        Rung::new("other-appends", steps::<1>(TWO, config(1, 1), OTHER)).small(),
-        Rung::new("by-hand", by_hand),
-        Rung::new("both", steps::<1>(TWO, config(2, 1), BOTH)),
-        Rung::new("other-twice", steps::<1>(TWO, config(2, 1), OTHER_TWICE)),
-        Rung::new("one-slot", steps::<1>(TWO, config(1, 1), ROUND)),
-        Rung::new("behind", steps::<1>(TWO, config(2, 1), BEHIND)),
-        Rung::new("aside", steps::<1>(TWO, config(1, 1), ASIDE)),
-        Rung::new("aside-other", steps::<1>(TWO, config(1, 1), ASIDE_OTHER)),
-        Rung::new("memory", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
-        Rung::new("last-nodes", steps::<1>(LAST, config(2, 1), OF_LAST)),
+    let mut worlds = vec![
+        NamedWorld::new("leader-appends", steps::<1>(TWO, config(1, 1), LEADER)).small(),
+        NamedWorld::new("told-twice", steps::<1>(TWO, config(2, 1), TOLD)).small(),
+        NamedWorld::new("other-appends", steps::<1>(TWO, config(1, 1), OTHER)).small(),
+        NamedWorld::new("by-hand", by_hand),
+        NamedWorld::new("both", steps::<1>(TWO, config(2, 1), BOTH)),
+        NamedWorld::new("other-twice", steps::<1>(TWO, config(2, 1), OTHER_TWICE)),
+        NamedWorld::new("one-slot", steps::<1>(TWO, config(1, 1), ROUND)),
+        NamedWorld::new("behind", steps::<1>(TWO, config(2, 1), BEHIND)),
+        NamedWorld::new("aside", steps::<1>(TWO, config(1, 1), ASIDE)),
+        NamedWorld::new("told-late", told_late),
+        NamedWorld::new("aside-other", steps::<1>(TWO, config(1, 1), ASIDE_OTHER)),
+        NamedWorld::new("memory", steps::<9>(TWO, config(2, 9), OTHER_TWICE)),
+        NamedWorld::new("last-nodes", steps::<1>(LAST, config(2, 1), OF_LAST)),
     ];
-    rungs.extend(faulty::rungs());
-    rungs.extend([
-        Rung::new("served", served(2, &[1, 2])),
-        Rung::new("two-threads", steps::<1>(TWO, config(2, 1), THREADS)),
-        Rung::new("threads-in-turn", in_turn(config(2, 1), TURNS)),
-        Rung::new("three-nodes", steps::<1>(THREE, config(1, 1), OF_THREE)),
-        Rung::new("three-nodes-both", steps::<1>(THREE, config(2, 1), APPENDERS)),
+    worlds.extend(faulty::worlds());
+    worlds.extend([
+        NamedWorld::new("served", served(2, &[1, 2])),
+        NamedWorld::new("two-threads", steps::<1>(TWO, config(2, 1), THREADS)),
+        NamedWorld::new("threads-in-turn", in_turn(config(2, 1), TURNS)),
+        NamedWorld::new("three-nodes", steps::<1>(THREE, config(1, 1), OF_THREE)),
+        NamedWorld::new("three-nodes-both", steps::<1>(THREE, config(2, 1), APPENDERS)),
     ]);
-    rungs
+    worlds
 }

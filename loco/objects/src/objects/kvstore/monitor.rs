@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Peers, Time, Wait};
 
+use crate::channels::service::{self, RETRY_MAX, RETRY_MIN};
 use crate::objects::ring_buffer::RingReader;
 use crate::operations::panics;
 use crate::operations::peers::is_gone;
@@ -19,12 +20,6 @@ use crate::{Error, Parent, Result, Thread};
 use super::Shared;
 use super::tracker::{FAILED, decode};
 use super::value::Encode;
-
-/// During set-up, the time between two checks whether the store is ready or being dropped.
-const SET_UP_PAUSE: Duration = Duration::from_millis(50);
-/// The pause after a step that failed, and the longest one.
-const RETRY_MIN: Duration = Duration::from_millis(1);
-const RETRY_MAX: Duration = Duration::from_millis(250);
 
 /// Another node's tracker.
 struct Source<F: Fabric> {
@@ -80,37 +75,18 @@ pub(super) fn monitor<F: Fabric, K: Encode + Eq>(shared: &Arc<Shared<F, K>>) {
 
 /// Watches, and begins again after failures that may pass.
 fn run<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Source<F>>) -> Result<()> {
-    let fabric = shared.channel.manager().fabric();
+    let stopped = || shared.stop.load() != 0;
     let mut pause = RETRY_MIN;
     loop {
         let failed = match watch(shared, sources) {
-            Err(error) if may_pass(&error) => error,
+            Err(error) if service::may_pass(&error) => error,
             outcome => return outcome,
         };
         tracing::warn!(store = shared.channel.name(), error = %failed, "the monitor tries again");
-        let wait = Wait {
-            what: shared.channel.name(),
-            peers: Peers::None,
-            deadline: None,
-        };
-        let stopped = || (shared.stop.load() != 0).then_some(());
-        match fabric.wait_within(wait, pause, stopped) {
-            Ok(()) => return Ok(()),
-            Err(_) => pause = (pause * 2).min(RETRY_MAX),
+        service::pause(&shared.channel, &mut pause, stopped);
+        if stopped() {
+            return Ok(());
         }
-    }
-}
-
-/// Returns true if the step that failed with `error` may succeed later.
-fn may_pass(error: &Error) -> bool {
-    match error {
-        Error::Fabric(
-            FabricError::DeclaredLost | FabricError::Unsupported(_) | FabricError::UnknownPeer(_),
-        ) => false,
-        Error::Fabric(_) | Error::Timeout { .. } | Error::TooManyThreads { .. } | Error::PeerLost { .. } => {
-            true
-        }
-        _ => false,
     }
 }
 
@@ -118,17 +94,8 @@ fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Sou
     let manager = shared.channel.manager();
     let thread = manager.thread()?;
     let stopped = || shared.stop.load() != 0;
-    loop {
-        let deadline = thread.now().after(SET_UP_PAUSE);
-        match manager
-            .setup()
-            .wait_until_ready(Some(shared.channel.name()), deadline)
-        {
-            Ok(()) => break,
-            Err(_) if stopped() => return Ok(()),
-            Err(error) if error.is_timeout() => {}
-            Err(error) => return Err(error),
-        }
+    if !service::wait_until_ready(&shared.channel, &thread, stopped)? {
+        return Ok(());
     }
     for &writer in &shared.channel.peers()[sources.len()..] {
         sources.push(Source {
@@ -174,7 +141,7 @@ fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Sou
                     tracing::warn!(store = shared.channel.name(), %error, "a tracker ends");
                     source.done = true;
                 }
-                Err(error) if may_pass(&error) => {
+                Err(error) if service::may_pass(&error) => {
                     tracing::warn!(store = shared.channel.name(), writer = %source.writer, %error, "acknowledging is tried again");
                     any_failed = true;
                 }

@@ -102,27 +102,24 @@ impl<F: Fabric> Shared<F> {
                 known
             };
             self.check_members(self.peers().len() + 1)?;
+            let more = || self.committed() > known;
             let leader = self.leader();
             if leader == self.node() {
-                self.lead_or_wait(thread, known)?;
+                self.lead_or_wait(thread, more)?;
                 continue;
             }
-            let told = match &mut sender.open {
-                Some(open) if open.told != Some(leader) => {
-                    let row = (self.here, open.len);
-                    let sent = self.requests.send(thread, row, leader, &mut sender.reading);
-                    sent.map(|()| open.told = Some(leader))
+            if let Some(open) = &mut sender.open
+                && open.told != Some(leader)
+            {
+                let row = (self.here, open.len);
+                match self.requests.send(thread, row, leader, &mut sender.reading) {
+                    // The next one leads.
+                    Err(error) if self.is_loss_of(&error, leader) => continue,
+                    sent => sent?,
                 }
-                _ => Ok(()),
-            };
-            let more = || (self.committed() > known).then_some(());
-            let waited =
-                told.and_then(|()| thread.wait_for(true, self.channel.name(), Peers::One(leader), more));
-            match waited {
-                // The next one leads.
-                Err(error) if error.lost_peer() == Some(leader) && self.is_gone(leader) => {}
-                waited => waited?,
+                open.told = Some(leader);
             }
+            self.wait_until(thread, Peers::One(leader), more)?;
         }
     }
 

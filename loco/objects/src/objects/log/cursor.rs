@@ -156,9 +156,9 @@ impl<F: Fabric> Shared<F> {
         Ok(Some(position))
     }
 
-    /// Sets all unread records aside if they fill the ring.
+    /// Sets all unread records aside if, as far as the others know, they fill the ring.
     pub(super) fn set_aside(&self, thread: &Thread<F>, cursor: &mut Cursor) -> Result<()> {
-        if cursor.examined - cursor.next < self.copy.capacity() as u64 {
+        if cursor.examined - cursor.released < self.copy.capacity() as u64 {
             return Ok(());
         }
         let mut record = Vec::new();
@@ -200,6 +200,6 @@ impl<F: Fabric> Shared<F> {
             let more = || (self.committed() > next).then_some(());
             return thread.wait_for(true, self.channel.name(), Peers::None, more);
         }
-        self.lead_or_wait(thread, next)
+        self.lead_or_wait(thread, || self.committed() > next)
     }
 }

@@ -59,30 +59,30 @@ impl<F: Fabric> Log<F> {
 }
 
 impl<F: Fabric> Shared<F> {
-    /// Leads, if this node does, or waits until more than `known` may be committed, or until this node may have to lead.
-    pub(super) fn lead_or_wait(&self, thread: &Thread<F>, known: u64) -> Result<()> {
-        let name = self.channel.name();
+    /// Leads, if this node does, until the leader may have something new to do. Waits otherwise until this node may have to lead. In
+    /// both cases the end of the wait is `done`, too.
+    pub(super) fn lead_or_wait(&self, thread: &Thread<F>, done: impl Fn() -> bool) -> Result<()> {
         let leader = self.leader();
-        let more = || self.committed() > known;
         if leader != self.node() {
-            let waited = thread.wait_for(true, name, Peers::One(leader), || more().then_some(()));
-            return match waited {
-                Err(error) if error.lost_peer() == Some(leader) && self.is_gone(leader) => Ok(()),
-                waited => waited,
-            };
+            return self.wait_until(thread, Peers::One(leader), done);
         }
         // Before the pass, so that what comes during the pass ends the wait.
         let seen = self.look();
         self.pass(thread)?;
-        if more() {
-            return Ok(());
-        }
-        let peers = self.peers();
-        let waited = thread.wait_for(true, name, Peers::These(&peers), || {
-            (more() || self.has_changed(&seen)).then_some(())
-        });
+        self.wait_until(thread, Peers::These(&self.peers()), || {
+            done() || self.has_changed(&seen)
+        })
+    }
+
+    /// Waits until `done`, or until one of `peers` is lost: another node may lead then, and there may be room.
+    pub(super) fn wait_until(
+        &self,
+        thread: &Thread<F>,
+        peers: Peers<'_>,
+        done: impl Fn() -> bool,
+    ) -> Result<()> {
+        let waited = thread.wait_for(true, self.channel.name(), peers, || done().then_some(()));
         match waited {
-            // There may be room now.
             Err(error) if error.lost_peer().is_some_and(|node| self.is_gone(node)) => Ok(()),
             waited => waited,
         }
@@ -101,20 +101,6 @@ impl<F: Fabric> Shared<F> {
         self.requests.changed_since(&seen.requests)
             || self.read_by_all() != seen.read_by_all
             || self.channel.manager().fabric().control().departures() != seen.departures
-    }
-
-    /// Waits without end until the leader may have something to do, or `stopped`. Looks before it does what was there.
-    pub(super) fn pass_and_wait(&self, thread: &Thread<F>, stopped: impl Fn() -> bool) -> Result<()> {
-        let seen = self.look();
-        self.pass(thread)?;
-        let peers = self.peers();
-        let waited = thread.wait_for(true, self.channel.name(), Peers::These(&peers), || {
-            (self.has_changed(&seen) || stopped()).then_some(())
-        });
-        match waited {
-            Err(error) if error.lost_peer().is_some_and(|node| self.is_gone(node)) => Ok(()),
-            waited => waited,
-        }
     }
 
     /// Does the leader's work once. This node must lead.
@@ -184,7 +170,7 @@ impl<F: Fabric> Shared<F> {
         }
     }
 
-    fn is_loss_of(&self, error: &Error, peer: NodeId) -> bool {
+    pub(super) fn is_loss_of(&self, error: &Error, peer: NodeId) -> bool {
         error.lost_peer() == Some(peer) && self.is_gone(peer)
     }
 

@@ -531,7 +531,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     fn read(&self, thread: &Thread<F>, at: u64) -> Result<u64> {
         let (stripe, cell) = self.place(at);
-        self.cells[stripe].peek(thread, cell)
+        // Asks for no order: a claim is placed when its end has exchanged the same word, so a cell shows the claims of all calls that
+        // have returned, this thread's own among them. A claim whose end is missing is waited for.
+        self.cells[stripe].glance(thread, cell)
     }
 
     fn exchange(&self, thread: &Thread<F>, at: u64, old: u64, new: Cell) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! Rungs: named worlds of an object, from the cheapest to the largest.
+//! The named worlds of an object, from the cheapest to the largest.
 
 use loco_sim::{Config, Faults, World};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(crate) const STEPS_MAX: usize = 10_000;
 
 /// One world of an object's ladder.
-pub struct Rung {
+pub struct NamedWorld {
     name: &'static str,
     glob: bool,
     small: bool,
@@ -16,11 +16,11 @@ pub struct Rung {
     build: Box<dyn Fn(&mut World) + Send + Sync>,
 }
 
-impl Rung {
-    /// Makes a rung of the world that `build` builds. `name` says how the world differs from others. It is in lower
+impl NamedWorld {
+    /// Names the world that `build` builds. `name` says how the world differs from others. It is in lower
     /// case and without spaces, so that it can be given on a command line.
-    pub(crate) fn new(name: &'static str, build: impl Fn(&mut World) + Send + Sync + 'static) -> Rung {
-        Rung {
+    pub(crate) fn new(name: &'static str, build: impl Fn(&mut World) + Send + Sync + 'static) -> NamedWorld {
+        NamedWorld {
             name,
             glob: false,
             small: false,
@@ -31,40 +31,40 @@ impl Rung {
 
     /// Makes remote read-modify-writes atomic against the CPU as well (`IBV_ATOMIC_GLOB`).
     #[must_use]
-    pub(crate) fn glob(self) -> Rung {
-        Rung { glob: true, ..self }
+    pub(crate) fn glob(self) -> NamedWorld {
+        NamedWorld { glob: true, ..self }
     }
 
-    /// Explores the world exhaustively before anything else of the ladder. For worlds so small that this takes about a second,
-    /// and whose mistakes random schedules do not find.
+    /// Takes the world before all others, with random schedules and then exhaustively for a share of the time. For small worlds with
+    /// mistakes that only a rare order of operations shows.
     #[must_use]
-    pub(crate) fn small(self) -> Rung {
-        Rung { small: true, ..self }
+    pub(crate) fn small(self) -> NamedWorld {
+        NamedWorld { small: true, ..self }
     }
 
     /// Lets time pass when nothing else can happen.
     #[must_use]
-    pub(crate) fn idle(mut self) -> Rung {
+    pub(crate) fn idle(mut self) -> NamedWorld {
         self.faults.idle_expiries = true;
         self
     }
 
     /// Lets up to `expiries` waits of an execution end by their deadlines.
     #[must_use]
-    pub(crate) fn expiries(mut self, expiries: u32) -> Rung {
+    pub(crate) fn expiries(mut self, expiries: u32) -> NamedWorld {
         self.faults.expiries = expiries;
         self
     }
 
     /// Lets one node of an execution stop for good, at any step.
     #[must_use]
-    pub(crate) fn crash(self) -> Rung {
+    pub(crate) fn crash(self) -> NamedWorld {
         self.crashes(1)
     }
 
     /// Lets up to `crashes` nodes of an execution stop for good, at any steps.
     #[must_use]
-    pub(crate) fn crashes(mut self, crashes: u32) -> Rung {
+    pub(crate) fn crashes(mut self, crashes: u32) -> NamedWorld {
         self.faults.crashes = crashes;
         // Objects wait for a while for messages of lost nodes.
         self.faults.idle_expiries = true;
@@ -73,7 +73,7 @@ impl Rung {
 
     /// Lets one node of an execution be declared lost although it lives and goes on.
     #[must_use]
-    pub(crate) fn suspicion(mut self) -> Rung {
+    pub(crate) fn suspicion(mut self) -> NamedWorld {
         self.faults.suspicions = 1;
         self.faults.idle_expiries = true;
         self

@@ -1,8 +1,8 @@
-//! Climbs the ladder of one object with default options, as `loco check OBJECT` does, or runs generated clients on it, as
+//! Explores the ladder of one object with default options, as `loco check OBJECT` does, or runs generated clients on it, as
 //! `loco check OBJECT --clients SIZE` does, and says what failed. What the mutation harness builds and runs for each mutation,
 //! as less is built for it than for the command.
 //!
-//! `climb OBJECT SECONDS [SIZE]`. Exit status: 0 nothing found, 1 a failing execution, whose world or client is printed with
+//! `ladder OBJECT SECONDS [SIZE]`. Exit status: 0 nothing found, 1 a failing execution, whose world or client is printed with
 //! what broke, 2 bad usage or a world that cannot be explored.
 
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     match args.as_slice() {
         [_, object, seconds] => done(ladder(object, seconds)),
         [_, object, seconds, size] => done(clients(object, seconds, size)),
-        _ => done(Err("usage: climb OBJECT SECONDS [SIZE]".to_owned())),
+        _ => done(Err("usage: ladder OBJECT SECONDS [SIZE]".to_owned())),
     }
 }
 
@@ -56,8 +56,8 @@ fn ladder(object: &str, seconds: &str) -> Result<Option<String>, String> {
         .run()
         .map_err(|error| error.to_string())?;
     let failed = report.failed();
-    let found = failed.and_then(|rung| Some((rung.world, rung.failure.as_ref()?)));
-    Ok(found.map(|(rung, failure)| format!("{rung}: {failure}")))
+    let found = failed.and_then(|named| Some((named.world, named.failure.as_ref()?)));
+    Ok(found.map(|(named, failure)| format!("{named}: {failure}")))
 }
 
 /// The client that failed, and how.
