@@ -97,6 +97,38 @@ fn a_job_of_the_launcher_runs_tests_and_the_same_command_goes_on() {
     assert!(text(&judged.stdout).contains("Observation MP1"), "{judged:?}");
 }
 
+/// The leader tells one node after the other that the job is over. Neither it nor a node that hears of it late takes the end of a
+/// quicker one for a loss.
+#[test]
+fn nodes_end_one_after_the_other_in_peace() {
+    for _ in 0..10 {
+        let output = loco(&[
+            "litmus", "run", "ST6", "--runs", "100", "--nodes", "3", "--fabric", "tcp", "--stress", "none",
+            "-q",
+        ]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// Operations on shared memory leave no completions to poll. On TCP they do.
+#[test]
+fn a_switch_without_effect_on_the_fabric_is_named() {
+    for (fabric, stress, count) in [
+        ("shm", "completions=3", 1),
+        ("shm", "completions=0", 0),
+        ("tcp", "completions=3", 0),
+    ] {
+        let output = loco(&[
+            "litmus", "run", "SB1", "--runs", "20", "--nodes", "2", "--fabric", fabric, "--stress", stress,
+        ]);
+        assert!(output.status.success(), "{output:?}");
+        let said = text(&output.stderr)
+            .matches("completions=3 changes nothing")
+            .count();
+        assert_eq!(said, count, "{fabric}, {stress}: {output:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_reported_once_and_name_the_remedy() {
     for (arguments, said) in [

@@ -122,7 +122,8 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         return Err(Error::OtherTests(node.id(other)));
     }
     if !node.leads() {
-        return follow(&mut node, tests);
+        follow(&mut node, tests)?;
+        return Ok(node.end()?);
     }
     let mut search = Search::new(plan.stress.clone(), plan.seed);
     let oracle = Oracle::of(plan.model.clone(), node.caps())?;
@@ -200,7 +201,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         seed: 0,
         patience: plan.patience,
     })?;
-    Ok(())
+    Ok(node.end()?)
 }
 
 fn follow<F: Fabric>(node: &mut Node<F>, tests: &[Test]) -> Result<()> {

@@ -15,8 +15,10 @@ use crate::shared::{LINES_MAX, SCRATCH, SCRATCH_AT, Shared};
 
 /// The number of the set of queue pairs through which the nodes synchronize.
 pub const CONTROL: usize = usize::MAX;
+/// The number of the set of the queue pair whose completions are left in the completion queue.
+pub const UNPOLLED: usize = usize::MAX - 1;
 /// The number of the first set of queue pairs that carry traffic beside the test. Others count down from it.
-pub const TRAFFIC: usize = usize::MAX - 1;
+pub const TRAFFIC: usize = usize::MAX - 2;
 
 /// One queue pair of a worker.
 struct Line<F: Fabric> {
@@ -38,6 +40,8 @@ pub struct Lines<F: Fabric> {
     lines: Vec<Line<F>>,
     buffer: Vec<Completion>,
     round_trip: Option<Duration>,
+    /// The line on which operations were left unpolled and are not settled.
+    unpolled: Option<usize>,
 }
 
 /// The gets of which the shortest is the round trip.
@@ -52,6 +56,7 @@ impl<F: Fabric> Lines<F> {
             lines: Vec::new(),
             buffer: Vec::new(),
             round_trip: None,
+            unpolled: None,
         }
     }
 
@@ -147,17 +152,8 @@ impl<F: Fabric> Lines<F> {
         deadline: Instant,
         operation: impl Fn(&mut F::QueuePair, &Shared<F>, Work) -> Result<Posted>,
     ) -> Result<u64> {
-        let mut work = Work::signaled(WorkRequestId((self.worker as u64) << 32 | line as u64));
         loop {
-            let it = &mut self.lines[line];
-            work.fenced = it.fenced;
-            match operation(&mut it.queue_pair, &self.shared, work) {
-                Ok(posted) => {
-                    it.fenced = false;
-                    it.posted += 1;
-                    it.at_once += u64::from(posted == Posted::Done);
-                    return Ok(it.posted);
-                }
+            match self.try_post(line, &operation) {
                 Err(FabricError::QueueFull(_)) => {
                     // On some fabrics the queue is full of operations that have ended and were not polled. Any
                     // progress then makes room.
@@ -173,9 +169,31 @@ impl<F: Fabric> Lines<F> {
                         }
                     }
                 }
-                Err(error) => return Err(error),
+                posted => return posted,
             }
         }
+    }
+
+    /// Posts an operation if there is room, and polls nothing. Returns its number on the line, from 1.
+    ///
+    /// # Errors
+    /// Returns the errors of the operation, among them `QueueFull`.
+    #[inline]
+    fn try_post(
+        &mut self,
+        line: usize,
+        operation: impl Fn(&mut F::QueuePair, &Shared<F>, Work) -> Result<Posted>,
+    ) -> Result<u64> {
+        let it = &mut self.lines[line];
+        let work = Work {
+            fenced: it.fenced,
+            ..Work::signaled(WorkRequestId((self.worker as u64) << 32 | line as u64))
+        };
+        let posted = operation(&mut it.queue_pair, &self.shared, work)?;
+        it.fenced = false;
+        it.posted += 1;
+        it.at_once += u64::from(posted == Posted::Done);
+        Ok(it.posted)
     }
 
     /// Waits until the operation of this number has ended.
@@ -205,25 +223,6 @@ impl<F: Fabric> Lines<F> {
             Err(error) => Some(Err(error)),
             Ok(()) => (shared.ended(worker, line) + at_once >= number).then_some(Ok(())),
         })?
-    }
-
-    /// Waits until the operation of this number has ended, well or not, or its peer is gone. Failures of other operations do not end the
-    /// wait.
-    pub fn until_over(&mut self, line: usize, number: u64, deadline: Instant) {
-        let (shared, worker) = (Arc::clone(&self.shared), self.worker);
-        let (at_once, buffer) = (self.lines[line].at_once, &mut self.buffer);
-        let wait = Wait {
-            what: "the end of an operation",
-            peers: Peers::One(shared.nodes[self.lines[line].node]),
-            deadline: Some(
-                Std.now()
-                    .after(deadline.saturating_duration_since(Instant::now())),
-            ),
-        };
-        let _gone = shared.fabric.wait(wait, || {
-            let _failed = shared.take(buffer);
-            (shared.ended(worker, line) + at_once >= number).then_some(())
-        });
     }
 
     /// Waits until everything posted on a line is placed.
@@ -257,22 +256,146 @@ impl<F: Fabric> Lines<F> {
     /// # Errors
     /// Returns the errors of [`Self::post`].
     pub fn traffic(&mut self, line: usize, bytes: usize, is_get: bool, deadline: Instant) -> Result<u64> {
-        let node = self.lines[line].node;
-        let len = bytes.min(SCRATCH);
-        self.post(line, deadline, |qp, shared, work| {
-            let target = Target {
-                remote: &shared.remotes[node],
-                offset: SCRATCH_AT,
+        self.post(
+            line,
+            deadline,
+            transfer::<F>(self.lines[line].node, bytes.min(SCRATCH), is_get),
+        )
+    }
+
+    /// Posts small puts on a queue pair of their own until so many of its operations are in the completion queue, or on their way
+    /// to it, and polls nothing: what is posted next tends to complete behind them. Posts fewer if the queue pair has no
+    /// room for them. A [synchronous](loco_fabric::Caps::synchronous) fabric has no completion queue to fill.
+    ///
+    /// # Errors
+    /// Returns the errors of a put, except that there is no room, and of [`Self::line`].
+    pub fn leave_unpolled(&mut self, number: u64) -> Result<()> {
+        if number == 0 || self.shared.fabric.caps().synchronous {
+            return Ok(());
+        }
+        let node = (self.shared.me + 1) % self.shared.nodes.len();
+        let line = self.line(node, UNPOLLED)?;
+        self.unpolled = Some(line);
+        for _ in self.posted(line) - self.ended(line)..number {
+            match self.try_post(line, transfer::<F>(node, size_of::<u64>(), false)) {
+                Err(FabricError::QueueFull(_)) => break,
+                posted => posted?,
             };
-            let local = Local {
-                memory: &shared.memory,
-                offset: SCRATCH_AT + SCRATCH,
-                len,
+        }
+        Ok(())
+    }
+
+    /// Polls until the operations of [`Self::leave_unpolled`] are placed.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::settle`].
+    pub fn settle_unpolled(&mut self, deadline: Instant) -> Result<()> {
+        match self.unpolled.take() {
+            Some(line) => self.settle(line, deadline),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the posting of a get or put between a node's scratch memory and this node's.
+fn transfer<F: Fabric>(
+    node: usize,
+    len: usize,
+    is_get: bool,
+) -> impl Fn(&mut F::QueuePair, &Shared<F>, Work) -> Result<Posted> {
+    move |qp, shared, work| {
+        let target = Target {
+            remote: &shared.remotes[node],
+            offset: SCRATCH_AT,
+        };
+        let local = Local {
+            memory: &shared.memory,
+            offset: SCRATCH_AT + SCRATCH,
+            len,
+        };
+        match is_get {
+            true => qp.get(local, target, work),
+            false => qp.put(local, target, work),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+    use crate::worker::{Batch, Status, Worker};
+    use loco_job::Mesh;
+    use loco_shm::{ShmConfig, ShmFabric};
+    use loco_test_networks::deferred::{Deferred, Nic};
+
+    /// Returns the queue pairs of a node alone on a network whose queue pairs hold 64 operations.
+    fn alone(nic: Option<Nic>) -> Lines<Deferred<ShmFabric>> {
+        let mesh = Mesh::in_process(1).unwrap().remove(0);
+        let shm = ShmFabric::new(mesh, ShmConfig::default().memory_limit_bytes(64 << 20)).unwrap();
+        let fabric = Deferred::new(shm, nic.as_ref()).unwrap();
+        Lines::new(Arc::new(Shared::new(fabric).unwrap()), 0)
+    }
+
+    #[test]
+    fn completions_are_left_in_their_queue_up_to_what_it_holds() {
+        let nic = Nic {
+            queue_depth: 64,
+            ..Nic::deferred(21)
+        };
+        let mut lines = alone(Some(nic));
+        let unpolled = |lines: &Lines<_>| {
+            let line = lines.unpolled.unwrap();
+            lines.posted(line) - lines.ended(line)
+        };
+        for (asked, left) in [(16, 16), (16, 16), (4, 16), (32, 32), (256, 64), (256, 64)] {
+            lines.leave_unpolled(asked).unwrap();
+            assert_eq!(unpolled(&lines), left, "{asked} asked for");
+        }
+        // What a test posts and polls then goes on, and takes them.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let own = lines.line(0, 0).unwrap();
+        let number = lines.traffic(own, 8, true, deadline).unwrap();
+        lines.until(own, number, deadline).unwrap();
+        lines.leave_unpolled(256).unwrap();
+        let line = lines.unpolled.unwrap();
+        lines.settle_unpolled(deadline).unwrap();
+        assert_eq!(lines.ended(line), lines.posted(line));
+        assert_eq!(lines.unpolled, None);
+    }
+
+    /// The switch reaches the threads: each keeps its 16 operations from its first run on, and takes them at the end.
+    #[test]
+    fn threads_of_tests_leave_what_the_stress_says() {
+        let text = "RDMA t\n{ x@2=0; }\nP0@1 ;\nx^2 := 1 ;\npoll(2) ;\nx^2 := 2 ;\n\nexists (x=1)\n";
+        let program = mowgli::litmus::parse(text).unwrap().litmus.program;
+        let code = Arc::new(Code::new(&program, 1).unwrap());
+        let left = |stress: &str| {
+            let shared = alone(Some(Nic::deferred(22))).shared;
+            let mut worker = Worker::new(shared, 0);
+            let batch = Batch {
+                number: 1,
+                code: Arc::clone(&code),
+                runs: 3,
+                stress: stress.parse().unwrap(),
+                seed: 1,
+                patience: Duration::from_secs(60),
             };
-            match is_get {
-                true => qp.get(local, target, work),
-                false => qp.put(local, target, work),
-            }
-        })
+            let share = worker.run(&batch, 0).unwrap();
+            assert_eq!(share.statuses, [Status::Complete; 3]);
+            let line = worker.lines.line(0, UNPOLLED).unwrap();
+            assert_eq!(worker.lines.ended(line), worker.lines.posted(line));
+            worker.lines.posted(line)
+        };
+        assert!(left("completions=4") > 16);
+        assert_eq!(left("start=run"), 0);
+    }
+
+    #[test]
+    fn a_synchronous_fabric_has_no_completions_to_leave() {
+        let mut lines = alone(None);
+        lines.leave_unpolled(16).unwrap();
+        lines.settle_unpolled(Instant::now()).unwrap();
+        assert!(lines.lines.is_empty());
     }
 }

@@ -162,6 +162,15 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
         let given = self.shared.fabric.control().allgather(label, bytes, deadline)?;
         Ok(given.into_iter().map(|(_, bytes)| bytes).collect())
     }
+
+    /// Ends the node when every node has heard of the end of the job: none takes the end of a quicker one for a loss, and each
+    /// is there to answer the leader.
+    ///
+    /// # Errors
+    /// Fails if a node does not come.
+    pub fn end(self) -> Result<()> {
+        self.exchange("litmus tests over", &[]).map(|_| ())
+    }
 }
 
 impl<F: Fabric> Node<F> {
@@ -198,25 +207,16 @@ impl<F: Fabric> Node<F> {
             command.patience.as_nanos() as u64,
         ];
         let number = self.batches + 1;
-        let deadline = Instant::now() + SLACK;
-        let lines = &mut self.first.lines;
-        let to: Vec<usize> = (1..self.shared.nodes.len())
-            .map(|node| lines.line(node, CONTROL))
-            .collect::<Result<_>>()?;
-        for &line in &to {
-            lines.put_words(line, COMMAND_AT, &words, deadline)?;
-            lines.settle(line, deadline)?;
-        }
-        for &line in &to {
-            lines.put_words(line, COMMANDED_AT, &[number], deadline)?;
-        }
-        if command.test.is_none() {
-            // This node may end now, and what it posted with it. The others end as well when they have read the command, and may be gone
-            // before they answer: a failure says nothing.
-            for &line in &to {
-                if let Ok(flush) = lines.post(line, deadline, |qp, _, work| qp.flush(work)) {
-                    lines.until_over(line, flush, deadline);
-                }
+        for node in 1..self.nodes() {
+            let deadline = Instant::now() + SLACK;
+            let line = self.first.lines.line(node, CONTROL)?;
+            self.first.lines.put_words(line, COMMAND_AT, &words, deadline)?;
+            self.first.lines.settle(line, deadline)?;
+            self.first
+                .lines
+                .put_words(line, COMMANDED_AT, &[number], deadline)?;
+            if command.test.is_none() {
+                self.first.lines.settle(line, deadline)?;
             }
         }
         Ok(())
@@ -264,6 +264,7 @@ impl<F: Fabric> Node<F> {
         };
         let shares = self.run(&batch)?;
         self.synchronize()?;
+        self.first.lines.settle_unpolled(Instant::now() + SLACK)?;
         self.report(&batch, &shares)?;
         self.synchronize()?;
         match self.leads() {
@@ -307,10 +308,18 @@ impl<F: Fabric> Node<F> {
         for (helper, &thread) in self.helpers.iter().zip(threads.iter().skip(1)) {
             helper.give(Task::Run(batch.clone(), thread));
         }
-        let mine = threads.first().map(|&thread| {
-            pin::apply(batch.stress.pin, self.shared.me);
-            self.first.run(batch, thread)
-        });
+        let mine = match threads.first() {
+            Some(&thread) => {
+                pin::apply(batch.stress.pin, self.shared.me);
+                self.first.run(batch, thread).map(Some)
+            }
+            // Nobody here polls before the other nodes are done.
+            None => self
+                .first
+                .lines
+                .leave_unpolled(batch.stress.unpolled())
+                .map(|()| None),
+        };
         let helped = self
             .helpers
             .iter()
@@ -323,7 +332,8 @@ impl<F: Fabric> Node<F> {
         }
         let helped = helped.into_iter().map(|share| share.map(Option::into_iter));
         let helped: Vec<_> = helped.collect::<Result<Vec<_>>>()?;
-        mine.into_iter()
+        mine.transpose()
+            .into_iter()
             .chain(helped.into_iter().flatten().map(Ok))
             .collect()
     }

@@ -61,7 +61,7 @@ impl FromStr for Strategy {
 }
 
 /// The stresses with which a search begins besides none and any, cheap ones first.
-const ARMS: [&str; 14] = [
+const ARMS: [&str; 15] = [
     "start=batch",
     "constant=inline",
     "place=same",
@@ -75,6 +75,7 @@ const ARMS: [&str; 14] = [
     "traffic=other:6:8,delay=start:4",
     "traffic=within:0:8,delay=start:rtt",
     "traffic=other:3:8:4,delay=between:rtt",
+    "completions=5,delay=between:rtt",
     "delay=between:5",
 ];
 /// The most arms of a family.

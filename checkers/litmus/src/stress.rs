@@ -1,4 +1,5 @@
-//! Conditions that make rare outcomes likelier: delays, traffic, placement, pinning and cache states (RDMA-TSO'24 section 5).
+//! Conditions that make rare outcomes likelier: delays, traffic, full completion queues, placement, pinning and cache states
+//! (RDMA-TSO'24 section 5 and Fig. 18).
 //!
 //! A [`Stress`] is one choice of all of these and holds for one batch of runs. None changes what a model allows: runs
 //! that share queue pairs with others, or with traffic, are parts of a larger program, and an execution without the
@@ -185,6 +186,8 @@ pub struct Stress {
     pub start: Start,
     /// Puts of constants.
     pub constant: Constant,
+    /// Each thread keeps `2^completions` operations of its own beside the test, whose completions nobody has polled; 0 keeps none.
+    pub completions: u8,
     /// Gets that flush.
     pub flush: Flush,
 }
@@ -199,11 +202,15 @@ pub const DEPTH_MAX: u8 = 15;
 pub const DETAIL_MAX: u8 = 7;
 /// The largest [`Stress::traffic_detail`] that is drawn, since queue pairs are kept for all tests.
 const DETAIL_DRAWN: u8 = 3;
+/// The largest [`Stress::completions`]: 256 operations. A queue pair may have room for fewer.
+pub const COMPLETIONS_MAX: u8 = 8;
+/// The largest [`Stress::completions`] that is drawn, since each poll of the test polls them all.
+const COMPLETIONS_DRAWN: u8 = 5;
 /// The largest operation before which [`Traffic::Within`] comes when it is drawn for each run.
 pub const WITHIN_DRAWN: usize = 4;
 
 /// The number of fields. [`Stress::with_random`] knows each by its number.
-const FIELDS: usize = 12;
+const FIELDS: usize = 13;
 
 impl Stress {
     /// Draws every field.
@@ -240,9 +247,11 @@ impl Stress {
             6 => self.cache = one(&CACHES, random),
             7 => self.traffic = one(&TRAFFICS, random),
             8 => self.start = one(&STARTS, random),
-            9 => self.constant = one(&CONSTANTS, random),
-            10 => self.traffic_detail = below(DETAIL_DRAWN),
-            _ => self.flush = one(&FLUSHES, random),
+            9 => self.traffic_detail = below(DETAIL_DRAWN),
+            10 => self.constant = one(&CONSTANTS, random),
+            11 => self.flush = one(&FLUSHES, random),
+            // Every other draw is none, as it is the cheaper one.
+            _ => self.completions = below(1) * below(COMPLETIONS_DRAWN),
         }
         self
     }
@@ -255,6 +264,14 @@ impl Stress {
     /// Returns the number of queue pairs of [`Traffic::Other`] towards each of so many nodes, as far as a worker may have them.
     pub fn queue_pairs(&self, peers: usize) -> usize {
         (1 << self.traffic_detail).min(LINES_MAX / peers.max(1)).max(1)
+    }
+
+    /// Returns the number of operations that each thread keeps in the completion queue.
+    pub fn unpolled(&self) -> u64 {
+        match self.completions {
+            0 => 0,
+            n => 1 << n,
+        }
     }
 
     /// Packs the fields into a word, four bits each, for messages between nodes.
@@ -275,6 +292,7 @@ impl Stress {
             self.constant as u64,
             u64::from(self.traffic_detail),
             self.flush as u64,
+            u64::from(self.completions),
         ];
         fields.iter().rev().fold(0, |bits, field| bits << 4 | field & 15)
     }
@@ -301,6 +319,7 @@ impl Stress {
             constant: at(&CONSTANTS, field(9)),
             traffic_detail: field(10) as u8,
             flush: at(&FLUSHES, field(11)),
+            completions: field(12) as u8,
         }
     }
 }
@@ -310,7 +329,7 @@ impl fmt::Display for Stress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{}:{},start={},constant={},flush={}",
+            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{}:{},start={},constant={},flush={},completions={}",
             self.delay.name(),
             self.delay_length,
             self.placement.name(),
@@ -323,6 +342,7 @@ impl fmt::Display for Stress {
             self.start.name(),
             self.constant.name(),
             self.flush.name(),
+            self.completions,
         )
     }
 }
@@ -371,9 +391,13 @@ impl FromStr for Stress {
                 "start" => stress.start = pick(&STARTS, Start::name, first, part)?,
                 "constant" => stress.constant = pick(&CONSTANTS, Constant::name, first, part)?,
                 "flush" => stress.flush = pick(&FLUSHES, Flush::name, first, part)?,
+                "completions" => {
+                    stress.completions = number(&mut std::iter::once(first), COMPLETIONS_MAX, 0)?;
+                }
                 _ => {
                     return Err(BadStress(format!(
-                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start, constant and flush"
+                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start, constant, flush and \
+                         completions"
                     )));
                 }
             }
@@ -435,6 +459,9 @@ mod tests {
         assert!(error("delay=start:9").unwrap_err().contains("up to 5"));
         assert!(error("delay=start:rtt:1").unwrap_err().contains("too many"));
         assert!(error("traffic=other:6:8:8").unwrap_err().contains("up to 7"));
+        assert!(error("completions=9").unwrap_err().contains("up to 8"));
+        assert!(error("completions=full").unwrap_err().contains("`full`"));
+        assert!(error("completions=6:2").unwrap_err().contains("too many"));
         assert!(error("heat=1").unwrap_err().contains("no switch `heat`"));
         assert_eq!(error(""), Ok(Stress::default()));
     }
@@ -453,5 +480,7 @@ mod tests {
         assert_eq!((within.traffic, within.traffic_detail), (Traffic::Within, 2));
         assert_eq!(within.delay_length, Length::RoundTrips);
         assert_eq!(read("delay=start").delay_length, Length::Decades(3));
+        let unpolled = ["completions=6", "completions=0", ""].map(|text| read(text).unpolled());
+        assert_eq!(unpolled, [64, 0, 0]);
     }
 }

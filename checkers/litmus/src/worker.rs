@@ -97,6 +97,7 @@ impl<F: Fabric> Worker<F> {
         for (_, _, line) in lines {
             self.lines.settle(line, deadline)?;
         }
+        self.lines.settle_unpolled(deadline)?;
         Ok(share)
     }
 }
@@ -301,6 +302,11 @@ impl<'a, F: Fabric> Execution<'a, F> {
         if stress.cache != Cache::Any {
             self.prepare_caches(run + AHEAD);
         }
+        // What polls comes before the completion queue is filled.
+        for at in 0..self.start.lines.len() {
+            self.queues.is_idle(self.start.lines[at])?;
+        }
+        self.queues.leave_unpolled(stress.unpolled())?;
         if stress.start == Start::Run {
             self.start_together()?;
         }
@@ -368,7 +374,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         self.start.mine.store(now);
         for at in 0..self.start.lines.len() {
             let line = self.start.lines[at];
-            if self.queues.is_idle(line)? {
+            if self.queues.ended(line) == self.queues.posted(line) {
                 self.queues
                     .put_words(line, progress_at(self.thread), &[now], self.deadline)?;
             }
@@ -461,6 +467,8 @@ impl<F: Fabric> Stand for Execution<'_, F> {
         if self.flooded > 0 {
             self.flood_before(line)?;
         }
+        // Earlier polls of the run, of any thread of the node, have taken what was left there.
+        self.queues.leave_unpolled(self.batch.stress.unpolled())?;
         // A constant lies in a word of its own, unless it is inlined.
         let mut constant = None;
         if let Operation::PutValue(value) = request.operation {

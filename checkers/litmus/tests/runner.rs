@@ -149,8 +149,10 @@ fn a_state_is_judged_by_the_batches_that_showed_it() {
 #[test]
 fn a_sample_on_the_device_played_by_software_shows_nothing_forbidden() {
     let tests = test::load(&["rdma-tso24".to_owned()]).unwrap().tests;
-    let kept = job(soft(2), &tests, &plan(50, Strategy::None));
-    all_as_the_model_says(&kept, 40);
+    for strategy in [Strategy::None, Strategy::Fixed("completions=8".parse().unwrap())] {
+        let kept = job(soft(2), &tests, &plan(50, strategy));
+        all_as_the_model_says(&kept, 40);
+    }
 }
 
 /// The nodes end one after the other, and one that is behind does not take the end of another for a loss.
@@ -330,15 +332,17 @@ fn words_can_be_out_of_every_cache() {
     }
 }
 
-/// RDMA-TSO'24 section 5: floods of the test's queue pair at a point of the test, many queue pairs beside it, delays by the round trip.
+/// RDMA-TSO'24 section 5: floods of the test's queue pair at a point of the test, many queue pairs beside it, delays by the round trip,
+/// and full completion queues.
 /// What is posted between the operations of a test changes nothing of what it may show.
 #[test]
 fn the_stress_of_the_paper_shows_nothing_forbidden() {
     let tests = test::load(&["rdma-tso24".to_owned()]).unwrap().tests;
     for (stress, nic) in [
         ("traffic=within:0:7:0,delay=between:rtt", Some(deferred(17))),
-        ("traffic=within:4:3:2,delay=start:rtt", None),
+        ("traffic=within:4:3:2,delay=start:rtt,completions=8", None),
         ("traffic=other:2:3:5", Some(deferred(18))),
+        ("completions=6,delay=between:rtt", Some(deferred(19))),
     ] {
         let fixed = Strategy::Fixed(stress.parse().unwrap());
         let kept = job(shm(2, nic), &tests, &plan(50, fixed));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Job, Mesh, var};
+use loco::fabric::{AnyConfig, AnyFabric, Caps, Fabric, FabricChoice, HugePages, Job, Mesh, var};
 use loco_app::{Stop, complain, counted, print, some_time};
 use loco_litmus::oracle::Theory;
 use loco_litmus::results::Results;
@@ -49,6 +49,8 @@ use crate::run::local_nodes;
 ///                                       by :N, the operation before which
 ///   start=run|batch                     threads begin together
 ///   constant=memory|inline              where the data of constant puts are
+///   completions=N                       2^N operations of each thread whose
+///                                       completions are not polled; 0: none
 ///   flush=get|call                      strong gets that only flush
 ///
 /// Examples:
@@ -262,11 +264,13 @@ fn node(args: &Args) -> Result<u8, CliError> {
     let plan = plan(args, model, fabric);
     let mut report = Report::new(args, &plan, leads, &stop)?;
     if leads {
-        report.say_what_has_no_effect();
         report.leave_out(&loaded);
     }
     let mesh = Mesh::connect(&job)?;
     let fabric = AnyFabric::new(mesh, config)?;
+    if leads {
+        report.say_what_has_no_effect(fabric.caps());
+    }
     stop.begin_work();
     let ended = loco_litmus::run(fabric, &loaded.tests, &plan, &mut report);
     if let Some(failure) = report.failure.take() {
@@ -348,9 +352,15 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Reports which switches of a fixed stress change nothing on this host.
-    fn say_what_has_no_effect(&self) {
-        let Strategy::Fixed(Stress { pin, cache, .. }) = self.plan.stress else {
+    /// Reports which switches of a fixed stress change nothing on this host and fabric.
+    fn say_what_has_no_effect(&self, caps: &Caps) {
+        let Strategy::Fixed(Stress {
+            pin,
+            cache,
+            completions,
+            ..
+        }) = self.plan.stress
+        else {
             return;
         };
         if matches!(pin, stress::Pin::Near | stress::Pin::Far) && pin::numa_nodes().is_empty() {
@@ -358,6 +368,13 @@ impl<'a> Report<'a> {
         }
         if cache == stress::Cache::Flushed && !cfg!(target_arch = "x86_64") {
             complain("loco: cache=flushed changes nothing: only x86-64 processors are asked to flush");
+        }
+        if completions > 0 && caps.synchronous {
+            complain(format_args!(
+                "loco: completions={completions} changes nothing: operations on {} end as they are posted and leave no \
+                 completions",
+                caps.name
+            ));
         }
     }
 
