@@ -10,7 +10,7 @@ use std::process::{Output, exit};
 use std::time::Duration;
 
 use loco::fence::Scope;
-use loco::{Barrier, Config, Participants, Result, Startup, TicketLock};
+use loco::{Barrier, Config, Parent as _, Participants, Result, Startup, TicketLock};
 use loco_testing::launched::alone;
 
 /// The environment variable with the name of the mistake.
