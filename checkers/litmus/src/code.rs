@@ -217,7 +217,7 @@ fn idle(program: &Program) -> Vec<bool> {
     let mut written = vec![false; program.locations.len()];
     let mut gets = Vec::new();
     for thread in &program.threads {
-        let fenced = has_fence(&thread.code);
+        let fenced = thread.has(&|instr| matches!(instr, Instr::Rfence { .. }));
         written_by(&thread.code, &mut written, &mut |src, dst| {
             gets.push((src, dst, fenced))
         });
@@ -248,23 +248,12 @@ fn written_by(code: &[Instr], written: &mut [bool], get: &mut dyn FnMut(Loc, Loc
                 written[usize::from(target.0)] = true;
             }
             Instr::Get { dst, src, .. } => get(*src, *dst),
-            Instr::If { then, otherwise, .. } => {
-                written_by(then, written, get);
-                written_by(otherwise, written, get);
-            }
-            Instr::While { body, .. } => written_by(body, written, get),
             _ => {}
         }
+        for block in instr.blocks() {
+            written_by(block, written, get);
+        }
     }
-}
-
-fn has_fence(code: &[Instr]) -> bool {
-    code.iter().any(|instr| match instr {
-        Instr::Rfence { .. } => true,
-        Instr::If { then, otherwise, .. } => has_fence(then) || has_fence(otherwise),
-        Instr::While { body, .. } => has_fence(body),
-        _ => false,
-    })
 }
 
 /// Returns a program as it is run: with [`Constant::Inline`] all puts of constants are inlined, with [`Constant::Memory`]

@@ -438,11 +438,7 @@ impl Program {
 
     /// Returns whether some instruction without its requests, nested ones included, is one of these.
     pub fn has(&self, is_one: &dyn Fn(&Instr) -> bool) -> bool {
-        fn any(code: &[Instr], is_one: &dyn Fn(&Instr) -> bool) -> bool {
-            code.iter()
-                .any(|i| is_one(i.request().0) || i.blocks().into_iter().any(|block| any(block, is_one)))
-        }
-        self.threads.iter().any(|thread| any(&thread.code, is_one))
+        self.threads.iter().any(|thread| thread.has(is_one))
     }
 
     /// Returns whether some thread has an instruction for the network card.
@@ -451,6 +447,17 @@ impl Program {
             .iter()
             .flat_map(|thread| &thread.code)
             .any(Instr::is_remote)
+    }
+}
+
+impl Thread {
+    /// Returns whether some instruction of the thread, without its requests, nested ones included, is one of these.
+    pub fn has(&self, is_one: &dyn Fn(&Instr) -> bool) -> bool {
+        fn any(code: &[Instr], is_one: &dyn Fn(&Instr) -> bool) -> bool {
+            code.iter()
+                .any(|i| is_one(i.request().0) || i.blocks().into_iter().any(|block| any(block, is_one)))
+        }
+        any(&self.code, is_one)
     }
 }
 
@@ -525,7 +532,7 @@ impl Instr {
     }
 
     /// Returns the blocks in the instruction, in the order of their numbers in places.
-    pub(crate) fn blocks(&self) -> Vec<&[Instr]> {
+    pub fn blocks(&self) -> Vec<&[Instr]> {
         match self {
             Instr::If { then, otherwise, .. } => vec![then, otherwise],
             Instr::While { body, .. } => vec![body],
