@@ -470,29 +470,14 @@ impl<F: Fabric> Node<F> {
             true => Peers::None,
             false => Peers::All,
         };
-        let wait = |peers| {
-            let deadline = within.map(|within| Std.now().after(within));
-            let wait = Wait {
-                what,
-                peers,
-                deadline,
-            };
-            let there = || (cell.load() >= number).then_some(());
-            self.shared.fabric.wait(wait, there)
+        let deadline = within.map(|within| Std.now().after(within));
+        let wait = Wait {
+            what,
+            peers,
+            deadline,
         };
-        let leader = self.shared.nodes[0];
-        let watched = match wait(peers) {
-            // The other node may have ended because the leader has ended the job, which this node is about to hear. If that node was
-            // lost, the leader fails, too.
-            Err(FabricError::PeerLost(other)) if !self.leads() && other != leader => {
-                wait(Peers::One(leader)).map_err(|_| FabricError::PeerLost(other))
-            }
-            outcome => outcome,
-        };
-        // The number may have come just before the node that sent it ended.
-        if cell.load() >= number {
-            return Ok(());
-        }
-        watched
+        self.shared
+            .fabric
+            .wait(wait, || (cell.load() >= number).then_some(()))
     }
 }
