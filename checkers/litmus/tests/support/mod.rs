@@ -262,15 +262,16 @@ pub fn nothing_forbidden_on(tier: Tier, atomicity: Atomicity, records: &[Record]
     }
 }
 
-/// Fails if a test hung or showed what its model forbids.
+/// Fails if a test was not judged, hung, or showed what its model forbids.
 pub fn nothing_forbidden(records: &[Record]) {
     for record in records {
+        assert!(record.judged, "{}", record.test);
         assert!(!record.is_violated(), "{}", record.histogram().unwrap());
         assert_eq!(record.hung, None, "{}", record.test);
     }
 }
 
-/// What rounds of runs have shown.
+/// Counts the weak outcomes that rounds of runs have shown.
 pub struct Rounds {
     /// The number of tests whose outcome the tier allows and the fabric can show.
     weak: usize,
@@ -313,7 +314,6 @@ pub fn until_shown<F: Fabric<Control = Mesh, Platform = Std>>(
         let kept = job(nodes(round), &these, &plan(runs, round + 1));
         nothing_forbidden(&kept.records);
         for record in &kept.records {
-            assert!(record.judged, "{}", record.test);
             found.made += record.runs;
             found.seen += record.witnesses(&record.litmus().unwrap())[0].0;
             if is_seen(record) {
