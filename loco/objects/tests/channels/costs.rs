@@ -148,16 +148,22 @@ const APPENDS: u64 = 30;
 /// A key whose value is on node 1.
 const THEIRS: u64 = 1000;
 
+/// Makes the manager of a node whose posted requests are counted.
+fn counted(inner: Shared) -> Result<(Manager<Fabric>, Arc<Counts>)> {
+    let counts = Arc::new(Counts::default());
+    let fabric = Counting {
+        inner,
+        counts: counts.clone(),
+    };
+    let manager = Manager::with_config(fabric, Config::default().deadline(PATIENCE))?;
+    Ok((manager, counts))
+}
+
 /// Returns what each call on each object asks for on this tier.
 fn costs(tier: Tier) -> Vec<(&'static str, Cost)> {
     let nic = Nic::deferred(1).tier(tier);
     let mut of_nodes = run_on_shm(2, &ShmConfig::default(), Some(&nic), |inner| {
-        let counts = Arc::new(Counts::default());
-        let fabric = Counting {
-            inner,
-            counts: counts.clone(),
-        };
-        let manager = Manager::with_config(fabric, Config::default().deadline(PATIENCE))?;
+        let (manager, counts) = counted(inner)?;
         let objects = Objects::new(&manager)?;
         let end = Barrier::new(&manager, "end")?;
         manager.wait_for_ready()?;
@@ -307,12 +313,7 @@ fn an_append_to_a_log_asks_for_an_order_for_each_record_and_each_word_that_tells
     for tier in Tier::ALL {
         let nic = Nic::deferred(1).tier(tier);
         let mut of_nodes = run_on_shm(2, &ShmConfig::default(), Some(&nic), |inner| {
-            let counts = Arc::new(Counts::default());
-            let fabric = Counting {
-                inner,
-                counts: counts.clone(),
-            };
-            let manager = Manager::with_config(fabric, Config::default().deadline(PATIENCE))?;
+            let (manager, counts) = counted(inner)?;
             let log = Log::new(&manager, "log", LogConfig::new(64, 8))?;
             let end = Barrier::new(&manager, "end")?;
             manager.wait_for_ready()?;
