@@ -352,7 +352,7 @@ mod tests {
             lines.leave_unpolled(asked).unwrap();
             assert_eq!(unpolled(&lines), left, "{asked} asked for");
         }
-        // What a test posts and polls then goes on, and takes them.
+        // A test that posts and polls beside them goes on, and its polls take their completions.
         let deadline = Instant::now() + Duration::from_secs(60);
         let own = lines.line(0, 0).unwrap();
         let number = lines.traffic(own, 8, true, deadline).unwrap();

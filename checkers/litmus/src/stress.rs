@@ -179,8 +179,8 @@ pub struct Stress {
     pub traffic_size: u8,
     /// The number of operations of the traffic that are under way at once.
     pub traffic_depth: u8,
-    /// Of traffic on other queue pairs, their number towards each node: `2^traffic_detail`. Of traffic within a run, the operation of each
-    /// thread before which it comes, from 1; 0 draws that anew for each run. Otherwise without a meaning.
+    /// Says more of the traffic. [`Traffic::Other`] has `2^traffic_detail` queue pairs towards each node. [`Traffic::Within`] comes before
+    /// the operation of this number of each thread, from 1; 0 draws another for each run. Other traffic ignores it.
     pub traffic_detail: u8,
     /// Beginning of runs.
     pub start: Start,

@@ -302,7 +302,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         if stress.cache != Cache::Any {
             self.prepare_caches(run + AHEAD);
         }
-        // What polls comes before the completion queue is filled.
+        // The control lines poll when they are looked at, so that comes before the completion queue is filled.
         for at in 0..self.start.lines.len() {
             self.queues.is_idle(self.start.lines[at])?;
         }

@@ -332,9 +332,8 @@ fn words_can_be_out_of_every_cache() {
     }
 }
 
-/// RDMA-TSO'24 section 5: floods of the test's queue pair at a point of the test, many queue pairs beside it, delays by the round trip,
-/// and full completion queues.
-/// What is posted between the operations of a test changes nothing of what it may show.
+/// Stresses tests as RDMA-TSO'24 section 5 does: by floods of the test's queue pair at a point of the test, many queue pairs beside it,
+/// delays by the round trip, and full completion queues. A model allows a test the same outcomes whatever is posted beside it.
 #[test]
 fn the_stress_of_the_paper_shows_nothing_forbidden() {
     let tests = test::load(&["rdma-tso24".to_owned()]).unwrap().tests;

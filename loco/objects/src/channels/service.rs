@@ -1,4 +1,4 @@
-//! What the service threads of objects share: they wait until their channel is ready, and try steps again that failed.
+//! Steps that the service threads of objects share: to wait until the channel is ready, and to pause before a failed step is tried again.
 
 use std::time::Duration;
 

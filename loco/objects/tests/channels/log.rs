@@ -286,7 +286,7 @@ fn survivors_of_a_leader_read_the_same() {
                     read.push(next.clone());
                 }
             }
-            // What node 0 appends comes before the last records, and it goes on only while others read.
+            // Waits for the loss of node 0, so that its records come before the last ones. It goes on only while others read.
             while log.leader() == NodeId(0) {
                 match log.try_read(&thread, &mut next)? {
                     Some(_) => read.push(next.clone()),

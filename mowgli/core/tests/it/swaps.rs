@@ -253,7 +253,8 @@ fn expecting(program: &Program, place: Loc, expected: Value) -> Program {
     program
 }
 
-/// What an exchange of a card may do is what the compare-and-swaps may that expect the value which they find, whatever it is.
+/// Compares a remote exchange with all compare-and-swaps in its place, each of which expects one value: the outcomes of the exchange are
+/// those in which such a compare-and-swap finds what it expects.
 #[test]
 fn an_exchange_is_a_compare_and_swap_that_expected_what_it_found() {
     let shape = Shape {
