@@ -3,12 +3,12 @@
 //! Each operation of the contract is cut into *pieces*. A piece is one operation of libfabric, of one of three classes
 //! ([`Class`]). Steps at the peer are the provider's. The steps here are ours: sources are copied when a piece is posted,
 //! which happens in order, and results land when the operation is the oldest of its queue pair, so in order too. What
-//! remains are the orders of steps at the peer, which the contract demands of *strong* operations, and of flushes:
+//! remains are the orders of steps at the peer, which the contract demands of *strong* operations:
 //!
 //! | earlier, later and strong | what the request means | what gives it between pieces of one class |
 //! |---|---|---|
 //! | put, put | placed in order | `FI_ORDER_WAW`, up to `max_order_waw_size` |
-//! | put, get or flush | placed before it is read | `FI_ORDER_RAW`, up to `max_order_raw_size` |
+//! | put, get | placed before it is read | `FI_ORDER_RAW`, up to `max_order_raw_size` |
 //! | put, read-modify-write | placed before it reads and writes | both |
 //! | read-modify-write, put | done before it is placed | `FI_ORDER_WAW` and `FI_ORDER_WAR` |
 //! | read-modify-write, get | done before it is read | `FI_ORDER_RAW` and `FI_ORDER_RAR` |
@@ -22,6 +22,10 @@
 //! `FI_DELIVERY_COMPLETE`, without which a completion does not say that the data are placed. An operation that does not ask
 //! waits for nothing. `FI_FENCE` is not used:
 //! holding back does the same for every provider.
+//!
+//! A **flush** is a read that waits for nothing. It completes after the operations before it, since a queue pair's operations
+//! complete in their order. Where a read comes after them by the provider's order, it has seen their writes; where that order is
+//! not given, their completions say that they are placed.
 //!
 //! **Words.** The contract says that aligned words do not tear. libfabric says so of the elements of an atomic operation
 //! and not of reads and writes, and `tcp` does tear them: a word may lie in two segments of its stream, which are received one
@@ -184,10 +188,7 @@ impl Mapping {
             known: Known::Device,
             strong: if buys { Cost::Wait } else { Cost::Free },
             fenced: Cost::Wait,
-            flush: match self.buys(Class::Read) {
-                true => Cost::WaitAndRead,
-                false => Cost::Read,
-            },
+            flush: Cost::Read,
         }
     }
 

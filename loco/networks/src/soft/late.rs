@@ -1,10 +1,11 @@
 //! Plays devices of other tiers than `ibta`, and of that one if asked for ([`SoftLimits::late`](super::SoftLimits::late)):
 //! work requests wait in their queue pair, and are carried out in every order that the tier allows (`docs/ordering-models.md`).
 //!
-//! The source of a write is read when it is posted, or when its fence lets it begin. On the tiers whose network reorders, a write is placed when it is carried
-//! out, so an acknowledged one is placed before anything later. On `ibta` and `pcie-relaxed` requests are carried out one after the
-//! other, but a write may pass reads. On `pcie-relaxed` a write is then on the bus, from which it is placed at any time; an atomic is carried out when nothing is on the bus
-//! (`ibv_reg_mr(3)`). Completions come in the order of the requests on every tier.
+//! The source of a write is read when it is posted, or when its fence lets it begin. On `ibta` and `pcie-relaxed` requests are carried
+//! out one after the other, but a write may pass reads. A write that is carried out is on the bus, and may complete before it is
+//! placed. The bus places writes in the order in which they came to it, and a read or an atomic is carried out when nothing of its
+//! queue pair is on the bus. On `pcie-relaxed` the bus places writes in any order, and a read pushes none (`ibv_reg_mr(3)`). On
+//! `unordered` a write is placed when it is carried out. Completions come in the order of the requests on every tier.
 //!
 //! Requests are carried out by a thread of the device, and within calls that post and poll, so that races do not depend
 //! on when the host runs the thread.
@@ -97,7 +98,11 @@ impl Request {
 impl Late {
     /// Returns the steps that the tier allows.
     fn steps(&self, tier: Tier) -> Vec<Step> {
-        let mut steps: Vec<Step> = (0..self.bus.len()).map(Step::Place).collect();
+        let next = match tier {
+            Tier::PcieRelaxed => self.bus.len(),
+            _ => self.bus.len().min(1),
+        };
+        let mut steps: Vec<Step> = (0..next).map(Step::Place).collect();
         let (mut any, mut writes, mut atomics, mut results) = (false, false, false, false);
         for (at, request) in self.waiting.iter().enumerate() {
             if request.status.is_some() {
@@ -183,7 +188,7 @@ fn step(qp: &SoftQp) -> bool {
     let chosen = lock(&shared.dice).random_range(0..steps.len());
     match steps[chosen] {
         Step::Place(at) => {
-            let mut write = state.late.bus.swap_remove(at);
+            let mut write = state.late.bus.remove(at);
             write.carry_out(shared, &state);
         }
         Step::CarryOut(at) => {
@@ -201,12 +206,15 @@ fn carry_out_waiting(shared: &Shared, state: &mut QpState, at: usize) {
     let Some(mut request) = state.late.waiting.remove(at) else {
         return;
     };
-    let relaxed = shared.limits.tier == Tier::PcieRelaxed;
-    if relaxed && request.is_atomic() {
+    let pushes = match shared.limits.tier {
+        Tier::PcieRelaxed => request.is_atomic(),
+        _ => !request.is_write(),
+    };
+    if pushes {
         place_all(shared, state);
     }
     let status = match shared.injected() {
-        IBV_WC_SUCCESS if relaxed && request.is_write() => {
+        IBV_WC_SUCCESS if request.is_write() && shared.limits.tier != Tier::Unordered => {
             state.late.bus.push(Request {
                 wr: request.wr,
                 sge: request.sge,
