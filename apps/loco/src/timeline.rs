@@ -107,88 +107,17 @@ struct Line {
 fn merge(files: &[(NodeId, PathBuf)], expected: &[NodeId], out: &mut impl Write) -> io::Result<Vec<String>> {
     let mut out = BufWriter::new(out);
     let mut notes = Vec::new();
-    let is_there = |node: &NodeId| files.iter().any(|(of, _)| of == node);
-    let missing: Vec<_> = expected.iter().copied().filter(|node| !is_there(node)).collect();
-    if !missing.is_empty() {
-        notes.push(format!(
-            "no timeline of {}: the program does not use LOCO, or ended before it was a node",
-            NodeId::list(missing)
-        ));
-    }
-    let mut reference: Option<Clock> = None;
-    let mut is_aligned_by_wall_clock = false;
+    notes.extend(missing(files, expected));
+    let mut alignment = Alignment::default();
     out.write_all(b"{\"traceEvents\":[\n")?;
     for (node, path) in files {
-        let mut is_complete = false;
-        let mut left_out = 0;
-        // The offset in nanoseconds, where the clock is another.
-        let mut offset = None;
-        for line in BufReader::new(File::open(path)?).split(b'\n') {
-            let line = String::from_utf8_lossy(&line?).into_owned();
-            let line = line.trim_end_matches(',');
-            // A line that is not whole is the last of a node that was killed.
-            let Ok(Line { name, ph }) = serde_json::from_str(line) else {
-                continue;
-            };
-            match (name.as_str(), ph.as_str()) {
-                (BEGIN, "M") => {
-                    let Ok(Begin { args: own }) = serde_json::from_str(line) else {
-                        continue;
-                    };
-                    let first = reference.get_or_insert(Clock {
-                        clock: own.clock.clone(),
-                        realtime_ns: own.realtime_ns,
-                    });
-                    if first.clock != own.clock {
-                        is_aligned_by_wall_clock = true;
-                        offset = Some(own.realtime_ns - first.realtime_ns);
-                    }
-                }
-                (COMPLETE, "M") => {
-                    is_complete = true;
-                    let facts: Json = serde_json::from_str(line)?;
-                    left_out = facts["args"]["left_out"].as_u64().unwrap_or(0);
-                }
-                (_, "M") => writeln!(out, "{line},")?,
-                _ => match offset {
-                    None => writeln!(out, "{line},")?,
-                    Some(offset) => writeln!(out, "{},", moved(line, offset)?)?,
-                },
-            }
-        }
-        if !is_complete {
-            notes.push(format!(
-                "the timeline of {node} lacks the end: {node} ended without leaving the job, and what it did last may be missing"
-            ));
-        }
-        if left_out > 0 {
-            notes.push(format!(
-                "the timeline of {node} lacks {left_out} events that were too many: waits and calls of 100 µs or longer had precedence"
-            ));
-        }
-        if !is_complete || left_out > 0 {
-            let label = if is_complete {
-                "some left out"
-            } else {
-                "lacks the end"
-            };
-            let mut text = String::new();
-            chrome::write(
-                &mut text,
-                &Event {
-                    name: "process_labels",
-                    category: "",
-                    phase: Phase::Metadata,
-                    nanos: 0,
-                    process: node.0.into(),
-                    thread: 0,
-                    arguments: &[("labels", Value::Text(label))],
-                },
-            );
-            out.write_all(text.as_bytes())?;
+        let copied = copy_events(path, &mut alignment, &mut out)?;
+        notes.extend(copied.notes(*node));
+        if let Some(label) = copied.label() {
+            out.write_all(process_label(*node, label).as_bytes())?;
         }
     }
-    if is_aligned_by_wall_clock {
+    if alignment.is_by_wall_clock {
         notes.push(
             "nodes of different hosts are aligned by the hosts' wall clocks, and no better than these agree"
                 .to_owned(),
@@ -201,6 +130,125 @@ fn merge(files: &[(NodeId, PathBuf)], expected: &[NodeId], out: &mut impl Write)
     writeln!(out, "{end}\n],\"displayTimeUnit\":\"ns\",\"otherData\":{about}}}")?;
     out.flush()?;
     Ok(notes)
+}
+
+/// Returns the note about expected nodes that have no file.
+fn missing(files: &[(NodeId, PathBuf)], expected: &[NodeId]) -> Option<String> {
+    let is_there = |node: &NodeId| files.iter().any(|(of, _)| of == node);
+    let missing: Vec<_> = expected.iter().copied().filter(|node| !is_there(node)).collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "no timeline of {}: the program does not use LOCO, or ended before it was a node",
+            NodeId::list(missing)
+        )
+    })
+}
+
+/// The clock to which the times of all nodes are moved: that of the first node.
+#[derive(Default)]
+struct Alignment {
+    reference: Option<Clock>,
+    is_by_wall_clock: bool,
+}
+
+impl Alignment {
+    /// Returns the offset in nanoseconds of a node whose file begins so, if its clock is another than the first node's.
+    fn offset(&mut self, own: &Clock) -> Option<i128> {
+        let first = self.reference.get_or_insert(Clock {
+            clock: own.clock.clone(),
+            realtime_ns: own.realtime_ns,
+        });
+        (first.clock != own.clock).then(|| {
+            self.is_by_wall_clock = true;
+            own.realtime_ns - first.realtime_ns
+        })
+    }
+}
+
+/// What the copy of a node's file has found besides events.
+#[derive(Default)]
+struct Copied {
+    is_complete: bool,
+    /// The number of events that the node has left out.
+    left_out: u64,
+}
+
+/// Copies the events of a node's file, with their times moved to the common clock.
+fn copy_events(path: &Path, alignment: &mut Alignment, out: &mut impl Write) -> io::Result<Copied> {
+    let mut copied = Copied::default();
+    let mut offset = None;
+    for line in BufReader::new(File::open(path)?).split(b'\n') {
+        let line = String::from_utf8_lossy(&line?).into_owned();
+        let line = line.trim_end_matches(',');
+        // A line that is not whole is the last of a node that was killed.
+        let Ok(Line { name, ph }) = serde_json::from_str(line) else {
+            continue;
+        };
+        match (name.as_str(), ph.as_str()) {
+            (BEGIN, "M") => {
+                if let Ok(Begin { args: own }) = serde_json::from_str(line) {
+                    offset = alignment.offset(&own).or(offset);
+                }
+            }
+            (COMPLETE, "M") => {
+                copied.is_complete = true;
+                let facts: Json = serde_json::from_str(line)?;
+                copied.left_out = facts["args"]["left_out"].as_u64().unwrap_or(0);
+            }
+            (_, "M") => writeln!(out, "{line},")?,
+            _ => match offset {
+                None => writeln!(out, "{line},")?,
+                Some(offset) => writeln!(out, "{},", moved(line, offset)?)?,
+            },
+        }
+    }
+    Ok(copied)
+}
+
+impl Copied {
+    /// Returns what a reader of the merged file must know of the node's part.
+    fn notes(&self, node: NodeId) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.is_complete {
+            notes.push(format!(
+                "the timeline of {node} lacks the end: {node} ended without leaving the job, and what it did last may be missing"
+            ));
+        }
+        if self.left_out > 0 {
+            notes.push(format!(
+                "the timeline of {node} lacks {} events that were too many: waits and calls of 100 µs or longer had precedence",
+                self.left_out
+            ));
+        }
+        notes
+    }
+
+    /// Returns the label of the node's process, if its part is not whole.
+    fn label(&self) -> Option<&'static str> {
+        match (self.is_complete, self.left_out) {
+            (true, 0) => None,
+            (true, _) => Some("some left out"),
+            (false, _) => Some("lacks the end"),
+        }
+    }
+}
+
+/// Returns the event that gives a node's process a label.
+fn process_label(node: NodeId, label: &str) -> String {
+    let mut text = String::new();
+    chrome::write(
+        &mut text,
+        &Event {
+            name: "process_labels",
+            category: "",
+            phase: Phase::Metadata,
+            nanos: 0,
+            process: node.0.into(),
+            thread: 0,
+            arguments: &[("labels", Value::Text(label))],
+        },
+    );
+    text
 }
 
 /// Returns a line with its time moved by so many nanoseconds.

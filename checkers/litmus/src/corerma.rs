@@ -54,8 +54,8 @@ impl CoreRma {
         Ok((CoreRma { program }, run))
     }
 
-    /// Returns the outcomes that a variant of coreRMA allows to the program that is run. With an undefined value among them the
-    /// answer is not complete, since such a value may be any.
+    /// Returns the outcomes that a variant of coreRMA allows to the program that is run. If one of them has an
+    /// undefined value, the answer is not complete, since that value may be any.
     pub fn allowed(&self, model: Model, budget: &Budget<'_>) -> Allowed {
         let search = outcome::outcomes(&self.program, &model.switches(), budget);
         let known = |outcome: &outcome::Outcome| Some(self.as_run(outcome.known()?));

@@ -75,13 +75,13 @@ pub trait Listener {
     /// Takes the result of a test.
     ///
     /// # Errors
-    /// Ends the job.
+    /// An error ends the job, and [`run`] returns it.
     fn record(&mut self, record: Record) -> Result<()>;
 
     /// Takes the results of the present test when the job was stopped. It has fewer runs than the plan asks for.
     ///
     /// # Errors
-    /// Ends the job.
+    /// An error ends the job, and [`run`] returns it.
     fn cut_short(&mut self, _: Record) -> Result<()> {
         Ok(())
     }
@@ -89,7 +89,7 @@ pub trait Listener {
     /// Takes note of a test that cannot be run on a fabric.
     ///
     /// # Errors
-    /// Ends the job.
+    /// An error ends the job, and [`run`] returns it.
     fn refused(&mut self, _: &Test, _why: &str) -> Result<()> {
         Ok(())
     }
@@ -112,58 +112,88 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
     listener: &mut dyn Listener,
 ) -> Result<()> {
     let mut node = Node::new(fabric)?;
+    check_same_tests(&node, tests)?;
+    if !node.leads() {
+        follow(&mut node, tests)?;
+        return Ok(node.end()?);
+    }
+    let mut leader = Leader::new(node, plan)?;
+    for (index, test) in tests.iter().enumerate() {
+        if listener.is_stopped() {
+            break;
+        }
+        // Time reserved for the last tests may go unused.
+        let left = u32::try_from(tests.len() - index).map_or(SPREAD, |left| left.min(SPREAD));
+        leader.take(test, index, left, listener)?;
+    }
+    leader.end()
+}
+
+/// Fails unless all nodes were started with the same tests.
+fn check_same_tests<F: Fabric<Control = Mesh, Platform = Std>>(node: &Node<F>, tests: &[Test]) -> Result<()> {
     let hashes: String = tests
         .iter()
         .flat_map(|test| [test.name.as_str(), " ", &test.hash, "\n"])
         .collect();
     let mine = mowgli::litmus::fingerprint_of(&hashes);
     let given = node.exchange("litmus tests", mine.as_bytes())?;
-    if let Some(other) = given.iter().position(|theirs| theirs != &given[0]) {
-        return Err(Error::OtherTests(node.id(other)));
+    match given.iter().position(|theirs| theirs != &given[0]) {
+        Some(other) => Err(Error::OtherTests(node.id(other))),
+        None => Ok(()),
     }
-    if !node.leads() {
-        follow(&mut node, tests)?;
-        return Ok(node.end()?);
-    }
-    let mut search = Search::new(plan.stress.clone(), plan.seed);
-    let oracle = Oracle::of(plan.model.clone(), node.caps())?;
-    let fabric = match plan.fabric.is_empty() {
-        true => node.caps().name.clone(),
-        false => plan.fabric.clone(),
-    };
-    let mut saved = Duration::ZERO;
-    for (index, test) in tests.iter().enumerate() {
-        if listener.is_stopped() {
-            break;
-        }
-        if listener.is_done(test, &fabric, node.nodes()) {
-            continue;
-        }
-        if let Some(why) = oracle.lacks_regions(&test.litmus.program) {
-            listener.refused(test, &why)?;
-            continue;
-        }
-        let code = match Code::new(&test.litmus.program, node.nodes()) {
-            Ok(code) => Arc::new(code),
-            Err(why) => {
-                listener.refused(test, &why.0)?;
-                continue;
-            }
-        };
-        let judged = Judged::new(&oracle, test, &code, &plan.stress);
-        // Time reserved for the last tests may go unused.
-        let left = u32::try_from(tests.len() - index).map_or(SPREAD, |left| left.min(SPREAD));
-        let time = plan.time.map(|time| time + saved / left);
-        search.begin();
-        let mut trial = Trial {
-            node: &mut node,
-            search: &mut search,
+}
+
+/// The node that leads a job, with what it keeps from test to test.
+struct Leader<'a, F: Fabric> {
+    node: Node<F>,
+    plan: &'a Plan,
+    search: Search,
+    oracle: Oracle,
+    /// The name of the fabric in records.
+    fabric: String,
+    /// The time that earlier tests have left over.
+    saved: Duration,
+}
+
+impl<F: Fabric<Control = Mesh, Platform = Std>> Leader<'_, F> {
+    fn new(node: Node<F>, plan: &Plan) -> Result<Leader<'_, F>> {
+        Ok(Leader {
+            search: Search::new(plan.stress.clone(), plan.seed),
+            oracle: Oracle::of(plan.model.clone(), node.caps())?,
+            fabric: match plan.fabric.is_empty() {
+                true => node.caps().name.clone(),
+                false => plan.fabric.clone(),
+            },
+            saved: Duration::ZERO,
+            node,
             plan,
+        })
+    }
+
+    /// Runs a test, unless its result is there already or no fabric can run it, and hands its record on. The test is one of `left`
+    /// that share the time left over.
+    fn take(&mut self, test: &Test, index: usize, left: u32, listener: &mut dyn Listener) -> Result<()> {
+        if listener.is_done(test, &self.fabric, self.node.nodes()) {
+            return Ok(());
+        }
+        if let Some(why) = self.oracle.lacks_regions(&test.litmus.program) {
+            return listener.refused(test, &why);
+        }
+        let code = match Code::new(&test.litmus.program, self.node.nodes()) {
+            Ok(code) => Arc::new(code),
+            Err(why) => return listener.refused(test, &why.0),
+        };
+        let judged = Judged::new(&self.oracle, test, &code, &self.plan.stress);
+        self.search.begin();
+        let mut trial = Trial {
+            node: &mut self.node,
+            search: &mut self.search,
+            plan: self.plan,
             test,
             index,
             code,
             judged: &judged,
-            time,
+            time: self.plan.time.map(|time| time + self.saved / left),
             counts: BTreeMap::new(),
             inlined: BTreeMap::new(),
             made: 0,
@@ -174,36 +204,41 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         };
         trial.runs(listener)?;
         // A test that was cut short is run again from the start.
-        let is_cut_short = listener.is_stopped() && trial.made < plan.runs;
-        if plan.stress == Strategy::Auto {
-            saved = (saved + plan.time.unwrap_or_default())
-                .saturating_sub(Duration::from_secs_f64(trial.seconds));
-        }
+        let is_cut_short = listener.is_stopped() && trial.made < self.plan.runs;
         let mut record = judged.record(test, &trial.counts, &trial.inlined);
         record.runs = trial.made;
         record.discarded = trial.discarded;
         record.hung = trial.hung;
         record.seconds = trial.seconds;
-        record.stress = plan.stress.to_string();
-        record.nodes = node.nodes();
-        record.fabric.clone_from(&fabric);
-        record.best = search.best(&test.family).map(|best| best.to_string());
+        record.stress = self.plan.stress.to_string();
+        record.nodes = self.node.nodes();
+        record.fabric.clone_from(&self.fabric);
+        record.best = self.search.best(&test.family).map(|best| best.to_string());
+        if self.plan.stress == Strategy::Auto {
+            self.saved = (self.saved + self.plan.time.unwrap_or_default())
+                .saturating_sub(Duration::from_secs_f64(record.seconds));
+        }
         match is_cut_short {
-            true if record.runs == 0 => {}
-            true => listener.cut_short(record)?,
-            false => listener.record(record)?,
+            true if record.runs == 0 => Ok(()),
+            true => listener.cut_short(record),
+            false => listener.record(record),
         }
     }
-    node.command(&Command {
-        test: None,
-        runs: 0,
-        stress: crate::stress::Stress::default(),
-        seed: 0,
-        patience: plan.patience,
-    })?;
-    Ok(node.end()?)
+
+    /// Ends the job on every node.
+    fn end(mut self) -> Result<()> {
+        self.node.command(&Command {
+            test: None,
+            runs: 0,
+            stress: crate::stress::Stress::default(),
+            seed: 0,
+            patience: self.plan.patience,
+        })?;
+        Ok(self.node.end()?)
+    }
 }
 
+/// Runs what the leader commands, until it ends the job.
 fn follow<F: Fabric>(node: &mut Node<F>, tests: &[Test]) -> Result<()> {
     let mut codes: BTreeMap<usize, Arc<Code>> = BTreeMap::new();
     let mut last = "none yet".to_owned();

@@ -40,7 +40,7 @@ pub struct Lines<F: Fabric> {
     lines: Vec<Line<F>>,
     buffer: Vec<Completion>,
     round_trip: Option<Duration>,
-    /// The line on which operations were left unpolled and are not settled.
+    /// The line on which operations were left unpolled and are not flushed.
     unpolled: Option<usize>,
 }
 
@@ -115,7 +115,7 @@ impl<F: Fabric> Lines<F> {
         self.lines[line].fenced
     }
 
-    /// Returns how long a get of a word takes there and back: the shortest of a few, measured once.
+    /// Returns the time that a get of a word takes: the shortest of a few, measured once.
     ///
     /// # Errors
     /// Returns the errors of [`Self::post`] and [`Self::until`].
@@ -229,7 +229,7 @@ impl<F: Fabric> Lines<F> {
     ///
     /// # Errors
     /// Returns the errors of [`Self::until`].
-    pub fn settle(&mut self, line: usize, deadline: Instant) -> Result<()> {
+    pub fn flush(&mut self, line: usize, deadline: Instant) -> Result<()> {
         self.lines[line].fenced = false;
         let number = self.post(line, deadline, |qp, _, work| qp.flush(work))?;
         self.until(line, number, deadline)
@@ -288,10 +288,10 @@ impl<F: Fabric> Lines<F> {
     /// Polls until the operations of [`Self::leave_unpolled`] are placed.
     ///
     /// # Errors
-    /// Returns the errors of [`Self::settle`].
-    pub fn settle_unpolled(&mut self, deadline: Instant) -> Result<()> {
+    /// Returns the errors of [`Self::flush`].
+    pub fn flush_unpolled(&mut self, deadline: Instant) -> Result<()> {
         match self.unpolled.take() {
-            Some(line) => self.settle(line, deadline),
+            Some(line) => self.flush(line, deadline),
             None => Ok(()),
         }
     }
@@ -359,7 +359,7 @@ mod tests {
         lines.until(own, number, deadline).unwrap();
         lines.leave_unpolled(256).unwrap();
         let line = lines.unpolled.unwrap();
-        lines.settle_unpolled(deadline).unwrap();
+        lines.flush_unpolled(deadline).unwrap();
         assert_eq!(lines.ended(line), lines.posted(line));
         assert_eq!(lines.unpolled, None);
     }
@@ -395,7 +395,7 @@ mod tests {
     fn a_synchronous_fabric_has_no_completions_to_leave() {
         let mut lines = alone(None);
         lines.leave_unpolled(16).unwrap();
-        lines.settle_unpolled(Instant::now()).unwrap();
+        lines.flush_unpolled(Instant::now()).unwrap();
         assert!(lines.lines.is_empty());
     }
 }

@@ -140,7 +140,7 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
     /// Brings a node up. Every node of the job must call it.
     ///
     /// # Errors
-    /// Fails if a node does not come, or if the fabric has too little memory.
+    /// Fails if a node does not take part within the time of set-up, or if the fabric has too little memory.
     pub fn new(fabric: F) -> Result<Node<F>> {
         let shared = Arc::new(Shared::new(fabric)?);
         Ok(Node {
@@ -163,8 +163,8 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
         Ok(given.into_iter().map(|(_, bytes)| bytes).collect())
     }
 
-    /// Ends the node when every node has heard of the end of the job: none takes the end of a quicker one for a loss, and each
-    /// is there to answer the leader.
+    /// Ends the node when every node has the command that ends the job. Until then each stays in the job, so that no
+    /// node sees another one leave as a loss, and each can answer the leader.
     ///
     /// # Errors
     /// Fails if a node does not come.
@@ -211,12 +211,12 @@ impl<F: Fabric> Node<F> {
             let deadline = Instant::now() + SLACK;
             let line = self.first.lines.line(node, CONTROL)?;
             self.first.lines.put_words(line, COMMAND_AT, &words, deadline)?;
-            self.first.lines.settle(line, deadline)?;
+            self.first.lines.flush(line, deadline)?;
             self.first
                 .lines
                 .put_words(line, COMMANDED_AT, &[number], deadline)?;
             if command.test.is_none() {
-                self.first.lines.settle(line, deadline)?;
+                self.first.lines.flush(line, deadline)?;
             }
         }
         Ok(())
@@ -264,7 +264,7 @@ impl<F: Fabric> Node<F> {
         };
         let shares = self.run(&batch)?;
         self.synchronize()?;
-        self.first.lines.settle_unpolled(Instant::now() + SLACK)?;
+        self.first.lines.flush_unpolled(Instant::now() + SLACK)?;
         self.report(&batch, &shares)?;
         self.synchronize()?;
         match self.leads() {
@@ -385,7 +385,7 @@ impl<F: Fabric> Node<F> {
                 };
                 qp.put(local, target, work)
             })?;
-            self.first.lines.settle(line, deadline)?;
+            self.first.lines.flush(line, deadline)?;
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ pub enum Verdict {
     Forbidden,
 }
 
-/// The runs of a test that were made in one way, which the model judges by what it allows of that way.
+/// The runs of a test whose constants were put in one way, with what the model allows of the program that was run.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     /// Whether puts of constants were inlined.

@@ -37,7 +37,7 @@ pub struct Test {
 pub struct Loaded {
     /// The tests that can be run.
     pub tests: Vec<Test>,
-    /// The names of those that no fabric can run, each with the reason.
+    /// The names of the tests that no fabric can run, each with the reason.
     pub left_out: Vec<(String, &'static str)>,
 }
 

@@ -42,5 +42,5 @@ pub fn flood<F: Fabric>(lines: &mut Lines<F>, stress: Stress, stop: &AtomicBool)
     }
     peers
         .into_iter()
-        .try_for_each(|line| lines.settle(line, patience()))
+        .try_for_each(|line| lines.flush(line, patience()))
 }

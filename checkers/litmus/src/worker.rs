@@ -95,9 +95,9 @@ impl<F: Fabric> Worker<F> {
         // The time allowed for operations under way does not shrink with the duration of the runs.
         let deadline = Instant::now() + Duration::from_secs(30);
         for (_, _, line) in lines {
-            self.lines.settle(line, deadline)?;
+            self.lines.flush(line, deadline)?;
         }
-        self.lines.settle_unpolled(deadline)?;
+        self.lines.flush_unpolled(deadline)?;
         Ok(share)
     }
 }

@@ -221,7 +221,7 @@ pub enum SimError {
     SetUp(String),
     /// A thread did different things after the same replies.
     #[error(
-        "a thread is not a function of what it is told: after the same replies it asked for {before}, now for {now}; \
+        "a thread is not a function of its replies: after the same replies it asked for {before}, now for {now}; \
          share state between threads only through the fabric, and use no clock, randomness or addresses"
     )]
     NotDeterministic {

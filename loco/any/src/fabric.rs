@@ -41,8 +41,8 @@ impl AnyFabric {
         AnyFabric::with_settings(mesh, Ok(config))
     }
 
-    /// Brings up the fabric that the environment chooses, as [`new`](AnyFabric::new) does. The other nodes are told of a mistake in
-    /// the environment.
+    /// Brings up the fabric that the environment chooses, as [`new`](AnyFabric::new) does. If the environment has a
+    /// mistake, the other nodes fail with its description, too.
     ///
     /// # Errors
     /// Returns the errors of [`AnyConfig::from_env`] and of [`new`](AnyFabric::new).
@@ -50,13 +50,14 @@ impl AnyFabric {
         AnyFabric::with_settings(mesh, AnyConfig::from_env())
     }
 
-    /// Brings a fabric up, as [`new`](AnyFabric::new) does, or tells the other nodes why this one has no settings for it.
+    /// Brings a fabric up, as [`new`](AnyFabric::new) does, or sends the other nodes the reason why this one has no
+    /// settings for it.
     ///
     /// # Errors
     /// Returns the error in place of the settings, and the errors of [`new`](AnyFabric::new).
     pub fn with_settings(mesh: Mesh, config: Result<AnyConfig>) -> Result<AnyFabric> {
         let its = mesh.clone();
-        Membership::or_tell(&mesh, CHOICE_TIMEOUT, || AnyFabric::choose(its, config?))
+        Membership::bring_up_or_report(&mesh, CHOICE_TIMEOUT, || AnyFabric::choose(its, config?))
     }
 
     /// Brings the chosen fabric up, or one on which the nodes agree.
@@ -67,7 +68,7 @@ impl AnyFabric {
         let choice = agree(&mesh, &config)?;
         let its = mesh.clone();
         // The agreement was an exchange of its own.
-        Membership::or_tell(&mesh, CHOICE_TIMEOUT, || {
+        Membership::bring_up_or_report(&mesh, CHOICE_TIMEOUT, || {
             AnyFabric::bring_up_agreed(its, choice, config)
         })
     }

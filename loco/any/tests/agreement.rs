@@ -43,7 +43,7 @@ fn outputs(test: &str, fabric: &str, wrapper: &[&str]) -> Vec<String> {
             .env(var::FABRIC, fabric);
         processes.start_heard(NodeId(node), &mut command);
     }
-    processes.meet();
+    processes.rendezvous();
     processes.finish_well()
 }
 

@@ -464,8 +464,8 @@ loco_status loco_barrier_wait_unfenced(loco_barrier *barrier, loco_thread *threa
 
 /* ---- Collective operations -------------------------------------------------------------------------------------- */
 
-/* Operations on a word of each participant. Every participant calls the same operations in the same order; a call here meets the
- * call of the same number there. A call is no barrier: it returns as soon as this node has what it asked for. Two calls on one
+/* Operations on a word of each participant. Every participant calls the same operations in the same order: the n-th calls of all
+ * participants belong together. A call is no barrier: it returns as soon as this node has what it asked for. Two calls on one
  * handle at the same time are refused with LOCO_BUSY.
  *
  * Errors of all operations: LOCO_PEER_LOST if something of a lost node is needed, now and in every later call; LOCO_USAGE for a
@@ -582,7 +582,8 @@ loco_status loco_ring_receive(loco_ring_reader *reader, loco_thread *thread, voi
 /* Receives as `loco_ring_receive` does if there is a message now. Otherwise returns LOCO_AGAIN, even if the writer is lost. */
 loco_status loco_ring_try_receive(loco_ring_reader *reader, loco_thread *thread, void *message, size_t capacity, size_t *len);
 
-/* Tells the writer not to wait for this reader any more. Afterwards the reader may only be freed. */
+/* Tells the writer not to wait for this reader any more. Afterwards the reader may only be freed. The loss of the writer is no
+ * error, and there is no timeout: the writer would wait for this reader for ever. */
 loco_status loco_ring_leave(loco_ring_reader *reader, loco_thread *thread);
 
 /* ---- Queues ----------------------------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ fn wait<'a, F: Fabric>(fabric: &F, peers: Peers<'a>, limit: Duration) -> Wait<'a
     }
 }
 
-/// A wait times out, not before its time, and its error describes the wait.
+/// Checks that a wait times out, not before its time, and its error describes the wait.
 pub fn a_wait_times_out<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     for limit in [
@@ -40,14 +40,14 @@ pub fn a_wait_times_out<W: World>() {
     }
 }
 
-/// A deadline in the past does not matter to a condition that holds.
+/// Checks that a deadline in the past does not matter to a condition that holds.
 pub fn a_wait_that_is_ready_ignores_its_deadline<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     let ready = a.wait(wait(a, Peers::All, Duration::ZERO), || Some(3));
     assert_eq!(ready, Ok(3));
 }
 
-/// A wait that began before the peer died ends, for each way to name the peer.
+/// Checks that a wait that began before the peer died ends, for each way to name the peer.
 pub fn a_dead_peer_ends_the_wait<W: World>() {
     for ways in 0..3 {
         let [a, b, c] = &W::nodes(3)[..] else {
@@ -89,7 +89,7 @@ pub fn a_dead_peer_that_nobody_waits_for_is_ignored<W: World>() {
     }
 }
 
-/// The condition is asked once more after the loss is known, so a value that came before counts.
+/// Checks that the condition is asked once more after the loss is known, so a value that came before counts.
 pub fn a_value_that_came_before_the_death_counts<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (here, remote) = share(a, b, 64);
@@ -107,7 +107,7 @@ pub fn a_value_that_came_before_the_death_counts<W: World>() {
     drop(remote);
 }
 
-/// Once the loss is known, nothing is posted, and no new queue pair or memory can be had.
+/// Checks that once the loss is known, nothing is posted, and no new queue pair or memory can be had.
 pub fn operations_towards_a_dead_peer_fail<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
@@ -153,7 +153,7 @@ pub fn operations_towards_a_dead_peer_fail<W: World>() {
         .unwrap();
 }
 
-/// Each outstanding operation is reported once, as done or lost.
+/// Checks that each outstanding operation is reported once, as done or lost.
 pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
@@ -208,7 +208,7 @@ pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
     }
 }
 
-/// A node outside the job is nobody's peer.
+/// Checks that a node outside the job is nobody's peer.
 pub fn unknown_peers_are_refused<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     let nobody = NodeId(u16::MAX);

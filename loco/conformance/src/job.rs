@@ -65,8 +65,8 @@ impl Processes {
         self.start(node, command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     }
 
-    /// Lets the nodes meet. Returns when all are there.
-    pub fn meet(&mut self) {
+    /// Serves the rendezvous of the nodes. Returns when all are there.
+    pub fn rendezvous(&mut self) {
         let rendezvous = self.rendezvous.take().unwrap();
         let secret = Secret::new(self.secret.as_bytes()).unwrap();
         let deadline = Std.now().after(PATIENCE);

@@ -81,7 +81,7 @@ pub fn reads_at_once_bring_bytes<W: World>() {
     }
 }
 
-/// CPU accesses by words of 1, 2, 4 and 8 bytes and by bulk copies agree.
+/// Checks that CPU accesses by words of 1, 2, 4 and 8 bytes and by bulk copies agree.
 pub fn words_of_every_size<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     let memory = allocate(a, 64);
@@ -171,7 +171,7 @@ pub fn words_must_be_aligned<W: World>() {
     );
 }
 
-/// A queue pair accesses only its own peer's memory.
+/// Checks that a queue pair accesses only its own peer's memory.
 pub fn foreign_memory_is_refused<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
@@ -185,7 +185,7 @@ pub fn foreign_memory_is_refused<W: World>() {
     );
 }
 
-/// Memory is zeroed and aligned, even where it was in use before.
+/// Checks that memory is zeroed and aligned, even where it was in use before.
 pub fn memory_is_zeroed_and_returns<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     for round in 0..50 {
@@ -204,7 +204,7 @@ pub fn memory_is_zeroed_and_returns<W: World>() {
     }
 }
 
-/// A request for more memory than there is fails and names the remedy.
+/// Checks that a request for more memory than there is fails and names the remedy.
 pub fn exhausted_memory_is_an_error<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     for len in [1 << 50, usize::MAX - 10, usize::MAX] {
@@ -224,7 +224,7 @@ pub fn exhausted_memory_is_an_error<W: World>() {
     }
 }
 
-/// Fetch-and-add wraps. Compare-and-swap returns the value found, whether it swaps or not.
+/// Checks that fetch-and-add wraps. Compare-and-swap returns the value found, whether it swaps or not.
 pub fn atomics_return_the_old_value<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     if a.caps().atomicity == Atomicity::None {
@@ -275,7 +275,7 @@ pub fn concurrent_adds_sum_up<W: World>() {
     wait_word(&nodes[0], &counter, 0, |sum| sum == 2 * ADDS * nodes.len() as u64);
 }
 
-/// If several nodes swap the same value, one wins.
+/// Checks that if several nodes swap the same value, one wins.
 pub fn compare_swap_is_won_once<W: World>() {
     const ROUNDS: u64 = 100;
     let nodes = W::nodes(2);
@@ -305,7 +305,7 @@ pub fn compare_swap_is_won_once<W: World>() {
     assert!(wins.lock().unwrap().iter().all(|&wins| wins == 1));
 }
 
-/// Remote atomics are atomic against the CPU's, where the fabric says so.
+/// Checks that remote atomics are atomic against the CPU's, where the fabric says so.
 pub fn atomics_with_cpu_accesses<W: World>() {
     const ADDS: u64 = 300;
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
@@ -333,7 +333,7 @@ pub fn atomics_with_cpu_accesses<W: World>() {
     wait_word(b, &there, 0, |sum| sum == 2 * ADDS);
 }
 
-/// A node is its own peer, too.
+/// Checks that a node is its own peer, too.
 pub fn loop_back<W: World>() {
     let nodes = W::nodes(2);
     let a = &nodes[0];
@@ -348,7 +348,7 @@ pub fn loop_back<W: World>() {
     assert_eq!(word(&here, 16), 5);
 }
 
-/// Inline data are copied within the call, up to the limit.
+/// Checks that inline data are copied within the call, up to the limit.
 pub fn inline_data_may_be_reused_at_once<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let most = a.caps().inline_bytes_max;
@@ -369,8 +369,8 @@ pub fn inline_data_may_be_reused_at_once<W: World>() {
     assert!(seen.iter().all(|&byte| byte == 3));
 }
 
-/// Inline data beyond the limit are refused on every fabric, with the same error. Nothing is written or reported then, and the
-/// queue pair goes on.
+/// Checks that inline data beyond the limit are refused on every fabric, with the same error. Nothing is written or
+/// reported then, and the queue pair goes on.
 pub fn inline_data_beyond_the_limit_are_refused<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let long = vec![7; a.caps().inline_bytes_max + 1];
@@ -422,8 +422,8 @@ pub fn unsignaled_operations_report_nothing<W: World>() {
     assert_eq!(word(&here, 0), 5, "a later completion covers it");
 }
 
-/// Short operations that are posted one after the other do what each says, with and without the hint that more follow. A
-/// fabric may send several together.
+/// Checks that short operations that are posted one after the other do what each says, with and without the hint
+/// that more follow. A fabric may send several together.
 pub fn short_operations_in_a_row<W: World>() {
     const ROUNDS: u64 = 100;
     const WORDS: usize = 3;
@@ -488,7 +488,7 @@ fn words<M: Memory>(memory: &M, offset: usize) -> [u64; 3] {
     [0, 8, 16].map(|at| word(memory, offset + at))
 }
 
-/// Every id comes back exactly once, in posting order for each queue pair, with the right peer.
+/// Checks that every id comes back exactly once, in posting order for each queue pair, with the right peer.
 pub fn each_operation_is_reported_once<W: World>() {
     const OPERATIONS: u64 = 400;
     let [a, b, c] = &W::nodes(3)[..] else {
@@ -559,8 +559,8 @@ pub fn each_operation_is_reported_once<W: World>() {
     }
 }
 
-/// Posting without polling ends in `QueueFull` (or never does). Polling makes room. A refused operation was
-/// not posted.
+/// Checks that posting without polling ends in `QueueFull` (or never does). Polling makes room. A refused operation
+/// was not posted.
 pub fn a_full_queue_says_so<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);

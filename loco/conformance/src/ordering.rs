@@ -75,7 +75,8 @@ fn value(round: u64) -> u64 {
     VALUES[usize::from(round.is_multiple_of(2))]
 }
 
-/// Aligned words of 8 bytes are seen whole, both by CPU loads during puts and by gets during CPU stores.
+/// Checks that aligned words of 8 bytes are seen whole, both by CPU loads during puts and by gets during CPU
+/// stores.
 pub fn words_do_not_tear<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
@@ -104,7 +105,7 @@ pub fn words_do_not_tear<W: World>() {
     });
 }
 
-/// Aligned words of 2 and 4 bytes are seen whole by CPU loads during puts.
+/// Checks that aligned words of 2 and 4 bytes are seen whole by CPU loads during puts.
 pub fn narrow_words_do_not_tear<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
@@ -130,7 +131,7 @@ pub fn words_within_copies_do_not_tear<W: World>() {
     copies_from::<W>(4);
 }
 
-/// Aligned 8-byte words within copies that begin at a word do not tear.
+/// Checks that aligned 8-byte words within copies that begin at a word do not tear.
 pub fn words_within_aligned_copies_do_not_tear<W: World>() {
     copies_from::<W>(8);
 }
@@ -170,8 +171,8 @@ fn copies_from<W: World>(start: usize) {
     });
 }
 
-/// Message passing: the data by one put, and the flag by the next, which is strong (G7). So is that of the data, which
-/// overwrites older data.
+/// Checks message passing: the data by one put, and the flag by the next, which is strong (G7). So is that of the
+/// data, which overwrites older data.
 pub fn puts_are_placed_in_order<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 256);
@@ -197,7 +198,7 @@ pub fn puts_are_placed_in_order<W: World>() {
     together(vec![Box::new(sending), Box::new(receiving)]);
 }
 
-/// All words of a long put are placed before the next put of the queue pair, if that is strong.
+/// Checks that all words of a long put are placed before the next put of the queue pair, if that is strong.
 pub fn a_put_of_many_words_precedes_the_next_put<W: World>() {
     const WORDS: usize = 64;
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
@@ -229,11 +230,12 @@ pub fn a_put_of_many_words_precedes_the_next_put<W: World>() {
     together(vec![Box::new(sending), Box::new(receiving)]);
 }
 
-/// After a flush has completed, every earlier put is there for any node that learns of it by other means.
+/// Checks that after a flush has completed, every earlier put is there for any node that learns of it by other
+/// means.
 pub fn a_flush_places_puts<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
-    let told = AtomicU64::new(0);
+    let flushed = AtomicU64::new(0);
     let mut poster = Poster::new(a, b.node());
     let putting = |round: u64| {
         let value = round.to_ne_bytes();
@@ -253,16 +255,16 @@ pub fn a_flush_places_puts<W: World>() {
             }),
         }
         poster.complete(|qp, work| qp.flush(work));
-        told.store(round, Ordering::Release);
+        flushed.store(round, Ordering::Release);
     };
     while_acting(rounds(a), putting, || {
-        let told = told.load(Ordering::Acquire);
+        let flushed = flushed.load(Ordering::Acquire);
         let seen = word(&there, 8);
-        assert!(seen >= told, "flushed {told}, placed {seen}");
+        assert!(seen >= flushed, "flushed {flushed}, placed {seen}");
     });
 }
 
-/// A strong get sees the earlier puts of its queue pair (G8).
+/// Checks that a strong get sees the earlier puts of its queue pair (G8).
 pub fn a_get_comes_after_puts<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (_there, remote) = share(b, a, 64);
@@ -285,7 +287,7 @@ pub fn a_get_comes_after_puts<W: World>() {
     }
 }
 
-/// Load buffering: a get, then a fenced put. A store in answer to the put comes too late for the get (H10,
+/// Checks load buffering: a get, then a fenced put. A store in answer to the put comes too late for the get (H10,
 /// J7). The put is strong, too, as it overwrites that of the round before.
 pub fn a_fenced_put_comes_after_a_get<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
@@ -342,9 +344,9 @@ fn store_buffering(
     mut second: impl FnMut(u64) -> u64 + Send,
 ) {
     let arrived = AtomicU64::new(0);
-    // Threads meet by spinning, so that both leave at the same time: the window in which the outcome can
+    // Threads synchronize by spinning, so that both leave at the same time: the window in which the outcome can
     // occur is nanoseconds wide.
-    let meet = |arrivals: u64| {
+    let synchronize = |arrivals: u64| {
         arrived.fetch_add(1, Ordering::AcqRel);
         let (start, mut spins) = (std::time::Instant::now(), 0_u32);
         while arrived.load(Ordering::Acquire) < arrivals {
@@ -359,14 +361,14 @@ fn store_buffering(
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     let run = |side: usize, act: &mut (dyn FnMut(u64) -> u64 + Send)| {
         for round in 1..=rounds {
-            meet(4 * round - 2);
+            synchronize(4 * round - 2);
             // The thread that arrived last leaves first, by about a cache miss. Now and then the other one
             // gets that much of a start.
             for _ in 0..[round % 7, round / 7 % 7][side] {
                 std::hint::spin_loop();
             }
-            seen[side].store(act(round), Ordering::Relaxed); // `meet` orders.
-            meet(4 * round);
+            seen[side].store(act(round), Ordering::Relaxed); // `synchronize` orders.
+            synchronize(4 * round);
             let [first, second] = [&seen[0], &seen[1]].map(|seen| seen.load(Ordering::Relaxed));
             assert!(
                 first >= round || second >= round,
@@ -380,14 +382,15 @@ fn store_buffering(
     ]);
 }
 
-/// Two nodes put to a third, and each gets the data of the other by a strong get (B8, G8).
+/// Checks store buffering: two nodes put to a third, and each gets the data of the other by a strong get (B8, G8).
 pub fn store_buffering_with_puts_and_gets<W: World>() {
     puts_and_reads::<W>(|_, qp, work, remote, other, here| {
         qp.get(local(here, 0, 8), target(remote, other), work.strong())
     });
 }
 
-/// Two nodes put to a third, and each reads the data of the other at once after a CPU fence.
+/// Checks store buffering: two nodes put to a third, and each reads the data of the other at once after a CPU
+/// fence.
 pub fn store_buffering_with_puts_and_reads_at_once<W: World>() {
     puts_and_reads::<W>(|fabric, qp, work, remote, other, here| {
         if !fabric.caps().synchronous {
@@ -433,14 +436,14 @@ fn puts_and_reads<W: World>(
     store_buffering(rounds(a), side(a, 0, 128), side(b, 128, 0));
 }
 
-/// Two nodes put to one another, flush, and look at their own memory (RDMA-TSO'24, store buffering with
-/// fences).
+/// Checks store buffering: two nodes put to one another, flush, and look at their own memory (RDMA-TSO'24, store
+/// buffering with fences).
 pub fn store_buffering_with_flush<W: World>() {
     two_nodes_put_and_look::<W>(|_, qp, work, _, _| qp.flush(work));
 }
 
-/// Two nodes put to one another, execute a strong atomic in place of the flush, and look at their own memory. The
-/// atomic comes after the queue pair's puts (`docs/rmw.md`, `SB+put-rmw+polls`).
+/// Checks store buffering: two nodes put to one another, execute a strong atomic in place of the flush, and look at
+/// their own memory. The atomic comes after the queue pair's puts (`docs/rmw.md`, `SB+put-rmw+polls`).
 pub fn an_atomic_comes_after_puts<W: World>() {
     two_nodes_put_and_look::<W>(|fabric, qp, work, remote, result| {
         if fabric.caps().atomicity == Atomicity::None {

@@ -44,7 +44,7 @@ impl Nodes {
             more(&mut command, node);
             processes.start(NodeId(node), &mut command);
         }
-        processes.meet();
+        processes.rendezvous();
         Some(Nodes(processes))
     }
 
@@ -87,7 +87,7 @@ pub fn share<F: Fabric>(fabric: &F, mesh: &Mesh, len: usize) -> (F::Memory, Vec<
 }
 
 /// Waits for all nodes, by set-up messages.
-pub fn meet(mesh: &Mesh, label: &str) {
+pub fn barrier(mesh: &Mesh, label: &str) {
     mesh.allgather(label, &[], soon()).unwrap();
 }
 

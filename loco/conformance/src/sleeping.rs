@@ -72,7 +72,7 @@ pub fn sleep_for_completions<F: Fabric>(a: &F, b: &F, bell: &dyn Doorbell, round
     assert!(sleeps.load(SeqCst) > 0, "the thread slept");
 }
 
-/// No thread sleeps on when a completion has come, even if another thread polls it.
+/// Checks that no thread sleeps on when a completion has come, even if another thread polls it.
 pub fn completions_end_sleeps<W: World>() {
     let nodes = W::nodes(2);
     let Some(bell) = bell_of(&nodes[0]) else { return };
@@ -81,7 +81,7 @@ pub fn completions_end_sleeps<W: World>() {
     }
 }
 
-/// The loss of a node ends the sleeps of the others.
+/// Checks that the loss of a node ends the sleeps of the others.
 pub fn a_dead_peer_ends_the_sleep<W: World>() {
     let nodes = W::nodes(2);
     let Some(bell) = bell_of(&nodes[0]) else { return };
@@ -92,7 +92,7 @@ pub fn a_dead_peer_ends_the_sleep<W: World>() {
     });
 }
 
-/// A sleep that was announced before a ring does not begin.
+/// Checks that a sleep that was announced before a ring does not begin.
 pub fn a_ring_before_the_sleep_ends_it<W: World>() {
     let nodes = W::nodes(1);
     let Some(bell) = bell_of(&nodes[0]) else { return };

@@ -13,15 +13,14 @@
 //!   that the model would not see. On x86-64 these calls are plain moves and locked instructions. Elsewhere
 //!   loads acquire and stores release, which keeps load before load, load before store and store before
 //!   store, and read-modify-writes have a full fence on both sides.
-//! * **Order is asked for.** Nothing orders the effects of two operations of a queue pair at the peer, even if both write the
-//!   same word, and nothing orders their accesses to this node's memory. The poster asks:
-//!   * A [*strong*](Work::strong) operation takes effect at the peer after the writes of the earlier puts and
-//!     read-modify-writes of its queue pair are placed there. This says nothing of earlier gets, of later operations, or
-//!     of when the operation reads its own source.
-//!   * A [*fenced*](Work::fenced) operation starts after the results of the earlier gets and read-modify-writes of its queue
-//!     pair have come back to this node. This says nothing of earlier puts. The write of a read-modify-write may not be
-//!     placed yet, and results may not be in memory yet.
-//!   * Whoever waits for a completion knows what the next item says.
+//! * **Order is asked for.** Nothing orders the effects of two operations of a queue pair at the peer, even if both
+//!   write the same word, and nothing orders their accesses to this node's memory. The poster asks: * A
+//!   [*strong*](Work::strong) operation takes effect at the peer after the writes of the earlier puts and
+//!   read-modify-writes of its queue pair are placed there. This says nothing of earlier gets, of later operations,
+//!   or of when the operation reads its own source. * A [*fenced*](Work::fenced) operation starts after the results
+//!   of the earlier gets and read-modify-writes of its queue pair have come back to this node. This says nothing of
+//!   earlier puts. The write of a read-modify-write may not be placed yet, and results may not be in memory yet. * A
+//!   completion that was waited for gives an order, too: that of the next item.
 //!
 //!   A fabric whose network gives an order by itself says so in [`Caps::order`]. It obtains the other orders at the costs
 //!   that are named there.
@@ -113,15 +112,17 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<Self::Remote>;
 
     /// Returns a new queue pair towards `peer` (which may be this node: the NIC loops back). One thread at a time may
-    /// use it.
+    /// use it. When it is dropped, operations under way go on, and their completions are still reported.
     ///
     /// # Errors
-    /// Returns [`FabricError::UnknownPeer`], [`FabricError::PeerLost`] or [`FabricError::Timeout`].
+    /// Returns [`FabricError::UnknownPeer`], [`FabricError::PeerLost`], or [`FabricError::Timeout`] if the connection
+    /// takes longer than the fabric's settings allow. After an error nothing is left behind: ask again.
     fn queue_pair(&self, peer: NodeId) -> Result<Self::QueuePair>;
 
-    /// Appends to `completions` those that have arrived at this node since the last call (of any thread), and
-    /// returns their number. Never blocks. Each signaled operation is reported once, to one caller. A lost
-    /// peer's outstanding operations are reported with [`CompletionStatus::Failed`](crate::CompletionStatus::Failed).
+    /// Appends to `completions` those that have arrived at this node since the last call (of any thread), and returns
+    /// their number. Never blocks; while another thread polls, it may append nothing. Each signaled operation is
+    /// reported once, to one caller. A lost peer's outstanding operations are reported with
+    /// [`CompletionStatus::Failed`](crate::CompletionStatus::Failed).
     ///
     /// # Errors
     /// Fails only when the fabric as a whole is broken.
@@ -182,9 +183,12 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         self.wait_within(wait, within, ready)
     }
 
-    /// Waits as [`wait`](Fabric::wait) does, and fails as it does, for the end of this node's own operations: `ready` polls,
-    /// or another thread does and rings the node's [`Doorbell`] when it has recorded what it polled. Whoever waits on
+    /// Waits as [`wait`](Fabric::wait) does for the end of this node's own operations: `ready` polls, or another
+    /// thread does and rings the node's [`Doorbell`] when it has recorded what it polled. A thread that waits on
     /// behalf of many may sleep meanwhile.
+    ///
+    /// # Errors
+    /// Returns the errors of [`wait`](Fabric::wait).
     #[inline]
     fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait(wait, ready)

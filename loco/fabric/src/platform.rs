@@ -100,7 +100,7 @@ pub trait Lock<T>: Send + Sync + 'static {
     fn new(value: T) -> Self;
     /// Locks, and waits as long as it takes. Hold the lock for bounded work only.
     fn lock(&self) -> Self::Guard<'_>;
-    /// Locks if the lock is free.
+    /// Locks if the lock is free, and otherwise returns `None` at once.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
 }
 

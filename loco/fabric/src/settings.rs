@@ -4,7 +4,8 @@
 //!
 //! Relies on nothing. Used by the settings of fabrics, of the manager and of objects that have more than two options.
 
-/// Gives a settings structure such a method for each field that is listed.
+/// Gives a settings structure a method for each listed field. The method has the field's name, and returns the
+/// settings with another value of that field.
 ///
 /// ```
 /// #[derive(Default)]

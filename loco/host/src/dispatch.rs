@@ -36,14 +36,15 @@ pub const SOCKET: &str = "accept";
 /// The most hosts of a world.
 pub const HOSTS_MAX: usize = 64;
 
-/// For so long, a port at which nobody listens is waited for: one dispatcher may follow another.
+/// The time for which connecting to a port at which nobody listens is tried again: one dispatcher may follow another.
 const CLOSED_PATIENCE: Duration = Duration::from_secs(1);
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A connection on which nothing is said is looked after so often, and is over when so many looks were in vain.
+/// The time without traffic after which the system probes whether the other end lives, and the time between two
+/// probes.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 3;
-/// A connection is over when something that was said is not acknowledged for so long, in milliseconds.
+/// The time in milliseconds after which a connection ends because what was sent on it is not acknowledged.
 const UNHEARD_MS: u32 = 30_000;
 
 const MAGIC: [u8; 4] = *b"lnd\x01";
@@ -72,7 +73,7 @@ impl HostTable {
     /// processes all of them may have.
     ///
     /// # Errors
-    /// Says what is wrong: more than 64 hosts, two at one address, or no such own host.
+    /// Returns what is wrong, in words: more than 64 hosts, two at one address, or an index without a host.
     pub fn new(at: Vec<SocketAddr>, own: usize, numbers: u32) -> Result<HostTable, String> {
         if own >= at.len() {
             return Err(format!("there is no host {own} among {}", at.len()));
@@ -91,7 +92,7 @@ impl HostTable {
     /// Reads what [`text`](HostTable::text) has written.
     ///
     /// # Errors
-    /// As [`HostTable::new`], and for a text of another form.
+    /// Returns the errors of [`HostTable::new`], and a text for what [`text`](HostTable::text) cannot have written.
     pub fn parse(text: &str, own: usize, numbers: u32) -> Result<HostTable, String> {
         let at: Result<Vec<SocketAddr>, String> = text
             .split_whitespace()
@@ -152,9 +153,10 @@ impl HostTable {
     /// Asks the dispatcher of a host for a connection to a destination, and returns it.
     ///
     /// # Errors
-    /// Fails with [`NotFound`](io::ErrorKind::NotFound) when nobody of that host is meant, with
-    /// [`InvalidData`](io::ErrorKind::InvalidData) when the host has another list of hosts or is no host of a world, with
-    /// [`TimedOut`](io::ErrorKind::TimedOut) when it does not answer within `patience`, and as connecting fails.
+    /// Fails with [`NotFound`](io::ErrorKind::NotFound) when no process of that host has the destination, with
+    /// [`InvalidData`](io::ErrorKind::InvalidData) when the host has another list of hosts or is no host of a world,
+    /// with [`TimedOut`](io::ErrorKind::TimedOut) when it does not answer within `patience`, and with the system's
+    /// error when connecting fails. Nothing is left behind then.
     pub fn connect(
         &self,
         host: usize,
@@ -201,7 +203,7 @@ impl HostTable {
     }
 }
 
-/// Returns a small number as it is sent.
+/// Returns a small number in the form in which it is sent.
 fn index(of: usize) -> u16 {
     u16::try_from(of).unwrap_or(u16::MAX)
 }
@@ -273,21 +275,21 @@ pub enum Destination {
     },
 }
 
-/// The first message on a connection. Both sides know it, and can make sure that the other has the same.
+/// The first message on a connection. Both sides know it, and can authenticate it to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectRequest {
-    /// How many hosts the sender's world has.
+    /// The number of hosts in the sender's world.
     pub hosts: u16,
     /// The sender's host.
     pub from: u16,
-    /// The host that it means to be at.
+    /// The host that the sender takes the receiver for.
     pub to: u16,
     /// Where the connection is to end.
     pub destination: Destination,
 }
 
 impl ConnectRequest {
-    /// Writes it as it is sent.
+    /// Returns the message in the form in which it is sent.
     pub fn bytes(&self) -> [u8; REQUEST_BYTES] {
         let (kind, number, space, port, ip) = match self.destination {
             Destination::Process(number) => (TO_PROCESS, number, 0, 0, Ipv6Addr::UNSPECIFIED),
@@ -314,7 +316,7 @@ impl ConnectRequest {
     /// Reads what [`bytes`](ConnectRequest::bytes) has written.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// Returns what is wrong, in words.
     pub fn read(bytes: &[u8; REQUEST_BYTES]) -> Result<ConnectRequest, &'static str> {
         if bytes[..4] != MAGIC {
             return Err("it does not speak as a NIC of this version");
@@ -346,7 +348,7 @@ pub fn port_file(space: u32, port: u16) -> String {
     format!("port-{space:x}-{port}")
 }
 
-/// Returns the files of those who listen on a port, each with its place.
+/// Returns the files of the processes that listen on a port, each with its place.
 pub fn on_port(folder: &Path, prefix: &str, space: u32, port: u16) -> Vec<(u32, PathBuf)> {
     let kind = port_file(space, port);
     let names = places::names(folder, prefix).unwrap_or_default();
@@ -359,7 +361,7 @@ pub fn on_port(folder: &Path, prefix: &str, space: u32, port: u16) -> Vec<(u32, 
         .collect()
 }
 
-/// Returns whether the file of one who listens has an address.
+/// Returns whether the file of a process that listens names this address.
 pub fn has_address(file: &Path, address: IpAddr) -> bool {
     places::read(file).lines().any(|line| line.parse() == Ok(address))
 }
@@ -385,12 +387,13 @@ impl Dispatcher {
     /// Begins to listen.
     ///
     /// # Errors
-    /// Fails with [`AddrInUse`](io::ErrorKind::AddrInUse) when somebody keeps it already, and as listening fails.
+    /// Fails with [`AddrInUse`](io::ErrorKind::AddrInUse) when another program listens there, and with the system's
+    /// other errors of listening.
     pub fn open(&self) -> io::Result<TcpListener> {
         TcpListener::bind(self.hosts.own_address())
     }
 
-    /// Dispatches connections, for ever. `say` is told of those that are closed, and why.
+    /// Dispatches connections, for ever. Calls `say` with the reason for each that it closes.
     pub fn serve(self: &Arc<Self>, listener: &TcpListener, say: impl Fn(String) + Send + Sync + 'static) {
         let say = Arc::new(say);
         let pending = Arc::new(PendingConnections::default());
@@ -458,7 +461,7 @@ impl Dispatcher {
         stream.write_all(&[if passed { answer::PASSED } else { answer::NOBODY }])
     }
 
-    /// Returns the places of those who may be meant.
+    /// Returns the places of the processes that may have the destination.
     fn candidates(&self, destination: &Destination) -> Vec<u32> {
         match *destination {
             Destination::Process(number) => self.hosts.place(number).into_iter().collect(),
@@ -476,7 +479,7 @@ impl Dispatcher {
 /// Hands a connection over to the process that accepts them at a socket.
 ///
 /// # Errors
-/// Fails when nobody does.
+/// Fails when no process accepts at that socket.
 pub fn pass(socket: &Path, stream: &TcpStream, request: &ConnectRequest) -> io::Result<()> {
     let to = UnixStream::connect(socket)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -495,7 +498,7 @@ pub fn pass(socket: &Path, stream: &TcpStream, request: &ConnectRequest) -> io::
 /// Returns the next connection that was handed over.
 ///
 /// # Errors
-/// Fails when the system has no descriptors for it, or when whoever came hands over no connection.
+/// Fails when the system has no descriptor left, or when what came on the socket is no connection.
 pub fn accept(listener: &UnixListener) -> io::Result<(TcpStream, ConnectRequest)> {
     let (from, _) = listener.accept()?;
     from.set_read_timeout(Some(REQUEST_PATIENCE))?;
@@ -521,16 +524,16 @@ pub fn accept(listener: &UnixListener) -> io::Result<(TcpStream, ConnectRequest)
     Ok((TcpStream::from(stream), request))
 }
 
-/// Those who are somewhere at once, which are not more than [`PENDING_MAX`].
+/// Counts the connections that are pending at one place, [`PENDING_MAX`] at most.
 #[derive(Debug, Default)]
 pub struct PendingConnections(AtomicUsize);
 
-/// One of [`PendingConnections`], until dropped.
+/// Counts as one of [`PendingConnections`] until it is dropped.
 #[derive(Debug)]
 pub struct PendingConnection(Arc<PendingConnections>);
 
 impl PendingConnections {
-    /// Lets one more in, unless there are too many.
+    /// Counts one more, or returns `None` if there are [`PENDING_MAX`].
     pub fn one_more(self: &Arc<Self>) -> Option<PendingConnection> {
         let count = |now: usize| (now < PENDING_MAX).then_some(now + 1);
         let counted = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);

@@ -111,13 +111,18 @@ impl Membership {
         cards.into_iter().map(read).collect()
     }
 
-    /// Returns the outcome of `bring_up`, which brings a fabric up, or says why there is none to bring up. If it fails before it
-    /// [exchanges](Membership::exchange) cards, the other nodes are told so in place of the card: they name this node and its reason,
-    /// and do not see a node that is lost. The call then ends once all nodes have come so far, or after `timeout`.
+    /// Runs `bring_up`, which brings a fabric up, and returns its outcome. If it fails before it
+    /// [exchanges](Membership::exchange) cards, this node sends the others the reason in place of its card. They then
+    /// fail with that reason and the name of this node, instead of with its loss. In this case the call returns when
+    /// all nodes have come to the exchange, or after `timeout`.
     ///
     /// # Errors
     /// Returns the errors of `bring_up`.
-    pub fn or_tell<T>(mesh: &Mesh, timeout: Duration, bring_up: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn bring_up_or_report<T>(
+        mesh: &Mesh,
+        timeout: Duration,
+        bring_up: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let before = mesh.gathers_begun(LABEL);
         bring_up().inspect_err(|error| {
             if mesh.gathers_begun(LABEL) != before {
@@ -128,14 +133,17 @@ impl Membership {
             };
             let deadline = Std.now().after(timeout);
             // Nothing more can be done for a node that does not hear of it.
-            let told = mesh.allgather(LABEL, &bytes, deadline);
-            if told.is_ok() {
+            let sent = mesh.allgather(LABEL, &bytes, deadline);
+            if sent.is_ok() {
                 let _ = mesh.allgather(LABEL, &[], deadline);
             }
         })
     }
 
     /// Returns the card of `node`. The `cards` are in the order of the mesh's nodes.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::UnknownPeer`] for a node that is not of the job.
     pub fn card<'a, C>(&self, cards: &'a [C], node: NodeId) -> Result<&'a C> {
         let index = node.position_in(self.mesh.nodes())?;
         cards.get(index).ok_or(FabricError::UnknownPeer(node))
@@ -164,7 +172,7 @@ impl Membership {
         self.patience.backoff()
     }
 
-    /// Implements [`Fabric::wait`](loco_fabric::Fabric::wait).
+    /// Implements [`Fabric::wait`](loco_fabric::Fabric::wait), whose errors it returns. So do the other forms below.
     #[inline]
     pub fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait_or(wait, None, Bell::Silent, ready)
@@ -256,32 +264,16 @@ impl Membership {
             return Ok(value);
         }
         let _shown = self.show(&wait);
-        let mut waiting = Waiting::default();
-        // These are the start and the end of the wait, set at the first look at the clock. A look takes as
-        // long as a message, so a wait that is soon answered avoids it.
-        let mut start_and_end: Option<(Time, Time)> = None;
+        let mut course = Course::default();
         let mut backoff = self.patience.backoff();
         // Nodes that left before the wait count too, so the first comparison is with 0.
         let mut departures_seen = 0;
         let mut armed_before = None;
         loop {
-            let departures = self.mesh.departures();
-            if departures != departures_seen {
-                departures_seen = departures;
-                if let Err(error) = self.mesh.check_in() {
-                    return ready().ok_or(error);
-                }
-                if let Some(peer) = self.gone_among(wait.peers) {
-                    return ready().ok_or(FabricError::PeerLost(peer));
-                }
+            if let Err(error) = self.check_departures(wait.peers, &mut departures_seen) {
+                return ready().ok_or(error);
             }
-            // The deadline of a wait with a duration is fixed at the first look at the clock. Until then `end` is
-            // `None`: a fiber without an end is resumed by polling, and so reaches that look.
-            let end = match (start_and_end, wait.deadline, within) {
-                (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
-                (None, None, None) => Some(Time::NEVER),
-                (None, None, Some(_)) => None,
-            };
+            let end = course.end(&wait, within);
             let next = match bell {
                 Bell::Rings(Some(bell)) if backoff.is_long() && !in_fiber() => {
                     let armed = bell.arm();
@@ -295,13 +287,7 @@ impl Membership {
                 }
                 Bell::Serves { bell, rings } if backoff.has_spun() && !in_fiber() => {
                     if end.is_none()
-                        && let Some(error) = self.over(
-                            &wait,
-                            within,
-                            Next::LookAtTheClockToo,
-                            &mut start_and_end,
-                            &mut waiting,
-                        )
+                        && let Some(error) = self.over(&wait, within, Next::LookAtTheClockToo, &mut course)
                     {
                         return ready().ok_or(error);
                     }
@@ -311,20 +297,15 @@ impl Membership {
                         return Ok(value);
                     }
                     if let Some(armed) = armed.filter(|_| self.mesh.departures() == departures_seen) {
-                        let limit = match rings {
-                            true => SLEEP_BY_BELL_MAX,
-                            false => backoff.next_sleep(),
-                        };
-                        let end = start_and_end.map(|(_, end)| end).or(end);
-                        let left = end.map_or(limit, |end| end.since(self.platform.now()));
-                        bell.sleep(armed, left.min(limit));
+                        let end = course.end(&wait, within);
+                        self.sleep_and_serve(&mut backoff, (bell, rings), armed, end);
                     }
                     Next::LookAtTheClockToo
                 }
                 _ => pause(&mut backoff, end.filter(|_| bell.rings())),
             };
             if next != Next::Look
-                && let Some(error) = self.over(&wait, within, next, &mut start_and_end, &mut waiting)
+                && let Some(error) = self.over(&wait, within, next, &mut course)
             {
                 return ready().ok_or(error);
             }
@@ -333,6 +314,19 @@ impl Membership {
                 return Ok(value);
             }
         }
+    }
+
+    /// Fails if a node has departed since `seen` and this node was declared lost, or one of `peers` is gone.
+    #[inline]
+    fn check_departures(&self, peers: Peers<'_>, seen: &mut u64) -> Result<()> {
+        let departures = self.mesh.departures();
+        if departures == *seen {
+            return Ok(());
+        }
+        *seen = departures;
+        self.mesh.check_in()?;
+        self.gone_among(peers)
+            .map_or(Ok(()), |peer| Err(FabricError::PeerLost(peer)))
     }
 
     /// Begins the wait in the timeline, if that is on. It leaves out the waits of fibers: a thread has many of them at a time.
@@ -383,6 +377,23 @@ impl Membership {
         *armed_before = armed;
     }
 
+    /// Sleeps by the doorbell, once, while whoever sleeps by it takes in what arrives. `rings` says that it rings after every awaited
+    /// change; without that the sleeps are short at first.
+    fn sleep_and_serve(
+        &self,
+        backoff: &mut Backoff<'_>,
+        (bell, rings): (&dyn Doorbell, bool),
+        armed: Armed,
+        end: Option<Time>,
+    ) {
+        let limit = match rings {
+            true => SLEEP_BY_BELL_MAX,
+            false => backoff.next_sleep(),
+        };
+        let left = end.map_or(limit, |end| end.since(self.platform.now()));
+        bell.sleep(armed, left.min(limit));
+    }
+
     /// Looks at the clock. Returns the error if the wait has an end, and the end has come. Shows the wait to those who look from
     /// outside if it has lasted.
     #[cold]
@@ -391,21 +402,43 @@ impl Membership {
         wait: &Wait<'_>,
         within: Option<Duration>,
         next: Next,
-        start_and_end: &mut Option<(Time, Time)>,
-        waiting: &mut Waiting,
+        course: &mut Course,
     ) -> Option<FabricError> {
         let now = self.platform.now();
-        let (start, end) = *start_and_end.get_or_insert_with(|| {
+        let (start, end) = *course.start_and_end.get_or_insert_with(|| {
             let end = within.map_or(Time::NEVER, |within| now.after(within));
             (now, wait.deadline.unwrap_or(end))
         });
-        self.show_long(wait, (start, now, end), waiting);
+        self.show_long(wait, (start, now, end), &mut course.waiting);
         // Steps that others rely on are not given up in the middle: their deadline is never.
         let given_up = next == Next::GiveUp && end != Time::NEVER;
         (now >= end || given_up).then(|| FabricError::Timeout {
             what: wait.what.to_owned(),
             after: now.since(start),
         })
+    }
+}
+
+/// The course of one wait.
+#[derive(Default)]
+struct Course {
+    /// The start and the end of the wait, set at the first look at the clock. A look takes as long as a message, so a wait that is
+    /// soon answered avoids it.
+    start_and_end: Option<(Time, Time)>,
+    /// What those see of the wait who look from outside.
+    waiting: Waiting,
+}
+
+impl Course {
+    /// Returns the end of the wait. The deadline of a wait with a duration is fixed at the first look at the clock. Until then the
+    /// end is `None`: a fiber without an end is resumed by polling, and so reaches that look.
+    #[inline]
+    fn end(&self, wait: &Wait<'_>, within: Option<Duration>) -> Option<Time> {
+        match (self.start_and_end, wait.deadline, within) {
+            (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
+            (None, None, None) => Some(Time::NEVER),
+            (None, None, Some(_)) => None,
+        }
     }
 }
 

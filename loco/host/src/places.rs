@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 
 /// The kind of the file that is locked.
 const LOCK: &str = "lock";
-/// So many bytes of a file are read at most.
+/// The most bytes of a file that are read.
 const READ_MAX: u64 = 1 << 16;
 
 /// A number that this process holds in a folder, until it leaves or is gone.
@@ -137,7 +137,7 @@ pub fn sweep(folder: &Path, prefix: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the files of a place, its lock last. What is no file is not ours.
+/// Removes the files of a place, its lock last. Leaves folders and pipes, which no process of the group has made.
 fn remove(folder: &Path, prefix: &str, number: u32, names: &[String]) {
     for name in names {
         if parsed(prefix, name).is_some_and(|(owner, kind)| owner == number && kind != LOCK) {
@@ -147,7 +147,8 @@ fn remove(folder: &Path, prefix: &str, number: u32, names: &[String]) {
     let _ = fs::remove_file(folder.join(named(prefix, number, LOCK)));
 }
 
-/// Reads a small file of another process. Returns nothing of what is no file: a pipe in its place is not waited for.
+/// Reads a small file of another process. Returns an empty text if it cannot be read, or is no file: a pipe in its
+/// place would block.
 pub fn read(path: &Path) -> String {
     let mut text = String::new();
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;

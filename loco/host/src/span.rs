@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering;
 use crate::{bytes, word};
 use loco_fabric::{FabricError, Result, Word, WordCell};
 
-/// A range of mapped memory, together with the `K` that keeps it mapped.
+/// A range of mapped memory, together with the `K` that keeps it mapped. A method that takes an offset fails with
+/// [`OutOfRange`](loco_fabric::FabricError::OutOfRange) if the bytes do not lie within the span, and with
+/// [`Misaligned`](loco_fabric::FabricError::Misaligned) if it needs an aligned word and there is none.
 pub struct Span<K> {
     start: NonNull<u8>,
     len: usize,

@@ -18,14 +18,15 @@ use crate::{Manager, Result};
 pub const OPERATIONS: &str = "loco_operations_total";
 /// Bytes that these operations move: label `kind`, which is `put`, `get` or `atomic`.
 pub const BYTES: &str = "loco_bytes_total";
-/// Fences that were not free: label `with`, which says with what they were bought: `flush`, `wait` or `cpu`.
+/// Fences that cost something: label `with`, which names the cost: `flush` (a flush of a queue pair), `wait` (for
+/// operations under way) or `cpu` (a fence of the processor).
 pub const FENCES: &str = "loco_fences_bought_total";
 /// Attempts that were made again: label `of`, which is `post` (a queue was full), `lock` (another node held it) or `read` (the value was
 /// being written).
 pub const RETRIES: &str = "loco_retries_total";
 /// Calls that waited for a lock, once for the threads of the own node and once for other nodes.
 pub const LOCK_WAITS: &str = "loco_lock_waits_total";
-/// Nodes of whose loss a call has heard.
+/// Lost nodes: each that a call of this node has reported as lost counts once.
 pub const LOSSES: &str = "loco_losses_total";
 /// Completions that were polled.
 pub const COMPLETIONS: &str = "loco_completions_total";

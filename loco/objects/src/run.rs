@@ -1,6 +1,6 @@
 //! Makes a process a node of a job, with the work that every `main` does around its own.
 //!
-//! Relies on the job (its nodes, and how they meet), the fabric that is chosen at run time, and the manager.
+//! Relies on the job (its nodes, and how they connect), the fabric that is chosen at run time, and the manager.
 
 use loco_job::{Job, Mesh};
 
@@ -21,16 +21,16 @@ const END: &str = "the end of the job";
 /// }
 /// ```
 ///
-/// Start it with `loco run -n 3 PROGRAM`, with `mpirun`, or under Slurm. The environment says which node
-/// this is and how nodes meet ([`var`](crate::fabric::var)). `LOCO_FABRIC` chooses the fabric. `program` gets
-/// the node's manager. It makes its objects, waits until they are ready, and uses them.
+/// Start it with `loco run -n 3 PROGRAM`, with `mpirun`, or under Slurm. The environment says which node this is and
+/// how nodes find one another ([`var`](crate::fabric::var)). `LOCO_FABRIC` chooses the fabric. `program` gets the
+/// node's manager. It makes its objects, waits until they are ready, and uses them.
 ///
 /// Returns when `program` has returned on every node, so that no node takes its memory away from one that still works.
 ///
 /// # Errors
-/// Returns [`Config`](crate::Error::Config) if the environment describes no job, the errors of meeting and of the
-/// fabric, the error of `program` at once, and [`PeerLost`](crate::ErrorKind::PeerLost) if this node is done and
-/// another one ended without being done.
+/// Returns [`Config`](crate::Error::Config) if the environment describes no job, the errors of connecting to the
+/// other nodes and of bringing up the fabric, the error of `program` at once, and
+/// [`PeerLost`](crate::ErrorKind::PeerLost) if this node is done and another one ended without being done.
 pub fn run<T, E: From<Error>>(program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
     Startup::new().run(program)
 }
@@ -83,8 +83,13 @@ impl Startup {
     /// Connects to the other nodes, brings the fabric up and starts the manager. This is a collective call.
     ///
     /// # Errors
-    /// Returns [`Config`](crate::Error::Config) if the environment describes no job, and the errors of meeting and of
-    /// the fabric.
+    /// Returns [`Config`](crate::Error::Config) if the environment describes no job, and the errors of connecting to
+    /// the other nodes and of bringing up the fabric. [`Timeout`](crate::ErrorKind::Timeout) and
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) among them mean that a node did not come.
+    ///
+    /// # After a timeout
+    /// This process is not a node: what it had set up is taken down, and the nodes that were there see it leave.
+    /// Start the job again.
     pub fn connect(self) -> Result<Manager> {
         let job = match self.job {
             Some(job) => job,

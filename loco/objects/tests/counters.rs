@@ -240,7 +240,7 @@ fn prometheus_scrapes_the_counters_of_each_node() {
         input = input.or(stdin);
         outputs.push((process.stdout.take().expect("a pipe"), process));
     }
-    job.meet();
+    job.rendezvous();
     for (node, (output, _)) in outputs.iter_mut().enumerate() {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).expect("a line");

@@ -24,7 +24,7 @@ fn as_processes(name: &str, nodes: u16) -> Vec<String> {
     for node in 0..nodes {
         job.start_heard(NodeId(node), example(name).env(var::FABRIC, "shm"));
     }
-    job.meet();
+    job.rendezvous();
     job.finish_well()
 }
 

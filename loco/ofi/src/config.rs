@@ -29,7 +29,7 @@ pub struct OfiConfig {
     pub memory_limit_bytes: usize,
     /// The bytes of this node's registered memory (default 256 MiB), where registration pins it.
     pub pinned_limit_bytes: usize,
-    /// The page size of the memory.
+    /// The page size of the memory (default [`HugePages::TwoMiB`]).
     pub huge_pages: HugePages,
     /// The maximum number of operations of one queue pair that have not been polled (default 256).
     pub queue_depth: usize,

@@ -37,7 +37,9 @@ impl OfiFabric {
     /// # Errors
     /// Returns [`FabricError::Config`] for things that this host lacks, with the remedy, and for nodes that chose
     /// different providers; [`FabricError::Unsupported`] for a provider that cannot carry the contract;
-    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part, and [`FabricError::Os`].
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part, and [`FabricError::Os`]
+    /// for a failed call of libfabric. After an error this node has no fabric. It leaves the job with the last handle
+    /// on `mesh`.
     pub fn new(mesh: Mesh, config: OfiConfig) -> Result<OfiFabric> {
         config.check()?;
         let job = Membership::new(mesh);
@@ -53,76 +55,18 @@ impl OfiFabric {
         let order = mapping.order();
         let port = Port::open(offer)?;
         let piece_bytes = piece_bytes(&port, &provider)?;
-        let pins = port.offer.registers_with(FI_MR_ALLOCATED | FI_MR_LOCAL);
-        let bytes = if pins {
-            config.pinned_limit_bytes
-        } else {
-            config.memory_limit_bytes
-        };
-        let heap = Heap::new(job.mesh.node(), bytes, config.huge_pages, "OfiConfig")?;
+        let heap = new_heap(&job, &config, &port)?;
         let scratch = heap.allocate(64)?;
-        let nodes = job.mesh.nodes().len();
-        let (start, len) = (heap.arena().start(), heap.arena().len());
         let own = job.mesh.node().position_in(job.mesh.nodes())?;
         let has_rmws = port.has_read_modify_writes();
+        let token: [u8; 8] = random()?;
 
         let mut engine = Engine::new(port, heap, mapping, own, piece_bytes);
-        let token: [u8; 8] = random()?;
-        let first_key = first_key(&engine.port, u64::from_ne_bytes(token));
-        for index in 0..nodes {
-            // SAFETY: the engine drops its registrations before its memory.
-            #[allow(unsafe_code)]
-            let registration = unsafe { engine.port.register(start, len, first_key + index as u64) }?;
-            engine.registrations.push(Some(registration));
-        }
-        // A provider that keeps registrations gives the same one again, and a lost peer's could not be closed.
-        let mut keys: Vec<u64> = engine
-            .registrations
-            .iter()
-            .flatten()
-            .map(Registration::key)
-            .collect();
-        keys.sort_unstable();
-        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(FabricError::Config(format!(
-                "libfabric's provider {} gives all peers the same key to this node's memory, so that a lost one would keep its \
-                 access: set `FI_MR_CACHE_MAX_COUNT=0` on all nodes",
-                provider.name
-            )));
-        }
-        let virtual_addresses = engine.port.offer.registers_with(FI_MR_VIRT_ADDR);
-        let keys = engine.registrations.iter().flatten();
-        let card = Card {
-            provider: provider.name.clone(),
-            name: engine.port.name()?,
-            base: if virtual_addresses {
-                start.as_ptr().expose_provenance() as u64
-            } else {
-                0
-            },
-            len: len as u64,
-            keys: keys.map(|registration| registration.key()).collect(),
-            scratch: scratch.place(),
-            token: u32::from_ne_bytes([token[0], token[1], token[2], token[3]]),
-        };
+        register_for_each(&mut engine, job.mesh.nodes().len(), u64::from_ne_bytes(token))?;
+        check_keys_differ(&engine, &provider)?;
+        let card = own_card(&engine, &provider, &scratch, token)?;
         let cards = job.exchange("ofi", BRING_UP_VERSION, &card, config.set_up_timeout)?;
-        for (&node, its) in job.mesh.nodes().iter().zip(&cards) {
-            if its.provider != provider.name {
-                return Err(FabricError::Config(format!(
-                    "{node} uses libfabric's provider {}, and {} uses {}: name one for all, `--fabric ofi:PROVIDER`",
-                    its.provider,
-                    job.mesh.node(),
-                    provider.name
-                )));
-            }
-            engine.peers.push(Peer {
-                addr: engine.port.insert(&its.name)?,
-                base: its.base,
-                key: its.keys.get(own).copied().ok_or_else(|| {
-                    FabricError::Config(format!("{node} knows of fewer nodes: start all nodes alike"))
-                })?,
-            });
-        }
+        add_peers(&mut engine, &job, &cards, own)?;
         let shared = Arc::new(Shared::new(engine, job)?);
         let node = Arc::new(Node {
             _progress: Progress::start(&shared)?,
@@ -162,6 +106,89 @@ impl OfiFabric {
     pub fn provider(&self) -> &OfiProvider {
         &self.0.provider
     }
+}
+
+/// Maps this node's memory: fewer bytes by default where registration pins it.
+fn new_heap(job: &Membership, config: &OfiConfig, port: &Port) -> Result<Heap> {
+    let bytes = match port.offer.registers_with(FI_MR_ALLOCATED | FI_MR_LOCAL) {
+        true => config.pinned_limit_bytes,
+        false => config.memory_limit_bytes,
+    };
+    Heap::new(job.mesh.node(), bytes, config.huge_pages, "OfiConfig")
+}
+
+/// Registers this node's memory once for each of `nodes` nodes, so that the access of each can be revoked by itself.
+fn register_for_each(engine: &mut Engine, nodes: usize, token: u64) -> Result<()> {
+    let (start, len) = (engine.heap.arena().start(), engine.heap.arena().len());
+    let first_key = first_key(&engine.port, token);
+    for index in 0..nodes {
+        // SAFETY: the engine drops its registrations before its memory.
+        #[allow(unsafe_code)]
+        let registration = unsafe { engine.port.register(start, len, first_key + index as u64) }?;
+        engine.registrations.push(Some(registration));
+    }
+    Ok(())
+}
+
+/// Fails if two registrations have one key. A provider that keeps registrations gives the same one again, and a lost peer's could not
+/// be closed.
+fn check_keys_differ(engine: &Engine, provider: &OfiProvider) -> Result<()> {
+    let mut keys = keys(engine);
+    keys.sort_unstable();
+    if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(FabricError::Config(format!(
+            "libfabric's provider {} gives all peers the same key to this node's memory, so that a lost one would keep its \
+             access: set `FI_MR_CACHE_MAX_COUNT=0` on all nodes",
+            provider.name
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the keys of this node's registrations, in the order of the nodes that they are for.
+fn keys(engine: &Engine) -> Vec<u64> {
+    let registrations = engine.registrations.iter().flatten();
+    registrations.map(Registration::key).collect()
+}
+
+/// Returns what the others must know of this node.
+fn own_card(engine: &Engine, provider: &OfiProvider, scratch: &OfiMemory, token: [u8; 8]) -> Result<Card> {
+    let arena = engine.heap.arena();
+    let base = match engine.port.offer.registers_with(FI_MR_VIRT_ADDR) {
+        true => arena.start().as_ptr().expose_provenance() as u64,
+        false => 0,
+    };
+    Ok(Card {
+        provider: provider.name.clone(),
+        name: engine.port.name()?,
+        base,
+        len: arena.len() as u64,
+        keys: keys(engine),
+        scratch: scratch.place(),
+        token: u32::from_ne_bytes([token[0], token[1], token[2], token[3]]),
+    })
+}
+
+/// Adds every node of the job to the engine. All must have this node's provider; `own` is the position of this node.
+fn add_peers(engine: &mut Engine, job: &Membership, cards: &[Card], own: usize) -> Result<()> {
+    let provider = &cards[own].provider;
+    for (&node, its) in job.mesh.nodes().iter().zip(cards) {
+        if its.provider != *provider {
+            return Err(FabricError::Config(format!(
+                "{node} uses libfabric's provider {}, and {} uses {provider}: name one for all, `--fabric ofi:PROVIDER`",
+                its.provider,
+                job.mesh.node(),
+            )));
+        }
+        engine.peers.push(Peer {
+            addr: engine.port.insert(&its.name)?,
+            base: its.base,
+            key: its.keys.get(own).copied().ok_or_else(|| {
+                FabricError::Config(format!("{node} knows of fewer nodes: start all nodes alike"))
+            })?,
+        });
+    }
+    Ok(())
 }
 
 /// Returns the length of the longest piece.

@@ -81,11 +81,11 @@ pub(crate) fn exchange_cards(
         let card = Card::new(token, &gate)?;
         Ok((gate, card))
     });
-    let told = match &own {
+    let card = match &own {
         Ok((_, card)) => Ok(card.clone()),
         Err(error) => Err(error.to_string()),
     };
-    let answers: Vec<Result<Card, String>> = job.exchange("shm", BRING_UP_VERSION, &told, timeout)?;
+    let answers: Vec<Result<Card, String>> = job.exchange("shm", BRING_UP_VERSION, &card, timeout)?;
     let mut cards = Vec::with_capacity(answers.len());
     for (&node, answer) in job.mesh.nodes().iter().zip(answers) {
         match answer {
@@ -128,12 +128,12 @@ pub(crate) fn open_peers(
         .zip(cards)
         .map(peer)
         .collect::<Result<Vec<_>>>();
-    let told = match &peers {
+    let opened = match &peers {
         Ok(_) => Opened::All,
         Err(FabricError::PeerLost(node)) => Opened::Lost(node.0),
         Err(error) => Opened::Failed(error.to_string()),
     };
-    let answers: Vec<Opened> = job.exchange("shm", BRING_UP_VERSION, &told, timeout)?;
+    let answers: Vec<Opened> = job.exchange("shm", BRING_UP_VERSION, &opened, timeout)?;
     for (&node, answer) in job.mesh.nodes().iter().zip(&answers) {
         match answer {
             Opened::All => {}

@@ -32,8 +32,9 @@ impl ShmFabric {
     /// Brings the fabric up on every node of `mesh`: a collective call.
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`] for a configuration that cannot work, and on every node if one of them cannot map
-    /// the memory of another; [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
+    /// Returns [`FabricError::Config`] for a configuration that cannot work, and on every node if one of them cannot
+    /// map the memory of another; [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take
+    /// part. After an error this node has no fabric. It leaves the job with the last handle on `mesh`.
     pub fn new(mesh: Mesh, config: ShmConfig) -> Result<ShmFabric> {
         ShmFabric::try_new(mesh, config)?
     }

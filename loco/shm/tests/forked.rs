@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::process::Command;
 
-use loco_conformance::processes::{Nodes, all_succeed_but, meet, soon};
+use loco_conformance::processes::{Nodes, all_succeed_but, barrier, soon};
 use loco_fabric::{Control, Fabric, FabricError, MemoryKind, NodeId, PeerState};
 use loco_job::var;
 use loco_shm::{ShmConfig, ShmFabric};
@@ -43,7 +43,7 @@ fn a_node_that_has_forked_is_lost_when_it_ends_and_its_child_cannot_speak_for_it
         let fabric = ShmFabric::new(mesh, ShmConfig::default()).unwrap();
         let _memory = fabric.allocate(4096, MemoryKind::Host).unwrap();
         let mesh = fabric.mesh();
-        meet(mesh, "up");
+        barrier(mesh, "up");
         if mesh.node() == VICTIM {
             assert!(maps_memory_of_a_node());
             let (mut reader, mut writer) = std::io::pipe().unwrap();
@@ -82,13 +82,13 @@ fn a_node_that_has_forked_is_lost_when_it_ends_and_its_child_cannot_speak_for_it
         assert_eq!(lost, Err(FabricError::PeerLost(VICTIM)));
         assert_eq!(mesh.peer_state(VICTIM), PeerState::Lost);
         assert_eq!(mesh.peer_state(NodeId(1 - mesh.node().0)), PeerState::Alive);
-        meet_survivors(mesh);
+        survivors_barrier(mesh);
     });
     all_succeed_but(nodes, &[2]);
 }
 
 /// Waits until the other survivor has seen the loss, too, by a message.
-fn meet_survivors(mesh: &loco_job::Mesh) {
+fn survivors_barrier(mesh: &loco_job::Mesh) {
     mesh.send(NodeId(1 - mesh.node().0), b"seen").unwrap();
     assert!(mesh.receive(Some(soon())).unwrap().is_some());
 }

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use loco_conformance::processes::{Nodes, all_succeed_but, meet, share, soon, target};
+use loco_conformance::processes::{Nodes, all_succeed_but, barrier, share, soon, target};
 use loco_fabric::{
     Control, Fabric, FabricError, Local, Memory, MemoryKind, NodeId, PeerState, Peers, Posted, QueuePair,
     Wait, WordCell, Work,
@@ -56,7 +56,7 @@ fn processes_access_one_another() {
             assert_eq!(posted, Ok(Posted::Done));
             let _done = qp.flush(Work::unsignaled()).unwrap();
         }
-        meet(fabric.mesh(), "put");
+        barrier(fabric.mesh(), "put");
         let mut bytes = vec![0; 3 * LEN];
         memory.read(0, &mut bytes).unwrap();
         for (node, part) in bytes.chunks(LEN).enumerate() {
@@ -74,7 +74,7 @@ fn processes_access_one_another() {
                 .fetch_add(target(&remotes[0], 3 * LEN), 1, result, Work::unsignaled())
                 .unwrap();
         }
-        meet(fabric.mesh(), "added");
+        barrier(fabric.mesh(), "added");
         let sum = Local {
             len: 8,
             ..all(&scratch)
@@ -83,7 +83,7 @@ fn processes_access_one_another() {
             .get(sum, target(&remotes[0], 3 * LEN), Work::unsignaled())
             .unwrap();
         assert_eq!(scratch.cell::<u64>(0).unwrap().load(), 30_000);
-        meet(fabric.mesh(), "done");
+        barrier(fabric.mesh(), "done");
     });
     all_succeed_but(nodes, &[]);
 }
@@ -128,7 +128,7 @@ fn words_do_not_tear_between_processes() {
                 "the last put came before the last word"
             );
         }
-        meet(fabric.mesh(), "done");
+        barrier(fabric.mesh(), "done");
     });
     all_succeed_but(nodes, &[]);
 }
@@ -140,7 +140,7 @@ fn a_killed_process_is_lost_to_all_others() {
         let victim = NodeId(2);
         let (_memory, remotes) = share(fabric, fabric.mesh(), 64);
         let mut qp = fabric.queue_pair(victim).unwrap();
-        meet(fabric.mesh(), "ready");
+        barrier(fabric.mesh(), "ready");
         // A lost node's last messages may be lost with it: the victim goes when it has heard that the others have met.
         let heard = fabric.mesh().allgather("met", &[], soon());
         if fabric.node() == victim {
@@ -171,7 +171,7 @@ fn ring(fabric: &ShmFabric, rounds: u64) -> Duration {
     let (memory, remotes) = share(fabric, fabric.mesh(), 64);
     let cell = memory.cell::<u64>(0).unwrap();
     let mut qp = fabric.queue_pair(fabric.nodes()[right]).unwrap();
-    meet(fabric.mesh(), "start");
+    barrier(fabric.mesh(), "start");
     let start = Instant::now();
     for round in 1..=rounds {
         let mut pass = || {
@@ -192,7 +192,7 @@ fn ring(fabric: &ShmFabric, rounds: u64) -> Duration {
     }
     let hops = u32::try_from(rounds).unwrap() * u32::try_from(n).unwrap();
     let hop = start.elapsed() / hops;
-    meet(fabric.mesh(), "done");
+    barrier(fabric.mesh(), "done");
     hop
 }
 

@@ -19,7 +19,7 @@ pub struct TcpConfig {
     pub encrypt: bool,
     /// The bytes of this node's registered memory (default 8 GiB). Pages are taken from the system only when they are touched.
     pub memory_limit_bytes: usize,
-    /// The page size of the memory.
+    /// The page size of the memory (default [`HugePages::TwoMiB`]).
     pub huge_pages: HugePages,
     /// The maximum number of operations of one queue pair that have not been polled (default 256).
     pub queue_depth: usize,

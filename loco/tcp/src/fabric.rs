@@ -19,7 +19,7 @@ use crate::memory::{TcpMemory, TcpRemote};
 use crate::node::{Node, Revoker};
 use crate::queue_pair::TcpQueuePair;
 use crate::service::Service;
-use crate::set_up::{BRING_UP_VERSION, Meeting};
+use crate::set_up::{BRING_UP_VERSION, SetUpListener};
 use crate::shared::Shared;
 
 /// The rounds of spinning of a wait, which take 40 us or so: each looks at the sockets.
@@ -43,7 +43,9 @@ impl TcpFabric {
     ///
     /// # Errors
     /// Returns [`FabricError::Config`] for settings that cannot work, and for nodes that disagree on encryption;
-    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part, and [`FabricError::Os`].
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part, and [`FabricError::Os`]
+    /// for a failed system call. After an error this node has no fabric. It leaves the job with the last handle on
+    /// `mesh`.
     pub fn new(mesh: Mesh, config: TcpConfig) -> Result<TcpFabric> {
         config.check()?;
         let job = Membership::new(mesh).spinning_at_most(SPINS);
@@ -54,8 +56,8 @@ impl TcpFabric {
             "TcpConfig",
         )?;
         let memory = heap.whole();
-        let meeting = Meeting::open(&job.mesh, &config)?;
-        let card = meeting.card(&config, memory.len() as u64)?;
+        let listener = SetUpListener::open(&job.mesh, &config)?;
+        let card = listener.card(&config, memory.len() as u64)?;
         let cards = job.exchange("tcp", BRING_UP_VERSION, &card, config.set_up_timeout)?;
         for (&node, its) in job.mesh.nodes().iter().zip(&cards) {
             if its.encrypt != config.encrypt {
@@ -68,7 +70,7 @@ impl TcpFabric {
                 )));
             }
         }
-        let streams = meeting.connect(&job, &cards, config.set_up_timeout)?;
+        let streams = listener.connect(&job, &cards, config.set_up_timeout)?;
         let shared = Arc::new(Shared::new(job, memory, streams)?);
         let node = Arc::new(Node {
             _service: Service::start(&shared)?,

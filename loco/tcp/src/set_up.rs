@@ -44,14 +44,14 @@ pub(crate) struct Card {
     share: [u8; 32],
 }
 
-/// A listener that is about to be told to the others.
-pub(crate) struct Meeting {
+/// The listener of this node, whose address the others get in its card.
+pub(crate) struct SetUpListener {
     listener: TcpListener,
 }
 
-impl Meeting {
+impl SetUpListener {
     /// Listens.
-    pub(crate) fn open(mesh: &Mesh, config: &TcpConfig) -> Result<Meeting> {
+    pub(crate) fn open(mesh: &Mesh, config: &TcpConfig) -> Result<SetUpListener> {
         let ip = config.address.unwrap_or_else(|| own_address(mesh));
         let listener = TcpListener::bind((ip, 0)).map_err(|error| {
             FabricError::os(
@@ -59,7 +59,7 @@ impl Meeting {
                 &error,
             )
         })?;
-        Ok(Meeting { listener })
+        Ok(SetUpListener { listener })
     }
 
     /// Returns what the others must know.
@@ -191,7 +191,7 @@ fn reach(mesh: &Mesh, peer: NodeId, card: &Card, secret: &Secret, deadline: Time
         .unwrap_or(Ipv4Addr::LOCALHOST.into());
     let at = SocketAddr::new(ip, card.port);
     loop {
-        let error = match meet(at, mesh.node(), peer, secret, deadline) {
+        let error = match handshake(at, mesh.node(), peer, secret, deadline) {
             Ok(link) => return Ok(link),
             Err(error) => error,
         };
@@ -209,7 +209,7 @@ fn reach(mesh: &Mesh, peer: NodeId, card: &Card, secret: &Secret, deadline: Time
     }
 }
 
-fn meet(at: SocketAddr, own: NodeId, peer: NodeId, secret: &Secret, deadline: Time) -> io::Result<Link> {
+fn handshake(at: SocketAddr, own: NodeId, peer: NodeId, secret: &Secret, deadline: Time) -> io::Result<Link> {
     let left = deadline.since(Std.now()).clamp(LOOK, HANDSHAKE_PATIENCE);
     let stream = TcpStream::connect_timeout(&at, left)?;
     stream.set_nodelay(true)?;

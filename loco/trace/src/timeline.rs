@@ -322,22 +322,93 @@ fn write_round(ends: Option<NodeId>) {
     let Some(Timeline { nodes, buffers, .. }) = timeline.as_mut() else {
         return;
     };
-    let mut texts: BTreeMap<u16, String> = BTreeMap::new();
+    let mut texts: Texts = BTreeMap::new();
     buffers.retain(|shared| {
         // Two: the thread has not ended.
         let lives = Arc::strong_count(shared) > 1;
-        let (thread, name, records, left_out) = {
-            let mut buffer = lock(shared);
-            let records = std::mem::take(&mut buffer.records);
-            (
-                buffer.thread,
-                buffer.name.clone(),
-                records,
-                std::mem::take(&mut buffer.left_out),
-            )
-        };
+        let taken = lock(shared).take();
+        let last = taken.write(nodes, &mut texts);
+        taken.write_left_out(last, nodes, &mut texts);
+        lives
+    });
+    if let Some(node) = ends.map(|node| node.0)
+        && let Some(file) = nodes.get(&node)
+    {
+        write_complete(texts.entry(node).or_default(), node, file.left_out);
+    }
+    for (node, text) in texts {
+        if let Some(file) = nodes.get_mut(&node) {
+            file.append(&text);
+        }
+    }
+    if let Some(node) = ends {
+        nodes.remove(&node.0);
+    }
+}
+
+/// What a round appends to the file of each node.
+type Texts = BTreeMap<u16, String>;
+
+/// Writes the last line of a node's file, without which a reader knows that the end is missing.
+fn write_complete(text: &mut String, node: u16, left_out: u64) {
+    chrome::write(
+        text,
+        &Event {
+            name: COMPLETE,
+            category: "",
+            phase: Phase::Metadata,
+            nanos: 0,
+            process: node.into(),
+            thread: 0,
+            arguments: &[("left_out", Value::Number(left_out))],
+        },
+    );
+}
+
+impl NodeFile {
+    /// Writes the name of a thread, once in each file.
+    fn name_thread(&mut self, text: &mut String, node: NodeId, thread: u64, name: &str) {
+        if self.named.contains(&thread) {
+            return;
+        }
+        self.named.push(thread);
+        chrome::write(
+            text,
+            &Event {
+                name: "thread_name",
+                category: "",
+                phase: Phase::Metadata,
+                nanos: 0,
+                process: node.0.into(),
+                thread,
+                arguments: &[("name", Value::Text(name))],
+            },
+        );
+    }
+
+    /// Appends a text. A file system that is full must not end the job: the file then lacks its last line.
+    fn append(&mut self, text: &str) {
+        if self.file.write_all(text.as_bytes()).is_ok() {
+            self.bytes += text.len() as u64;
+        }
+    }
+}
+
+impl Buffer {
+    /// Takes what was recorded since the last round.
+    fn take(&mut self) -> Buffer {
+        Buffer {
+            thread: self.thread,
+            name: self.name.clone(),
+            records: std::mem::take(&mut self.records),
+            left_out: std::mem::take(&mut self.left_out),
+        }
+    }
+
+    /// Writes the events for which the files of their nodes have room. Returns the node of the last one.
+    fn write(&self, nodes: &mut BTreeMap<u16, NodeFile>, texts: &mut Texts) -> Option<u16> {
         let mut last = None;
-        for record in &records {
+        for record in &self.records {
             let Some(file) = nodes.get_mut(&record.node.0) else {
                 continue;
             };
@@ -347,29 +418,20 @@ fn write_round(ends: Option<NodeId>) {
                 file.left_out += 1;
                 continue;
             }
-            if !file.named.contains(&thread) {
-                file.named.push(thread);
-                chrome::write(
-                    text,
-                    &Event {
-                        name: "thread_name",
-                        category: "",
-                        phase: Phase::Metadata,
-                        nanos: 0,
-                        process: record.node.0.into(),
-                        thread,
-                        arguments: &[("name", Value::Text(&name))],
-                    },
-                );
-            }
-            record.write(text, thread);
+            file.name_thread(text, record.node, self.thread, &self.name);
+            record.write(text, self.thread);
             last = Some(record.node.0);
         }
+        last
+    }
+
+    /// Writes how many events the thread had no room for, into the file of its last event's node, or of any node without one.
+    fn write_left_out(&self, last: Option<u16>, nodes: &mut BTreeMap<u16, NodeFile>, texts: &mut Texts) {
         let of = last.or_else(|| nodes.keys().next().copied());
-        if let (true, Some(node)) = (left_out > 0, of)
+        if let (true, Some(node)) = (self.left_out > 0, of)
             && let Some(file) = nodes.get_mut(&node)
         {
-            file.left_out += left_out;
+            file.left_out += self.left_out;
             chrome::write(
                 texts.entry(node).or_default(),
                 &Event {
@@ -378,39 +440,11 @@ fn write_round(ends: Option<NodeId>) {
                     phase: Phase::Instant,
                     nanos: now().into(),
                     process: node.into(),
-                    thread,
-                    arguments: &[("events", Value::Number(left_out))],
+                    thread: self.thread,
+                    arguments: &[("events", Value::Number(self.left_out))],
                 },
             );
         }
-        lives
-    });
-    if let Some(node) = ends.map(|node| node.0)
-        && let Some(file) = nodes.get(&node)
-    {
-        chrome::write(
-            texts.entry(node).or_default(),
-            &Event {
-                name: COMPLETE,
-                category: "",
-                phase: Phase::Metadata,
-                nanos: 0,
-                process: node.into(),
-                thread: 0,
-                arguments: &[("left_out", Value::Number(file.left_out))],
-            },
-        );
-    }
-    for (node, text) in texts {
-        if let Some(file) = nodes.get_mut(&node) {
-            // A file system that is full must not end the job. The file then lacks its last line.
-            if file.file.write_all(text.as_bytes()).is_ok() {
-                file.bytes += text.len() as u64;
-            }
-        }
-    }
-    if let Some(node) = ends {
-        nodes.remove(&node.0);
     }
 }
 

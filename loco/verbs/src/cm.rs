@@ -315,7 +315,7 @@ impl Id {
         }
     }
 
-    /// Closes the connection. The peer is told, and operations under way are flushed.
+    /// Closes the connection. The peer is notified, and operations under way are flushed.
     pub(super) fn disconnect(&self) {
         // SAFETY: the identifier is live. It may never have been connected: the error says nothing new.
         let _ = unsafe { (self.api.disconnect)(self.raw) };

@@ -27,7 +27,7 @@ pub struct VerbsConfig {
     pub arena_bytes: usize,
     /// The bytes of all arenas of this node together (default 8 GiB).
     pub memory_limit_bytes: usize,
-    /// The page size of the arenas.
+    /// The page size of the arenas (default [`HugePages::TwoMiB`]).
     pub huge_pages: HugePages,
     /// The number of slots of one queue pair (default 256; rounded up to a power of two and limited by the device). One
     /// slot is kept for the end, so one operation fewer can be under way and not polled.

@@ -61,11 +61,12 @@ pub fn usable(config: &VerbsConfig) -> Result<()> {
 
 impl VerbsFabric {
     /// Brings the fabric up on every node of `mesh`: a collective call. The device is chosen by `config` or
-    /// automatically. It is opened, and tried on this node itself before the peers are told.
+    /// automatically. It is opened, and tried on this node itself before the nodes exchange their data.
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`] and [`FabricError::Os`] for things that this host lacks, with the
-    /// remedy; [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
+    /// Returns [`FabricError::Config`] and [`FabricError::Os`] for things that this host lacks, with the remedy;
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part. After an error this
+    /// node has no fabric. It leaves the job with the last handle on `mesh`.
     pub fn new(mesh: Mesh, config: VerbsConfig) -> Result<VerbsFabric> {
         config.check()?;
         let device = Arc::new(open(&config)?);

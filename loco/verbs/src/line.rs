@@ -169,7 +169,7 @@ impl Rules {
         }
     }
 
-    /// Returns the flag by which the device is told of a fence.
+    /// Returns the flag that asks the device for a fence.
     pub(super) fn fence_flag(self, asked: Asked) -> u32 {
         match asked.fenced && !self.fences_stall {
             true => IBV_SEND_FENCE,
@@ -191,7 +191,7 @@ impl Line {
         }
     }
 
-    /// Returns whether the device is told of the fence that an operation asks for.
+    /// Returns whether the device is asked for the fence of an operation.
     pub(super) fn tells_fence(&self, asked: Asked) -> bool {
         self.rules.fence_flag(asked) != 0
     }

@@ -464,14 +464,14 @@ impl Drop for VerbsQueuePair {
     /// Lets operations under way go on. The queue pair is destroyed when they have completed, and their
     /// completions are reported.
     fn drop(&mut self) {
-        let mut settled = self.ring();
-        if settled.is_ok() && self.unsignaled > 0 && self.queue.check(&self.node.job.mesh).is_ok() {
+        let mut posted_last = self.ring();
+        if posted_last.is_ok() && self.unsignaled > 0 && self.queue.check(&self.node.job.mesh).is_ok() {
             // The last operations would end without a completion. One more operation brings it, in the slot
             // kept for this.
             self.unsignaled = self.capacity; // Forces a signal.
-            settled = self.post_read(Work::unsignaled()).map(|_| ());
+            posted_last = self.post_read(Work::unsignaled()).map(|_| ());
         }
-        if settled.is_err() {
+        if posted_last.is_err() {
             // The end cannot be learned, so bring it about.
             self.queue.break_off(&self.node.device);
         }

@@ -112,7 +112,7 @@ impl SendQueue {
     }
 
     /// Reports the operations of the line that have ended, in their order.
-    fn settle(&self, line: &mut Line, out: &mut Vec<Completion>) {
+    fn report_ended(&self, line: &mut Line, out: &mut Vec<Completion>) {
         while let Some((sequence, error)) = line.take_ended() {
             out.extend(self.reported(sequence).map(|id| Completion {
                 id,
@@ -361,7 +361,7 @@ impl Poller {
             line.failed(sequence, error.clone());
         }
         queue.fail_held(&mut line, mesh);
-        queue.settle(&mut line, &mut self.orphans);
+        queue.report_ended(&mut line, &mut self.orphans);
         next
     }
 
@@ -478,7 +478,7 @@ impl Poller {
         if queue.broken.load(Ordering::Relaxed) {
             queue.fail_held(&mut line, mesh);
         }
-        queue.settle(&mut line, out);
+        queue.report_ended(&mut line, out);
         drop(line);
         self.collect(queue, device, service);
     }

@@ -73,7 +73,7 @@ const PAIR: SoftCounts = SoftCounts {
 };
 
 /// Waits until the device has `expected` objects: another thread destroys queue pairs.
-fn settles_at(device: &SoftDevice, expected: SoftCounts) {
+fn counts_become(device: &SoftDevice, expected: SoftCounts) {
     let start = Instant::now();
     while device.counts() != expected {
         assert!(
@@ -231,7 +231,7 @@ fn a_lost_peer_flushes_its_operations_as_lost() {
 fn refused_registration_says_what_to_raise() {
     let device = SoftDevice::new(SoftLimits::default());
     let [a, _b] = &pair(&device);
-    settles_at(&device, PAIR);
+    counts_become(&device, PAIR);
     device.refuse_registration(libc::ENOMEM);
     let error = a.allocate(2 << 20, MemoryKind::Host).unwrap_err().to_string();
     assert!(
@@ -242,7 +242,7 @@ fn refused_registration_says_what_to_raise() {
     for up in try_bring_up(2, &device) {
         assert!(matches!(up, Err(FabricError::Os { .. })), "{up:?}");
     }
-    settles_at(&device, PAIR);
+    counts_become(&device, PAIR);
     device.refuse_registration(0);
     assert_eq!(a.allocate(2 << 20, MemoryKind::Host).unwrap().len(), 2 << 20);
 }
@@ -344,7 +344,7 @@ fn too_many_queue_pairs_for_the_completion_queue_are_refused() {
 fn what_is_under_way_when_a_queue_pair_is_dropped_still_happens() {
     let device = SoftDevice::new(SoftLimits::default());
     let [a, b] = &pair(&device);
-    settles_at(&device, PAIR);
+    counts_become(&device, PAIR);
     let (there, remote) = share(b, a, 64);
     let here = allocate(a, 64);
     set_word(&here, 0, 3);
@@ -366,7 +366,7 @@ fn what_is_under_way_when_a_queue_pair_is_dropped_still_happens() {
         (a.queue_pairs() == 0).then_some(())
     });
     assert_eq!((word(&there, 0), word(&there, 8)), (3, 4));
-    settles_at(&device, PAIR);
+    counts_become(&device, PAIR);
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn nothing_is_left_of_nodes_that_are_gone() {
         }
         drop(b); // Its peer still holds queue pairs towards it.
     }
-    settles_at(&device, SoftCounts::default());
+    counts_become(&device, SoftCounts::default());
 }
 
 #[test]
@@ -429,5 +429,5 @@ fn a_node_that_does_not_come_is_an_error_in_time() {
     let error = VerbsFabric::new(meshes.pop().unwrap(), config(&device)).unwrap_err();
     assert!(matches!(error, FabricError::Timeout { .. }), "{error}");
     assert!(error.to_string().contains(&NodeId(1).to_string()), "{error}");
-    settles_at(&device, SoftCounts::default());
+    counts_become(&device, SoftCounts::default());
 }

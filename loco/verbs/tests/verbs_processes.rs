@@ -12,7 +12,7 @@ use std::env;
 use std::process::Command;
 use std::time::Instant;
 
-use loco_conformance::processes::{Nodes, PATIENCE, all_succeed_but, is_node, meet, share, soon, target};
+use loco_conformance::processes::{Nodes, PATIENCE, all_succeed_but, barrier, is_node, share, soon, target};
 use loco_fabric::{
     Completion, CompletionStatus, Control, Fabric, FabricError, Local, Memory, MemoryKind, NodeId, PeerState,
     Peers, QueuePair, Wait, WordCell, Work, WorkRequestId,
@@ -124,7 +124,7 @@ fn exchange(mesh: Mesh) {
         here.read(LEN, &mut bytes).unwrap();
         assert_eq!(bytes, [(own as u64 + round).to_ne_bytes()[0]; LEN]);
     }
-    meet(fabric.mesh(), "done");
+    barrier(fabric.mesh(), "done");
     for node in 0..all {
         let mut bytes = [0; LEN];
         memory.read((node + 1) * LEN, &mut bytes).unwrap();
@@ -138,7 +138,7 @@ fn exchange(mesh: Mesh) {
         let sum = memory.cell::<u64>(0).unwrap().load();
         assert_eq!(sum, ROUNDS * all as u64);
     }
-    meet(fabric.mesh(), "checked");
+    barrier(fabric.mesh(), "checked");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn a_link_that_goes_down_ends_operations_in_time() {
         let fabric = VerbsFabric::new(mesh, config()).unwrap();
         let (_memory, remotes) = share(&fabric, fabric.mesh(), 4096);
         if fabric.node() == NodeId(1) {
-            meet(fabric.mesh(), "link down");
+            barrier(fabric.mesh(), "link down");
             return;
         }
         let mut qp = fabric.queue_pair(NodeId(1)).unwrap();
@@ -306,7 +306,7 @@ fn a_link_that_goes_down_ends_operations_in_time() {
         let first = first.expect("something was under way when the link went down");
         assert!(first.contains("put towards node 1 failed"), "{first}");
         println!("after {:?}: {first}", start.elapsed());
-        meet(fabric.mesh(), "link down");
+        barrier(fabric.mesh(), "link down");
     };
     all_succeed_but(run("a_link_that_goes_down_ends_operations_in_time", 2, body), &[]);
 }

@@ -12,7 +12,7 @@ const NULL: &str = "/dev/null";
 /// that of the program to be started, without a word of the device.
 ///
 /// # Errors
-/// If the device cannot be opened, as in a container without it. The error names the device and the remedy.
+/// Fails if the device cannot be opened, as in a container without it. The error names the device and the remedy.
 pub fn null_device() -> io::Result<Stdio> {
     open(NULL)
 }

@@ -1,6 +1,7 @@
-//! The halls of the repository: arrows between them go one way, each has a page that names its rooms, and the picture in ARCHITECTURE.md is
-//! that of the tree.
+//! The halls of the repository: arrows between them go one way, the page of each names its rooms and what each room is built from, and
+//! the picture in ARCHITECTURE.md is that of the tree.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use tidy::halls::{HALLS, Package, forbidden, packages, picture};
@@ -62,6 +63,57 @@ fn the_page_of_each_hall_names_its_rooms() {
             missing.join("/`, `")
         );
     }
+}
+
+/// Returns the row of a room in the page of its hall.
+fn row<'a>(page: &'a str, room: &str) -> Option<&'a str> {
+    let begin = format!("| `{room}/` |");
+    page.lines().find(|line| line.starts_with(&begin))
+}
+
+/// Returns the packages that the last cell of a room's row names, by their folders from the root.
+fn named(hall: &str, row: &str) -> BTreeSet<String> {
+    let cell = row
+        .trim_end_matches(" |")
+        .rsplit(" | ")
+        .next()
+        .unwrap_or_default();
+    let names = cell.split('`').skip(1).step_by(2);
+    let folder = |name: &str| match name.contains('/') {
+        true => name.to_owned(),
+        false => format!("{hall}/{name}"),
+    };
+    names.map(folder).collect()
+}
+
+#[test]
+fn the_page_of_each_hall_says_what_its_rooms_use() {
+    let mut wrong = Vec::new();
+    for package in read() {
+        let hall = package.hall();
+        let page = fs::read_to_string(root().join(hall).join("README.md")).expect("each hall has a page");
+        let room = &package.folder[hall.len() + 1..];
+        let said = row(&page, room).map(|row| named(hall, row)).unwrap_or_default();
+        if said != package.uses {
+            wrong.push(format!(
+                "{hall}/README.md says that `{room}/` uses {said:?}, and it uses {:?}",
+                package.uses
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn rows_are_read() {
+    let page = "| `a/` | `pa` | what it is | nothing |\n| `b/` | `pb` | like `a` | `a`, `other/c`; by a feature `d` |\n";
+    let uses = |room| row(page, room).map(|row| named("hall", row));
+    assert_eq!(uses("a"), Some(BTreeSet::new()));
+    assert_eq!(
+        uses("b"),
+        Some(["hall/a", "hall/d", "other/c"].map(str::to_owned).into())
+    );
+    assert_eq!(uses("c"), None);
 }
 
 #[test]

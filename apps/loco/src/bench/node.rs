@@ -131,19 +131,12 @@ fn one<F: Fabric>(
     let rates = Sst::<f64, _>::new(manager, &format!("{name}-rates"))?;
     loco_app::wait_for_ready(manager)?;
     let leads = leads(manager);
-    let work = match args.what.is_timed() {
-        true => parameters.workload.milliseconds(),
-        false => parameters
-            .iters
-            .saturating_add(parameters.warmup())
-            .saturating_mul(2),
-    };
-    let progress = Progress::new(u64::from(threads).saturating_mul(work), leads);
-    let timed = match args.what.is_timed() {
-        true => u64::from(threads) * objects::TIMED,
-        false => u64::from(threads) * parameters.iters.min(cases::TIMED_MAX),
-    };
-    let timing = Phase::new("loco: timing single operations", timed, progress.speaks());
+    let progress = Progress::new(work(args, threads), leads);
+    let timing = Phase::new(
+        "loco: timing single operations",
+        timed_operations(args, threads),
+        progress.speaks(),
+    );
     let bench = Bench {
         manager,
         parameters,
@@ -151,63 +144,107 @@ fn one<F: Fabric>(
         timing: &timing,
         line: &line,
     };
-    let samples = thread::scope(|scope| {
-        let threads: Vec<_> = (0..usize::from(threads))
-            .map(|index| {
-                let (bench, case) = (&bench, &case);
-                scope.spawn(move || case(bench, index))
-            })
-            .collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined
-            .map(|sample| sample.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<Sample>, CliError>>()
-    })?;
+    let samples = on_threads(threads, |index| case(&bench, index))?;
     let mut latencies = Latencies::new();
-    let mut rate = 0.0;
-    let mut one_way_ns = None;
-    for sample in &samples {
-        one_way_ns = one_way_ns.or(sample.one_way_ns);
-        rate += sample.operations_per_second;
-        latencies.add(&sample.latencies);
-    }
-    let thread = manager.thread()?;
-    // -1 says "nothing measured here", since 0 says "nothing heard yet".
-    rates.store_mine(if rate > 0.0 { rate } else { -1.0 })?;
-    rates.push(&thread)?.wait(&thread)?;
-    rates.wait_for_each(&thread, |rate| rate != 0.0)?;
-    let of_all: f64 = rates.rows()?.map(|row| row.load().max(0.0)).sum();
+    samples.iter().for_each(|sample| latencies.add(&sample.latencies));
+    let rate: f64 = samples.iter().map(|sample| sample.operations_per_second).sum();
+    let one_way_ns = samples.iter().find_map(|sample| sample.one_way_ns);
+    let of_all = sum_of_rates(manager, &rates, rate)?;
     if leads {
         // A barrier moves no bytes, whatever size the options give.
         let bytes = (size != 0).then(|| parameters.size(size));
         let results = Results::new(of_all, bytes, &latencies, one_way_ns);
-        let label = Label {
-            nodes: manager.nodes().len(),
-            parameters: Parameters {
-                size: bytes.and_then(|bytes| u32::try_from(bytes).ok()),
-                warmup: Some(parameters.warmup()),
-                threads,
-                ..parameters.clone()
-            },
-        };
-        if args.json {
-            let fabric = manager.fabric().caps().name.clone();
-            let line = match args.what.is_timed() {
-                true => {
-                    let label = TimedLabel {
-                        nodes: label.nodes,
-                        threads,
-                        window: parameters.window,
-                        workload: parameters.workload.clone(),
-                    };
-                    Record::new(name, fabric, label, results).line()?
-                }
-                false => Record::new(name, fabric, label, results).line()?,
-            };
-            print(line)?;
-        } else {
-            print(results.text(name))?;
-        }
+        report(manager, args, name, threads, bytes, results)?;
     }
     Ok(())
+}
+
+/// Returns the amount of work of all threads, in the unit of the progress: milliseconds, or operations.
+fn work(args: &NodeArgs, threads: u16) -> u64 {
+    let parameters = &args.parameters;
+    let of_a_thread = match args.what.is_timed() {
+        true => parameters.workload.milliseconds(),
+        false => parameters
+            .iters
+            .saturating_add(parameters.warmup())
+            .saturating_mul(2),
+    };
+    u64::from(threads).saturating_mul(of_a_thread)
+}
+
+/// Returns the number of operations that all threads time one by one.
+fn timed_operations(args: &NodeArgs, threads: u16) -> u64 {
+    u64::from(threads)
+        * match args.what.is_timed() {
+            true => objects::TIMED,
+            false => args.parameters.iters.min(cases::TIMED_MAX),
+        }
+}
+
+/// Runs `case` on so many threads, each with its index, and returns their samples. A panic of a thread is passed on.
+fn on_threads(
+    threads: u16,
+    case: impl Fn(usize) -> Result<Sample, CliError> + Sync,
+) -> Result<Vec<Sample>, CliError> {
+    thread::scope(|scope| {
+        let case = &case;
+        let threads: Vec<_> = (0..usize::from(threads))
+            .map(|index| scope.spawn(move || case(index)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .map(|sample| sample.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// Pushes this node's rate, in operations per second, and returns the sum of all nodes' rates.
+fn sum_of_rates<F: Fabric>(manager: &Manager<F>, rates: &Sst<f64, F>, own: f64) -> Result<f64, CliError> {
+    let thread = manager.thread()?;
+    // -1 says "nothing measured here", since 0 says "nothing heard yet".
+    rates.store_mine(if own > 0.0 { own } else { -1.0 })?;
+    rates.push(&thread)?.wait(&thread)?;
+    rates.wait_for_each(&thread, |rate| rate != 0.0)?;
+    Ok(rates.rows()?.map(|row| row.load().max(0.0)).sum())
+}
+
+/// Prints the results of all nodes, as a line of JSON if that is asked for.
+fn report<F: Fabric>(
+    manager: &Manager<F>,
+    args: &NodeArgs,
+    name: &'static str,
+    threads: u16,
+    bytes: Option<usize>,
+    results: Results,
+) -> Result<(), CliError> {
+    if !args.json {
+        return Ok(print(results.text(name))?);
+    }
+    let parameters = &args.parameters;
+    let fabric = manager.fabric().caps().name.clone();
+    let nodes = manager.nodes().len();
+    let line = match args.what.is_timed() {
+        true => {
+            let label = TimedLabel {
+                nodes,
+                threads,
+                window: parameters.window,
+                workload: parameters.workload.clone(),
+            };
+            Record::new(name, fabric, label, results).line()?
+        }
+        false => {
+            let label = Label {
+                nodes,
+                parameters: Parameters {
+                    size: bytes.and_then(|bytes| u32::try_from(bytes).ok()),
+                    warmup: Some(parameters.warmup()),
+                    threads,
+                    ..parameters.clone()
+                },
+            };
+            Record::new(name, fabric, label, results).line()?
+        }
+    };
+    Ok(print(line)?)
 }

@@ -217,12 +217,12 @@ impl Clients {
         let mut called = Vec::new();
         client.for_each_call(&mut |_, call| called.push(call.method.library()));
         let all = self.libraries.iter().all(|library| called.contains(library));
-        (all && meets(&client) && give_back(&mut client)).then_some(client)
+        (all && calls_barriers_equally(&client) && give_back(&mut client)).then_some(client)
     }
 }
 
 /// Returns true if the participants of each barrier call it equally often.
-fn meets(client: &Client) -> bool {
+fn calls_barriers_equally(client: &Client) -> bool {
     client.objects.iter().enumerate().all(|(id, object)| {
         let ObjectKind::Barrier { participants } = &object.kind else {
             return true;
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn participants_call_a_barrier_equally_often() {
         for client in all(Object::Barrier, "threads<=2,calls<=2") {
-            assert!(meets(&client), "{}", client.print());
+            assert!(calls_barriers_equally(&client), "{}", client.print());
         }
     }
 

@@ -3,12 +3,14 @@
 //! The thread notes each call with its result, so that reports show them, and its registers at the end. Its actions
 //! depend only on the results of the objects, as the model fabric demands.
 
+mod calls;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use loco::fabric::{Fabric as _, Local, Memory as _, NodeId, Target, WordCell as _};
 use loco::fence::{self, Scope};
 use loco::raw::{Flags, Operation};
-use loco::{AckKey, Inserted, LockGuard, Popped, Result, TasLock, Thread, TicketLock};
+use loco::{AckKey, LockGuard, Result, TasLock, Thread, TicketLock};
 use loco_sim::note;
 use mowgli_libraries::client::{
     Arg, Call, Client, Library, Method, Node, NodeSet, ObjectId, ObjectKind, Stmt, WorkId,
@@ -412,147 +414,6 @@ impl<'a> Interpreter<'a> {
             _ => Value::Unit,
         })
     }
-
-    fn on_object(&mut self, call: &Call) -> std::result::Result<Value, Stop> {
-        if is_wait(call.method) {
-            return self.wait(call);
-        }
-        if call.method == Method::GfSv {
-            fence::towards(self.thread, &self.nodes(call))?;
-            return Ok(Value::Unit);
-        }
-        let id = self.object(call, 0);
-        let (thread, objects) = (self.thread, self.objects);
-        let number = |at: usize| self.number(call, at);
-        let word = |word: u64| Value::Int(word as i64);
-        Ok(match &objects.bound[usize::from(id.0)] {
-            Bound::SharedVar(variable) => match call.method {
-                Method::WriteSv => {
-                    variable.write(number(1));
-                    Value::Unit
-                }
-                Method::ReadSv => word(variable.read()),
-                _ => {
-                    let nodes = self.nodes(call);
-                    let others = variable.channel().peers();
-                    let key = match nodes == others {
-                        true => variable.broadcast(thread)?,
-                        false => variable.broadcast_to(thread, &nodes)?,
-                    };
-                    self.keep(call, key)
-                }
-            },
-            Bound::Barrier(Some(barrier)) => {
-                match call.method {
-                    Method::Barrier => barrier.wait(thread)?,
-                    _ => barrier.wait_unfenced(thread)?,
-                }
-                Value::Unit
-            }
-            Bound::Ring(_) => return self.on_ring(call, id),
-            Bound::Owned(variable) => match call.method {
-                Method::StoreOwned => {
-                    variable.store(number(1))?;
-                    Value::Unit
-                }
-                Method::LoadOwned => word(variable.load()),
-                Method::PullOwned => word(variable.pull(thread)?),
-                _ if self.is_awaited(call) => {
-                    let key = variable.push(thread)?;
-                    self.keep(call, key)
-                }
-                _ => {
-                    variable.push_untracked(thread)?;
-                    Value::Unit
-                }
-            },
-            Bound::Wide(variable) => match call.method {
-                Method::StoreOwned => {
-                    variable.store(thread, [number(1), !number(1)])?;
-                    Value::Unit
-                }
-                Method::LoadOwned => whole(variable.load(thread)?),
-                Method::PullOwned => whole(variable.pull(thread)?),
-                _ => {
-                    let key = variable.push(thread)?;
-                    self.keep(call, key)
-                }
-            },
-            Bound::Sst(table) => match call.method {
-                Method::StoreSst => {
-                    table.store_mine(number(1))?;
-                    Value::Unit
-                }
-                Method::LoadSst => match self.nodes(call)[..] {
-                    [node] => word(table.row(node)?.load()),
-                    _ => return Err(Stop::NeverReturns),
-                },
-                _ if self.is_awaited(call) => {
-                    let key = table.push(thread)?;
-                    self.keep(call, key)
-                }
-                _ => {
-                    table.push_untracked(thread)?;
-                    Value::Unit
-                }
-            },
-            Bound::Atomic(variable) => match call.method {
-                Method::ReadAtomic => word(variable.read(thread)?),
-                Method::WriteAtomic => {
-                    variable.write(thread, number(1))?;
-                    Value::Unit
-                }
-                Method::SwapAtomic => word(variable.swap(thread, number(1))?),
-                Method::CasAtomic => word(variable.compare_swap(thread, number(1), number(2))?),
-                _ => word(variable.fetch_add(thread, number(1))?),
-            },
-            Bound::Queue(queue) => match call.method {
-                Method::PushQueue => Value::Bool(queue.try_push(thread, number(1))?.is_done()),
-                Method::PopQueue => match queue.try_pop(thread)? {
-                    Popped::Value(value) => word(value),
-                    Popped::Empty | Popped::Closed => BOTTOM,
-                },
-                _ => {
-                    queue.close(thread)?;
-                    Value::Unit
-                }
-            },
-            Bound::Store(store) => match call.method {
-                Method::InsertKv => match store.insert(thread, &number(1), &number(2))? {
-                    Inserted::Done => Value::Bool(true),
-                    Inserted::Duplicate => Value::Bool(false),
-                    Inserted::Full => panic!("the store has no room for an insert that it was made for"),
-                },
-                Method::UpdateKv => Value::Bool(store.update(thread, &number(1), &number(2))?),
-                Method::DeleteKv => Value::Bool(store.delete(thread, &number(1))?),
-                _ => store.get(thread, &number(1))?.map_or(BOTTOM, word),
-            },
-            Bound::Place | Bound::Own(_) | Bound::Barrier(None) | Bound::Ticket(_) | Bound::Tas(_) => {
-                return Err(Stop::NeverReturns);
-            }
-        })
-    }
-
-    fn on_ring(&mut self, call: &Call, id: ObjectId) -> std::result::Result<Value, Stop> {
-        if call.method == Method::Submit {
-            let words = self.value(call, 1).words();
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            let Some(writer) = self.writers.get_mut(&id) else {
-                return Err(Stop::NeverReturns);
-            };
-            // A message that never fits is an error of the caller in `loco`, and a failing submit in the paper.
-            if bytes.len() > writer.message_bytes_max() {
-                return Ok(Value::Bool(false));
-            }
-            return Ok(Value::Bool(writer.try_submit(self.thread, &bytes)?));
-        }
-        let Some(reader) = self.readers.get_mut(&id) else {
-            return Err(Stop::NeverReturns);
-        };
-        let mut bytes = Vec::new();
-        let received = reader.try_receive(self.thread, &mut bytes)?;
-        Ok(if received { message(&bytes) } else { BOTTOM })
-    }
 }
 
 /// Returns the message of these bytes.
@@ -560,13 +421,4 @@ fn message(bytes: &[u8]) -> Value {
     let (words, _) = bytes.as_chunks::<WORD_BYTES>();
     let words: Vec<i64> = words.iter().map(|&word| i64::from_ne_bytes(word)).collect();
     Value::message(&words)
-}
-
-/// Returns the value of a wide variable, which is a word and its complement once it has been stored.
-fn whole([word, complement]: [u64; 2]) -> Value {
-    assert!(
-        complement == !word || (word, complement) == (0, 0),
-        "a mixture of two values: {word:#x}, {complement:#x}"
-    );
-    Value::Int(word as i64)
 }

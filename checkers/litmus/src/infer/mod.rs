@@ -140,111 +140,172 @@ impl ShownOutcomes {
 /// Fails if a result's text is no test.
 pub fn infer(records: &[Record]) -> Result<Inferred> {
     let all = Rule::all();
-    let base = family::model(&[]);
-    let alone: Vec<ModelFile> = all.iter().map(|&rule| family::model(&[rule])).collect();
-    let mut seen = Vec::new();
-    let mut left_out = 0;
-    let mut unexplained = Vec::new();
-    let mut contradicted: Vec<(u64, Option<(String, String)>)> = vec![(0, None); all.len()];
-    // For each rule, the runs of tests that show more without any rule than with this one.
-    let mut weight = vec![0; all.len()];
     let parts: Vec<Vec<ShownOutcomes>> = records
         .iter()
         .map(|record| shown(record, &all))
         .collect::<Result<_>>()?;
     let tests: Vec<Seen<'_>> = parts.iter().flatten().map(ShownOutcomes::seen).collect();
     let tier = tier_of(&tests);
-    for mut test in parts.into_iter().flatten() {
-        let allowed = match usual(&test.program) {
-            Model::RdmaTso => test.allowed(&base),
-            _ => None,
-        };
-        let Some(allowed) = allowed else {
-            left_out += 1;
-            continue;
-        };
-        test.outcomes.retain(|(outcome, _, state)| {
-            let fits = allowed.contains(outcome);
-            if !fits {
-                unexplained.push((test.name.clone(), state.clone()));
-            }
-            fits
-        });
-        for index in (0..all.len()).filter(|&index| test.rules.contains(&all[index])) {
-            let Some(with) = test.allowed(&alone[index]) else {
-                continue;
-            };
-            if with.len() < allowed.len() {
-                weight[index] += test.runs;
-            }
-            for (outcome, count, state) in &test.outcomes {
-                if !with.contains(outcome) {
-                    contradicted[index].0 += count;
-                    let example = || (test.name.clone(), state.clone());
-                    contradicted[index].1.get_or_insert_with(example);
-                }
-            }
-        }
-        seen.push(test);
+    let mut tally = Tally::new(all);
+    for test in parts.into_iter().flatten() {
+        tally.add(test);
     }
-    let counts = all.iter().zip(&contradicted);
-    let mut rules: Vec<Rule> = counts
-        .filter(|(_, (count, _))| *count == 0)
-        .map(|(&rule, _)| rule)
-        .collect();
-    let weight = |rule: Rule| {
-        let index = all.iter().position(|&other| other == rule);
-        index.map_or(0, |index| weight[index])
-    };
-    reconcile(&seen, &mut rules, &weight);
-    // A rule that nobody promises and no test can detect is left out of the model.
-    let promised: Vec<Rule> = rules.iter().copied().filter(|rule| rule.is_promised()).collect();
-    rules.retain(|&rule| rule.is_promised() || tried(&seen, &promised, rule).0 > 0);
-    let free = all
-        .iter()
-        .zip(&contradicted)
-        .filter(|(_, (count, _))| *count == 0);
-    strengthen(&seen, &mut rules, free.map(|(&rule, _)| rule));
-    let model = family::model(&rules);
-    for test in seen.iter().filter(|test| !test.fits(&model)) {
-        unexplained.push((
-            test.name.clone(),
-            "forbidden by what is left of the family".into(),
-        ));
-    }
-    let evidence = all.iter().zip(contradicted).map(|(&rule, (count, example))| {
-        let kept = rules.contains(&rule);
-        let (tests, runs) = tried(&seen, &rules, rule);
-        Evidence {
-            rule: rule.to_string(),
-            summary: rule.summary(),
-            promised: rule.is_promised(),
-            kept,
-            contradicted: count,
-            example,
-            tests,
-            runs,
-        }
-    });
-    let evidence = evidence.collect();
+    let rules = tally.strongest_fit();
+    tally.note_misfits(&family::model(&rules));
     let fabrics: BTreeSet<String> = records.iter().map(|record| record.fabric.clone()).collect();
     let names: Vec<_> = fabrics.iter().map(String::as_str).collect();
     let title = format!(
         "Inferred from {} litmus tests on {}",
-        seen.len(),
+        tally.seen.len(),
         names.join(", ")
     );
     Ok(Inferred {
         model: family::text(&title, &rules),
-        tests: seen.len(),
-        runs: seen.iter().map(|test| test.runs).sum(),
-        left_out,
+        tests: tally.seen.len(),
+        runs: tally.seen.iter().map(|test| test.runs).sum(),
+        evidence: tally.evidence(&rules),
+        left_out: tally.left_out,
         fabrics,
         tier,
-        evidence,
-        unexplained,
+        unexplained: tally.unexplained,
         rules,
     })
+}
+
+/// The observations of tests, counted for and against each rule of the family.
+struct Tally {
+    rules: Vec<RuleTally>,
+    /// The member of the family without any rule.
+    base: ModelFile,
+    /// The tests that are used, with the outcomes that some member of the family allows.
+    seen: Vec<ShownOutcomes>,
+    left_out: usize,
+    unexplained: Vec<(String, String)>,
+}
+
+/// The observations about one rule.
+struct RuleTally {
+    rule: Rule,
+    /// The member of the family that has this rule alone.
+    alone: ModelFile,
+    /// The runs of tests that show more without any rule than with this one.
+    weight: u64,
+    contradicted: u64,
+    example: Option<(String, String)>,
+}
+
+impl Tally {
+    fn new(rules: Vec<Rule>) -> Tally {
+        let rule = |rule| RuleTally {
+            rule,
+            alone: family::model(&[rule]),
+            weight: 0,
+            contradicted: 0,
+            example: None,
+        };
+        Tally {
+            rules: rules.into_iter().map(rule).collect(),
+            base: family::model(&[]),
+            seen: Vec::new(),
+            left_out: 0,
+            unexplained: Vec::new(),
+        }
+    }
+
+    /// Adds a test. Sets aside the outcomes that no member of the family allows, and counts the others against each rule that
+    /// alone forbids them.
+    fn add(&mut self, mut test: ShownOutcomes) {
+        let allowed = match usual(&test.program) {
+            Model::RdmaTso => test.allowed(&self.base),
+            _ => None,
+        };
+        let Some(allowed) = allowed else {
+            self.left_out += 1;
+            return;
+        };
+        test.outcomes.retain(|(outcome, _, state)| {
+            let fits = allowed.contains(outcome);
+            if !fits {
+                self.unexplained.push((test.name.clone(), state.clone()));
+            }
+            fits
+        });
+        for rule in &mut self.rules {
+            if test.rules.contains(&rule.rule) {
+                rule.add(&test, &allowed);
+            }
+        }
+        self.seen.push(test);
+    }
+
+    /// Returns the rules of the strongest member of the family that fits the observations.
+    fn strongest_fit(&self) -> Vec<Rule> {
+        let free = || {
+            self.rules
+                .iter()
+                .filter(|rule| rule.contradicted == 0)
+                .map(|rule| rule.rule)
+        };
+        let mut rules: Vec<Rule> = free().collect();
+        let weight = |rule: Rule| {
+            let tally = self.rules.iter().find(|tally| tally.rule == rule);
+            tally.map_or(0, |tally| tally.weight)
+        };
+        reconcile(&self.seen, &mut rules, &weight);
+        // A rule that nobody promises and no test can detect is left out of the model.
+        let promised: Vec<Rule> = rules.iter().copied().filter(|rule| rule.is_promised()).collect();
+        rules.retain(|&rule| rule.is_promised() || tried(&self.seen, &promised, rule).0 > 0);
+        strengthen(&self.seen, &mut rules, free());
+        rules
+    }
+
+    /// Notes the tests that show what the inferred model forbids.
+    fn note_misfits(&mut self, model: &ModelFile) {
+        for test in self.seen.iter().filter(|test| !test.fits(model)) {
+            self.unexplained.push((
+                test.name.clone(),
+                "forbidden by what is left of the family".into(),
+            ));
+        }
+    }
+
+    /// Returns the evidence for and against each rule, where the inferred model has these `rules`.
+    fn evidence(&self, rules: &[Rule]) -> Vec<Evidence> {
+        let evidence = self.rules.iter().map(|tally| {
+            let rule = tally.rule;
+            let (tests, runs) = tried(&self.seen, rules, rule);
+            Evidence {
+                rule: rule.to_string(),
+                summary: rule.summary(),
+                promised: rule.is_promised(),
+                kept: rules.contains(&rule),
+                contradicted: tally.contradicted,
+                example: tally.example.clone(),
+                tests,
+                runs,
+            }
+        });
+        evidence.collect()
+    }
+}
+
+impl RuleTally {
+    /// Adds a test, to which the family without any rule allows the outcomes `allowed`.
+    fn add(&mut self, test: &ShownOutcomes, allowed: &BTreeSet<Outcome>) {
+        let Some(with) = test.allowed(&self.alone) else {
+            return;
+        };
+        if with.len() < allowed.len() {
+            self.weight += test.runs;
+        }
+        for (outcome, count, state) in &test.outcomes {
+            if !with.contains(outcome) {
+                self.contradicted += count;
+                self.example
+                    .get_or_insert_with(|| (test.name.clone(), state.clone()));
+            }
+        }
+    }
 }
 
 /// Returns what a test showed, for each way in which its constants were put: the runs with inlined constants are runs of

@@ -32,9 +32,10 @@ pub(super) struct Seen<'a> {
 pub struct TierSeen {
     /// The strongest tier that allows every state, or `None` if no tier does.
     pub tier: Option<&'static str>,
-    /// For each stronger tier, a test that it does not allow what was seen of.
+    /// For each stronger tier, a test that showed a state which the tier forbids.
     pub excluded: Vec<(&'static str, String)>,
-    /// For each weaker tier, the tests that could have shown more than the named one allows, and their runs. None did.
+    /// For each weaker tier, the number of tests that could have shown a state which the named tier forbids, and the
+    /// number of their runs. None showed one.
     pub not_seen: Vec<(&'static str, usize, u64)>,
 }
 

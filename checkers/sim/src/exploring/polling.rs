@@ -13,7 +13,7 @@ use crate::state::behaviour::Past;
 /// A granted request: the thread, and the past that its reply led to. `None` stands for the unit reply that wakes a
 /// thread, whose past may be merged with others. The path names pasts and not replies, because paths are copied all
 /// the time and replies are large.
-pub(crate) type Answered = (u16, Option<Past>);
+pub(crate) type PathStep = (u16, Option<Past>);
 
 /// The most steps of a round of a loop.
 const ROUND_MAX: usize = 64;
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 /// Returns the thread whose last requests on the path are the same again and again, if there is one.
-pub(super) fn thread(common: &Common, path: &[Answered]) -> Option<u16> {
+pub(super) fn thread(common: &Common, path: &[PathStep]) -> Option<u16> {
     let mut last: FxHashMap<u16, Vec<Granted<'_>>> = FxHashMap::default();
     for &(thread, past) in path.iter().rev() {
         let granted = last.entry(thread).or_default();

@@ -92,7 +92,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
     let common = Common::default();
     let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut at = walker.start()?;
-    walker.settle(&mut at)?;
+    walker.wake_threads(&mut at)?;
     let mut script = Script::new(config, schedule);
     let mut cut_off = false;
     let failure = loop {

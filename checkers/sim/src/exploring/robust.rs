@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use explorer::Bounds;
 
-use crate::exploring::reach::reaches;
+use crate::exploring::reach::{Reach, reaches};
 use crate::reports::{Completeness, Failure, Report};
 use crate::state::lock;
 use crate::world::history::ThreadHistory;
@@ -108,49 +108,164 @@ fn record(histories: &[ThreadHistory]) -> String {
 /// # Errors
 /// Returns the errors of [`explore`].
 pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Robustness, SimError> {
-    let begun = Instant::now();
-    let left = |share: u32| {
-        let all = config.time_max.map(|max| max.saturating_sub(begun.elapsed()));
-        all.map(|all| all / share)
+    let time = TimeLimit {
+        begun: Instant::now(),
+        max: config.time_max,
     };
+    let (strong, known) = explore_strong(config, time, &builder)?;
+    let strong_histories = known.len();
+    let found = match verdict_without_model(&strong, &known) {
+        Some(strength) => Found {
+            strength,
+            model: None,
+            fewest_delays: None,
+        },
+        None => WeakSearch {
+            config,
+            builder,
+            time,
+            known: Arc::new(known),
+        }
+        .run()?,
+    };
+    Ok(Robustness {
+        strength: found.strength,
+        strong_histories,
+        model: found.model.unwrap_or_else(|| strong.clone()),
+        strong,
+        fewest_delays: found.fewest_delays,
+    })
+}
+
+/// The time of both explorations together.
+#[derive(Clone, Copy)]
+struct TimeLimit {
+    begun: Instant,
+    max: Option<Duration>,
+}
+
+impl TimeLimit {
+    /// Returns one part in `parts` of the time that is left; `None` without a limit.
+    fn left(self, parts: u32) -> Option<Duration> {
+        let left = self.max.map(|max| max.saturating_sub(self.begun.elapsed()));
+        left.map(|left| left / parts)
+    }
+}
+
+/// Returns whether too little time is left for a search.
+fn is_spent(left: Option<Duration>) -> bool {
+    left.is_some_and(|left| left < Duration::from_millis(10))
+}
+
+/// Explores the world on a strong memory. Returns the report, and every history that an execution had.
+fn explore_strong(
+    config: &Config,
+    time: TimeLimit,
+    builder: &(impl Fn(&mut World) + Sync),
+) -> Result<(Report, BTreeSet<String>), SimError> {
     let known: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let strong = Config {
         strategy: Strategy::Exhaustive,
         memory: Memory::Strong,
-        time_max: left(2),
+        time_max: time.left(2),
         ..config.clone()
     };
-    let strong = explore(&strong, |world| {
+    let report = explore(&strong, |world| {
         builder(world);
         let known = known.clone();
         world.finally(move |end| {
             lock(&known).insert(record(&end.histories()));
         });
     })?;
-    let known: BTreeSet<String> = std::mem::take(&mut *lock(&known));
-    let strong_histories = known.len();
-    let answer = |strength, model: Option<Report>| Robustness {
-        strength,
-        strong_histories,
-        model: model.unwrap_or_else(|| strong.clone()),
-        strong: strong.clone(),
-        fewest_delays: None,
-    };
+    let known = std::mem::take(&mut *lock(&known));
+    Ok((report, known))
+}
+
+/// Returns the verdict if the exploration on the strong memory leaves nothing to compare with.
+fn verdict_without_model(strong: &Report, known: &BTreeSet<String>) -> Option<Strength> {
     if let Some(failure) = &strong.failure {
-        return Ok(answer(Strength::Failed(Box::new(failure.clone())), None));
+        return Some(Strength::Failed(Box::new(failure.clone())));
     }
     if strong.completeness != Completeness::Complete {
-        let why = format!(
+        return Some(Strength::Unknown(format!(
             "the strong memory was not explored to the end ({})",
             strong.completeness
-        );
-        return Ok(answer(Strength::Unknown(why), None));
+        )));
     }
-    if known.iter().all(String::is_empty) {
-        return Ok(answer(Strength::NothingRecorded, None));
+    known
+        .iter()
+        .all(String::is_empty)
+        .then_some(Strength::NothingRecorded)
+}
+
+/// The outcome of a search for weak histories.
+struct Found {
+    strength: Strength,
+    /// The last exploration under the model, if there was one.
+    model: Option<Report>,
+    fewest_delays: Option<u32>,
+}
+
+/// A search under the model for an execution whose history is not `known`.
+struct WeakSearch<'a, B> {
+    config: &'a Config,
+    builder: B,
+    time: TimeLimit,
+    known: Arc<BTreeSet<String>>,
+}
+
+impl<B: Fn(&mut World) + Sync> WeakSearch<'_, B> {
+    /// Searches with few delays, one more each time, and then through every execution.
+    fn run(&self) -> Result<Found, SimError> {
+        let mut searched = None;
+        let mut seen = Completeness::Incomplete("not explored".to_owned());
+        // Executions with fewer delays than this have no weak history.
+        let mut excluded = 0;
+        for delays in (0..=DELAYS_MAX).map(Some).chain([None]) {
+            let time_max = self.time.left(if delays.is_some() { 3 } else { 1 });
+            if is_spent(time_max) {
+                break;
+            }
+            let mut reach = self.look(delays, time_max)?;
+            if let Some(witness) = reach.witness.take() {
+                return match delays {
+                    Some(delays) => {
+                        let fewest = (delays == excluded).then_some(delays);
+                        Ok(Found::weak(witness, reach.report, fewest))
+                    }
+                    None => self.with_fewest_delays(witness, reach.report, excluded),
+                };
+            }
+            let report = reach.report;
+            if let Some(failure) = &report.failure {
+                return Ok(Found {
+                    strength: Strength::Failed(Box::new(failure.clone())),
+                    model: Some(report),
+                    fewest_delays: None,
+                });
+            }
+            if explores(&report.completeness) {
+                seen = report.completeness.clone();
+                excluded += u32::from(delays == Some(excluded));
+            }
+            let complete = report.completeness == Completeness::Complete;
+            searched = Some(report);
+            if complete {
+                break;
+            }
+        }
+        Ok(Found {
+            strength: match &seen {
+                Completeness::Complete => Strength::Robust,
+                seen => Strength::Unknown(format!("no weak history found under the model, {seen}")),
+            },
+            model: searched,
+            fewest_delays: None,
+        })
     }
-    let known = Arc::new(known);
-    let look = |delays: Option<u32>, time_max: Option<Duration>| {
+
+    /// Looks for a weak execution with at most so many delays, or with any number.
+    fn look(&self, delays: Option<u32>, time_max: Option<Duration>) -> Result<Reach, SimError> {
         let strategy = delays.map_or(Strategy::Exhaustive, |delays| {
             Strategy::Bounded(Bounds {
                 delays: Some(delays),
@@ -161,65 +276,45 @@ pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Ro
             strategy,
             memory: Memory::Model,
             time_max,
-            ..config.clone()
+            ..self.config.clone()
         };
-        let wanted = known.clone();
-        reaches(&model, &builder, move |end: &End<'_>| {
-            !wanted.contains(&record(&end.histories()))
+        let known = self.known.clone();
+        reaches(&model, &self.builder, move |end: &End<'_>| {
+            !known.contains(&record(&end.histories()))
         })
-    };
-    let is_spent = |time_max: Option<Duration>| time_max.is_some_and(|left| left < Duration::from_millis(10));
-    let mut searched = None;
-    let mut seen = Completeness::Incomplete("not explored".to_owned());
-    // Executions with fewer delays than this have no weak history.
-    let mut excluded = 0;
-    for delays in (0..=DELAYS_MAX).map(Some).chain([None]) {
-        let time_max = left(if delays.is_some() { 3 } else { 1 });
-        if is_spent(time_max) {
-            break;
-        }
-        let mut reach = look(delays, time_max)?;
-        if let Some(mut witness) = reach.witness.take() {
-            // The exhaustive search meets any weak execution first.
-            let mut fewest = delays.filter(|&d| d == excluded);
-            while delays.is_none() && excluded <= DELAYS_LATER && !is_spent(left(2)) && fewest.is_none() {
-                let mut again = look(Some(excluded), left(2))?;
-                match again.witness.take() {
-                    Some(shorter) => {
-                        (witness, reach, fewest) = (shorter, again, Some(excluded));
-                    }
-                    None if again.report.failure.is_none() && explores(&again.report.completeness) => {
-                        excluded += 1;
-                    }
-                    None => break,
+    }
+
+    /// Looks for a weak execution with the fewest delays, since the exhaustive search finds any weak execution first. No
+    /// execution with fewer than `excluded` delays is weak. Returns `witness` if time does not allow to find another.
+    fn with_fewest_delays(
+        &self,
+        witness: Failure,
+        report: Report,
+        mut excluded: u32,
+    ) -> Result<Found, SimError> {
+        while excluded <= DELAYS_LATER && !is_spent(self.time.left(2)) {
+            let mut again = self.look(Some(excluded), self.time.left(2))?;
+            match again.witness.take() {
+                Some(shorter) => return Ok(Found::weak(shorter, again.report, Some(excluded))),
+                None if again.report.failure.is_none() && explores(&again.report.completeness) => {
+                    excluded += 1;
                 }
+                None => break,
             }
-            let weak = Strength::Weak(Box::new(witness));
-            return Ok(Robustness {
-                fewest_delays: fewest,
-                ..answer(weak, Some(reach.report))
-            });
         }
-        let report = reach.report;
-        if let Some(failure) = &report.failure {
-            let failed = Strength::Failed(Box::new(failure.clone()));
-            return Ok(answer(failed, Some(report)));
-        }
-        if explores(&report.completeness) {
-            seen = report.completeness.clone();
-            excluded += u32::from(delays == Some(excluded));
-        }
-        let complete = report.completeness == Completeness::Complete;
-        searched = Some(report);
-        if complete {
-            break;
+        Ok(Found::weak(witness, report, None))
+    }
+}
+
+impl Found {
+    /// Returns the outcome of a search that found a weak execution.
+    fn weak(witness: Failure, report: Report, fewest_delays: Option<u32>) -> Found {
+        Found {
+            strength: Strength::Weak(Box::new(witness)),
+            model: Some(report),
+            fewest_delays,
         }
     }
-    let strength = match &seen {
-        Completeness::Complete => Strength::Robust,
-        seen => Strength::Unknown(format!("no weak history found under the model, {seen}")),
-    };
-    Ok(answer(strength, searched))
 }
 
 /// Returns whether an exploration was complete, or complete within its bounds.

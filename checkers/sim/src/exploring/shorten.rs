@@ -58,7 +58,7 @@ fn search(
     let common = Common::default();
     let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut start = walker.start()?;
-    walker.settle(&mut start)?;
+    walker.wake_threads(&mut start)?;
     let mut trials = Trials {
         walker,
         start,

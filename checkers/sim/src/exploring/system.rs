@@ -65,7 +65,7 @@ impl System for Explored<'_> {
 
     fn start(&mut self) -> Result<Option<Position>, SimError> {
         let mut start = self.walker.start()?;
-        self.walker.settle(&mut start)?;
+        self.walker.wake_threads(&mut start)?;
         Ok(Some(start))
     }
 

@@ -20,7 +20,7 @@
 use mowgli::machine::{Addr, Rule, Step};
 use smallvec::SmallVec;
 
-use crate::exploring::polling::{self, Answered};
+use crate::exploring::polling::{self, PathStep};
 use crate::exploring::trail::Trail;
 use crate::fabric::coroutine;
 use crate::fabric::request::{Access, Deadline, Note, Reply, Request};
@@ -30,7 +30,7 @@ use crate::state::sharing::{Agent, SeenAccesses};
 use crate::state::waits::Waits;
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
-use crate::world::run::{Run, Start, Told, unknown};
+use crate::world::run::{GrantedStep, Run, Start, unknown};
 use crate::{Config, Memory, SimError};
 
 /// The most moves that are taken to find where a thread makes its next request.
@@ -43,7 +43,7 @@ pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
 pub(crate) struct Position {
     pub(crate) state: State,
     /// Requests granted since the set-up.
-    pub(crate) path: Trail<Answered>,
+    pub(crate) path: Trail<PathStep>,
     /// Moves taken since the set-up.
     pub(crate) schedule: Trail<Move>,
 }
@@ -138,14 +138,14 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the replies of a path.
-    fn replies(&self, path: &Trail<Answered>) -> Vec<Told> {
+    fn replies(&self, path: &Trail<PathStep>) -> Vec<GrantedStep> {
         let reply = |past: Option<Past>| past.map_or(Reply::Unit, |past| self.common.behaviour.reply(past));
         let path = path.to_vec().into_iter();
         path.map(|(thread, past)| ((thread, reply(past)), past)).collect()
     }
 
     /// Runs the world from its beginning to the end of a path.
-    fn run_again(&mut self, path: &[Told]) -> Result<(), SimError> {
+    fn run_again(&mut self, path: &[GrantedStep]) -> Result<(), SimError> {
         // Drop the old threads before new ones start.
         self.run = None;
         let Start { mut run, .. } = Run::start(self.common, self.config, self.builder)?;
@@ -180,7 +180,7 @@ impl<'a> Walker<'a> {
         // The run then lags behind by no more than what follows.
         self.consult(&at).ok()?;
         let mut moves = Vec::new();
-        let answered = at.path.len();
+        let before = at.path.len();
         coroutine::watch(thread);
         for _ in 0..PLACE_MOVES {
             self.moves(&mut at.state, &mut moves);
@@ -190,7 +190,7 @@ impl<'a> Walker<'a> {
             if !self.take(&mut at, what).ok()? {
                 break;
             }
-            let since = &at.path.to_vec()[answered..];
+            let since = &at.path.to_vec()[before..];
             if since.iter().any(|&(of, _)| of == thread) {
                 // Its next request may be known, so that nobody has asked the run.
                 self.consult(&at).ok()?;
@@ -215,7 +215,7 @@ impl<'a> Walker<'a> {
                 let granted = at.state.grant(self.common, &mut self.seen, thread, request);
                 match (granted, request) {
                     (None, _) => false,
-                    // The thread stops here. It is told once it is woken, if ever.
+                    // The thread stops here. It gets its reply once it is woken, if ever.
                     (Some(_), Request::Park | Request::End(_)) => {
                         wakes = true;
                         true
@@ -224,7 +224,7 @@ impl<'a> Walker<'a> {
                         at.state.advance(self.common, thread, &reply);
                         let past = at.state.threads[usize::from(thread)].past;
                         at.path.push((thread, Some(past)));
-                        wakes |= !is_quiet(request);
+                        wakes |= !wakes_nobody(request);
                         true
                     }
                 }
@@ -238,7 +238,7 @@ impl<'a> Walker<'a> {
                 Move::Machine(_) | Move::Fault(_) => None,
             };
             match (wakes, what) {
-                (true, _) => self.settle(at)?,
+                (true, _) => self.wake_threads(at)?,
                 (false, Move::Thread(thread)) => {
                     let past = at.state.threads[usize::from(thread)].past;
                     if self.common.behaviour.request(past).is_none() {
@@ -269,8 +269,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Wakes threads and learns what they ask for.
-    pub(crate) fn settle(&mut self, at: &mut Position) -> Result<(), SimError> {
+    /// Wakes the threads whose conditions have become true, and learns their next requests.
+    pub(crate) fn wake_threads(&mut self, at: &mut Position) -> Result<(), SimError> {
         while let Some((thread, reply)) = at.state.wake(self.common) {
             let past = at.state.threads[usize::from(thread)].past;
             at.path.push((thread, (reply != Reply::Unit).then_some(past)));
@@ -495,7 +495,7 @@ impl<'a> Walker<'a> {
 }
 
 /// Returns whether a move of the machine or a fault may wake a parked thread. What a thread's move does depends on
-/// its request: see [`is_quiet`].
+/// its request: see [`wakes_nobody`].
 fn may_wake(what: Move) -> bool {
     match what {
         Move::Thread(_) => false,
@@ -515,7 +515,7 @@ fn may_wake(what: Move) -> bool {
 
 /// Returns whether a granted request changes nothing that a parked thread looks at. A store in a store buffer is
 /// seen only by the thread that made it, which is not parked.
-fn is_quiet(request: &Request) -> bool {
+fn wakes_nobody(request: &Request) -> bool {
     matches!(
         request,
         Request::Load { .. }

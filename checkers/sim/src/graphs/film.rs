@@ -117,7 +117,7 @@ pub(crate) fn of(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> 
     let common = Common::default();
     let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut at = walker.start()?;
-    walker.settle(&mut at)?;
+    walker.wake_threads(&mut at)?;
     let mut tracer = Tracer::default();
     let mut camera = Camera::new(&common, &at.state);
     camera.take(&at.state, &tracer, None);

@@ -9,7 +9,7 @@
 pub(crate) mod film;
 mod recorder;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mowgli::event::{Event, Execution, Kind};
 use mowgli::explain::{Drawing, Witness};
@@ -80,7 +80,7 @@ pub(crate) fn of(
     let common = Common::default();
     let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut at = walker.start()?;
-    walker.settle(&mut at)?;
+    walker.wake_threads(&mut at)?;
     let mut recorder = Recorder::new(&at.state);
     let mut script = Script::new(config, schedule);
     while let Some(what) = script.next_unless_failed(&mut walker, &mut at)? {
@@ -118,24 +118,104 @@ struct Graph<'a> {
     initial: Vec<i64>,
 }
 
-impl Graph<'_> {
-    fn build(self) -> ExecutionGraph {
-        let words = self.words();
-        let threads = self.threads();
-        let base = words.len();
-        let n = base + self.recorded.len();
-        let initial = |w: Addr| self.initial.get(w.0 as usize).copied().unwrap_or(0);
-        let location = |word: &Option<Addr>| word.and_then(|w| words.get(&w.0)).map(|&l| Loc(l));
-        let events = &self.recorded;
-        // The index of each event in the graph. Events left out of the recording have none.
-        let place: BTreeMap<usize, usize> =
-            events.iter().enumerate().map(|(i, e)| (e.id, base + i)).collect();
+/// Relations of events by the times at which they took effect.
+struct Orders {
+    mo: Relation,
+    nfo: Relation,
+    rao: Relation,
+}
 
-        let mut all: Vec<Event> = (0..base as u16).map(initial_write).collect();
-        all.extend(events.iter().map(|e| Event {
-            thread: threads.get(&e.thread).map(|&t| ThreadId(t)),
+/// The places of words, threads and events in the graph.
+struct Places {
+    /// The words, numbered from 0 in ascending order.
+    words: BTreeMap<u32, u16>,
+    /// The threads, numbered from 0 in ascending order.
+    threads: BTreeMap<u16, u8>,
+    /// The index of the first recorded event: the initial write of each word comes before it.
+    base: usize,
+    /// The index of each recorded event in the graph, by its id. Events left out of the recording have none.
+    event: BTreeMap<usize, usize>,
+    /// The number of events.
+    len: usize,
+}
+
+impl Places {
+    fn of(recorded: &[Recorded]) -> Places {
+        let used: BTreeSet<u32> = recorded.iter().filter_map(|e| e.word).map(|w| w.0).collect();
+        let words: BTreeMap<u32, u16> = used.into_iter().zip(0..).collect();
+        let used: BTreeSet<u16> = recorded.iter().map(|e| e.thread).collect();
+        let base = words.len();
+        Places {
+            words,
+            threads: used.into_iter().zip(0..).collect(),
+            base,
+            event: recorded
+                .iter()
+                .enumerate()
+                .map(|(i, e)| (e.id, base + i))
+                .collect(),
+            len: base + recorded.len(),
+        }
+    }
+
+    fn location(&self, word: Option<Addr>) -> Option<Loc> {
+        word.and_then(|w| self.words.get(&w.0)).map(|&l| Loc(l))
+    }
+}
+
+impl Graph<'_> {
+    /// Makes the graph: its events, then one relation after the other.
+    fn build(self) -> ExecutionGraph {
+        let places = Places::of(&self.recorded);
+        let events = self.events(&places);
+        let orders = self.orders(&places, &events);
+        let execution = Execution {
+            pf: self.polls_from(&places),
+            po: self.program_order(&places),
+            reads: vec![None; places.base]
+                .into_iter()
+                .chain(self.recorded.iter().map(|e| e.read))
+                .collect(),
+            writes: places
+                .words
+                .keys()
+                .map(|&w| Some(self.initial(w)))
+                .chain(self.recorded.iter().map(|e| e.written))
+                .collect(),
+            events,
+            rf: self.reads_from(&places),
+            mo: orders.mo,
+            nfo: orders.nfo,
+            rao: orders.rao,
+            outcome: Outcome {
+                registers: vec![Vec::new(); places.threads.len()],
+                memory: places
+                    .words
+                    .keys()
+                    .map(|&w| self.state.machine.memory()[w as usize])
+                    .collect(),
+            },
+        };
+        ExecutionGraph {
+            program: self.program(&places.words, &places.threads),
+            witness: Witness { execution },
+            model: self.model,
+            atomicity: self.atomicity,
+        }
+    }
+
+    /// Returns the value of a word before the first event.
+    fn initial(&self, word: u32) -> i64 {
+        self.initial.get(word as usize).copied().unwrap_or(0)
+    }
+
+    /// Returns the events: the initial writes of the words, then what was recorded.
+    fn events(&self, places: &Places) -> Vec<Event> {
+        let mut events: Vec<Event> = (0..places.base as u16).map(initial_write).collect();
+        events.extend(self.recorded.iter().map(|e| Event {
+            thread: places.threads.get(&e.thread).map(|&t| ThreadId(t)),
             kind: e.kind,
-            loc: location(&e.word),
+            loc: places.location(e.word),
             peer: e.peer.map(|p| Node(p as u8)),
             work: None,
             rmw: e.rmw,
@@ -147,95 +227,76 @@ impl Graph<'_> {
             instance: e.instance,
             path: Vec::new(),
         }));
-        let mut rf = Relation::empty(n);
-        for (i, e) in events.iter().enumerate() {
-            if let (Some(_), Some(loc)) = (e.read, location(&e.word)) {
-                let source = e.source.and_then(|id| place.get(&id).copied());
-                rf.insert(source.unwrap_or(usize::from(loc.0)), base + i);
+        events
+    }
+
+    /// Relates each read to the write whose value it has; a read without a recorded source has the initial value.
+    fn reads_from(&self, places: &Places) -> Relation {
+        let mut rf = Relation::empty(places.len);
+        for (i, e) in self.recorded.iter().enumerate() {
+            if let (Some(_), Some(loc)) = (e.read, places.location(e.word)) {
+                let source = e.source.and_then(|id| places.event.get(&id).copied());
+                rf.insert(source.unwrap_or(usize::from(loc.0)), places.base + i);
             }
         }
-        let mut mo = Relation::empty(n);
-        let mut nfo = Relation::empty(n);
-        let mut rao = Relation::empty(n);
-        let spec = Spec::of(self.model, self.atomicity);
-        for (i, a) in events.iter().enumerate() {
-            if let (Some(_), Some(loc)) = (a.written, location(&a.word)) {
-                mo.insert(usize::from(loc.0), base + i);
-            }
-            for (j, b) in events.iter().enumerate() {
-                let (x, y) = (base + i, base + j);
-                let writes = a.written.is_some() && b.written.is_some();
-                if writes && a.word == b.word && a.time < b.time {
-                    mo.insert(x, y);
-                }
-                if spec.flush_pair(&all[x], &all[y]) {
-                    let (first, second) = if a.time < b.time { (x, y) } else { (y, x) };
-                    nfo.insert(first, second);
-                }
-                let atomics = a.kind == Kind::NicAtomicRead && b.kind == Kind::NicAtomicRead;
-                if spec.orders_atomics() && atomics && a.peer == b.peer && a.time < b.time {
-                    rao.insert(x, y);
-                }
-            }
-        }
-        let pf = events.iter().enumerate().filter_map(|(i, e)| {
+        rf
+    }
+
+    /// Relates each operation to the poll that took its completion.
+    fn polls_from(&self, places: &Places) -> Relation {
+        let polls = self.recorded.iter().enumerate().filter_map(|(i, e)| {
             let completion = (e.kind == Kind::Poll).then_some(e.source).flatten()?;
-            Some((*place.get(&completion)?, base + i))
+            Some((*places.event.get(&completion)?, places.base + i))
         });
-        let initial_values: Vec<Option<i64>> = words.keys().map(|&w| Some(initial(Addr(w)))).collect();
-        let execution = Execution {
-            pf: Relation::from_pairs(n, pf),
-            po: Relation::from_fn(n, |a, b| match (a.checked_sub(base), b.checked_sub(base)) {
+        Relation::from_pairs(places.len, polls)
+    }
+
+    /// Orders the events of each thread, and the initial writes before all others.
+    fn program_order(&self, places: &Places) -> Relation {
+        let (base, events) = (places.base, &self.recorded);
+        Relation::from_fn(places.len, |a, b| {
+            match (a.checked_sub(base), b.checked_sub(base)) {
                 (None, Some(_)) => true,
                 (Some(a), Some(b)) => {
                     a < b && events[a].thread == events[b].thread && !events[a].is_unordered(&events[b])
                 }
                 _ => false,
-            }),
-            reads: vec![None; base]
-                .into_iter()
-                .chain(events.iter().map(|e| e.read))
-                .collect(),
-            writes: initial_values
-                .into_iter()
-                .chain(events.iter().map(|e| e.written))
-                .collect(),
-            events: all,
-            rf,
-            mo,
-            nfo,
-            rao,
-            outcome: Outcome {
-                registers: vec![Vec::new(); threads.len()],
-                memory: words
-                    .keys()
-                    .map(|&w| self.state.machine.memory()[w as usize])
-                    .collect(),
-            },
+            }
+        })
+    }
+
+    /// Orders events by the times at which they took effect: the writes of a word, the pairs that a flush relates, and the atomics
+    /// of a node.
+    fn orders(&self, places: &Places, all: &[Event]) -> Orders {
+        let n = places.len;
+        let mut orders = Orders {
+            mo: Relation::empty(n),
+            nfo: Relation::empty(n),
+            rao: Relation::empty(n),
         };
-        ExecutionGraph {
-            program: self.program(&words, &threads),
-            witness: Witness { execution },
-            model: self.model,
-            atomicity: self.atomicity,
+        let spec = Spec::of(self.model, self.atomicity);
+        for (i, a) in self.recorded.iter().enumerate() {
+            let x = places.base + i;
+            if let (Some(_), Some(loc)) = (a.written, places.location(a.word)) {
+                orders.mo.insert(usize::from(loc.0), x);
+            }
+            for (j, b) in self.recorded.iter().enumerate() {
+                let y = places.base + j;
+                let writes = a.written.is_some() && b.written.is_some();
+                if writes && a.word == b.word && a.time < b.time {
+                    orders.mo.insert(x, y);
+                }
+                if spec.flush_pair(&all[x], &all[y]) {
+                    let (first, second) = if a.time < b.time { (x, y) } else { (y, x) };
+                    orders.nfo.insert(first, second);
+                }
+                let atomics = a.kind == Kind::NicAtomicRead && b.kind == Kind::NicAtomicRead;
+                if spec.orders_atomics() && atomics && a.peer == b.peer && a.time < b.time {
+                    orders.rao.insert(x, y);
+                }
+            }
         }
-    }
-
-    /// Numbers the words of the graph from 0.
-    fn words(&self) -> BTreeMap<u32, u16> {
-        let used: BTreeMap<u32, ()> = self
-            .recorded
-            .iter()
-            .filter_map(|e| e.word)
-            .map(|w| (w.0, ()))
-            .collect();
-        used.into_keys().zip(0..).collect()
-    }
-
-    /// Numbers the threads of the graph from 0.
-    fn threads(&self) -> BTreeMap<u16, u8> {
-        let used: BTreeMap<u16, ()> = self.recorded.iter().map(|e| (e.thread, ())).collect();
-        used.into_keys().zip(0..).collect()
+        orders
     }
 
     fn program(&self, words: &BTreeMap<u32, u16>, threads: &BTreeMap<u16, u8>) -> Program {

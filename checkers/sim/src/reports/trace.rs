@@ -59,6 +59,60 @@ struct Remote {
     transfer: u32,
 }
 
+/// An operation that a thread posts.
+struct Posted {
+    /// The operation in words.
+    text: String,
+    /// The word that it writes, if it does.
+    writes: Option<Addr>,
+    /// The word that it reads at the peer, if it does.
+    reads: Option<Addr>,
+}
+
+impl Posted {
+    /// Describes an operation, with the words that it reads and writes.
+    fn of(common: &Common, state: &mut State, op: NicOp) -> Posted {
+        let mut named = |word| named(common, state, word);
+        let (text, writes, reads) = match op {
+            NicOp::Put { dst, src } => {
+                let (src, (addr, dst)) = (named(src).1, named(dst));
+                (format!("put {dst} := {src}"), Some(addr), None)
+            }
+            NicOp::PutInline { dst, value } => {
+                let (addr, dst) = named(dst);
+                (format!("put {dst} := {value}"), Some(addr), None)
+            }
+            NicOp::Get { dst, src } => {
+                let ((from, src), (addr, dst)) = (named(src), named(dst));
+                (format!("get {dst} := {src}"), Some(addr), Some(from))
+            }
+            NicOp::FetchAdd { dst, target, add } => {
+                let ((from, target), (addr, dst)) = (named(target), named(dst));
+                let text = format!("fetch-and-add {target} += {add}, old value to {dst}");
+                (text, Some(addr), Some(from))
+            }
+            NicOp::CompareSwap {
+                dst,
+                target,
+                expected,
+                new,
+            } => {
+                let ((from, target), (addr, dst)) = (named(target), named(dst));
+                let text = format!("compare-and-swap {target} {expected} -> {new}, old value to {dst}");
+                (text, Some(addr), Some(from))
+            }
+            NicOp::Fence => ("remote fence".to_owned(), None, None),
+        };
+        Posted { text, writes, reads }
+    }
+}
+
+/// Returns the address of a word, and its name.
+fn named(common: &Common, state: &mut State, word: VirtualWord) -> (Addr, String) {
+    let addr = state.addr(common, word);
+    (addr, name_of(common, addr))
+}
+
 /// Follows an execution and describes its moves.
 #[derive(Default)]
 pub(crate) struct Tracer {
@@ -146,131 +200,101 @@ impl Tracer {
         ))
     }
 
+    /// Describes a request that is about to be granted to a thread.
     fn see_request(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {
         let who = format!("P{thread} ({})", state.info(thread).name);
-        let named = |state: &mut State, word: VirtualWord| {
-            let addr = state.addr(common, word);
-            (addr, name_of(common, addr))
-        };
-        match *request {
-            Request::Load { word } => {
-                let (addr, name) = named(state, word);
-                let value = state.machine.load(thread, addr).unwrap_or_default() as u64;
-                let late = self
-                    .delayed
-                    .iter()
-                    .rev()
-                    .find(|d| d.word == addr && d.writer != Writer::Buffer(thread));
-                let weak = late.map(|d| d.what.clone());
-                self.push(format!("{who}: loads {name} (={value})"), weak);
-            }
-            Request::Store { word, value } => {
-                let (addr, name) = named(state, word);
-                self.delayed.push(Delayed {
-                    writer: Writer::Buffer(thread),
-                    word: addr,
-                    what: format!("{who}'s store {name} := {value} is still in its store buffer"),
-                    remote: None,
-                });
-                self.push(format!("{who}: stores {name} := {value}"), None);
-            }
-            Request::Rmw { word, rmw } => {
-                let (_, name) = named(state, word);
-                self.push(format!("{who}: {}", rmw_on(rmw, &name)), None);
-            }
-            Request::Fence => self.push(format!("{who}: mfence"), None),
+        let said = match *request {
+            Request::Load { word } => return self.see_load(common, state, thread, word),
+            Request::Store { word, value } => return self.see_store(common, state, thread, word, value),
             Request::Direct { peer, word, access } => match state.post_refusal(thread, peer) {
-                Some(lost) => {
-                    let (name, why) = (named(state, word).1, format!("node {lost} is lost"));
-                    self.push(format!("{who}: is refused access to {name}: {why}"), None);
-                }
-                None => self.see_request(common, state, thread, &access.to(word)),
+                Some(lost) => format!(
+                    "is refused access to {}: node {lost} is lost",
+                    named(common, state, word).1
+                ),
+                None => return self.see_request(common, state, thread, &access.to(word)),
             },
-            Request::Post {
-                owner,
-                peer,
-                op,
-                tag,
-                strong,
-                transfer,
-                ..
-            } => {
-                let writer = Writer::Nic(QpId { thread: owner, peer });
-                let (text, written) = match op {
-                    NicOp::Put { dst, src } => {
-                        let (src, (addr, dst)) = (named(state, src).1, named(state, dst));
-                        (format!("put {dst} := {src}"), Some(addr))
-                    }
-                    NicOp::PutInline { dst, value } => {
-                        let (addr, dst) = named(state, dst);
-                        (format!("put {dst} := {value}"), Some(addr))
-                    }
-                    NicOp::Get { dst, src } => {
-                        let (src, (addr, dst)) = (named(state, src).1, named(state, dst));
-                        (format!("get {dst} := {src}"), Some(addr))
-                    }
-                    NicOp::FetchAdd { dst, target, add } => {
-                        let (target, (addr, dst)) = (named(state, target).1, named(state, dst));
-                        (
-                            format!("fetch-and-add {target} += {add}, old value to {dst}"),
-                            Some(addr),
-                        )
-                    }
-                    NicOp::CompareSwap {
-                        dst,
-                        target,
-                        expected,
-                        new,
-                    } => {
-                        let (target, (addr, dst)) = (named(state, target).1, named(state, dst));
-                        let text =
-                            format!("compare-and-swap {target} {expected} -> {new}, old value to {dst}");
-                        (text, Some(addr))
-                    }
-                    NicOp::Fence => ("remote fence".to_owned(), None),
-                };
-                let text = if strong { format!("strong {text}") } else { text };
-                if let Some(lost) = state.post_refusal(thread, peer) {
-                    let why = format!("node {lost} is lost");
-                    return self.push(
-                        format!("{who}: is refused to post {text} to node {peer}: {why}"),
-                        None,
-                    );
-                }
-                let reads = match op {
-                    NicOp::Get { src, .. } => Some(named(state, src).0),
-                    NicOp::FetchAdd { target, .. } | NicOp::CompareSwap { target, .. } => {
-                        Some(named(state, target).0)
-                    }
-                    _ => None,
-                };
-                if let Some(addr) = written {
-                    self.delayed.push(Delayed {
-                        writer,
-                        word: addr,
-                        what: format!("P{owner}'s {text} is not yet placed"),
-                        remote: Some(Remote {
-                            what: text.clone(),
-                            reads,
-                            puts: reads.is_none(),
-                            transfer,
-                        }),
-                    });
-                }
-                self.push(format!("{who}: posts {text} to node {peer} as #{tag:x}"), None);
-            }
-            Request::Poll => self.push(format!("{who}: polls"), None),
-            Request::WaitBegin { ref what, .. } => self.push(format!("{who}: waits for {what}"), None),
-            Request::WaitEnd => self.push(format!("{who}: has what it waited for"), None),
-            Request::Park => self.push(format!("{who}: parks"), None),
-            Request::Note(Note::Call(ref text)) => self.push(format!("{who}: calls {text}"), None),
-            Request::Note(Note::Return(ref text)) => self.push(format!("{who}: returns {text}"), None),
-            Request::Note(Note::Mark(ref text)) => self.push(format!("{who}: notes {text}"), None),
-            Request::End(Ok(())) => self.push(format!("{who}: ends"), None),
-            Request::End(Err(ref message)) => self.push(format!("{who}: panics: {message}"), None),
-            Request::Lock { .. } | Request::TryLock { .. } | Request::Unlock { .. } => {}
-            ref other => self.push(format!("{who}: {}", Said(common, other)), None),
+            Request::Post { .. } => return self.see_post(common, state, thread, request),
+            Request::Rmw { word, rmw } => rmw_on(rmw, &named(common, state, word).1),
+            Request::Fence => "mfence".to_owned(),
+            Request::Poll => "polls".to_owned(),
+            Request::WaitBegin { ref what, .. } => format!("waits for {what}"),
+            Request::WaitEnd => "has what it waited for".to_owned(),
+            Request::Park => "parks".to_owned(),
+            Request::Note(Note::Call(ref text)) => format!("calls {text}"),
+            Request::Note(Note::Return(ref text)) => format!("returns {text}"),
+            Request::Note(Note::Mark(ref text)) => format!("notes {text}"),
+            Request::End(Ok(())) => "ends".to_owned(),
+            Request::End(Err(ref message)) => format!("panics: {message}"),
+            Request::Lock { .. } | Request::TryLock { .. } | Request::Unlock { .. } => return,
+            ref other => Said(common, other).to_string(),
+        };
+        self.push(format!("{who}: {said}"), None);
+    }
+
+    /// Describes a load. It is weak if another thread or a queue pair has a write to the word that is not in memory yet.
+    fn see_load(&mut self, common: &Common, state: &mut State, thread: u16, word: VirtualWord) {
+        let who = format!("P{thread} ({})", state.info(thread).name);
+        let (addr, name) = named(common, state, word);
+        let value = state.machine.load(thread, addr).unwrap_or_default() as u64;
+        let is_late = |d: &&Delayed| d.word == addr && d.writer != Writer::Buffer(thread);
+        let weak = self.delayed.iter().rev().find(is_late).map(|d| d.what.clone());
+        self.push(format!("{who}: loads {name} (={value})"), weak);
+    }
+
+    /// Describes a store, which is delayed until it leaves the thread's store buffer.
+    fn see_store(&mut self, common: &Common, state: &mut State, thread: u16, word: VirtualWord, value: u64) {
+        let who = format!("P{thread} ({})", state.info(thread).name);
+        let (addr, name) = named(common, state, word);
+        self.delayed.push(Delayed {
+            writer: Writer::Buffer(thread),
+            word: addr,
+            what: format!("{who}'s store {name} := {value} is still in its store buffer"),
+            remote: None,
+        });
+        self.push(format!("{who}: stores {name} := {value}"), None);
+    }
+
+    /// Describes a post. What the operation writes is delayed until it is placed. A post towards a lost node is refused.
+    fn see_post(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {
+        let who = format!("P{thread} ({})", state.info(thread).name);
+        let Request::Post {
+            owner,
+            peer,
+            op,
+            tag,
+            strong,
+            transfer,
+            ..
+        } = *request
+        else {
+            return;
+        };
+        let posted = Posted::of(common, state, op);
+        let text = match strong {
+            true => format!("strong {}", posted.text),
+            false => posted.text,
+        };
+        if let Some(lost) = state.post_refusal(thread, peer) {
+            let why = format!("node {lost} is lost");
+            return self.push(
+                format!("{who}: is refused to post {text} to node {peer}: {why}"),
+                None,
+            );
         }
+        if let Some(word) = posted.writes {
+            self.delayed.push(Delayed {
+                writer: Writer::Nic(QpId { thread: owner, peer }),
+                word,
+                what: format!("P{owner}'s {text} is not yet placed"),
+                remote: Some(Remote {
+                    what: text.clone(),
+                    reads: posted.reads,
+                    puts: posted.reads.is_none(),
+                    transfer,
+                }),
+            });
+        }
+        self.push(format!("{who}: posts {text} to node {peer} as #{tag:x}"), None);
     }
 
     fn push(&mut self, what: String, weak: Option<String>) {

@@ -48,7 +48,7 @@ pub fn barrier(operations: &[Operation]) -> Result<(), Violation> {
 /// No message is received before it was submitted.
 ///
 /// # Errors
-/// Returns the receive, and the submit that it should have met if there is one.
+/// Returns the receive, and the submit whose message it should have returned if there is one.
 pub fn ring_buffer(operations: &[Operation]) -> Result<(), Violation> {
     const WHAT: &str = "every reader receives the messages in the order in which they were submitted";
     let submitted: Vec<&Operation> = operations

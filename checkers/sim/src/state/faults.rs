@@ -35,7 +35,7 @@ pub struct Faults {
     /// Then each survivor learns of the loss, at any later time. A node that has stopped is also cut off
     /// before anybody learns of it.
     pub suspicions: u32,
-    /// Leaves membership unenforced, as it was before the contract demanded it. A suspected node is not told
+    /// Leaves membership unenforced, as it was before the contract demanded it. A suspected node does not learn of it
     /// and goes on writing, and survivors may learn of a loss while the lost node's operations are still
     /// under way.
     pub unenforced: bool,

@@ -171,7 +171,7 @@ impl State {
         wait.as_ref().is_some_and(|wait| wait.pure)
     }
 
-    /// Settles the pasts of threads that evaluate their conditions again, once their requests are known. The
+    /// Determines the pasts of threads that evaluate their conditions again, once their requests are known. The
     /// failed evaluation may have read anything, but it leaves behind only its progress, if any, and that
     /// shows in the next request. The past is therefore where the wait began, or the point after it where the
     /// failed evaluation made the same request ([`Waits::Merged`]), or else a point of its own that begins with this

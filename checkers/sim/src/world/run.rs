@@ -21,7 +21,7 @@ use crate::{Config, SimError};
 pub(crate) type Granted = (u16, Reply);
 
 /// A granted request of a path, and the past that the reply led to, where that past is the thread's own.
-pub(crate) type Told = (Granted, Option<Past>);
+pub(crate) type GrantedStep = (Granted, Option<Past>);
 
 /// The threads, suspended at their requests.
 pub(crate) struct Run {
@@ -72,7 +72,7 @@ impl Run {
         {
             run.add(common, &mut state, node, kind, name, body)?;
         }
-        run.settle(common, &mut state)?;
+        run.run_until_idle(common, &mut state)?;
         common.keep_labels(coroutine::take_labels());
         let unfinished: Vec<_> = (0..state.threads.len() as u16)
             .filter(|&t| state.info(t).kind == ModelThreadKind::Worker)
@@ -143,7 +143,7 @@ impl Run {
 
     /// Grants requests in a fixed order until nothing moves. After each request, the machine runs until it is
     /// idle.
-    fn settle(&mut self, common: &Common, state: &mut State) -> Result<(), SimError> {
+    fn run_until_idle(&mut self, common: &Common, state: &mut State) -> Result<(), SimError> {
         let mut seen = SeenAccesses::default();
         let mut steps = Vec::new();
         loop {
@@ -238,8 +238,8 @@ impl Run {
     /// they must start afresh.
     ///
     /// On the way, each thread must ask for what it asked for before in the same past. A world that is not a function of
-    /// what it is told, for example one that goes through a hash map in the order of its random keys, shows it here.
-    pub(crate) fn follow(&mut self, common: &Common, path: &[Told]) -> Option<Result<(), SimError>> {
+    /// the replies that it gets, for example one that goes through a hash map in the order of its random keys, shows it here.
+    pub(crate) fn follow(&mut self, common: &Common, path: &[GrantedStep]) -> Option<Result<(), SimError>> {
         let done = self.log.len();
         let is_prefix = |log: &[Granted]| log.iter().zip(path).all(|(mine, (theirs, _))| mine == theirs);
         if self.is_over || done > path.len() || !is_prefix(&self.log) {

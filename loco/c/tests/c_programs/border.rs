@@ -54,7 +54,7 @@ fn a_lost_node_is_an_error_that_names_it() {
     for node in 0..3 {
         start(&mut job, NodeId(node), &program);
     }
-    job.meet();
+    job.rendezvous();
     for (node, output) in job.finish() {
         let (out, err) = texts(&output);
         if node == NodeId(1) {

@@ -149,7 +149,7 @@ fn a_job_of_both_languages() {
                 arrivals.read(&thread)
             })
         });
-        job.meet();
+        job.rendezvous();
         node.join().expect("no panic")
     });
     assert_eq!(arrived, Ok::<u64, loco::Error>(2));

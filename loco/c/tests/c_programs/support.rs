@@ -142,6 +142,6 @@ pub fn job(test: &str, nodes: u16, program: &Path) -> Vec<String> {
     for node in 0..nodes {
         start(&mut job, NodeId(node), program);
     }
-    job.meet();
+    job.rendezvous();
     job.finish_well()
 }

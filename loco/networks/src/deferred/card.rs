@@ -252,7 +252,7 @@ fn run<F: Fabric>(shared: &Shared<F>, fabric: &F) {
     let control = fabric.control();
     let mut departures_seen = 0;
     let mut state = shared.lock();
-    let mut quiet = Quiet::since(shared.moment(), &mut state.dice);
+    let mut idle = IdlePeriod::since(shared.moment(), &mut state.dice);
     loop {
         let departures = control.departures();
         if departures != departures_seen {
@@ -280,9 +280,9 @@ fn run<F: Fabric>(shared: &Shared<F>, fabric: &F) {
             Next::Idle if stop => return,
             Next::Idle => wait(shared, state, None),
             Next::Listen(calls) => {
-                if quiet.calls != moment.calls {
-                    quiet = Quiet::since(moment, &mut state.dice);
-                } else if quiet.is_over(moment.now) {
+                if idle.calls != moment.calls {
+                    idle = IdlePeriod::since(moment, &mut state.dice);
+                } else if idle.is_over(moment.now) {
                     // The threads do something else, or sleep until the NIC has done its part.
                     shared.calls.fetch_max(calls, Ordering::Relaxed);
                 }
@@ -301,7 +301,7 @@ fn run<F: Fabric>(shared: &Shared<F>, fabric: &F) {
 }
 
 /// A time without calls, in which the NIC is patient.
-struct Quiet {
+struct IdlePeriod {
     /// The number of calls at its beginning.
     calls: u64,
     /// The earliest time at which it ends.
@@ -310,9 +310,9 @@ struct Quiet {
     looks: u32,
 }
 
-impl Quiet {
-    fn since(moment: Moment, dice: &mut Dice) -> Quiet {
-        Quiet {
+impl IdlePeriod {
+    fn since(moment: Moment, dice: &mut Dice) -> IdlePeriod {
+        IdlePeriod {
             calls: moment.calls,
             until: moment.now + PATIENCE * (1 << dice.below(PATIENCE_DOUBLINGS)),
             looks: 1 << dice.below(LOOK_DOUBLINGS),

@@ -232,7 +232,7 @@ unsafe fn count(id: *mut SoftId, added: bool) {
     }
 }
 
-/// Ends a connection under the lock. Both queue pairs enter the error state, and the other side is told.
+/// Ends a connection under the lock. Both queue pairs enter the error state, and the other side is notified.
 ///
 /// # Safety
 /// `id` is live.

@@ -268,7 +268,7 @@ pub(super) fn flush(shared: &Shared, state: &mut QpState) -> Ended {
 }
 
 /// Places what was acknowledged and is not placed, when the queue pair goes.
-pub(super) fn settle(qp: &SoftQp) {
+pub(super) fn place_acknowledged(qp: &SoftQp) {
     place_all(&qp.shared, &mut lock(&qp.state));
 }
 

@@ -256,7 +256,7 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
         lock(&shared.holders).retain(|&holder| holder != raw.addr());
         let cq = (*qp).send_cq.cast::<SoftCq>();
         lock(&(*cq).queue).entries.retain(|entry| entry.qp != raw);
-        late::settle(&*raw);
+        late::place_acknowledged(&*raw);
         *(*raw).answers.write().unwrap_or_else(PoisonError::into_inner) = false;
         let soft = Box::from_raw(raw);
         soft.shared.queue_pairs.fetch_sub(1, Ordering::SeqCst);

@@ -45,7 +45,7 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
 
     /// Starts the driver's thread, as [`new`](Driver::new) does. The thread sleeps for `sleep_max` at most where the
     /// node's doorbell would wake it. If a node is stopped just before it rings the doorbell, a call is delayed by up
-    /// to `sleep_max`. `new` takes one second.
+    /// to `sleep_max`. [`new`](Driver::new) uses one second.
     ///
     /// # Errors
     /// Returns the errors of [`new`](Driver::new).

@@ -18,8 +18,8 @@ use crate::{Error, Result, RingReader, RingWriter, Thread};
 /// The messages of a ring buffer, as a [`Stream`]. It waits for the next message as long as it is polled, without a
 /// deadline.
 ///
-/// It ends after its first error: [`PeerLost`](crate::ErrorKind) when the writer is gone and all its messages are
-/// read.
+/// It ends after its first error: [`PeerLost`](crate::ErrorKind::PeerLost) when the writer is gone and all its
+/// messages are read.
 ///
 /// No message is lost when a future of [`next`](RingStream::next) is dropped: the next future returns it.
 pub struct RingStream<F: Fabric<Platform = Std> = AnyFabric> {

@@ -167,7 +167,7 @@ impl<F: Fabric> Barrier<F> {
         let timing = (!thread.reads_at_once()).then(|| thread.timing_from_now());
         // Announcing the arrival fails on a node that was declared lost.
         scope.order(thread)?;
-        self.meet(thread)
+        self.arrive_and_wait(thread)
             .map_err(|error| late_since(timing, thread, error))
     }
 
@@ -183,11 +183,11 @@ impl<F: Fabric> Barrier<F> {
     /// See [`wait`](Barrier::wait).
     pub fn wait_unfenced(&self, thread: &Thread<F>) -> Result<()> {
         let _call = thread.call(self.channel().name(), "wait_unfenced");
-        self.meet(thread)
+        self.arrive_and_wait(thread)
     }
 
     /// Arrives and waits for everybody.
-    fn meet(&self, thread: &Thread<F>) -> Result<()> {
+    fn arrive_and_wait(&self, thread: &Thread<F>) -> Result<()> {
         let arrival = match self.unfinished(thread) {
             Some(arrival) => arrival,
             None => self.arrive()?,

@@ -1,10 +1,10 @@
 //! Collective operations besides the barrier: broadcast of a value, gather, reduce, and their variants for all nodes.
 //!
 //! Each participant has a slot for each participant's value, twice, for even and odd rounds. It also has a row of a
-//! shared state table ([`Sst`]) that says which round it has begun. A node puts its value, then its row, whose put is in
-//! strong order, so a node that sees the row sees the value. A node begins a round when all
-//! have begun the round before. By then all have read everything of the round before that, whose slots the node now
-//! overwrites. A node whose call fails for the loss of another writes that into its row: the others would wait in vain for its
+//! shared state table ([`Sst`]) that says which round it has begun. A node puts its value, then its row, whose put is
+//! in strong order, so a node that sees the row sees the value. A node begins a round when all have begun the round
+//! before. By then all have read everything of the round before that, whose slots the node now overwrites. A node
+//! whose call fails for the loss of another writes that into its row, so that the others do not wait in vain for its
 //! next round.
 //!
 //! Relies on regions and the table; used by programs.
@@ -434,10 +434,10 @@ impl<T: Value, F: Fabric> Collective<T, F> {
             self.lost = Some(error.clone());
         }
         if let Some(node) = error.lost_peer() {
-            // Those that cannot be told are lost, or find out at their deadline.
+            // Those that the row does not reach are lost, or find out at their deadline.
             let _ = self.rows.store_mine(stopped_row(self.round, node));
-            if let Ok(told) = self.rows.push(thread) {
-                told.forget();
+            if let Ok(pushed) = self.rows.push(thread) {
+                pushed.forget();
             }
         }
         error

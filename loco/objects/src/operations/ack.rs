@@ -115,7 +115,7 @@ impl<F: Fabric> AckKey<F> {
         self.groups.is_empty()
     }
 
-    /// Returns the peers that the operations go to.
+    /// Returns the peers that the operations go to, each once.
     pub fn peers(&self) -> &[NodeId] {
         &self.peers
     }

@@ -92,9 +92,9 @@ impl Scope {
             Scope::AllThreads => {
                 let mut key = AckKey::done();
                 let lost = post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
-                // Where puts are placed when posted, the order of other threads' own stores places their puts (TSO): a
-                // thread that sees that they were posted sees them placed. This thread's puts may still wait before the
-                // fence.
+                // Where puts are placed when posted, they are stores of the thread that posts them, and TSO orders these:
+                // whoever sees that another thread has posted a put sees it placed. This thread's own puts may still wait
+                // before the fence.
                 thread.fabric().cpu_fence();
                 lost.report(key.wait(thread), mark_pair::<F>)
             }

@@ -274,7 +274,7 @@ impl<'t, F: Fabric> Pending<'t, F> {
         self.wait_until(None)
     }
 
-    /// Waits until `deadline`, or until the thread's deadline if it is `None`.
+    /// Waits as [`wait`](Pending::wait) does until `deadline`, or until the thread's deadline if it is `None`.
     ///
     /// # Errors
     /// Returns the errors of [`wait`](Pending::wait).

@@ -103,7 +103,7 @@ pub struct Flags {
     /// Lets the operation take effect at the peer only after this thread's earlier puts and atomics to that peer are placed
     /// there (strong order).
     pub strong: bool,
-    /// Says that more operations to the same peer follow at once, so that the NIC need not be told of this one alone.
+    /// Says that more operations to the same peer follow at once, so that the NIC need not be notified of this one alone.
     pub more: bool,
 }
 

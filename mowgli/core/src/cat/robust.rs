@@ -91,7 +91,7 @@ struct Walk {
 impl<const W: usize> Search<'_, '_, W> {
     /// Walks along every possible cycle until an execution with such a cycle is found.
     pub(super) fn walk(&mut self, atomics: bool) -> Result<(), Stop> {
-        if !self.settle(0)? {
+        if !self.propagate(0)? {
             return Ok(());
         }
         for anchor in 0..self.problem.len() {
@@ -131,7 +131,7 @@ impl<const W: usize> Search<'_, '_, W> {
                 // A read has one source for each way in which it comes before a write.
                 for source in self.sources_of(depth, edge, walk.from) {
                     self.push(depth);
-                    if !self.decide(depth + 1, edge, source, walk.from, to) || !self.settle(depth + 1)? {
+                    if !self.decide(depth + 1, edge, source, walk.from, to) || !self.propagate(depth + 1)? {
                         continue;
                     }
                     if closes {

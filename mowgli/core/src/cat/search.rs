@@ -171,7 +171,7 @@ impl<const W: usize> Search<'_, '_, W> {
 
     /// Propagates values and forced choices and evaluates the axioms that prune, until nothing changes. Returns false if the partial
     /// execution cannot be completed.
-    pub(super) fn settle(&mut self, depth: usize) -> Result<bool, Stop> {
+    pub(super) fn propagate(&mut self, depth: usize) -> Result<bool, Stop> {
         loop {
             self.tick()?;
             if !self.evaluate_values(depth) {
@@ -324,7 +324,7 @@ impl<const W: usize> Search<'_, '_, W> {
     }
 
     fn explore(&mut self, depth: usize) -> Result<(), Stop> {
-        if !self.settle(depth)? {
+        if !self.propagate(depth)? {
             return Ok(());
         }
         if let Some((read, sources)) = self.next_read(depth, true) {
@@ -427,7 +427,7 @@ impl<const W: usize> Search<'_, '_, W> {
 
     /// Decides what is still open. Returns the depth of a complete execution that satisfies all axioms, if there is one.
     pub(super) fn complete(&mut self, depth: usize) -> Result<Option<usize>, Stop> {
-        if !self.settle(depth)? {
+        if !self.propagate(depth)? {
             return Ok(None);
         }
         if let Some((read, sources)) = self.next_read(depth, false) {

@@ -183,7 +183,7 @@ pub fn ask(program: &Program, seed: u64) -> Program {
     program
 }
 
-/// Makes exchanges of read-modify-writes, of CPUs and of cards, and of gets: of about half.
+/// Turns about half of the read-modify-writes, of CPUs and of cards, and of the gets into exchanges.
 pub fn exchange(program: &Program, seed: u64) -> Program {
     let mut random = Random::new(seed);
     let mut program = program.clone();

@@ -176,7 +176,7 @@ impl Client<'_> {
     }
 
     /// Polls everything and loads every result, so that paths that meet agree on what is pending.
-    fn settle(&mut self, out: &mut Vec<Instr>) {
+    fn complete_pending(&mut self, out: &mut Vec<Instr>) {
         self.deliver_all(out);
         self.poll(self.state.pending.len(), out);
     }
@@ -212,7 +212,7 @@ impl Client<'_> {
             }
             Instr::While { cond, body, bound } => {
                 if posts {
-                    self.settle(out);
+                    self.complete_pending(out);
                 }
                 let body = self.branch(body, posts);
                 let (cond, bound) = (cond.clone(), *bound);
@@ -226,7 +226,7 @@ impl Client<'_> {
         let mut code = Vec::new();
         self.block(block, &mut code);
         match posts {
-            true => self.settle(&mut code),
+            true => self.complete_pending(&mut code),
             false => self.deliver_all(&mut code),
         }
         code

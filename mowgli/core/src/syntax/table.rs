@@ -129,7 +129,7 @@ pub(crate) fn is_test_name_char(c: char) -> bool {
 ///
 /// # Errors
 ///
-/// Every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
+/// Returns every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
 pub fn parse_dialect<T>(
     source: &str,
     dialect: &str,
@@ -143,7 +143,7 @@ pub fn parse_dialect<T>(
 ///
 /// # Errors
 ///
-/// Every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
+/// Returns every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
 pub(crate) fn read_on<T>(
     language: &'static Language,
     source: &str,
@@ -178,7 +178,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn init(&mut self) -> Step<Vec<Init>> {
         self.init_with(false)
     }
@@ -239,7 +239,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn columns(&mut self) -> Step<Vec<Column>> {
         let mut columns = Vec::new();
         loop {
@@ -275,7 +275,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// A mistake outside the cells, or one too many inside them.
+    /// Returns a mistake outside the cells, or one too many inside them.
     pub fn row<S>(&mut self, columns: usize, mut stmt: impl FnMut(&mut Parser) -> Step<S>) -> Step<Row<S>> {
         let start = self.span();
         let mut cells = Vec::new();
@@ -351,7 +351,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// The first mistake.
+    /// Returns the first mistake.
     pub fn block<S>(&mut self, stmt: fn(&mut Parser) -> Step<S>) -> Step<Vec<S>> {
         self.expect("{", "a block stands in braces: `{ a := x; b := y }`")?;
         self.enter()?;
@@ -373,7 +373,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// When there are too many.
+    /// Fails when there are too many.
     pub fn count_instruction(&mut self) -> Step<()> {
         self.instructions += 1;
         if self.instructions > INSTRUCTIONS_MAX {

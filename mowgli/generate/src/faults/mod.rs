@@ -63,13 +63,13 @@ pub enum Change {
         /// The term.
         part: Part,
     },
-    /// Requests for strong order are not heard.
+    /// Requests for strong order are ignored.
     Strong,
     /// The issue of an instantaneous event is no longer its observation ([`Spec::joint`]).
     Joint,
 }
 
-/// An entry of a table. It is [`Order`] with an order of its own.
+/// An entry of a table: an [`Order`] that can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
     /// Not ordered.

@@ -42,7 +42,7 @@ pub struct Bounds {
     pub methods: Vec<Method>,
     /// The most threads.
     pub threads_max: usize,
-    /// The least calls of a client, over all threads.
+    /// The fewest calls of a client, over all threads.
     pub calls_min: usize,
     /// The most calls of a client, over all threads.
     pub calls_max: usize,

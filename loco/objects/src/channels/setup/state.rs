@@ -79,89 +79,98 @@ impl<F: Fabric> Setup<F> {
         let begin = platform.now();
         let mut report = begin.after(REPORT_FIRST);
         let mut grace = None;
-        // The awaited endpoints, as found at this generation of the registry. Some may have become ready since then.
-        let mut known: Option<(u64, Unready)> = None;
+        let mut known = None;
         let mut waiting: Option<(String, Waiting)> = None;
         loop {
             // The count is read before the state, so that a later change is not missed.
             let changes = self.changes();
-            let unready = {
-                let registry = self.registry().lock();
-                if registry.is_ready(channel)? {
-                    return Ok(());
-                }
-                let generation = registry.generation();
-                match known.take() {
-                    Some((of, unready)) if of == generation => known.insert((of, unready)),
-                    _ => match registry.unready(channel) {
-                        Some(unready) => known.insert((generation, unready)),
-                        None => return Ok(()),
-                    },
-                }
+            let Some(unready) = self.find_unready(channel, &mut known)? else {
+                return Ok(());
             };
-            let unready = &unready.1;
-            let peers: Vec<NodeId> = unready.participants.iter().copied().collect();
-            let peers: Vec<NodeId> = peers
-                .into_iter()
-                .filter(|&peer| self.matters(unready, peer))
-                .collect();
             self.show(&mut waiting, unready, (begin, deadline));
-            let wait = Wait {
-                what: &unready.channel,
-                peers: Peers::These(&peers),
-                deadline: Some(deadline.min(report)),
+            let Err(error) = self.wait_for_change(unready, changes, deadline.min(report)) else {
+                continue;
             };
-            let outcome = self
-                .fabric()
-                .wait(wait, || (self.changes() != changes).then_some(()));
-            let Err(error) = outcome else { continue };
             // The awaited endpoints are determined anew, here and in the next round.
             known = None;
             let now = platform.now();
-            let unready = {
-                let registry = self.registry().lock();
-                match registry.unready(channel) {
-                    Some(unready) => unready,
-                    None => continue,
-                }
-            };
+            let found = self.registry().lock().unready(channel);
+            let Some(unready) = found else { continue };
             match error {
                 FabricError::Timeout { .. } if now < deadline && report < deadline => {
                     report = now.after(REPORT_EVERY);
                     unready.report(now.since(begin));
                 }
-                FabricError::Timeout { .. } => {
-                    for &node in &unready.missing {
-                        note_missed(self.fabric().node(), Missed::Late, node);
-                    }
-                    return Err(Error::NotReady {
-                        channel: unready.channel,
-                        missing: unready.missing,
-                        after: now.since(begin),
-                    });
-                }
+                FabricError::Timeout { .. } => return Err(self.not_ready(unready, now.since(begin))),
                 // It is connected by now, or left while this thread waited.
                 FabricError::PeerLost(peer) if !self.matters(&unready, peer) => {}
-                // The last messages of the peer may be about to be handled, and they may suffice.
                 FabricError::PeerLost(peer) => {
                     let end = *grace.get_or_insert(now.after(GRACE));
                     if now >= end.min(deadline) {
                         note_missed(self.fabric().node(), Missed::Lost, peer);
                         return Err(FabricError::PeerLost(peer).into());
                     }
-                    self.registry().lock().gone(peer);
-                    self.report_change();
-                    let wait = Wait {
-                        what: &unready.channel,
-                        peers: Peers::None,
-                        deadline: Some(now.after(GRACE / 100)),
-                    };
-                    let _ = self
-                        .fabric()
-                        .wait(wait, || (self.changes() != changes).then_some(()));
+                    self.wait_for_last_messages(&unready, peer, changes, now);
                 }
                 error => return Err(error.into()),
             }
+        }
+    }
+
+    /// Returns the endpoints of `channel` and those below it that are awaited; `None` if there are none. Keeps them in `known` with the
+    /// generation of the registry at which they were found. Some may have become ready since then.
+    fn find_unready<'a>(
+        &self,
+        channel: Option<&str>,
+        known: &'a mut Option<(u64, Unready)>,
+    ) -> Result<Option<&'a Unready>> {
+        let registry = self.registry().lock();
+        if registry.is_ready(channel)? {
+            return Ok(None);
+        }
+        let generation = registry.generation();
+        if known.as_ref().is_none_or(|(of, _)| *of != generation) {
+            *known = registry.unready(channel).map(|unready| (generation, unready));
+        }
+        Ok(known.as_ref().map(|(_, unready)| unready))
+    }
+
+    /// Waits until the registry has changed more often than `changes`. Fails at `until`, and if a participant is lost that matters.
+    fn wait_for_change(&self, unready: &Unready, changes: u64, until: Time) -> loco_fabric::Result<()> {
+        let participants = unready.participants.iter().copied();
+        let peers: Vec<NodeId> = participants.filter(|&peer| self.matters(unready, peer)).collect();
+        let wait = Wait {
+            what: &unready.channel,
+            peers: Peers::These(&peers),
+            deadline: Some(until),
+        };
+        self.fabric()
+            .wait(wait, || (self.changes() != changes).then_some(()))
+    }
+
+    /// Waits a moment after the loss of `peer`: its last messages may be about to be handled, and they may suffice.
+    fn wait_for_last_messages(&self, unready: &Unready, peer: NodeId, changes: u64, now: Time) {
+        self.registry().lock().gone(peer);
+        self.report_change();
+        let wait = Wait {
+            what: &unready.channel,
+            peers: Peers::None,
+            deadline: Some(now.after(GRACE / 100)),
+        };
+        let _ = self
+            .fabric()
+            .wait(wait, || (self.changes() != changes).then_some(()));
+    }
+
+    /// Notes the nodes that are missing at the deadline, and returns the error that names them.
+    fn not_ready(&self, unready: Unready, after: Duration) -> Error {
+        for &node in &unready.missing {
+            note_missed(self.fabric().node(), Missed::Late, node);
+        }
+        Error::NotReady {
+            channel: unready.channel,
+            missing: unready.missing,
+            after,
         }
     }
 

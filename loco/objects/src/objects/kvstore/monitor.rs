@@ -60,7 +60,7 @@ pub(super) fn monitor<F: Fabric, K: Encode + Eq>(shared: &Arc<Shared<F, K>>) {
     // The first failure stays, and there is only one.
     let _ = shared.failure.set(error);
     shared.failed.store(1);
-    // The nodes that wait for this one are told that they wait in vain. One that cannot be told runs into its deadline.
+    // The nodes that wait for this one learn that they wait in vain. One that this does not reach runs into its deadline.
     if let Ok(thread) = shared.channel.manager().thread() {
         for source in sources.iter().filter(|source| !source.done) {
             let sent = source

@@ -22,7 +22,7 @@ pub(super) struct Sender<F: Fabric> {
 struct Open {
     len: usize,
     /// The leader that was sent the request.
-    told: Option<NodeId>,
+    sent_to: Option<NodeId>,
 }
 
 impl<F: Fabric> Sender<F> {
@@ -75,7 +75,7 @@ impl<F: Fabric> Log<F> {
             sender.requests += 1;
             sender.open = Some(Open {
                 len: record.len(),
-                told: None,
+                sent_to: None,
             });
             shared.finish(thread, &mut sender, sets_aside)
         });
@@ -109,7 +109,7 @@ impl<F: Fabric> Shared<F> {
                 continue;
             }
             if let Some(open) = &mut sender.open
-                && open.told != Some(leader)
+                && open.sent_to != Some(leader)
             {
                 let row = (self.here, open.len);
                 match self.requests.send(thread, row, leader, &mut sender.reading) {
@@ -117,7 +117,7 @@ impl<F: Fabric> Shared<F> {
                     Err(error) if self.is_loss_of(&error, leader) => continue,
                     sent => sent?,
                 }
-                open.told = Some(leader);
+                open.sent_to = Some(leader);
             }
             self.wait_until(thread, Peers::One(leader), more)?;
         }

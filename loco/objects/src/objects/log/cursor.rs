@@ -23,7 +23,7 @@ pub(super) struct Cursor {
     next: u64,
     /// The records before that which the program has not read, with their positions.
     aside: VecDeque<(u64, Vec<u8>)>,
-    /// The position that the others were told last. They may overwrite what is before it.
+    /// The position that was announced to the others last. They may overwrite what is before it.
     released: u64,
     /// The position after the last record whose author is known, at least `next`.
     examined: u64,

@@ -21,8 +21,8 @@ pub(super) struct Lead {
     end: u64,
     /// The position after the last record that all live participants have.
     committed: u64,
-    /// Set if all live participants were told of that.
-    told: bool,
+    /// Set if all live participants know that: it was announced.
+    announced: bool,
     /// The number of the last request of each node among the records, by position.
     last: Box<[u64]>,
     /// The position of the node whose request is taken first, so that no node is always the last when there is little room.
@@ -136,8 +136,8 @@ impl<F: Fabric> Shared<F> {
         Ok(Lead {
             end,
             committed,
-            // The former leader may have told some and not others.
-            told: self.here == 0,
+            // The former leader may have announced it to some and not to others.
+            announced: self.here == 0,
             last,
             first: 0,
         })
@@ -196,7 +196,7 @@ impl<F: Fabric> Shared<F> {
 
     /// Places what is not committed in all copies, and commits it.
     fn commit(&self, thread: &Thread<F>, lead: &mut Lead) -> Result<()> {
-        if lead.end == lead.committed && lead.told {
+        if lead.end == lead.committed && lead.announced {
             return Ok(());
         }
         let peers = self.peers();
@@ -214,9 +214,9 @@ impl<F: Fabric> Shared<F> {
         let lost = fence::towards_each(thread, &peers)?;
         self.check_members(peers.len() - lost.len() + 1)?;
         lead.committed = lead.end;
-        lead.told = false;
+        lead.announced = false;
         self.announce(thread, &self.commits, lead.committed)?;
-        lead.told = true;
+        lead.announced = true;
         Ok(())
     }
 

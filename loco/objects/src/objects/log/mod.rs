@@ -1,15 +1,17 @@
 //! The log: records in one order on all participants, which outlive the loss of any of them.
 //!
-//! Every participant has a copy of the log ([`copy`]) and writes only what it is told to by its own steps: all else arrives by one-sided
-//! operations. One participant *leads*: the lowest that is neither lost nor has left. It writes a record into its copy, puts it into
-//! the copy of every other live participant, and waits until all have it. Only then is the record *committed*: the leader
-//! announces the position after it in a table ([`Sst`]), and readers look at no record before that. So what a reader has seen,
-//! and what an append has returned for, is on all nodes that live ([`lead`]).
+//! Every participant has a copy of the log ([`copy`]) and nobody but the leader writes into the copies of others, by
+//! one-sided operations. One participant *leads*: the lowest that is neither lost nor has left. It writes a record
+//! into its copy, puts it into the copy of every other live participant, and waits until all have it. Only then is
+//! the record *committed*: the leader announces the position after it in a table ([`Sst`]), and readers look at no
+//! record before that. So what a reader has seen, and what an append has returned for, is on all nodes that live
+//! ([`lead`]).
 //!
-//! When the leader is lost, the next participant leads. The loss is told only when the lost node can change no memory any more
-//! ([`Membership`](crate::fabric::Membership)), so from then on the copies stand still. The new leader takes the longest of
-//! them, gives every participant what it lacks, and commits. A record has one author and one place, so copies differ only in how far
-//! they go, and a record that was not committed ends up on all nodes or on none.
+//! When the leader is lost, the next participant leads. The loss is reported only when the lost node can change no
+//! memory any more ([`Membership`](crate::fabric::Membership)), so from then on the copies stand still. The new
+//! leader takes the longest of them, gives every participant what it lacks, and commits. A record has one author and
+//! one place, so copies differ only in how far they go, and a record that was not committed ends up on all nodes or
+//! on none.
 //!
 //! Other nodes send the leader their records ([`requests`]), one at a time, with a number. A record keeps the number. So
 //! a request that is sent again to the next leader is appended once.
@@ -327,12 +329,12 @@ impl<F: Fabric> Shared<F> {
     /// Stores `value` in this node's row of `table` and sends it to the others. A lost peer needs it no more.
     fn announce(&self, thread: &Thread<F>, table: &Sst<u64, F>, value: u64) -> Result<()> {
         table.store_mine(value)?;
-        let told = match table.push_untracked(thread) {
+        let pushed = match table.push_untracked(thread) {
             Err(error) if error.lost_peer().is_some() => Ok(()),
-            told => told,
+            pushed => pushed,
         };
         // Another thread of this node may wait for it.
         thread.ring();
-        told
+        pushed
     }
 }

@@ -63,8 +63,8 @@ impl<F: Fabric> RingReader<F> {
         } else {
             // The reader is made when its writer is connected.
             shared.acks.remote(shared.writer)?;
-            let told = Published::new(&shared.acks, offset, WORD_BYTES, vec![shared.writer]);
-            Acknowledgement::There(cell, told)
+            let published = Published::new(&shared.acks, offset, WORD_BYTES, vec![shared.writer]);
+            Acknowledgement::There(cell, published)
         };
         Ok(RingReader {
             next: Next {
@@ -87,7 +87,7 @@ impl<F: Fabric> RingReader<F> {
     /// not.
     pub fn try_receive(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<bool> {
         if !self.next.is_there() {
-            // At the latest, the writer is told when there is time for it.
+            // At the latest, the writer learns of it when there is time.
             self.acknowledge(thread);
             return Ok(false);
         }
@@ -142,10 +142,15 @@ impl<F: Fabric> RingReader<F> {
         Ok(())
     }
 
-    /// Leaves: the writer no longer waits for this reader.
+    /// Leaves: the writer no longer waits for this reader. The loss of the writer is no error.
     ///
     /// # Errors
-    /// Returns the errors of [`Thread::put_inline`].
+    /// Returns the errors of [`Thread::put_inline`] except [`PeerLost`](crate::ErrorKind::PeerLost) and
+    /// [`Timeout`](crate::ErrorKind::Timeout). The writer then still waits for this reader.
+    ///
+    /// # After a timeout
+    /// There is none: the call posts its put whatever the deadline, as the writer would wait for this reader for
+    /// ever.
     pub fn leave(mut self, thread: &Thread<F>) -> Result<()> {
         match thread.to_the_end(|| self.tell(thread, LEFT)) {
             Err(error) if error.lost_peer().is_some() => Ok(()),
@@ -202,20 +207,20 @@ impl<F: Fabric> RingReader<F> {
     }
 
     fn tell(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
-        let (cell, told) = match &self.acknowledgement {
+        let (cell, published) = match &self.acknowledgement {
             // The store comes after the copying out (TSO).
             Acknowledgement::Here(cell) => {
                 cell.store(position);
                 return Ok(());
             }
-            Acknowledgement::There(cell, told) => (cell, told),
+            Acknowledgement::There(cell, published) => (cell, published),
         };
         if self.shared.config.inline && WORD_BYTES <= thread.fabric().caps().inline_bytes_max {
-            return told.post_inline_untracked(thread, &position.to_ne_bytes());
+            return published.post_inline_untracked(thread, &position.to_ne_bytes());
         }
         // It is correct if a put reads a later position than the one that it was posted with, so there is no
         // need to wait for it.
         cell.store(position);
-        told.post_latest_untracked(thread)
+        published.post_latest_untracked(thread)
     }
 }

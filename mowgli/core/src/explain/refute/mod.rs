@@ -7,7 +7,7 @@
 //! decide where a thread goes, such as the acquisition of a lock: what was found about their other sources is kept, because it says
 //! what the program relies on. A cycle is shown in an execution, for which a search tries at most [`complete::TRIES_MAX`] choices of sources
 //! from each of the first [`KEPT`] ends of branches that have the cycle, and again from the decisions alone on which the cycle depends. If
-//! these have no execution with the outcome, nobody is to be told of the cycle. If none is found within the bounds, the cycle is left out
+//! these have no execution with the outcome, the cycle is not to be shown. If none is found within the bounds, the cycle is left out
 //! too, and [`Limit::Unshown`] says so, because there may be executions that have this cycle alone. Relies on [`crate::declarative`] for paths and events. Used by [`super::forbidden`].
 
 mod complete;

@@ -22,25 +22,23 @@ mod fairness;
 mod recovery;
 mod release;
 mod slot;
+mod waiting;
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
+use loco_fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Time};
 
 use crate::fabric::AnyFabric;
 use crate::fence::{self, Scope};
 use crate::objects::locks::guard::{LockConfig, LockGuard};
 use crate::objects::locks::loss::Poison;
 use crate::objects::locks::turn::LocalTurn;
-use crate::operations::counts::Count;
 use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::shown::hold;
-use crate::operations::words::{Pause, Words};
-use crate::{Channel, Error, Parent, Region, Result, Thread};
+use crate::operations::words::Words;
+use crate::{Channel, Parent, Region, Result, Thread};
 
-use recovery::Recovery;
 use slot::{Announcement, Slot, Stage};
 
 const WORD_BYTES: usize = 8;
@@ -56,10 +54,6 @@ const NEXT: usize = 0;
 const STRONG: bool = true;
 /// Says of a change of a slot that it needs no order: what it tells of is placed by then.
 const PLAIN: bool = false;
-/// The time between two attempts to find out what a lost node held, while others are drawing tickets.
-const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
-/// The time for which a grant may still be under way after some node is lost.
-const LATE_GRANT: Duration = Duration::from_millis(100);
 
 /// A fair mutual exclusion lock among the threads of all participants.
 ///
@@ -393,126 +387,6 @@ impl<F: Fabric> TicketLock<F> {
             .words
             .compare_swap(thread, self.slot(ticket), abandoned.to_word(), claim.to_word())?;
         Ok((old == abandoned.to_word()).then_some(ticket))
-    }
-
-    /// Waits for the grant of this node's claimed ticket.
-    fn wait_for_turn(
-        &self,
-        thread: &Thread<F>,
-        ticket: u64,
-        since: Option<Time>,
-        deadline: Option<Time>,
-    ) -> Result<bool> {
-        let (begin, deadline) = match (since, deadline) {
-            (Some(begin), Some(deadline)) => (begin, deadline),
-            (since, deadline) => {
-                let now = thread.now();
-                let patience = thread.network().default_patience();
-                (
-                    since.unwrap_or(now),
-                    deadline.unwrap_or_else(|| now.after(patience)),
-                )
-            }
-        };
-        thread.counts().add(Count::LockWaits, 1);
-        let mut peers: Vec<NodeId> = Vec::new();
-        let granted = || {
-            let grant = self.grant.load();
-            (grant >> 1 == ticket + 1).then_some(grant & 1 == 1)
-        };
-        loop {
-            let peers = if self.mine.recovered_count.load() == 0 {
-                self.channel.peers()
-            } else {
-                let recovered = self.mine.recovered.lock();
-                peers.clear();
-                let others = self.channel.peers().iter();
-                peers.extend(others.filter(|peer| !recovered.contains(peer)));
-                &peers
-            };
-            let wait = Wait {
-                what: self.channel.name(),
-                peers: Peers::These(peers),
-                deadline: Some(deadline),
-            };
-            let error: Error = match thread.fabric().wait_for_arrival(wait, granted) {
-                Ok(recovered) => {
-                    // The grant may have arrived before the others gave this node up.
-                    thread.still_in()?;
-                    // For the release: the node that served us no longer uses these words, unless it is
-                    // drawing again.
-                    self.words.prefetch(NEXT);
-                    return Ok(recovered);
-                }
-                Err(FabricError::PeerLost(node)) if node != self.words.home() => {
-                    // The node that served us may have been lost before it sent the grant.
-                    if let Some(recovered) = self.served(thread, ticket)? {
-                        self.await_grant(thread, ticket);
-                        return Ok(recovered);
-                    }
-                    match self.recover(thread) {
-                        Ok(Recovery::Done) => continue,
-                        Ok(Recovery::NotYet { index, seen }) => {
-                            let pause = Pause {
-                                what: self.channel.name(),
-                                on: self.words.home(),
-                                time: RECOVERY_PAUSE,
-                                deadline,
-                            };
-                            match self.words.pause(thread, pause, index, &seen) {
-                                Ok(()) => continue,
-                                Err(error) => error,
-                            }
-                        }
-                        Err(error) => error,
-                    }
-                }
-                Err(error) => error.into(),
-            };
-            if error.lost_peer() == Some(self.words.home()) {
-                return Err(error);
-            }
-            let abandoned = Slot::new(ticket, Stage::Abandoned);
-            let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
-            let old =
-                self.words
-                    .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
-            if old == claim.to_word() {
-                self.mine.abandoned.store(ticket + 1);
-                let error = error.since(begin, deadline, thread.now());
-                return Err(match error.is_timeout() {
-                    true => self.name_holder(thread, error),
-                    false => error,
-                });
-            }
-            let old = Slot::from_word(old);
-            if old.ticket != ticket || !old.is_served() {
-                // The ticket was skipped: to the others this node was lost.
-                return Err(error);
-            }
-            // The ticket was served at the last moment.
-            self.await_grant(thread, ticket);
-            return Ok(old.stage == Stage::Recovered);
-        }
-    }
-
-    /// Waits for the grant of a ticket that is served according to its slot. A grant that arrived later could
-    /// overwrite the grant of this node's next ticket, which another node sends. A grant that never arrives, because
-    /// its sender was lost, overwrites nothing.
-    fn await_grant(&self, thread: &Thread<F>, ticket: u64) {
-        let granted = || (self.grant.load() >> 1 == ticket + 1).then_some(());
-        let mut wait = Wait {
-            what: self.channel.name(),
-            peers: Peers::These(self.channel.peers()),
-            deadline: None,
-        };
-        if thread.fabric().wait_for_arrival(wait, granted).is_err() {
-            wait.peers = Peers::None;
-            let late = thread.now().after(LATE_GRANT);
-            wait.deadline = Some(late);
-            // The grant may have arrived or not, see above. A call that was given up waits as long.
-            while thread.fabric().wait(wait, granted).is_err() && thread.given_up() && thread.now() < late {}
-        }
     }
 
     fn served(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<bool>> {

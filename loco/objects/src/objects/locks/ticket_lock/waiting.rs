@@ -1,0 +1,192 @@
+//! The wait for the turn of a claimed ticket: for its grant, for what its slot says after a loss, and at last for nothing, when the
+//! ticket is given up.
+//!
+//! Relies on `recovery` to pass over the tickets of lost nodes. Used by the calls that take the lock.
+
+use std::time::Duration;
+
+use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, NodeId, Peers, Time, Wait, WordCell};
+
+use super::recovery::Recovery;
+use super::slot::{Slot, Stage};
+use super::{NEXT, TicketLock};
+use crate::operations::counts::Count;
+use crate::operations::words::Pause;
+use crate::{Error, Result, Thread};
+
+/// The time between two attempts to find out what a lost node held, while others are drawing tickets.
+const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
+/// The time for which a grant may still be under way after some node is lost.
+const LATE_GRANT: Duration = Duration::from_millis(100);
+
+/// What a waiter does after the loss of another node.
+enum AfterLoss {
+    /// It has the lock. True if a holder was lost.
+    Served(bool),
+    /// It waits on.
+    WaitOn,
+    /// It gives its ticket up.
+    Failed(Error),
+}
+
+impl<F: Fabric> TicketLock<F> {
+    /// Waits for the turn of this node's claimed ticket. Returns true if a holder was lost. The call has waited since `since`, if that is
+    /// given. At the deadline, or after an error, it gives the ticket up.
+    pub(super) fn wait_for_turn(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        since: Option<Time>,
+        deadline: Option<Time>,
+    ) -> Result<bool> {
+        let (begin, deadline) = begin_and_deadline(thread, since, deadline);
+        thread.counts().add(Count::LockWaits, 1);
+        let mut living = Vec::new();
+        loop {
+            let error = match self.wait_for_grant(thread, ticket, deadline, &mut living) {
+                Ok(recovered) => {
+                    // The grant may have arrived before the others gave this node up.
+                    thread.still_in()?;
+                    // For the release: the node that served us no longer uses these words, unless it is
+                    // drawing again.
+                    self.words.prefetch(NEXT);
+                    return Ok(recovered);
+                }
+                Err(FabricError::PeerLost(node)) if node != self.words.home() => {
+                    match self.after_loss(thread, ticket, deadline)? {
+                        AfterLoss::Served(recovered) => return Ok(recovered),
+                        AfterLoss::WaitOn => continue,
+                        AfterLoss::Failed(error) => error,
+                    }
+                }
+                Err(error) => error.into(),
+            };
+            if error.lost_peer() == Some(self.words.home()) {
+                return Err(error);
+            }
+            return self.give_up(thread, ticket, error, (begin, deadline));
+        }
+    }
+
+    /// Waits for the grant, as long as all participants live that are not known to hold nothing. `living` is room for their list.
+    #[inline]
+    fn wait_for_grant(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        deadline: Time,
+        living: &mut Vec<NodeId>,
+    ) -> std::result::Result<bool, FabricError> {
+        let peers = if self.mine.recovered_count.load() == 0 {
+            self.channel.peers()
+        } else {
+            let recovered = self.mine.recovered.lock();
+            living.clear();
+            let others = self.channel.peers().iter();
+            living.extend(others.filter(|peer| !recovered.contains(peer)));
+            living.as_slice()
+        };
+        let wait = Wait {
+            what: self.channel.name(),
+            peers: Peers::These(peers),
+            deadline: Some(deadline),
+        };
+        thread.fabric().wait_for_arrival(wait, || {
+            let grant = self.grant.load();
+            (grant >> 1 == ticket + 1).then_some(grant & 1 == 1)
+        })
+    }
+
+    /// Looks at the slot after the loss of another node than the home, and passes over the tickets of lost nodes.
+    #[cold]
+    fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> Result<AfterLoss> {
+        // The node that served us may have been lost before it sent the grant.
+        if let Some(recovered) = self.served(thread, ticket)? {
+            self.await_grant(thread, ticket);
+            return Ok(AfterLoss::Served(recovered));
+        }
+        let outcome = match self.recover(thread) {
+            Ok(Recovery::Done) => Ok(()),
+            Ok(Recovery::NotYet { index, seen }) => {
+                let pause = Pause {
+                    what: self.channel.name(),
+                    on: self.words.home(),
+                    time: RECOVERY_PAUSE,
+                    deadline,
+                };
+                self.words.pause(thread, pause, index, &seen)
+            }
+            Err(error) => Err(error),
+        };
+        Ok(outcome.map_or_else(AfterLoss::Failed, |()| AfterLoss::WaitOn))
+    }
+
+    /// Gives the ticket up for `error`, which it returns, unless the ticket was served at the last moment.
+    #[cold]
+    fn give_up(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        error: Error,
+        (begin, deadline): (Time, Time),
+    ) -> Result<bool> {
+        let abandoned = Slot::new(ticket, Stage::Abandoned);
+        let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
+        let old = self
+            .words
+            .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
+        if old == claim.to_word() {
+            self.mine.abandoned.store(ticket + 1);
+            let error = error.since(begin, deadline, thread.now());
+            return Err(match error.is_timeout() {
+                true => self.name_holder(thread, error),
+                false => error,
+            });
+        }
+        let old = Slot::from_word(old);
+        if old.ticket != ticket || !old.is_served() {
+            // The ticket was skipped: to the others this node was lost.
+            return Err(error);
+        }
+        // The ticket was served at the last moment.
+        self.await_grant(thread, ticket);
+        Ok(old.stage == Stage::Recovered)
+    }
+
+    /// Waits for the grant of a ticket that is served according to its slot. A grant that arrived later could
+    /// overwrite the grant of this node's next ticket, which another node sends. A grant that never arrives, because
+    /// its sender was lost, overwrites nothing.
+    fn await_grant(&self, thread: &Thread<F>, ticket: u64) {
+        let granted = || (self.grant.load() >> 1 == ticket + 1).then_some(());
+        let mut wait = Wait {
+            what: self.channel.name(),
+            peers: Peers::These(self.channel.peers()),
+            deadline: None,
+        };
+        if thread.fabric().wait_for_arrival(wait, granted).is_err() {
+            wait.peers = Peers::None;
+            let late = thread.now().after(LATE_GRANT);
+            wait.deadline = Some(late);
+            // The grant may have arrived or not, see above. A call that was given up waits as long.
+            while thread.fabric().wait(wait, granted).is_err() && thread.given_up() && thread.now() < late {}
+        }
+    }
+}
+
+/// Returns the beginning of a call and its deadline. Reads the clock only if one of the two is not given.
+#[inline]
+fn begin_and_deadline<F: Fabric>(
+    thread: &Thread<F>,
+    since: Option<Time>,
+    deadline: Option<Time>,
+) -> (Time, Time) {
+    if let (Some(begin), Some(deadline)) = (since, deadline) {
+        return (begin, deadline);
+    }
+    let now = thread.now();
+    let patience = thread.network().default_patience();
+    (
+        since.unwrap_or(now),
+        deadline.unwrap_or_else(|| now.after(patience)),
+    )
+}
