@@ -8,6 +8,7 @@ use loco_fabric::{
     AtomicCell, Control, Fabric, FabricError, Lock, NodeId, PeerState, Peers, Platform, Time, Wait,
 };
 
+use loco_host::interrupt;
 use loco_job::{Missed, note_missed};
 use loco_trace::waits::{self, Waiting};
 
@@ -126,7 +127,9 @@ impl<F: Fabric> Setup<F> {
                 }
             };
             match error {
-                FabricError::Timeout { .. } if now < deadline && report < deadline => {
+                FabricError::Timeout { .. }
+                    if now < deadline && report < deadline && !interrupt::requested() =>
+                {
                     report = now.after(REPORT_EVERY);
                     unready.report(now.since(begin));
                 }
@@ -145,7 +148,7 @@ impl<F: Fabric> Setup<F> {
                 // The last messages of the peer may be about to be handled, and they may suffice.
                 FabricError::PeerLost(peer) => {
                     let end = *grace.get_or_insert(now.after(GRACE));
-                    if now >= end.min(deadline) {
+                    if now >= end.min(deadline) || interrupt::requested() {
                         note_missed(self.fabric().node(), Missed::Lost, peer);
                         return Err(FabricError::PeerLost(peer).into());
                     }
