@@ -50,6 +50,8 @@ if [ "$vm" = 1 ]; then
     export LOCO_REQUIRE_OFI=1 LOCO_REQUIRE_OFI_HEADERS=1
     # And the C interface, with what its users compile with.
     export LOCO_REQUIRE_C=1 LOCO_REQUIRE_CXX=1 LOCO_REQUIRE_PKG_CONFIG=1
+    # And the interface to Python.
+    export LOCO_REQUIRE_PYTHON=1
     # And the page of `mowgli serve`, in a browser.
     ci/install-browser
     export LOCO_REQUIRE_BROWSER=1
@@ -58,6 +60,7 @@ fi
 echo '#include <stdio.h>' | cc -E -x c - >/dev/null 2>&1 && export LOCO_REQUIRE_C=1
 command -v script >/dev/null && export LOCO_REQUIRE_SCRIPT=1
 command -v make >/dev/null && export LOCO_REQUIRE_MAKE=1
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && export LOCO_REQUIRE_PYTHON=1
 [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 && export LOCO_REQUIRE_IPV6=1
 getent hosts "$(cat /proc/sys/kernel/hostname)" >/dev/null && export LOCO_REQUIRE_HOSTNAME=1
 setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null && export LOCO_REQUIRE_OTHER_USER=1
@@ -78,6 +81,10 @@ else
 fi
 step tests
 cargo test --workspace
+if [ "$vm" = 1 ]; then
+    step "the wheel for Python"
+    ci/python-wheel
+fi
 
 step "a sample of the mutations of the objects"
 cargo run --quiet --package loco-mutants -- --share 100 --time 180 --name fence-dropped --name former-poster-not-awaited \

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use loco::fabric::{Address, FabricChoice, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
+use loco::fabric::{
+    Address, FabricChoice, FabricError, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var,
+};
 use loco_app::time;
 
 use crate::error::CliError;
@@ -161,9 +163,17 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
     Ok(described)
 }
 
+/// Reads a hosts file. One that cannot be read is a mistake of the command, as one with a mistake in it is.
+fn hosts_of(path: &Path) -> Result<Hosts, CliError> {
+    Hosts::read(path).map_err(|error| match error {
+        FabricError::Os { .. } => CliError::Usage(error.to_string()),
+        error => error.into(),
+    })
+}
+
 /// Returns the nodes of a hosts file that live on this machine.
 fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliError> {
-    let hosts = Hosts::read(path)?;
+    let hosts = hosts_of(path)?;
     let path = path
         .canonicalize()
         .map_err(CliError::os("finding the hosts file"))?;
@@ -182,10 +192,10 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
     if !is_set(var::SECRET) && !is_set(var::SECRET_FILE) {
         if !elsewhere.is_empty() {
             return Err(CliError::Usage(format!(
-                "{} are on other machines: set the same {} or {} on all of them",
+                "not on this machine: {}; set the same {} or {} on all machines",
                 elsewhere
                     .iter()
-                    .map(|(node, _)| node.to_string())
+                    .map(|(node, address)| format!("{node} ({address})"))
                     .collect::<Vec<_>>()
                     .join(", "),
                 var::SECRET,
@@ -210,7 +220,7 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
 
 /// Returns the nodes of a hosts file, to be started on their hosts.
 fn nodes_by_ssh(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
-    let hosts = Hosts::read(path)?;
+    let hosts = hosts_of(path)?;
     let job = match set(var::JOB)? {
         Some(job) => job,
         None => format!("run-{}", Secret::random_text()?),

@@ -342,11 +342,17 @@ fn a_malformed_hosts_file_is_named_with_its_line() {
         err.contains("no node of") && err.contains("lives on this machine"),
         "{err}"
     );
+    let (code, _, err) = finish(loco(&["run", "--hosts", "/nonexistent/hosts", "--", "true"]));
+    assert_eq!(code, 2, "{err}");
+    assert!(
+        err.contains("reading hosts file /nonexistent/hosts: No such file"),
+        "{err}"
+    );
     let hosts = write_hosts(dir.path(), "0 192.0.2.1\n1 127.0.0.1\n");
     let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
     assert_eq!(code, 2);
     assert!(
-        err.contains("node 0 are on other machines: set the same LOCO_SECRET"),
+        err.contains("not on this machine: node 0 (192.0.2.1:7700); set the same LOCO_SECRET"),
         "{err}"
     );
 }

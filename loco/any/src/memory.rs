@@ -1,5 +1,7 @@
 //! Handles on registered memory: this node's, one word of it, and a peer's.
 
+use std::ptr::NonNull;
+
 use loco_fabric::{Memory, NodeId, RemoteMemory, Result, Word, WordCell};
 #[cfg(feature = "ofi")]
 use loco_ofi::{OfiCell, OfiMemory, OfiRemote};
@@ -24,6 +26,14 @@ either! {
     /// An aligned word of registered memory.
     #[derive(Clone, Debug)]
     AnyCell<W>, ShmCell<W>, VerbsCell<W>, TcpCell<W>, OfiCell<W>
+}
+
+impl AnyMemory {
+    /// Returns the address of the first byte, which is mapped as long as this handle or a clone of it, or `None` for memory of a
+    /// device. It is for code in other languages. Its accesses are atomic for no word, unless it makes them so.
+    pub fn address(&self) -> Option<NonNull<u8>> {
+        each!(self, memory => memory.address())
+    }
 }
 
 impl Memory for AnyMemory {

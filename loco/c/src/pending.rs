@@ -52,7 +52,7 @@ impl Pending {
         access: Arc<Access>,
         data: &[u8],
         target: Target<'_, AnyRemote>,
-    ) -> Result<Pending, Failure> {
+    ) -> loco::Result<Pending> {
         let thread = Pending::thread(&access);
         let state = if fits_inline(thread, data.len()) {
             State::Inline(thread.put_inline_with(data, target, Flags::STRONG)?)
@@ -71,7 +71,7 @@ impl Pending {
         access: Arc<Access>,
         len: usize,
         target: Target<'_, AnyRemote>,
-    ) -> Result<Pending, Failure> {
+    ) -> loco::Result<Pending> {
         let (operation, gets) = (
             Pending::thread(&access)
                 .mem_ref(len)?

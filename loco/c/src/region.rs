@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use loco::SharedRegion;
-use loco::fabric::{AnyCell, Memory as _, NodeId, WordCell as _};
+use loco::fabric::{NodeId, WordCell as _};
 use loco::raw::Flags;
 
 use crate::border::{Need, New, Out, bytes, bytes_mut, handle, run};
@@ -42,14 +42,6 @@ pub(crate) fn compare(comparison: c_int) -> Result<fn(&u64, &u64) -> bool, Failu
             )));
         }
     })
-}
-
-impl Region {
-    /// Returns the word at `offset` of this node's memory.
-    fn word(&self, offset: usize) -> Result<AnyCell<u64>, Failure> {
-        let memory = self.0.local()?;
-        Ok(memory.cell(offset).map_err(loco::Error::from)?)
-    }
 }
 
 handle! {
@@ -104,7 +96,7 @@ pub unsafe extern "C" fn loco_region_write(
 pub extern "C" fn loco_region_load(region: Option<&Region>, offset: usize, value: Out<'_, u64>) -> Status {
     run(|| {
         let out = value.need("value")?;
-        out.write(region.need("region")?.word(offset)?.load());
+        out.write(region.need("region")?.0.word(offset)?.load());
         Ok(())
     })
 }
@@ -113,7 +105,7 @@ pub extern "C" fn loco_region_load(region: Option<&Region>, offset: usize, value
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_store(region: Option<&Region>, offset: usize, value: u64) -> Status {
     run(|| {
-        region.need("region")?.word(offset)?.store(value);
+        region.need("region")?.0.word(offset)?.store(value);
         Ok(())
     })
 }
@@ -131,7 +123,7 @@ pub extern "C" fn loco_region_wait_until(
     run(|| {
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
         let holds = compare(comparison)?;
-        let word = region.word(offset)?;
+        let word = region.0.word(offset)?;
         let found = region.0.channel().wait_until(access.thread(), || {
             let found = word.load();
             holds(&found, &value).then_some(found)
@@ -169,14 +161,13 @@ pub unsafe extern "C" fn loco_region_put(
 fn put(region: &Region, access: &Access, node: u16, offset: usize, data: &[u8]) -> Result<(), Failure> {
     let (thread, target) = (access.thread(), region.0.target(NodeId(node), offset)?);
     if pending::fits_inline(thread, data.len()) {
-        thread
-            .put_inline_with(data, target, Flags::STRONG)?
-            .wait(thread)?;
+        let put = thread.put_inline_with(data, target, Flags::STRONG);
+        region.0.placed(put)?.wait(thread)?;
         return Ok(());
     }
     let buffer = thread.mem_ref(data.len())?;
     buffer.write(0, data)?;
-    buffer.put_with(target, Flags::STRONG)?.wait()?;
+    region.0.placed(buffer.put_with(target, Flags::STRONG))?.wait()?;
     Ok(())
 }
 
@@ -199,12 +190,8 @@ pub unsafe extern "C" fn loco_region_get(
         let data = unsafe { bytes_mut(data, len, "data") }?;
         let target = region.0.target(NodeId(node), offset)?;
         // The result goes to a buffer of the library first, so that no timeout leaves the caller's memory in use.
-        let buffer = access
-            .thread()
-            .mem_ref(len)?
-            .get_with(target, Flags::STRONG)?
-            .wait()?;
-        Ok(buffer.read(0, data)?)
+        let get = access.thread().mem_ref(len)?.get_with(target, Flags::STRONG);
+        Ok(region.0.placed(get)?.wait()?.read(0, data)?)
     })
 }
 
@@ -228,7 +215,7 @@ pub unsafe extern "C" fn loco_region_put_start(
         // SAFETY: the caller's promise.
         let data = unsafe { bytes(data, len, "data") }?;
         let target = region.0.target(NodeId(node), offset)?;
-        out.write(Box::new(Pending::put(access, data, target)?));
+        out.write(Box::new(region.0.placed(Pending::put(access, data, target))?));
         Ok(())
     })
 }
@@ -247,7 +234,7 @@ pub extern "C" fn loco_region_get_start(
         let out = pending.need("pending")?;
         let (region, access) = (region.need("region")?, thread.need("thread")?.share()?);
         let target = region.0.target(NodeId(node), offset)?;
-        out.write(Box::new(Pending::get(access, len, target)?));
+        out.write(Box::new(region.0.placed(Pending::get(access, len, target))?));
         Ok(())
     })
 }
@@ -265,7 +252,7 @@ pub extern "C" fn loco_region_get_word(
         let out = value.need("value")?;
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
         let target = region.0.target(NodeId(node), offset)?;
-        out.write(access.thread().read_word_strong(target)?);
+        out.write(region.0.placed(access.thread().read_word_strong(target))?);
         Ok(())
     })
 }
@@ -298,7 +285,9 @@ pub extern "C" fn loco_region_fetch_add(
     run(|| {
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
         let target = region.0.target(NodeId(node), offset)?;
-        let before = access.thread().fetch_add_word_strong(target, add)?;
+        let before = region
+            .0
+            .placed(access.thread().fetch_add_word_strong(target, add))?;
         if let Some(old) = old {
             old.write(before);
         }
@@ -320,9 +309,10 @@ pub extern "C" fn loco_region_compare_swap(
     run(|| {
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
         let target = region.0.target(NodeId(node), offset)?;
-        let before = access
+        let swap = access
             .thread()
-            .compare_swap_word_strong(target, expected, desired)?;
+            .compare_swap_word_strong(target, expected, desired);
+        let before = region.0.placed(swap)?;
         if let Some(old) = old {
             old.write(before);
         }

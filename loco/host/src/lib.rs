@@ -4,7 +4,7 @@
 //! From the bottom: [`word`] (racy accesses), `wide` (16 bytes at once), [`bytes`] (racy copies), [`span`] (bounds-checked
 //! handles), `futex` (sleeping on a word), [`pages`] (huge or small), `ranges` and [`arenas`] (allocation), [`heap`] (one
 //! mapping and its handles), [`backoff`]
-//! (pauses of a waiting thread), `fiber` (many waits on one thread), [`membership`] (the members of the job, set-up data,
+//! (pauses of a waiting thread), `fiber` (many waits on one thread), [`interrupt`] (signals that end waits), [`membership`] (the members of the job, set-up data,
 //! waiting).
 //! Beside them, [`bindings`] (C structures), [`places`] (numbers that processes take in a folder) and [`dispatch`] (how processes of other
 //! hosts come to these). Nothing here knows how data travels to a peer; `loco-shm`, `loco-verbs`, `loco-tcp` and `loco-ofi` do.
@@ -25,6 +25,7 @@ pub mod fiber;
 mod futex;
 #[allow(unsafe_code)]
 pub mod heap;
+pub mod interrupt;
 pub mod membership;
 #[allow(unsafe_code)]
 pub mod memory;

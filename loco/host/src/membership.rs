@@ -11,6 +11,7 @@ use serde_core::de::DeserializeOwned;
 use crate::backoff::{Backoff, Patience};
 #[cfg(feature = "fibers")]
 use crate::fiber::{self, Resume};
+use crate::interrupt;
 use loco_fabric::{Armed, Control, Doorbell, FabricError, NodeId, Peers, Platform, Result, Std, Time, Wait};
 use loco_job::{Mesh, Revoke};
 use loco_trace::timeline::{self, Span};
@@ -411,7 +412,7 @@ impl Membership {
         });
         self.show_long(wait, (start, now, end), &mut course.waiting);
         // Steps that others rely on are not given up in the middle: their deadline is never.
-        let given_up = next == Next::GiveUp && end != Time::NEVER;
+        let given_up = end != Time::NEVER && (next == Next::GiveUp || interrupt::look(now));
         (now >= end || given_up).then(|| FabricError::Timeout {
             what: wait.what.to_owned(),
             after: now.since(start),

@@ -3,6 +3,7 @@
 //! Relies on [`crate::arenas`] and [`crate::span`]. Used by [`crate::heap`] and by `loco-shm`.
 
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use loco_fabric::{Memory, Result, Word};
@@ -27,6 +28,12 @@ impl<A: Arena> ArenaMemory<A> {
     #[inline]
     pub fn span(&self) -> &Span<Block<A>> {
         &self.0
+    }
+
+    /// Returns the address of the first byte, which is mapped as long as this handle or a clone of it. It is for code in other
+    /// languages. Its accesses are atomic for no word, unless it makes them so.
+    pub fn address(&self) -> Option<NonNull<u8>> {
+        Some(self.0.start())
     }
 
     /// Returns the arena of the memory.

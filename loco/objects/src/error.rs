@@ -104,6 +104,16 @@ pub enum Error {
         /// The peer.
         peer: NodeId,
     },
+    /// An access does not fit its region.
+    #[error(
+        "region `{region}`: {reason}; take an offset inside of the region, for a word a multiple of its size"
+    )]
+    BadPlace {
+        /// The full name of the region.
+        region: String,
+        /// The error of the fabric, which has the place.
+        reason: FabricError,
+    },
     /// The channel does not declare this region, or it is not offered here.
     #[error("channel `{channel}` declares no region `{region}` here: declare it before `join`")]
     UnknownRegion {
@@ -360,6 +370,7 @@ impl Error {
             Error::NotReady { .. } | Error::Timeout { .. } => ErrorKind::Timeout,
             Error::Panicked { .. } => ErrorKind::Panicked,
             Error::NotConnected { .. }
+            | Error::BadPlace { .. }
             | Error::UnknownRegion { .. }
             | Error::DuplicateChannel { .. }
             | Error::BadName { .. }
@@ -386,7 +397,9 @@ impl Error {
             | Error::NotParticipant { channel, .. }
             | Error::NotOwner { channel, .. }
             | Error::Torn { channel } => Some(channel),
-            Error::NotConnected { region, .. } => Some(region.split('.').next().unwrap_or(region)),
+            Error::NotConnected { region, .. } | Error::BadPlace { region, .. } => {
+                Some(region.split('.').next().unwrap_or(region))
+            }
             Error::HolderLost { lock, .. } => Some(lock),
             Error::PeerLost { object, .. } => object.as_deref(),
             Error::Fabric(FabricError::Timeout { what, .. }) | Error::Timeout { what, .. } => Some(what),

@@ -79,6 +79,9 @@ pub mod fabric {
     pub use loco_verbs as verbs;
 }
 
+/// Runs calls that a program may interrupt: for interfaces to languages whose handlers of signals do not run while a call waits.
+pub use loco_host::interrupt::interruptible;
+
 pub use channels::channel::{Channel, ChannelBuilder, ChannelRef};
 pub use channels::manager::Manager;
 pub use channels::parent::{Among, Parent};

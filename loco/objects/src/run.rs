@@ -141,13 +141,13 @@ impl Session {
     }
 
     /// Waits until every node has called this, so that no node frees memory that another one still uses. The wait has no
-    /// deadline. It ends early if a node is lost.
+    /// deadline. It ends early if a node is lost, or if the call is [interrupted](crate::interruptible).
     ///
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if another node ended without leaving.
     pub fn leave(self) -> Result<()> {
         let thread = self.manager.thread()?;
-        thread.set_deadline(Some(Time::NEVER));
+        thread.set_deadline(Some(Time::LAST));
         self.end.wait(&thread)
     }
 }

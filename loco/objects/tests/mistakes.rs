@@ -173,6 +173,22 @@ fn a_forgotten_wait_for_ready() {
 }
 
 #[test]
+fn a_place_outside_of_a_region() {
+    let words: &[&str] = &["`x.data`", "60..68", "64 bytes", "take an offset inside"];
+    on_two_nodes([words; 2], |node, thread| {
+        let region = SharedRegion::new(node, "x", 64)?;
+        node.wait_for_ready()?;
+        names(&fails(region.read(60, &mut [0; 8])), words);
+        names(
+            &fails(region.word(3)),
+            &["`x.data`", "offset 3", "a multiple of its size"],
+        );
+        let put = thread.put_inline(&[0; 8], region.target(home(node), 60)?);
+        Ok(Some(fails(region.placed(put))))
+    });
+}
+
+#[test]
 fn two_objects_of_one_name() {
     let first: &[&str] = &["`x`", "node 0 already", "take another name"];
     let second: &[&str] = &["`x`", "node 1 already", "take another name"];

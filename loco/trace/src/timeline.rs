@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -227,12 +227,19 @@ fn keeps(record: &Record, used: usize, max: usize) -> bool {
 
 #[cold]
 fn new_buffer() -> Arc<Mutex<Buffer>> {
-    static THREADS: AtomicU64 = AtomicU64::new(1);
-    let thread = THREADS.fetch_add(1, Ordering::Relaxed);
+    // The number that `loco top` and the system have. Viewers take a thread with the number of its process, here that of its node,
+    // for the main thread.
+    let thread = rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+        .into();
     let name = thread::current().name().map(str::to_owned);
+    // Threads of other languages have the name that the system gives them.
+    let name = name.or_else(|| fs::read_to_string("/proc/thread-self/comm").ok());
     let buffer = Arc::new(Mutex::new(Buffer {
         thread,
-        name: name.unwrap_or_else(|| format!("thread {thread}")),
+        name: name.map_or_else(|| format!("thread {thread}"), |name| name.trim_end().to_owned()),
         records: Vec::new(),
         left_out: 0,
     }));
@@ -285,7 +292,7 @@ pub fn start(folder: &Path, node: NodeId) -> io::Result<()> {
     ];
     chrome::write(&mut lines, &fact(BEGIN, &begin));
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let name = format!("{node} on {host}, process {}", std::process::id());
+    let name = format!("{node} on {host} (process {})", std::process::id());
     let named = [("name", Value::Text(&name))];
     chrome::write(&mut lines, &fact("process_name", &named));
     let order = [("sort_index", Value::Number(node.0.into()))];

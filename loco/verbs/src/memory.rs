@@ -100,6 +100,15 @@ impl VerbsMemory {
         }
     }
 
+    /// Returns the address of the first byte, which is mapped as long as this handle or a clone of it, or `None` for memory on
+    /// the card. It is for code in other languages. Its accesses are atomic for no word, unless it makes them so.
+    pub fn address(&self) -> Option<NonNull<u8>> {
+        match &self.place {
+            Place::Host(span) => Some(span.start()),
+            Place::Device(_) => None,
+        }
+    }
+
     /// Returns the key by which peers access the memory.
     pub(super) fn rkey(&self) -> u32 {
         match &self.place {

@@ -4,6 +4,7 @@
 pub mod claims;
 pub mod halls;
 pub mod modules;
+pub mod quotes;
 mod text;
 
 use std::path::{Path, PathBuf};

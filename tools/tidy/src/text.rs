@@ -23,6 +23,26 @@ pub fn blanked(text: &str) -> String {
     code
 }
 
+/// Returns what is inside of the strings of `text`, as it is written: with its escapes, and with line ends where it is continued.
+pub fn strings(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    let mut before = None;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let length = blank_at(rest, before);
+        if let Some(length) = length
+            && (c == '"' || c == 'r')
+        {
+            let written = rest[..length].trim_start_matches('r').trim_matches('#');
+            found.push(written.trim_matches('"'));
+        }
+        before = Some(c);
+        at += length.unwrap_or(c.len_utf8());
+    }
+    found
+}
+
 /// Returns the length of the comment, string or character that `rest` begins with, if it does.
 fn blank_at(rest: &str, before: Option<char>) -> Option<usize> {
     if rest.starts_with("//") {
@@ -112,6 +132,12 @@ mod tests {
         let words: Vec<_> = code.split_whitespace().collect();
         assert_eq!(words, ["a", "c", "<'l>", "g", "i"]);
         assert_eq!(code.matches('\n').count(), 2);
+    }
+
+    #[test]
+    fn strings_are_found() {
+        let text = "f(\"a {b} \\\"c\\\"\", 'x', r#\"d \"e\"#); // \"not this\"\ng(\"h\")";
+        assert_eq!(strings(text), ["a {b} \\\"c\\", "d \"e", "h"]);
     }
 
     #[test]

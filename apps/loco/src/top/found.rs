@@ -101,8 +101,6 @@ fn pages_of(folder: &Path) -> Vec<File> {
 pub fn node(page: &Page, says: NodePage) -> Node {
     let folder = PathBuf::from(format!("/proc/{}", page.process));
     let arguments = fs::read(folder.join("cmdline")).unwrap_or_default();
-    let program = arguments.split(|&byte| byte == 0).next().unwrap_or_default();
-    let program = String::from_utf8_lossy(program).into_owned();
     let holders = says.objects.iter().filter_map(|object| object.holder);
     let named: BTreeSet<u32> = says
         .waits
@@ -115,9 +113,25 @@ pub fn node(page: &Page, says: NodePage) -> Node {
         threads: named.into_iter().map(|id| (id, thread(&folder, id))).collect(),
         page: says,
         process: page.process,
-        program: Path::new(&program)
-            .file_name()
-            .map_or(program.clone(), |name| name.to_string_lossy().into_owned()),
+        program: program(&arguments),
+    }
+}
+
+/// Returns the name of the program that was started with these arguments, each of which ends with a zero. A program in Python has
+/// the name of its file, too.
+fn program(arguments: &[u8]) -> String {
+    let arguments = String::from_utf8_lossy(arguments);
+    let mut arguments = arguments.split('\0').filter(|argument| !argument.is_empty());
+    let name = |argument: &str| match Path::new(argument).file_name() {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => argument.to_owned(),
+    };
+    let Some(program) = arguments.next().map(name) else {
+        return "a program that has ended".to_owned();
+    };
+    match arguments.find(|argument| !argument.starts_with('-')) {
+        Some(file) if program.starts_with("python") => format!("{program} {}", name(file)),
+        _ => program,
     }
 }
 
@@ -158,5 +172,21 @@ impl Node {
             "" => format!("thread {}{task}", who.thread),
             name => format!("{name}{task}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_named_as_people_call_them() {
+        assert_eq!(program(b"/bin/kv\0load\0"), "kv");
+        assert_eq!(
+            program(b"/usr/bin/python3\0-u\0work/hello.py\0x\0"),
+            "python3 hello.py"
+        );
+        assert_eq!(program(b"python3.11\0"), "python3.11");
+        assert_eq!(program(b""), "a program that has ended");
     }
 }

@@ -11,9 +11,11 @@ use std::time::Duration;
 use loco_app::{Stop, print};
 use loco_trace::clock;
 use loco_trace::waits::NodePage;
+use rustix::termios::tcgetwinsize;
 
 use crate::error::CliError;
 
+mod fit;
 mod found;
 mod graph;
 mod show;
@@ -75,7 +77,15 @@ fn run(args: &Args, stop: &Stop) -> Result<u8, CliError> {
             }
             return Ok(u8::from(report.has_deadlock()));
         }
-        print(format_args!("{CLEAR}{}", report.text()))?;
+        let text = report.text();
+        let text = match tcgetwinsize(stdout()) {
+            // The last row is the cursor's.
+            Ok(window) if window.ws_col > 0 && window.ws_row > 1 => {
+                fit::fitted(&text, usize::from(window.ws_col), usize::from(window.ws_row) - 1)
+            }
+            _ => text,
+        };
+        print(format_args!("{CLEAR}{text}"))?;
         let parts = 10;
         for _ in 0..parts {
             if stop.is_asked() {

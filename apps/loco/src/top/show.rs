@@ -10,6 +10,9 @@ use serde::Serialize;
 
 use super::graph::{Circle, Job, Kind, Waiting};
 
+/// What nodes wait for that meet (`Mesh::connect` of `loco-job`).
+const ALL_NODES: &str = "all nodes of the job";
+
 /// The jobs of this user on this host.
 #[derive(Serialize)]
 pub struct Report {
@@ -266,6 +269,8 @@ impl WaitReport {
             ("lock", _) if self.nodes.is_empty() => format!("for lock {name}"),
             ("lock", _) => format!("for lock {name}, among {nodes}"),
             ("barrier", _) => format!("at barrier {name} for {nodes}"),
+            // Nodes that meet have no objects yet.
+            ("set-up", _) if name == ALL_NODES => format!("until {nodes} has come"),
             ("set-up", _) => format!("until {name} is set up on {nodes}"),
             _ if self.nodes.is_empty() => format!("for {name}"),
             _ => format!("for {name}, on which {nodes} may act"),

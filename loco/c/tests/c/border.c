@@ -38,7 +38,7 @@ static void null_arguments(loco_node *node, loco_thread *thread) {
     REFUSED(LOCO_USAGE, "outside", loco_region_write(region, 16, "x", 1));
     REFUSED(LOCO_USAGE, "outside", loco_region_put(region, thread, 0, SIZE_MAX, "x", 1));
     REFUSED(LOCO_USAGE, "not part of", loco_region_put(region, thread, 5, 0, "x", 1));
-    REFUSED(LOCO_USAGE, "aligned", loco_region_load(region, 1, &value));
+    REFUSED(LOCO_USAGE, "region `nulls.data`: offset 1 is not aligned", loco_region_load(region, 1, &value));
     REFUSED(LOCO_USAGE, "aligned", loco_region_fetch_add(region, thread, 0, 4, 1, &value));
     HOLDS(value == 7); /* left alone by what fails */
     OK(loco_region_free(region));

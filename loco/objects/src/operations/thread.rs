@@ -9,6 +9,7 @@ use loco_fabric::{
     Time, Wait, WordOp, Work, WorkRequestId,
 };
 
+use loco_host::interrupt;
 use loco_trace::timeline::{self, Span};
 use loco_trace::waits::{self, Access};
 
@@ -176,15 +177,16 @@ impl<F: Fabric> Thread<F> {
         Ok(())
     }
 
-    /// Returns true if the call's future was dropped. Waits then end at once; loops of short waits must ask, and end
-    /// as at their deadline.
+    /// Returns true if the call's future was dropped, or the program has interrupted the call. Waits then end at once; loops of
+    /// short waits must ask, and end as at their deadline.
     #[inline]
     #[allow(clippy::unused_self)] // It is this thread's call.
     pub(crate) fn given_up(&self) -> bool {
         #[cfg(feature = "async")]
-        return loco_host::fiber::given_up();
-        #[cfg(not(feature = "async"))]
-        false
+        if loco_host::fiber::given_up() {
+            return true;
+        }
+        interrupt::requested()
     }
 
     /// Fails if this node was declared lost. Called after a step in which only this node's memory took part. If the

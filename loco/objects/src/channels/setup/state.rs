@@ -8,6 +8,7 @@ use loco_fabric::{
     AtomicCell, Control, Fabric, FabricError, Lock, NodeId, PeerState, Peers, Platform, Time, Wait,
 };
 
+use loco_host::interrupt;
 use loco_job::{Missed, note_missed};
 use loco_trace::waits::{self, Waiting};
 
@@ -97,7 +98,9 @@ impl<F: Fabric> Setup<F> {
             let found = self.registry().lock().unready(channel);
             let Some(unready) = found else { continue };
             match error {
-                FabricError::Timeout { .. } if now < deadline && report < deadline => {
+                FabricError::Timeout { .. }
+                    if now < deadline && report < deadline && !interrupt::requested() =>
+                {
                     report = now.after(REPORT_EVERY);
                     unready.report(now.since(begin));
                 }
@@ -106,7 +109,7 @@ impl<F: Fabric> Setup<F> {
                 FabricError::PeerLost(peer) if !self.matters(&unready, peer) => {}
                 FabricError::PeerLost(peer) => {
                     let end = *grace.get_or_insert(now.after(GRACE));
-                    if now >= end.min(deadline) {
+                    if now >= end.min(deadline) || interrupt::requested() {
                         note_missed(self.fabric().node(), Missed::Lost, peer);
                         return Err(FabricError::PeerLost(peer).into());
                     }

@@ -1,9 +1,9 @@
 //! Shared regions: the same amount of raw memory on every participant (LOCO'25 5.1.1).
 
-use loco_fabric::{Fabric, Local, MemoryKind, NodeId, Target};
+use loco_fabric::{Fabric, FabricError, Local, Memory, MemoryKind, NodeId, Target};
 
 use crate::fabric::AnyFabric;
-use crate::{AckKey, Channel, Parent, Region, Result, Thread};
+use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 
 /// A region of bytes on every participant, which all others may access by operations. It promises nothing
 /// about overlapping accesses beyond the fabric contract. Objects add such promises.
@@ -101,19 +101,41 @@ impl<F: Fabric> SharedRegion<F> {
     /// Copies from this node's memory.
     ///
     /// # Errors
-    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
+    /// Returns [`BadPlace`](crate::Error::BadPlace).
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
-        use loco_fabric::Memory as _;
-        Ok(self.local()?.read(offset, out)?)
+        self.placed(self.local()?.read(offset, out))
     }
 
     /// Copies into this node's memory.
     ///
     /// # Errors
-    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
+    /// Returns [`BadPlace`](crate::Error::BadPlace).
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        use loco_fabric::Memory as _;
-        Ok(self.local()?.write(offset, data)?)
+        self.placed(self.local()?.write(offset, data))
+    }
+
+    /// Returns the word at `offset` of this node's memory.
+    ///
+    /// # Errors
+    /// Returns [`BadPlace`](crate::Error::BadPlace).
+    pub fn word(&self, offset: usize) -> Result<<F::Memory as Memory>::Cell<u64>> {
+        self.placed(self.local()?.cell(offset))
+    }
+
+    /// Returns the outcome of an operation on this region. An error about the place then names the region.
+    ///
+    /// # Errors
+    /// Returns the error of the operation, as [`BadPlace`](crate::Error::BadPlace) if it is about the place.
+    pub fn placed<T, E: Into<Error>>(&self, outcome: Result<T, E>) -> Result<T> {
+        outcome.map_err(|error| match error.into() {
+            Error::Fabric(reason @ (FabricError::OutOfRange { .. } | FabricError::Misaligned { .. })) => {
+                Error::BadPlace {
+                    region: self.region.name().to_owned(),
+                    reason,
+                }
+            }
+            error => error,
+        })
     }
 
     /// Puts `src` at `offset` of `node`'s memory. The caller guarantees that nobody writes `src` until the key is done,
