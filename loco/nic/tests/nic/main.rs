@@ -10,6 +10,7 @@
 mod debian;
 mod faults;
 mod hosts;
+mod interfaces;
 mod killed;
 mod mistakes;
 mod others;
