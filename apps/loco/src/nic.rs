@@ -322,7 +322,8 @@ fn counts(report: &Path) -> String {
         .map(|(name, count)| format!("{count} {}", name.replace('-', " ")))
         .collect();
     match (processes, words.is_empty()) {
-        (0, _) => "no process has opened the device".to_owned(),
+        // One that ends by a signal or `_exit` says nothing.
+        (0, _) => "no process has said what it did with the device".to_owned(),
         (_, true) => "nothing was sent".to_owned(),
         _ => words.join(", "),
     }

@@ -241,7 +241,12 @@ impl Bus {
         match item.what {
             What::Data(data) => {
                 data.runs.iter().rev().for_each(|&run| data.place(run));
-                trace::span("placement", Side::Placement, data.put, data.about);
+                let name = if data.ends.is_some() {
+                    "result"
+                } else {
+                    "placement"
+                };
+                trace::span(name, Side::Placement, data.put, data.about);
                 placed.ended.extend(data.ends);
                 placed.atomic |= data.atomic;
             }
