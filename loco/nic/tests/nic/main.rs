@@ -16,4 +16,5 @@ mod mistakes;
 mod others;
 mod perftest;
 mod support;
+mod traces;
 mod ucx;
