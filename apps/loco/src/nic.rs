@@ -115,7 +115,7 @@ fn schedule(text: &str) -> Result<String, String> {
         _ if text == "random" => "1",
         _ => return Err("the schedules are random, pct:DEPTH and delays:COUNT".to_owned()),
     };
-    match number.parse() {
+    match number.parse::<u32>() {
         Ok(1..=16) => Ok(text.to_owned()),
         _ => Err("the number after the colon is from 1 to 16".to_owned()),
     }
