@@ -152,13 +152,11 @@ impl Dice {
 
     /// Counts a step. Returns whether it is one of the window's deviations.
     fn deviates(&mut self) -> bool {
-        let step = self.steps;
-        self.steps += 1;
-        let deviates = self.deviating.contains(&step);
         if self.steps == WINDOW {
             self.begin_window();
         }
-        deviates
+        self.steps += 1;
+        self.deviating.contains(&(self.steps - 1))
     }
 
     fn begin_window(&mut self) {
