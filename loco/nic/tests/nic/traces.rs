@@ -19,7 +19,13 @@ fn a_timeline_shows_what_was_overtaken() {
     let text = std::fs::read_to_string(&trace).unwrap();
     let names: Vec<&str> = text
         .lines()
-        .map(|line| line.strip_prefix("{\"name\":\"").unwrap().split('"').next().unwrap())
+        .map(|line| {
+            line.strip_prefix("{\"name\":\"")
+                .unwrap()
+                .split('"')
+                .next()
+                .unwrap()
+        })
         .collect();
     let overtaking = names.iter().filter_map(|name| name.strip_prefix("overtakes "));
     // Flags are the requests with odd numbers, each after its data.
