@@ -27,9 +27,9 @@ fn a_timeline_shows_what_was_overtaken() {
                 .unwrap()
         })
         .collect();
-    let overtaking = names.iter().filter_map(|name| name.strip_prefix("overtakes "));
+    let mut overtaking = names.iter().filter_map(|name| name.strip_prefix("overtakes "));
     // Flags are the requests with odd numbers, each after its data.
-    let flag = overtaking.last().unwrap();
+    let flag = overtaking.next_back().unwrap();
     assert_eq!(flag.parse::<u64>().unwrap() % 2, 1, "{flag}");
     // It was asked for, served and placed. The program has ended before its data was placed, or has seen it torn.
     for (name, count) in [("sent", 1), ("write", 1), ("placement", 1)] {
