@@ -67,6 +67,10 @@ pub struct Args {
     /// How much the NIC does out of the ordinary.
     #[arg(long, value_name = "HOW", default_value = "default")]
     stress: Stress,
+    /// How the NIC chooses what is late: random, pct:DEPTH (priorities of chains of steps, which change at DEPTH - 1 points) or
+    /// delays:COUNT (nothing but so many delays), both of every 256 steps.
+    #[arg(long, value_name = "HOW", default_value = "random", value_parser = schedule)]
+    schedule: String,
     /// Seed of all random choices; drawn if it is not given.
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u64>(..))]
     seed: Option<u64>,
@@ -85,6 +89,12 @@ pub struct Args {
     /// Lose one of N datagrams and unreliable messages, at random.
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(1..))]
     drop: Option<u32>,
+    /// Break the queue pair of one of N requests, at random.
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(1..))]
+    kill_qp: Option<u32>,
+    /// Lose the link to the target of one of N requests for good, at random.
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(1..))]
+    lose_link: Option<u32>,
     /// The program, and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM [ARGS]...")]
     command: Vec<OsString>,
@@ -98,8 +108,25 @@ fn tier(name: &str) -> Result<Tier, String> {
     })
 }
 
+/// Checks the name of a schedule. The library reads it again.
+fn schedule(text: &str) -> Result<String, String> {
+    let number = match text.split_once(':') {
+        Some(("pct" | "delays", number)) => number,
+        _ if text == "random" => "1",
+        _ => return Err("the schedules are random, pct:DEPTH and delays:COUNT".to_owned()),
+    };
+    match number.parse::<u32>() {
+        Ok(1..=16) => Ok(text.to_owned()),
+        _ => Err("the number after the colon is from 1 to 16".to_owned()),
+    }
+}
+
 /// Runs the program. Returns its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    if args.stress == Stress::None && args.schedule != "random" {
+        let text = format!("--schedule {} has no effect with --stress none", args.schedule);
+        return Err(CliError::Usage(text));
+    }
     let library = library()?;
     let hosts = args.hosts.as_deref().map(|file| hosts::read(file, args.host));
     let hosts = hosts.transpose()?;
@@ -140,6 +167,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .env("LOCO_NIC_WORLD", &world)
         .env("LOCO_NIC_TIER", args.tier.name())
         .env("LOCO_NIC_STRESS", stress)
+        .env("LOCO_NIC_SCHEDULE", &args.schedule)
         .env("LOCO_NIC_SEED", seed.to_string())
         .env("LOCO_NIC_REPORT", &report)
         .env_remove("LOCO_NIC_HOSTS");
@@ -151,8 +179,15 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if let Some(trace) = &trace {
         command.env("LOCO_NIC_TRACE", trace);
     }
-    if let Some(drop) = args.drop {
-        command.env("LOCO_NIC_DROP", drop.to_string());
+    let faults = [
+        ("LOCO_NIC_DROP", args.drop),
+        ("LOCO_NIC_KILL_QP", args.kill_qp),
+        ("LOCO_NIC_LOSE_LINK", args.lose_link),
+    ];
+    for (variable, rate) in faults {
+        if let Some(rate) = rate {
+            command.env(variable, rate.to_string());
+        }
     }
     let status = wait(command, program).inspect_err(|_| place.leave())?;
     if let Some(trace) = &trace {
@@ -287,7 +322,8 @@ fn counts(report: &Path) -> String {
         .map(|(name, count)| format!("{count} {}", name.replace('-', " ")))
         .collect();
     match (processes, words.is_empty()) {
-        (0, _) => "no process has opened the device".to_owned(),
+        // One that ends by a signal or `_exit` says nothing.
+        (0, _) => "no process has said what it did with the device".to_owned(),
         (_, true) => "nothing was sent".to_owned(),
         _ => words.join(", "),
     }

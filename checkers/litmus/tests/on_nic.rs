@@ -1,8 +1,8 @@
 //! The verbs fabric on the device of `loco nic`: weak outcomes that its tier allows appear, and none that the tier forbids.
 //!
 //! The device is of the package `loco_nic`, on which this one depends, so that cargo builds it.
-//! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 60); with `--nocapture` the figures of `docs/evidence/nic.md`
-//! are printed.
+//! `LOCO_LITMUS_RUNS` sets the runs of each test in a round (default 60), and `LOCO_LITMUS_ROUNDS` the most rounds (4); with
+//! `--nocapture` the figures of `docs/evidence/nic.md` are printed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,13 +13,16 @@ use loco_litmus::test;
 use loco_testing::{on_nic, skipped};
 use support::{job, nothing_forbidden, plan, tests_of, until_shown, verbs};
 
-/// The most rounds in which tests are run again that have not shown their outcome.
-const ROUNDS: u64 = 4;
 /// The least share of the weak outcomes of a tier that must appear, in percent: some are rare.
 const SHARE: usize = 60;
 
-fn runs() -> u64 {
-    std::env::var("LOCO_LITMUS_RUNS").map_or(60, |runs| runs.parse().unwrap())
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |number| number.parse().unwrap())
+}
+
+/// Returns the most rounds in which tests are run again that have not shown their outcome, and the runs of each test in a round.
+fn rounds() -> (u64, u64) {
+    (number("LOCO_LITMUS_ROUNDS", 4), number("LOCO_LITMUS_RUNS", 60))
 }
 
 /// Returns the tier of the device, if this process has it. Reports otherwise that a test is skipped.
@@ -51,7 +54,7 @@ fn weak_outcomes_of_the_tier_appear_and_none_that_is_forbidden() {
     let mut tests = tests_of(tier);
     tests.extend(test::load(&["rdma-tso24".to_owned()]).unwrap().tests);
     let nodes = |round| verbs(1 + (round % 2) as usize, None);
-    let found = until_shown(nodes, &tests, tier, (ROUNDS, runs()));
+    let found = until_shown(nodes, &tests, tier, rounds());
     assert!(found.percent() >= SHARE, "{tier}: not seen: {:?}", found.unseen);
 }
 

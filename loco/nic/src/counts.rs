@@ -36,6 +36,10 @@ counts! {
     LateCompletions = "late-completions",
     /// Messages that were lost on request.
     Dropped = "dropped",
+    /// Queue pairs that were broken on request.
+    KilledQps = "killed-queue-pairs",
+    /// Links that were lost on request.
+    LostLinks = "lost-links",
     /// Operations that ended with an error.
     Errors = "errors",
 }

@@ -19,6 +19,41 @@ pub(crate) enum Stress {
     Auto,
 }
 
+/// How the NIC chooses when its steps are late. Bounds are from 1 to 16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Schedule {
+    /// Every step by chance.
+    Random,
+    /// By priorities of chains of steps, which change at one point less than this depth in every window (PCT).
+    Pct(u32),
+    /// At once and in order, but for so many delays in every window.
+    Delays(u32),
+}
+
+impl Schedule {
+    /// Reads `random`, `pct:DEPTH` or `delays:COUNT`.
+    fn read(text: &str) -> Option<Schedule> {
+        let bound = |number: &str| number.parse().ok().filter(|bound| (1..=16).contains(bound));
+        match text.split_once(':') {
+            None => (text == "random").then_some(Schedule::Random),
+            Some(("pct", depth)) => bound(depth).map(Schedule::Pct),
+            Some(("delays", count)) => bound(count).map(Schedule::Delays),
+            Some(_) => None,
+        }
+    }
+}
+
+/// How often something is broken on request: at one of so many requests on average, or never for 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults {
+    /// A datagram or an unreliable message is lost.
+    pub drop: u64,
+    /// The link to the request's target is lost for good.
+    pub lose_link: u64,
+    /// The request's queue pair breaks.
+    pub kill_qp: u64,
+}
+
 /// The settings of this process.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -30,14 +65,16 @@ pub(crate) struct Settings {
     pub tier: Tier,
     /// How much the NIC does out of the ordinary.
     pub stress: Stress,
+    /// How the NIC chooses when its steps are late.
+    pub schedule: Schedule,
     /// What random choices begin with.
     pub seed: u64,
     /// The file to which counts are appended when the process ends.
     pub report: Option<PathBuf>,
     /// The file to which a timeline is appended.
     pub trace: Option<PathBuf>,
-    /// One of so many datagrams and unreliable messages is lost; 0 for none.
-    pub drop: u64,
+    /// What is broken on request.
+    pub faults: Faults,
 }
 
 /// Returns the settings, which are read once.
@@ -83,6 +120,14 @@ fn read() -> Settings {
             Stress::None
         }
     };
+    let schedule = variable("LOCO_NIC_SCHEDULE").map_or(Schedule::Random, |text| {
+        Schedule::read(&text).unwrap_or_else(|| {
+            log::say(format_args!(
+                "LOCO_NIC_SCHEDULE={text} is not random, pct:N or delays:N with N from 1 to 16; this is random"
+            ));
+            Schedule::Random
+        })
+    });
     Settings {
         world: variable("LOCO_NIC_WORLD").map_or_else(default_world, PathBuf::from),
         abroad: variable("LOCO_NIC_HOSTS")
@@ -90,10 +135,15 @@ fn read() -> Settings {
             .transpose(),
         tier: tier.unwrap_or(Tier::Ibta),
         stress,
+        schedule,
         seed: number("LOCO_NIC_SEED").unwrap_or(0),
         report: variable("LOCO_NIC_REPORT").map(PathBuf::from),
         trace: variable("LOCO_NIC_TRACE").map(PathBuf::from),
-        drop: number("LOCO_NIC_DROP").unwrap_or(0),
+        faults: Faults {
+            drop: number("LOCO_NIC_DROP").unwrap_or(0),
+            lose_link: number("LOCO_NIC_LOSE_LINK").unwrap_or(0),
+            kill_qp: number("LOCO_NIC_KILL_QP").unwrap_or(0),
+        },
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A request is a span from its post to its completion, at the target one from its arrival to its execution, and its data one from
 //! there to its placement. Spans of one track must not overlap, so that each kind of span of a queue pair has as many tracks as it
-//! has spans at a time.
+//! has spans at a time. What belongs to one request has its number in the name, on both sides. Viewers sort tracks by number, so that
+//! those of a queue pair have numbers beside one another.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -16,18 +17,21 @@ use crate::settings::settings;
 
 /// So many bytes are written at once.
 const CHUNK: usize = 1 << 16;
+/// The numbers of tracks that one side of a queue pair has. Further ones have numbers after all others.
+const SIDE_TRACKS: u64 = 250;
+const FURTHER_TRACKS: u64 = 1 << 24;
 
 /// The side of a request that a span shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Side {
     /// A work request of this process.
     Request,
+    /// Moments.
+    Moment,
     /// A request of another process, or of another queue pair.
     Served,
     /// Data on its way to this process's memory.
     Placement,
-    /// Moments.
-    Moment,
 }
 
 impl Side {
@@ -61,7 +65,10 @@ struct Track {
 struct Timeline {
     lines: String,
     tracks: HashMap<(u32, Side), Vec<Track>>,
-    last: u64,
+    /// The queue pairs in the order in which they were first seen.
+    queue_pairs: Vec<u32>,
+    /// The tracks after all others.
+    further: u64,
 }
 
 static TIMELINE: Mutex<Option<Timeline>> = Mutex::new(None);
@@ -142,14 +149,28 @@ impl Timeline {
             track.ended = ended;
             return track.number;
         }
-        self.last += 1;
-        let number = self.last;
+        let before = tracks.len() as u64;
+        let place = self.queue_pairs.iter().position(|other| *other == qpn);
+        let place = place.unwrap_or_else(|| {
+            self.queue_pairs.push(qpn);
+            self.queue_pairs.len() - 1
+        });
+        let number = if before < SIDE_TRACKS {
+            // The number 0 is the process's own.
+            1 + (4 * place as u64 + side as u64) * SIDE_TRACKS + before
+        } else {
+            self.further += 1;
+            FURTHER_TRACKS + self.further
+        };
         tracks.push(Track { number, ended });
-        let count = tracks.len();
+        let count = match before {
+            0 => String::new(),
+            _ => format!(" ({})", before + 1),
+        };
         self.name(
             "thread_name",
             number,
-            &format!("queue pair {qpn}: {} {count}", side.name()),
+            &format!("queue pair {qpn:#x}: {}{count}", side.name()),
         );
         number
     }
@@ -167,18 +188,21 @@ impl Timeline {
 
     fn event(&mut self, name: &str, phase: Phase, at: u64, track: u64, about: About) {
         let About { seq, addr, len, .. } = about;
+        let (name, addr) = (format!("{name} {seq}"), format!("{addr:#x}"));
+        let facts = [("addr", Value::Text(&addr)), ("len", Value::Number(len))];
+        // Moments are of a request whose span has them.
+        let arguments = match phase {
+            Phase::Span(_) => &facts[..],
+            _ => &[],
+        };
         let event = Event {
-            name,
+            name: &name,
             category: "",
             phase,
             nanos: at.into(),
             process: std::process::id(),
             thread: track,
-            arguments: &[
-                ("seq", Value::Number(seq)),
-                ("addr", Value::Text(&format!("{addr:#x}"))),
-                ("len", Value::Number(len)),
-            ],
+            arguments,
         };
         chrome::write(&mut self.lines, &event);
     }
@@ -216,5 +240,34 @@ mod tests {
         let moment = timeline.track(5, Side::Moment, u64::MAX, 0);
         assert_eq!(timeline.track(5, Side::Moment, u64::MAX, 0), moment);
         assert!(!taken.contains_key(&moment));
+    }
+
+    #[test]
+    fn tracks_of_a_queue_pair_are_beside_one_another_and_all_differ() {
+        let mut timeline = Timeline::default();
+        let mut numbers = Vec::new();
+        for qpn in [7, 5] {
+            for side in [Side::Placement, Side::Served, Side::Moment, Side::Request] {
+                // All at the same time, so that each has a track of its own.
+                let tracks: Vec<_> = (0..300).map(|_| timeline.track(qpn, side, 1, 2)).collect();
+                numbers.push((qpn, tracks));
+            }
+        }
+        let all: Vec<u64> = numbers.iter().flat_map(|(_, tracks)| tracks.clone()).collect();
+        let mut different = all.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), all.len());
+        let most = |wanted| {
+            let of = numbers.iter().filter(move |(qpn, _)| *qpn == wanted);
+            of.map(|(_, tracks)| tracks[0]).max().unwrap_or(0)
+        };
+        assert!(
+            numbers
+                .iter()
+                .all(|(qpn, tracks)| *qpn == 7 || tracks[0] > most(7))
+        );
+        assert!(timeline.lines.contains("queue pair 0x7: requests\""));
+        assert!(timeline.lines.contains("queue pair 0x7: requests (2)\""));
     }
 }

@@ -1,7 +1,7 @@
 //! The bus between a NIC and memory: what is on its way to memory, and what must come after it.
 //!
-//! Data is placed in runs of whole words. Where words have an order (`ibta`), runs are placed from low to high; elsewhere, in any
-//! order. A completion of a receive waits for the data before it, as the card's own write of it does.
+//! Data is placed in runs of whole words. Where words have an order (`ibta`, and `pcie-relaxed` in regions without that flag), runs are
+//! placed from low to high; elsewhere, in any order. A completion of a receive waits for the data before it, as the card's own write of it does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use loco_fabric::Tier;
 
 use crate::completions::{Completion, Completions};
 use crate::counts::{Count, count};
-use crate::dice::Dice;
+use crate::dice::{Dice, Step};
 use crate::memory::{Piece, store, store_late};
 use crate::trace::{self, About, Side};
 
@@ -106,7 +106,7 @@ impl Bus {
 
     /// Puts data on the bus.
     pub fn write(&mut self, load: Load<'_>, now: u64, tier: Tier, dice: &mut Dice) {
-        let delay = dice.delay(now);
+        let delay = dice.delay(now, (load.about.qpn, Step::Placement));
         if delay > 0 {
             count(if load.atomic {
                 Count::SplitAtomics
@@ -134,7 +134,7 @@ impl Bus {
 
     /// Puts a completion behind what is on the bus.
     pub fn complete(&mut self, queue: &Arc<Completions>, completion: Completion, now: u64, dice: &mut Dice) {
-        let delay = dice.delay(now);
+        let delay = dice.delay(now, (completion.wc.qp_num, Step::Completion));
         if delay > 0 {
             count(Count::LateCompletions);
         }
@@ -164,12 +164,8 @@ impl Bus {
             if ready.is_empty() {
                 return (due < u64::MAX).then_some(due);
             }
-            let chosen = ready[if ready.len() == 1 {
-                0
-            } else {
-                dice.below(ready.len())
-            }];
-            self.go(chosen, now, dice, placed);
+            let since: Vec<u64> = ready.iter().map(|&at| self.items[at].ready_at).collect();
+            self.go(ready[dice.choose(&since)], now, dice, placed);
         }
     }
 
@@ -227,12 +223,13 @@ impl Bus {
             if let Some(run) = data.runs.pop() {
                 data.place(run);
             }
-            if dice.percent(40) {
+            let pause = dice.pause(now, (data.about.qpn, Step::Placement), 40);
+            if pause > 0 {
                 if !data.begun {
                     count(Count::Torn);
                 }
                 data.begun = true;
-                self.items[at].ready_at = now + dice.delay(now);
+                self.items[at].ready_at = now + pause;
             }
             return;
         }
@@ -244,7 +241,12 @@ impl Bus {
         match item.what {
             What::Data(data) => {
                 data.runs.iter().rev().for_each(|&run| data.place(run));
-                trace::span("placement", Side::Placement, data.put, data.about);
+                let name = if data.ends.is_some() {
+                    "result"
+                } else {
+                    "placement"
+                };
+                trace::span(name, Side::Placement, data.put, data.about);
                 placed.ended.extend(data.ends);
                 placed.atomic |= data.atomic;
             }
@@ -269,10 +271,13 @@ pub(super) fn runs(pieces: &[Piece], tier: Tier, dice: &mut Dice) -> Vec<Run> {
         }
         start += piece.len;
     }
-    if tier != Tier::Ibta && !dice.is_plain() {
-        for last in (1..runs.len()).rev() {
-            runs.swap(last, dice.below(last + 1));
-        }
+    let in_order = match tier {
+        Tier::Ibta => true,
+        Tier::PcieRelaxed => !pieces.iter().any(|piece| piece.relaxed),
+        Tier::OooRw | Tier::OooAll | Tier::Unordered => false,
+    };
+    if !in_order {
+        dice.shuffle(&mut runs);
     }
     runs
 }
@@ -298,7 +303,7 @@ fn cut(runs: &mut Vec<Run>, piece: &Piece, start: usize, dice: &mut Dice) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Stress;
+    use crate::settings::{Schedule, Stress};
 
     fn piece(memory: &[u8]) -> Piece {
         Piece {
@@ -310,7 +315,7 @@ mod tests {
 
     #[test]
     fn runs_cover_the_data_once_and_cut_at_words() {
-        let mut dice = Dice::new(7, 1, Stress::Default);
+        let mut dice = Dice::new(7, 1, Stress::Default, Schedule::Random);
         let memory = vec![0_u8; 5000];
         for (from, len) in [(0, 5000), (3, 20), (8, 8), (1, 1), (16, 64)] {
             for tier in Tier::ALL {
@@ -330,9 +335,29 @@ mod tests {
     }
 
     #[test]
+    fn words_are_placed_from_low_to_high_where_a_tier_says_so() {
+        let mut dice = Dice::new(7, 1, Stress::Default, Schedule::Random);
+        let memory = vec![0_u8; 128];
+        for tier in Tier::ALL {
+            for relaxed in [false, true] {
+                let piece = Piece {
+                    relaxed,
+                    ..piece(&memory)
+                };
+                let mut is_low_to_high = true;
+                for _ in 0..20 {
+                    is_low_to_high &= runs(&[piece], tier, &mut dice).is_sorted_by_key(|run| run.at);
+                }
+                let is_kept = tier == Tier::Ibta || tier == Tier::PcieRelaxed && !relaxed;
+                assert_eq!(is_low_to_high, is_kept, "{tier}, relaxed: {relaxed}");
+            }
+        }
+    }
+
+    #[test]
     fn a_bus_places_everything_and_on_ibta_in_order() {
         for seed in 0..50 {
-            let mut dice = Dice::new(seed, 1, Stress::Default);
+            let mut dice = Dice::new(seed, 1, Stress::Default, Schedule::Random);
             let words = [0_u64; 16];
             let at = words.as_ptr().expose_provenance();
             let mut bus = Bus::default();

@@ -13,11 +13,10 @@ use super::bus::Placed;
 use super::link::Link;
 use super::queue::{Incoming, QueuePair, SharedReceives, Stage};
 use crate::completions::Completions;
-use crate::counts::{Count, count};
 use crate::dice::Dice;
 use crate::ffi::*;
 use crate::memory::Memory;
-use crate::settings::{Settings, abroad};
+use crate::settings::{Faults, Settings, abroad};
 use crate::wire::{Header, kind};
 use crate::world::{LOCAL_BITS, World};
 
@@ -47,7 +46,11 @@ pub(crate) struct Nic {
     /// True while an atomic is between its read and its write.
     pub(super) unit_taken: bool,
     pub(super) dice: Dice,
-    pub(super) drop: u64,
+    pub(super) faults: Faults,
+    /// The processes to which the link was lost on request.
+    pub(super) lost: BTreeSet<u32>,
+    /// The number of messages that were ever taken from links.
+    pub(super) taken: u64,
     pub(super) poller: OwnedFd,
     pub(super) doorbell: OwnedFd,
     pub(super) buffer: Box<[u8]>,
@@ -78,7 +81,7 @@ impl Nic {
             read,
         )?;
         epoll::add(&poller, &doorbell, epoll::EventData::new_u64(DOORBELL), read)?;
-        let dice = Dice::new(settings.seed, world.number, settings.stress);
+        let dice = Dice::new(settings.seed, world.number, settings.stress, settings.schedule);
         Ok(Nic {
             tier: settings.tier,
             gids,
@@ -92,7 +95,9 @@ impl Nic {
             limbo: Vec::new(),
             unit_taken: false,
             dice,
-            drop: settings.drop,
+            faults: settings.faults,
+            lost: BTreeSet::new(),
+            taken: 0,
             poller,
             doorbell,
             buffer: vec![0; 1 << 16].into_boxed_slice(),
@@ -174,6 +179,9 @@ impl Nic {
     /// Returns the link to the process of a queue pair, which is made if there is none.
     pub(super) fn way_to(&mut self, qpn: u32) -> Option<u64> {
         let number = qpn >> LOCAL_BITS;
+        if self.lost.contains(&number) {
+            return None;
+        }
         if let Some(id) = self.ways.get(&number) {
             return Some(*id);
         }
@@ -293,15 +301,6 @@ impl Nic {
                 self.active.insert(other.qpn);
             }
         }
-    }
-
-    /// Returns whether a message that may be lost is lost now.
-    pub(super) fn loses(&mut self) -> bool {
-        let lost = self.dice.one_in(self.drop);
-        if lost {
-            count(Count::Dropped);
-        }
-        lost
     }
 }
 

@@ -247,18 +247,28 @@ impl Link {
     /// Fails when the other side is gone, or sends what is no message.
     pub fn receive(&mut self, buffer: &mut [u8], messages: &mut Vec<Message>) -> io::Result<bool> {
         loop {
-            let Some(socket) = self.descriptor() else {
-                return Ok(true);
+            let (received, room) = match &mut self.way {
+                Way::Here(stream) => {
+                    self.input.reserve(buffer.len());
+                    let room = self.input.capacity() - self.input.len();
+                    let to = rustix::buffer::spare_capacity(&mut self.input);
+                    let received = rustix::net::recv(&*stream, to, RecvFlags::DONTWAIT);
+                    (received.map(|(got, _)| got), room)
+                }
+                Way::There(connection) => {
+                    let received = rustix::net::recv(connection.stream(), &mut *buffer, RecvFlags::DONTWAIT);
+                    (received.map(|(got, _)| got), buffer.len())
+                }
+                Way::Coming => return Ok(true),
             };
-            match rustix::net::recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Ok(false),
-                Ok((got, _)) => {
-                    match &mut self.way {
-                        Way::There(connection) => connection.open(&buffer[..got], &mut self.input)?,
-                        Way::Here(_) | Way::Coming => self.input.extend_from_slice(&buffer[..got]),
+            match received {
+                Ok(0) => return Ok(false),
+                Ok(got) => {
+                    if let Way::There(connection) = &mut self.way {
+                        connection.open(&buffer[..got], &mut self.input)?;
                     }
                     self.take_off(messages)?;
-                    if got < buffer.len() {
+                    if got < room {
                         return Ok(true);
                     }
                 }

@@ -7,6 +7,7 @@
 mod bus;
 mod core;
 mod far;
+mod faults;
 mod link;
 mod order;
 mod progress;

@@ -90,6 +90,7 @@ impl Nic {
         let mut messages = Vec::new();
         let received = link.receive(&mut self.buffer, &mut messages);
         let came = !messages.is_empty();
+        self.taken += messages.len() as u64;
         for message in messages {
             if let Err(why) = self.take(id, message) {
                 log::say(format_args!("closed a connection: {why}"));
@@ -111,12 +112,20 @@ impl Nic {
     }
 
     fn take(&mut self, id: u64, message: Message) -> Result<(), &'static str> {
+        if !self.links.contains_key(&id) {
+            // What came before may have ended the link.
+            return Ok(());
+        }
         let header = &message.header;
         let peer = self.links.get(&id).and_then(|link| link.peer);
         match (header.kind, peer) {
             (kind::HELLO, None) => {
                 if header.from >= PROCESSES {
                     return Err("a hello is of a process that cannot be");
+                }
+                if self.lost.contains(&header.from) {
+                    self.drop_link(id);
+                    return Ok(());
                 }
                 if let Some(link) = self.links.get_mut(&id) {
                     link.peer = Some(header.from);

@@ -10,10 +10,12 @@ use super::order::answers_in_order;
 use super::queue::{QueuePair, Request, Sending, Stage, completion_opcode, operation};
 use crate::completions::Completion;
 use crate::counts::{Count, count};
+use crate::dice::Step;
 use crate::ffi::*;
 use crate::memory::{first, gather};
 use crate::trace::{self, About, Side};
 use crate::wire::{Header, MESSAGE_MAX, Message, flag, kind};
+use crate::world::LOCAL_BITS;
 
 /// The longest datagram.
 const DATAGRAM_MAX: u64 = 4096;
@@ -25,7 +27,7 @@ impl Nic {
     /// Returns the number of the error of `ibv_post_send`.
     pub fn post(&mut self, qpn: u32, request: Request) -> Result<(), i32> {
         let now = self.now();
-        let delay = self.dice.delay(now);
+        let delay = self.dice.delay(now, (qpn, Step::Source));
         let qp = self.qps.get_mut(&qpn).ok_or(libc::EINVAL)?;
         if !matches!(qp.state(), IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE | IBV_QPS_ERR) {
             return Err(libc::EINVAL);
@@ -135,10 +137,17 @@ impl Nic {
         if len > limit {
             return failed(IBV_WC_LOC_LEN_ERR);
         }
+        if self.breaks_qp() {
+            // As a card reports an error of its own: an event, and nothing of the request is sent.
+            qp.event(IBV_EVENT_QP_FATAL);
+            qp.failed = true;
+            return failed(IBV_WC_WR_FLUSH_ERR);
+        }
         if let Some((gid, ..)) = request.datagram {
             header.gid = self.gid_beside(&gid);
         }
         let destination = header.to;
+        self.may_lose_link(destination >> LOCAL_BITS);
         let Some(way) = self.way_to(destination) else {
             return Some(self.unreachable(qp, at, now));
         };
@@ -171,7 +180,8 @@ impl Nic {
         match (sent, unreliable) {
             (_, true) => {
                 let len = u32::try_from(len).unwrap_or(u32::MAX);
-                Some(Stage::Ended(IBV_WC_SUCCESS, len, now + self.dice.delay(now)))
+                let delay = self.dice.delay(now, (qp.qpn, Step::Completion));
+                Some(Stage::Ended(IBV_WC_SUCCESS, len, now + delay))
             }
             (true, false) => Some(Stage::Sent),
             (false, false) => Some(self.unreachable(qp, at, now)),
@@ -238,7 +248,7 @@ impl Nic {
     /// Takes the answer to a request that is under way.
     fn take_answer(&mut self, qp: &mut QueuePair, at: usize, message: Message, now: u64) {
         let header = message.header;
-        let delay = self.dice.delay(now);
+        let delay = self.dice.delay(now, (qp.qpn, Step::Completion));
         let request = &qp.sends[at].request;
         let len = u32::try_from(length(request)).unwrap_or(u32::MAX);
         let mut status = u32::from(header.status);

@@ -8,6 +8,7 @@ use super::order::{Kind, passes, reads_push};
 use super::queue::{Incoming, QueuePair, Receive, SharedReceives};
 use super::requester::about;
 use crate::counts::{Count, count};
+use crate::dice::Step;
 use crate::ffi::*;
 use crate::memory::{Piece, exchange, first, load};
 use crate::trace::{self, About, Side};
@@ -38,7 +39,7 @@ impl Nic {
     /// Takes a request from another NIC.
     pub(super) fn requested(&mut self, link: u64, message: Message) {
         let now = self.now();
-        let delay = self.dice.delay(now);
+        let delay = self.dice.delay(now, (message.header.to, Step::Execution));
         let incoming = Incoming {
             message,
             link,
@@ -139,11 +140,8 @@ impl Nic {
             if ready.is_empty() {
                 break;
             }
-            let at = ready[if ready.len() == 1 {
-                0
-            } else {
-                self.dice.below(ready.len())
-            }];
+            let since: Vec<u64> = ready.iter().map(|&at| qp.inbox[at].ready_at).collect();
+            let at = ready[self.dice.choose(&since)];
             let Some(mut incoming) = qp.inbox.remove(at) else {
                 break;
             };
@@ -410,8 +408,8 @@ impl Nic {
         while let Some(run) = incoming.gathering.as_mut().and_then(Vec::pop) {
             load(run.at, &mut incoming.message.data[run.start..run.start + run.len]);
             let is_last = incoming.gathering.as_ref().is_none_or(Vec::is_empty);
-            if !is_last && self.dice.percent(20) {
-                let pause = self.dice.delay(now);
+            if !is_last {
+                let pause = self.dice.pause(now, (qp.qpn, Step::Execution), 20);
                 if pause > 0 {
                     count(Count::GatheredReads);
                     return Tried::Later(now + pause);

@@ -10,6 +10,9 @@ use loco_ibverbs::{
 };
 
 type Unused = Option<unsafe extern "C" fn()>;
+/// An operation that is refused by name, whatever its arguments are: one that makes an object, and one that answers with an error.
+type NoObject = Option<unsafe extern "C" fn() -> *mut c_void>;
+type NoCall = Option<unsafe extern "C" fn() -> c_int>;
 
 c_structs! {
     /// A device as the library lists it.
@@ -52,15 +55,31 @@ c_structs! {
         abi_compat = "abi_compat": *mut c_void,
     }
 
-    /// The part before an extended [`Context`]: operations that were added over time, newest first. A null one is not supported,
-    /// which the headers' inline functions turn into `EOPNOTSUPP`.
+    /// The part before an extended [`Context`]: operations that were added over time, newest first. Those that are null take an
+    /// object that no program can have here.
     Whole VerbsContext = "struct verbs_context" {
         query_port = "query_port":
             Option<unsafe extern "C" fn(*mut Context, u8, *mut PortAttr, usize) -> c_int>,
-        before_srq = "advise_mr": [Unused; 13],
-        alloc_parent_domain = "alloc_parent_domain": Unused,
-        td = "dealloc_td": [Unused; 2],
-        after_td = "modify_cq": [Unused; 7],
+        advise_mr = "advise_mr": NoCall,
+        alloc_null_mr = "alloc_null_mr": NoObject,
+        counters = "read_counters": [Unused; 2],
+        create_counters = "create_counters": NoObject,
+        destroy_counters = "destroy_counters": Unused,
+        reg_dm_mr = "reg_dm_mr": Unused,
+        alloc_dm = "alloc_dm": NoObject,
+        free_dm = "free_dm": Unused,
+        flow_actions = "modify_flow_action_esp": [Unused; 2],
+        create_flow_action_esp = "create_flow_action_esp": NoObject,
+        modify_qp_rate_limit = "modify_qp_rate_limit": NoCall,
+        alloc_parent_domain = "alloc_parent_domain": NoObject,
+        dealloc_td = "dealloc_td": Unused,
+        alloc_td = "alloc_td": NoObject,
+        modify_cq = "modify_cq": NoCall,
+        post_srq_ops = "post_srq_ops": NoCall,
+        destroy_rwq_ind_table = "destroy_rwq_ind_table": Unused,
+        create_rwq_ind_table = "create_rwq_ind_table": NoObject,
+        work_queues = "destroy_wq": [Unused; 2],
+        create_wq = "create_wq": NoObject,
         query_rt_values = "query_rt_values":
             Option<unsafe extern "C" fn(*mut Context, *mut ValuesEx) -> c_int>,
         create_cq_ex = "create_cq_ex":
@@ -68,14 +87,17 @@ c_structs! {
         private = "priv": *mut c_void,
         query_device_ex = "query_device_ex":
             Option<unsafe extern "C" fn(*mut Context, *const c_void, *mut DeviceAttrEx, usize) -> c_int>,
-        flows = "ibv_destroy_flow": [Unused; 4],
-        open_qp = "open_qp": Unused,
+        destroy_flow = "ibv_destroy_flow": [Unused; 2],
+        create_flow = "ibv_create_flow": NoObject,
+        placeholder_of_flows = "ABI_placeholder1": Unused,
+        open_qp = "open_qp": NoObject,
         create_qp_ex = "create_qp_ex":
             Option<unsafe extern "C" fn(*mut Context, *mut QpInitAttrEx) -> *mut Qp>,
         get_srq_num = "get_srq_num": Option<unsafe extern "C" fn(*mut Srq, *mut u32) -> c_int>,
         create_srq_ex = "create_srq_ex":
             Option<unsafe extern "C" fn(*mut Context, *mut SrqInitAttrEx) -> *mut Srq>,
-        xrcd = "open_xrcd": [Unused; 2],
+        open_xrcd = "open_xrcd": NoObject,
+        close_xrcd = "close_xrcd": Unused,
         placeholder = "_ABI_placeholder3": u64,
         sz = "sz": usize,
         context = "context": Context,

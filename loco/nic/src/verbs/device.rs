@@ -327,14 +327,15 @@ pub(crate) unsafe extern "C" fn query_gid_table(
     _flags: u32,
     size: usize,
 ) -> isize {
-    let mut count = 0;
-    while count < most {
-        let Some(entry) = entry(count) else { break };
-        // SAFETY: the caller gives room for `most` entries of `size` bytes.
-        unsafe { copy_out(to.byte_add(count * size), &entry, size) };
-        count += 1;
+    let entries: Vec<GidEntry> = (0..).map_while(entry).collect();
+    if entries.len() > most {
+        return -(libc::EINVAL as isize);
     }
-    count.cast_signed()
+    for (at, entry) in entries.iter().enumerate() {
+        // SAFETY: the caller gives room for `most` entries of `size` bytes.
+        unsafe { copy_out(to.byte_add(at * size), entry, size) };
+    }
+    entries.len().cast_signed()
 }
 
 pub(crate) unsafe extern "C" fn query_pkey(

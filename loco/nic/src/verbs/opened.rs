@@ -1,6 +1,6 @@
 //! Opened devices, protection domains, and asynchronous events.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,6 +34,7 @@ pub(crate) unsafe extern "C" fn open_device(device: *mut Device) -> *mut Context
     verbs.create_qp_ex = Some(create_qp_ex);
     verbs.create_srq_ex = Some(create_srq_ex);
     verbs.get_srq_num = Some(get_srq_num);
+    refuse_the_rest(&mut verbs);
     verbs.sz = size_of::<VerbsContext>();
     let context = &mut verbs.context;
     context.device = device;
@@ -58,19 +59,47 @@ pub(crate) unsafe extern "C" fn open_device(device: *mut Device) -> *mut Context
     unsafe { &raw mut (*object).verbs.context }
 }
 
-unsafe extern "C" fn alloc_mw(_pd: *mut Pd, _kind: u32) -> *mut std::ffi::c_void {
+/// Fills in the operations that are refused. A null one would be refused, too, but without a line that names it.
+fn refuse_the_rest(verbs: &mut VerbsContext) {
+    macro_rules! refuse {
+        ($($field:ident: $ty:ty = $name:literal, $answer:ident;)*) => {
+            $({
+                unsafe extern "C" fn refuse() -> $ty {
+                    $answer(unsupported($name))
+                }
+                verbs.$field = Some(refuse);
+            })*
+        };
+    }
+    use std::convert::identity;
+    refuse! {
+        advise_mr: c_int = "ibv_advise_mr", identity;
+        alloc_null_mr: *mut c_void = "ibv_alloc_null_mr", fails;
+        create_counters: *mut c_void = "ibv_create_counters", fails;
+        alloc_dm: *mut c_void = "ibv_alloc_dm", fails;
+        create_flow_action_esp: *mut c_void = "ibv_create_flow_action_esp", fails;
+        modify_qp_rate_limit: c_int = "ibv_modify_qp_rate_limit", identity;
+        alloc_parent_domain: *mut c_void = "ibv_alloc_parent_domain", fails;
+        alloc_td: *mut c_void = "ibv_alloc_td", fails;
+        modify_cq: c_int = "ibv_modify_cq", identity;
+        post_srq_ops: c_int = "ibv_post_srq_ops", identity;
+        create_rwq_ind_table: *mut c_void = "ibv_create_rwq_ind_table", fails;
+        create_wq: *mut c_void = "ibv_create_wq", fails;
+        create_flow: *mut c_void = "ibv_create_flow", fails;
+        open_qp: *mut c_void = "ibv_open_qp", fails;
+        open_xrcd: *mut c_void = "ibv_open_xrcd", fails;
+    }
+}
+
+unsafe extern "C" fn alloc_mw(_pd: *mut Pd, _kind: u32) -> *mut c_void {
     fails(unsupported("ibv_alloc_mw"))
 }
 
-unsafe extern "C" fn bind_mw(
-    _qp: *mut Qp,
-    _mw: *mut std::ffi::c_void,
-    _bind: *mut std::ffi::c_void,
-) -> c_int {
+unsafe extern "C" fn bind_mw(_qp: *mut Qp, _mw: *mut c_void, _bind: *mut c_void) -> c_int {
     unsupported("ibv_bind_mw")
 }
 
-unsafe extern "C" fn dealloc_mw(_mw: *mut std::ffi::c_void) -> c_int {
+unsafe extern "C" fn dealloc_mw(_mw: *mut c_void) -> c_int {
     unsupported("ibv_dealloc_mw")
 }
 

@@ -10,9 +10,11 @@
 mod debian;
 mod faults;
 mod hosts;
+mod interfaces;
 mod killed;
 mod mistakes;
 mod others;
 mod perftest;
 mod support;
+mod traces;
 mod ucx;

@@ -143,6 +143,49 @@ fn completed_data_in_a_region_of_relaxed_ordering() {
     is_none("relaxed_region", "ibta");
 }
 
+/// Mistakes that need one late step, two, and the overtaking of two requests.
+const OF_SEVERAL_KINDS: [(&str, &str); 4] = [
+    ("completion_as_placement", "ibta"),
+    ("torn_record", "ibta"),
+    ("release_without_fence", "ibta"),
+    ("flag_before_data", "ooo-rw"),
+];
+
+/// Checks that mistakes show, and mended forms pass, with another stress or schedule.
+fn shows_with(stress: &'static str, set: (&str, &str)) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, tier) in OF_SEVERAL_KINDS {
+        let Some(program) = compiled(name, folder.path()) else {
+            return;
+        };
+        for (form, rounds, code) in [("mistake", ROUNDS_MAX, 3), ("mended", "1000", 0)] {
+            let world = World::new(tier, stress, 1);
+            let mut command = world.command(&program, &[form, rounds]);
+            let output = command.env(set.0, set.1).output().unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(code),
+                "{name} on {tier}, {form}: {output:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn mistakes_show_in_the_phases_of_auto() {
+    shows_with("auto", ("LOCO_NIC_SCHEDULE", "random"));
+}
+
+#[test]
+fn mistakes_show_in_schedules_by_priorities() {
+    shows_with("default", ("LOCO_NIC_SCHEDULE", "pct:3"));
+}
+
+#[test]
+fn mistakes_show_in_schedules_of_two_delays() {
+    shows_with("default", ("LOCO_NIC_SCHEDULE", "delays:2"));
+}
+
 #[test]
 fn mended_forms_pass_without_stress() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,112 @@
+//! Calls of libibverbs and what they answer, case by case (`tests/programs/interfaces.c`), and faults that are asked for.
+
+use std::process::Output;
+
+use crate::support::{World, compiled_of};
+
+/// Runs a case with settings, and checks that it passes. Returns `None` where C programs cannot be compiled.
+fn case(name: &str, set: &[(&str, &str)]) -> Option<Output> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled_of("programs", "interfaces", folder.path())?;
+    let world = World::new("ibta", "none", 1);
+    let output = world
+        .command(&program, &[name])
+        .envs(set.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{name}: {output:?}");
+    Some(output)
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn errors_end_requests_as_the_specification_says() {
+    case("errors", &[]);
+}
+
+#[test]
+fn solicited_events_come_for_solicited_messages() {
+    case("solicited", &[]);
+}
+
+#[test]
+fn shared_receive_queues_report_their_limit_and_end() {
+    case("shared", &[]);
+}
+
+#[test]
+fn builders_post_what_they_build() {
+    case("builders", &[]);
+}
+
+#[test]
+fn what_is_not_supported_is_refused_by_name() {
+    let Some(output) = case("refused", &[]) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for request in [
+        "ibv_reg_dmabuf_mr",
+        "ibv_open_xrcd",
+        "IBV_QPT_XRC",
+        "IBV_QPT_RAW_PACKET",
+        "a shared receive queue of this type",
+        "ibv_alloc_mw",
+        "ibv_alloc_dm",
+        "ibv_alloc_td",
+        "ibv_create_flow",
+        "IBV_ACCESS_ON_DEMAND",
+        "ibv_attach_mcast",
+    ] {
+        let line = format!("loco nic: {request}");
+        let named = said.lines().filter(|said| said.starts_with(&line));
+        assert_eq!(named.count(), 1, "{request}: {said}");
+    }
+}
+
+#[test]
+fn datagrams_are_lost_as_often_as_asked_and_messages_never() {
+    let Some(output) = case("datagrams", &[]) else {
+        return;
+    };
+    assert_eq!(printed(&output), "400 of 400");
+    let Some(output) = case("datagrams", &[("LOCO_NIC_DROP", "4")]) else {
+        return;
+    };
+    let came: u32 = printed(&output).split(' ').next().unwrap().parse().unwrap();
+    // 300 on average; the seed is fixed.
+    assert!((250..350).contains(&came), "{came}");
+}
+
+#[test]
+fn a_queue_pair_that_is_killed_flushes_and_another_takes_its_place() {
+    for seed in ["1", "2", "3"] {
+        let set = [("LOCO_NIC_KILL_QP", "200"), ("LOCO_NIC_SEED", seed)];
+        let Some(output) = case("killed-queue-pair", &set) else {
+            return;
+        };
+        let said = printed(&output);
+        assert!(
+            said.ends_with("then success") || said.ends_with("then Work Request Flushed Error"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_link_that_is_lost_stays_lost() {
+    for seed in ["1", "2", "3"] {
+        let set = [("LOCO_NIC_LOSE_LINK", "200"), ("LOCO_NIC_SEED", seed)];
+        let Some(output) = case("lost-link", &set) else {
+            return;
+        };
+        let said = printed(&output);
+        assert!(said.ends_with("then transport retry counter exceeded"), "{said}");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(log.matches("is lost, as --lose-link asks").count(), 1, "{log}");
+        assert!(!log.contains("closed a connection"), "{log}");
+    }
+}
