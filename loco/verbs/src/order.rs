@@ -82,8 +82,16 @@ pub(super) fn check_asked(config: &VerbsConfig, choice: &Choice) -> Result<()> {
     }
 }
 
-/// Fails if the fabric cannot obtain the orders of the contract on this tier.
+/// Fails if the fabric cannot obtain the orders of the contract on this tier. On `unordered` no read, atomic or completion says that
+/// earlier data are placed, so that nothing that verbs offers can order them.
 pub(super) fn check(order: Order, atomicity: Atomicity, choice: &Choice) -> Result<()> {
+    if order.tier == Tier::Unordered {
+        return Err(FabricError::Config(format!(
+            "{choice} is of tier {tier}, on which no operation of verbs waits until earlier ones are placed: use `--fabric ofi`, \
+             or say by LOCO_VERBS_ORDER that some node's device orders more",
+            tier = order.tier
+        )));
+    }
     if order.tier == Tier::PcieRelaxed && atomicity == Atomicity::None {
         return Err(FabricError::Config(format!(
             "{choice} is of tier {tier} and has no remote atomics, without which nothing can be ordered there: use \
@@ -108,6 +116,22 @@ mod tests {
         assert_eq!((software.strong, software.fenced), (Cost::Free, Cost::Wait));
         let forced = order_of(Some(Tier::OooRw), Some(Tier::Ibta), false);
         assert_eq!((forced.tier, forced.known), (Tier::OooRw, Known::Asked));
+    }
+
+    #[test]
+    fn a_device_that_is_known_to_order_nothing_is_refused() {
+        let choice = Choice {
+            device: "loco0".to_owned(),
+            port: 1,
+            gid_index: None,
+            address: std::net::Ipv4Addr::LOCALHOST.into(),
+        };
+        let order = order_of(None, Some(Tier::Unordered), false);
+        let refused = check(order, Atomicity::Hca, &choice).expect_err("nothing orders there");
+        assert!(refused.to_string().contains("of tier unordered"), "{refused}");
+        for tier in [Tier::Ibta, Tier::OooRw, Tier::OooAll, Tier::PcieRelaxed] {
+            check(order_of(None, Some(tier), false), Atomicity::Hca, &choice).expect("it can be bought");
+        }
     }
 
     #[test]
