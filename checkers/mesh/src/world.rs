@@ -107,7 +107,7 @@ impl World {
     }
 }
 
-/// Returns the worlds that are explored completely by default, those with the fewest states first.
+/// Returns the worlds that are explored completely by default, the largest last.
 pub fn ladder() -> Vec<World> {
     let three = |name| World {
         faults: Faults::any(1),
@@ -141,11 +141,6 @@ pub fn ladder() -> Vec<World> {
             ..three("three-and-a-leaver")
         },
         World {
-            begin: Begin::Connected,
-            survivors_min: 0,
-            ..three("three-bring-up")
-        },
-        World {
             begin: Begin::Apart,
             faults: Faults::crashes(1),
             survivors_min: 0,
@@ -168,6 +163,11 @@ pub fn ladder() -> Vec<World> {
             faults: Faults::crashes(2),
             survivors_min: 1,
             ..three("three-two-crashes")
+        },
+        World {
+            begin: Begin::Connected,
+            survivors_min: 0,
+            ..three("three-bring-up")
         },
     ]
 }
