@@ -6,7 +6,7 @@
 use crate::{FabricError, Membership, NodeId, Result, Time};
 
 /// The known state of a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PeerState {
     /// The peer is connected.
     Alive,

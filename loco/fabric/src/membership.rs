@@ -6,11 +6,11 @@ use crate::{FabricError, NodeId, Result};
 
 /// A node's *view*: its knowledge of the members of the job.
 ///
-/// A loss is agreed before it is reported. A node that suspects a peer announces this to all others, and they suspect
-/// it, too. Each of them revokes the suspect's access to its memory and announces that it has. A survivor reports
-/// the loss (by [`PeerLost`](crate::FabricError::PeerLost), [`peer_state`](crate::Control::peer_state) and a larger epoch) only
-/// when every survivor has revoked. Where one survivor can revoke the access to the memory of all, as on the shared-memory
-/// fabric, it reports the loss as soon as it has done so, without waiting for survivors that are slow or stopped.
+/// A loss is agreed before it is reported. A node that suspects a peer revokes the suspect's access to its memory, and then
+/// announces this to all others. They suspect it, too, and do the same. A survivor reports the loss (by
+/// [`PeerLost`](crate::FabricError::PeerLost), [`peer_state`](crate::Control::peer_state) and a larger epoch) only when every
+/// survivor has revoked. Where one survivor can revoke the access to the memory of all, as on the shared-memory fabric, it
+/// reports the loss as soon as it has done so, without waiting for survivors that are slow or stopped.
 /// Therefore:
 ///
 /// * After a survivor has reported a loss, the lost node changes no memory of any survivor, even if it still

@@ -23,6 +23,7 @@ pub use env::Environment;
 pub use hosts::{Address, Hosts, PORT_BASE};
 pub use job::{Job, JobBuilder, Meeting};
 pub use kernel::process_namespace;
+pub use mesh::agreement;
 pub use mesh::{Departures, Link, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Revoke, Revoked};
 pub use missed::{Missed, missed_by, note_missed};
 pub use secret::{Secret, random};

@@ -6,13 +6,14 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Std, Time};
 use loco_job::{
-    Address, Environment, Hosts, Job, JobBuilder, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Secret, Timeouts,
+    Address, Environment, Hosts, Job, JobBuilder, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Revoke, Revoked,
+    Secret, Timeouts,
 };
 use loco_testing::free_addresses;
 use loco_testing::skipped;
@@ -457,6 +458,35 @@ fn with_process(role: &str, silence_ms: u64) -> (Mesh, Child) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("connected")));
     (mesh, child)
+}
+
+/// Node 1 has sent node 0 more than may wait there. Node 0 takes none of it: it waits for the loss of node 2, and for the word of
+/// node 1 about it, which comes behind all that.
+#[test]
+fn a_loss_is_agreed_although_nobody_takes_the_messages_before_the_words() {
+    struct AtOnce;
+    impl Revoke for AtOnce {
+        fn revoke(&self, _: NodeId) -> Revoked {
+            Revoked::Done
+        }
+    }
+    let hosts = hosts(&[0, 1, 2]);
+    let patient = Timeouts::default().silence_same_host(Duration::from_secs(3600));
+    let jobs = [0, 1, 2].map(|node| builder(node).timeouts(patient).hosts(hosts.clone()).unwrap());
+    let ends = connect_all(&jobs);
+    ends.iter().for_each(|end| end.add_revoker(Arc::new(AtOnce)));
+    let [zero, one, two] = <[Mesh; 3]>::try_from(ends).unwrap();
+    let message = vec![0; PAYLOAD_BYTES_MAX];
+    for _ in 0..6 {
+        one.send(NodeId(0), &message).unwrap();
+    }
+    two.fail();
+    wait_for(&zero, 2, PeerState::Lost);
+    wait_for(&one, 2, PeerState::Lost);
+    for _ in 0..6 {
+        let (from, bytes) = zero.receive(Some(soon())).unwrap().unwrap();
+        assert_eq!((from, bytes.len()), (NodeId(1), PAYLOAD_BYTES_MAX));
+    }
 }
 
 #[test]

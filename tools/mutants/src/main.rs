@@ -35,6 +35,10 @@ struct Args {
     /// asked for, and litmus tests on a network that is played are to find it.
     #[arg(long, conflicts_with_all = ["requests", "planted", "clients"])]
     purchases: bool,
+    /// Try mutations of the agreement on who is in, in place of those of the objects: the worlds of `checkers/mesh` are to find
+    /// them.
+    #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases"])]
+    mesh: bool,
     /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -102,7 +106,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<bool, Error> {
     let mut all = all()?;
     // Those of the fabrics are tried by another program, and the number of one is its place in what is built.
-    all.retain(|mutation| mutation.network.is_some() == args.purchases);
+    all.retain(|mutation| mutation.network.is_some() == args.purchases && mutation.is_of_mesh() == args.mesh);
     let chosen = chosen(args, &all);
     if args.list {
         for &number in &chosen {

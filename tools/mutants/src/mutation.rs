@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 20] = [
+const LISTS: [(&str, &str); 21] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -30,9 +30,12 @@ const LISTS: [(&str, &str); 20] = [
     ("", include_str!("../mutations/at-once.toml")),
     ("", include_str!("../mutations/purchases.toml")),
     ("", include_str!("../mutations/worlds.toml")),
+    (MESH, include_str!("../mutations/mesh.toml")),
     (PLANTED, include_str!("../mutations/planted.toml")),
 ];
 
+/// The list, and the object, of the agreement on who is in.
+const MESH: &str = "mesh";
 /// The list whose changes are no mistakes.
 const PLANTED: &str = "planted";
 
@@ -173,6 +176,11 @@ impl Mutation {
     pub fn apply(&self, shipped: &str) -> Result<String, Misfit> {
         let (range, replace) = self.change(shipped)?;
         Ok([&shipped[..range.start], replace, &shipped[range.end..]].concat())
+    }
+
+    /// Returns true if the change is one of the agreement on who is in, which the worlds of `checkers/mesh` are to find.
+    pub fn is_of_mesh(&self) -> bool {
+        self.object == MESH
     }
 
     /// Returns a number by which a result identifies its change, because a name stays when its text changes.

@@ -109,6 +109,11 @@ const NETWORKS: Trial = Trial {
     package: "loco-litmus",
     example: "played",
 };
+/// Explores the worlds of the agreement on who is in.
+const MESH: Trial = Trial {
+    package: "loco-mesh-check",
+    example: "mesh",
+};
 /// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
 /// of operations that are held, those of flushes, and those of the catalogue.
 const TESTS: [&str; 4] = [
@@ -120,7 +125,8 @@ const TESTS: [&str; 4] = [
 
 impl Tree {
     /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, removes files that `from`
-    /// does not have any more, and builds. The mutations are either all [purchases](Mutation::network) or none is.
+    /// does not have any more, and builds. The mutations are either all [purchases](Mutation::network) or none is,
+    /// and likewise for those of [the mesh](Mutation::is_of_mesh).
     ///
     /// # Errors
     /// Returns [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does
@@ -131,14 +137,18 @@ impl Tree {
             what: format!("finding {}", to.display()),
             source,
         })?;
-        let purchases = mutations.iter().any(|mutation| mutation.network.is_some());
+        let trial = match mutations.first() {
+            Some(mutation) if mutation.network.is_some() => NETWORKS,
+            Some(mutation) if mutation.is_of_mesh() => MESH,
+            _ => LADDERS,
+        };
         let mut tree = Tree {
             from: from.to_owned(),
             root,
             laid: BTreeSet::new(),
             mutations,
             apart: BTreeSet::new(),
-            trial: if purchases { NETWORKS } else { LADDERS },
+            trial,
         };
         tree.weave()?;
         Ok(tree)
@@ -150,7 +160,7 @@ impl Tree {
     }
 
     /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most; for a
-    /// purchase, litmus tests on its network.
+    /// purchase, litmus tests on its network; for one of the mesh, its worlds.
     ///
     /// # Errors
     /// Returns [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
@@ -237,6 +247,9 @@ impl Tree {
     fn arguments(&self, number: usize, seconds: u64, clients: Option<&str>) -> Vec<String> {
         let mutation = &self.mutations[number];
         let seconds = seconds.to_string();
+        if mutation.is_of_mesh() {
+            return vec![seconds];
+        }
         let Some(network) = &mutation.network else {
             let own = [mutation.object.clone(), seconds];
             return own.into_iter().chain(clients.map(str::to_owned)).collect();

@@ -1,116 +1,383 @@
-//! The agreement of the nodes that one of them is lost, see [`Membership`](loco_fabric::Membership). A node
-//! that suspects a peer announces this to all. Each node revokes the suspect's access and announces that. The loss is
-//! reported when all survivors have revoked.
+//! The agreement of the nodes on who is in: what one node knows of the others, and what follows from what it hears.
 //!
-//! The suspects, and who has revoked each, are kept in `state`; the messages are sent here.
+//! A node that thinks a peer lost, a *suspect*, revokes the suspect's access to its memory. Then it says so to all, to the suspect,
+//! too. Each node that hears it does the same. A survivor reports the loss once all survivors have revoked
+//! ([`Membership`](loco_fabric::Membership) says what follows for programs). Suspects are reported together: one that is not
+//! harmless yet may pass on what another one wrote to it.
+//!
+//! The revocation comes before the word, because where nodes share memory it fails for a node that is shut out itself. Such a node
+//! would else have the better of the one that shut it out: a third node may hear its word first.
+//!
+//! An [`Agreement`] has no sockets, clocks or threads. What happened goes in, by its methods, and [`Action`]s come out. Whoever
+//! drives it does these in their order and keeps to four rules:
+//!
+//! * The words for a peer are sent in the order in which they came out, and heard in that order, or the connection ends.
+//! * A peer that is [shunned](Agreement::is_shunned) is not read any more. Once [nothing more is said](Agreement::is_over) to it, the
+//!   connection is closed behind what was said.
+//! * While the node [is agreeing](Agreement::is_agreeing), every other peer is read, whether or not somebody takes the messages
+//!   that it sends: words come behind messages.
+//! * A peer that is cut off, has ended or is silent for too long is [lost](Agreement::lose) sooner or later.
+//!
+//! Relies on no other module. Used by [`state`](super::state) for nodes of one process, by [`wire`](super::wire) between
+//! processes, and by `checkers/mesh`, which explores it with a driver of its own.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use loco_fabric::{NodeId, PeerState};
+use loco_fabric::PeerState;
 
-use super::frame::Frame;
-use super::state::{Revoked, State};
-use super::system::spawn;
-use super::wire::Wire;
+/// The outcome of a revocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Revoked {
+    /// The peer can no longer affect this node.
+    Done,
+    /// The peer can no longer affect any node but itself.
+    DoneForAll,
+    /// Peers had revoked this node's access before: this node is no longer part of the job.
+    WeAreOut,
+}
 
-impl Wire {
-    /// Thinks `victim` lost from now on, and sees to it that all others do; what follows is in
-    /// [`Membership`](loco_fabric::Membership).
-    pub(super) fn suspect(self: &Arc<Self>, victim: usize) {
-        if self.state.is_shunned(victim) {
-            return;
-        }
-        // The others are told first: once this node knows, it may leave, and nothing follows its goodbye. The victim is told
-        // as well: it may be able to hear it.
-        let mut last_words = self.last_words();
-        if last_words.lost.insert(victim) {
-            self.tell_all(&Frame::Lost(self.state.nodes()[victim]));
-        }
-        drop(last_words);
-        if !self.state.suspect(victim) {
-            return;
-        }
-        if !self.state.is_exposed() {
-            self.revoked(victim);
-            // Nothing to agree about: no fabric is up.
-            self.state.depart(victim, PeerState::Lost);
-            return;
-        }
-        // In a thread of its own, as it may block and this one serves the connections.
-        let wire = Arc::clone(self);
-        let spawned = spawn("loco-revoke", move || wire.make_harmless(victim));
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "revoking in the thread of the mesh");
-            self.make_harmless(victim);
+/// A word of one node to another about who is in. Nodes are named by their index in the list of all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Word {
+    /// The speaker thinks that node lost.
+    Lost(usize),
+    /// That node, which is thought lost, can no longer affect the speaker.
+    Revoked(usize),
+    /// The speaker leaves; nothing follows.
+    Goodbye,
+}
+
+/// A thing to do for whoever drives an [`Agreement`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send the word to this peer. This must not wait for the peer.
+    Say(usize, Word),
+    /// Revoke the peer's access to this node's memory, then call [`Agreement::revoked`]. This may take long; other calls may
+    /// come meanwhile.
+    Revoke(usize),
+}
+
+/// The peers that are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Gone {
+    in_order: Vec<(usize, PeerState)>,
+    is_agreeing: bool,
+}
+
+/// One node's knowledge of who is in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Agreement {
+    own: usize,
+    peers: Vec<PeerState>,
+    /// The peers with which there is, or was, a connection.
+    attached: Vec<bool>,
+    /// The peers that are thought lost and not yet reported as such, and who has revoked each.
+    suspects: BTreeMap<usize, BTreeSet<usize>>,
+    gone: Gone,
+    /// The peers of which this node has said that they are lost. A connection that comes late is told, too: else its peer would
+    /// take this node, when it leaves because of them, for the one that was lost first.
+    suspected: BTreeSet<usize>,
+    is_exposed: bool,
+    has_left: bool,
+    is_out: bool,
+}
+
+impl Agreement {
+    /// Returns what the node at index `own` of `nodes` nodes knows at its start: all are in, none is connected with it.
+    pub fn new(own: usize, nodes: usize) -> Agreement {
+        Agreement {
+            own,
+            peers: vec![PeerState::Alive; nodes],
+            attached: vec![false; nodes],
+            suspects: BTreeMap::new(),
+            gone: Gone::default(),
+            suspected: BTreeSet::new(),
+            is_exposed: false,
+            has_left: false,
+            is_out: false,
         }
     }
 
-    fn make_harmless(&self, victim: usize) {
-        let node = self.state.nodes()[victim];
-        match self.state.revoke(node) {
-            Revoked::Done => self.revoked(victim),
-            Revoked::DoneForAll => {
-                self.revoked(victim);
-                self.state.revoked_for_all(victim);
-            }
-            Revoked::WeAreOut => self.state.declare_out(),
-        }
+    /// Takes note that lost nodes can affect this one from now on, unless their access is revoked. Before, there is nothing to
+    /// agree about, and a loss is reported as soon as it is seen.
+    pub fn expose(&mut self) {
+        self.is_exposed = true;
     }
 
-    /// Tells all that this node has revoked `victim`, and takes note of it.
-    fn revoked(&self, victim: usize) {
-        self.tell_all(&Frame::Revoked(self.state.nodes()[victim]));
-        self.state.revoked(self.state.own_index(), victim);
+    /// Takes note that there is a connection with `peer`. It is told what the others were told before.
+    pub fn attach(&mut self, peer: usize, actions: &mut Vec<Action>) {
+        self.attached[peer] = true;
+        let lost = self.suspected.iter().map(|&victim| Word::Lost(victim));
+        let words = lost.chain(self.has_left.then_some(Word::Goodbye));
+        actions.extend(words.map(|word| Action::Say(peer, word)));
     }
 
-    /// Hears that peer `from` thinks `victim` lost.
-    pub(super) fn hear_of_loss(self: &Arc<Self>, from: usize, victim: NodeId) {
-        // The word of a suspect about others does not count: of two that suspect each other it may be the
-        // lost one.
-        if self.state.is_suspect(from) || self.state.is_out() {
-            return;
-        }
-        let Ok(victim) = self.state.index(victim) else {
-            return;
-        };
-        if victim == self.state.own_index() {
-            tracing::error!(node = %self.state.node(), by = %self.state.nodes()[from], "declared lost by a peer");
-            self.state.declare_out();
-        } else if self.state.peer_state(self.state.nodes()[victim]) == PeerState::Alive {
-            self.suspect(victim);
+    /// Takes note that `peer` has ended, is cut off, or was silent for too long, as far as this node can see. It is a suspect from
+    /// now on. A peer that ends after it was told that this node leaves has left.
+    pub fn lose(&mut self, peer: usize, actions: &mut Vec<Action>) {
+        if self.has_left {
+            self.go(peer, PeerState::Left);
         } else {
-            // It left here, or was lost before: it cannot affect this node, and `from` waits for that word.
-            self.tell_all(&Frame::Revoked(self.state.nodes()[victim]));
+            self.suspect(peer, actions);
         }
     }
 
-    /// Hears that peer `from` has revoked `victim`. It has said before that it thinks `victim` lost.
-    pub(super) fn hear_of_revocation(&self, from: usize, victim: NodeId) {
-        if let Ok(victim) = self.state.index(victim)
-            && !self.state.is_suspect(from)
-        {
-            self.state.revoked(from, victim);
+    /// Hears a word of the peer `from`. Words of a peer that is gone or a suspect do not count: of two nodes that suspect each
+    /// other it may be the lost one.
+    pub fn hear(&mut self, from: usize, word: Word, actions: &mut Vec<Action>) {
+        if self.is_shunned(from) {
+            return;
         }
+        match word {
+            Word::Goodbye => {
+                self.go(from, PeerState::Left);
+                // Its word is needed no longer.
+                self.report();
+            }
+            Word::Lost(own) if own == self.own => self.declare_out(),
+            Word::Lost(victim) if self.peers[victim] == PeerState::Alive => self.suspect(victim, actions),
+            // It left here, or was lost before: it cannot affect this node, and `from` waits for that word.
+            Word::Lost(victim) => self.say_to_all(Word::Revoked(victim), actions),
+            Word::Revoked(victim) => {
+                // `from` has said before that it thinks the victim lost.
+                self.note_revoked([from], victim);
+                self.report();
+            }
+        }
+    }
+
+    /// Takes note that this node's access to the memory of `victim` was to be revoked, with this outcome.
+    pub fn revoked(&mut self, victim: usize, outcome: Revoked, actions: &mut Vec<Action>) {
+        match outcome {
+            Revoked::WeAreOut => return self.declare_out(),
+            Revoked::Done => self.note_revoked([self.own], victim),
+            // The word of the others, which may be slow or stopped, is needed no longer.
+            Revoked::DoneForAll => self.note_revoked(0..self.peers.len(), victim),
+        }
+        self.accuse(victim, actions);
+        self.report();
+    }
+
+    /// Takes note that the peers have declared this node lost: all of them are lost to it.
+    pub fn declare_out(&mut self) {
+        self.is_out = true;
+        self.lose_all();
+    }
+
+    /// Says goodbye to all. Nothing follows it.
+    pub fn leave(&mut self, actions: &mut Vec<Action>) {
+        self.say_to_all(Word::Goodbye, actions);
+        self.has_left = true;
+    }
+
+    /// Takes note that this node is cut off from all others, to which it says nothing more.
+    pub fn lose_all(&mut self) {
+        self.suspects.clear();
+        for peer in 0..self.peers.len() {
+            self.go(peer, PeerState::Lost);
+        }
+    }
+
+    /// Returns the state of a peer. A suspect is still alive: its loss is not agreed.
+    pub fn peer_state(&self, peer: usize) -> PeerState {
+        self.peers[peer]
+    }
+
+    /// Returns the peers that are gone.
+    pub fn gone(&self) -> &Gone {
+        &self.gone
+    }
+
+    /// Returns the peers of which this node has said that they are lost.
+    pub fn suspected(&self) -> &BTreeSet<usize> {
+        &self.suspected
+    }
+
+    /// Returns true if this node thinks `peer` lost and has not reported it yet.
+    pub fn is_suspect(&self, peer: usize) -> bool {
+        self.suspects.contains_key(&peer)
+    }
+
+    /// Returns true if nothing more is to be exchanged with `peer`: it is gone, or a suspect.
+    pub fn is_shunned(&self, peer: usize) -> bool {
+        self.peers[peer] != PeerState::Alive || self.is_suspect(peer)
+    }
+
+    /// Returns true if nothing more is said to `peer`: it is gone, or was told that it is lost.
+    pub fn is_over(&self, peer: usize) -> bool {
+        self.peers[peer] != PeerState::Alive || self.suspected.contains(&peer)
+    }
+
+    /// Returns true while there are suspects, so that the words of the other peers are awaited.
+    pub fn is_agreeing(&self) -> bool {
+        !self.suspects.is_empty()
+    }
+
+    /// Returns true if there is, or was, a connection with `peer`.
+    pub fn is_attached(&self, peer: usize) -> bool {
+        self.attached[peer]
+    }
+
+    /// Returns true once this node has said goodbye.
+    pub fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    /// Returns true once peers have declared this node lost.
+    pub fn is_out(&self) -> bool {
+        self.is_out
+    }
+
+    /// Thinks `victim` lost from now on, and sees to it that all others do.
+    fn suspect(&mut self, victim: usize, actions: &mut Vec<Action>) {
+        if victim == self.own || self.is_shunned(victim) {
+            return;
+        }
+        self.suspects.insert(victim, BTreeSet::new());
+        self.gone.is_agreeing = true;
+        if self.is_exposed {
+            actions.push(Action::Revoke(victim));
+        } else {
+            self.accuse(victim, actions);
+            self.go(victim, PeerState::Lost);
+            self.report();
+        }
+    }
+
+    /// Says that `victim` is lost, and can no longer affect this node. The victim is told as well: it may be able to hear it.
+    fn accuse(&mut self, victim: usize, actions: &mut Vec<Action>) {
+        // It may have left meanwhile. Others, which take it for lost, wait for the second word all the same.
+        if self.is_suspect(victim) && self.suspected.insert(victim) {
+            self.say_to_all(Word::Lost(victim), actions);
+            if self.attached[victim] && !self.has_left {
+                actions.push(Action::Say(victim, Word::Lost(victim)));
+            }
+        }
+        self.say_to_all(Word::Revoked(victim), actions);
+    }
+
+    /// Says a word to every peer that is connected and not shunned. Nothing follows a goodbye.
+    fn say_to_all(&self, word: Word, actions: &mut Vec<Action>) {
+        let hears = |&peer: &usize| self.attached[peer] && !self.is_shunned(peer) && !self.has_left;
+        let others = (0..self.peers.len()).filter(|&peer| peer != self.own);
+        actions.extend(others.filter(hears).map(|peer| Action::Say(peer, word)));
+    }
+
+    fn note_revoked(&mut self, by: impl IntoIterator<Item = usize>, victim: usize) {
+        if let Some(revokers) = self.suspects.get_mut(&victim) {
+            revokers.extend(by);
+        }
+    }
+
+    /// Reports all suspects as lost, once every node that is in and no suspect has revoked every one of them.
+    fn report(&mut self) {
+        let mut survivors = (0..self.peers.len()).filter(|&index| !self.is_shunned(index));
+        let has_revoked_all = |index| self.suspects.values().all(|revokers| revokers.contains(&index));
+        if survivors.all(has_revoked_all) {
+            for victim in std::mem::take(&mut self.suspects).into_keys() {
+                self.go(victim, PeerState::Lost);
+            }
+            self.gone.is_agreeing = false;
+        }
+    }
+
+    /// Marks a peer as gone. Only the first word counts.
+    fn go(&mut self, peer: usize, how: PeerState) {
+        if peer != self.own && self.peers[peer] == PeerState::Alive {
+            self.peers[peer] = how;
+            self.gone.in_order.push((peer, how));
+        }
+        self.suspects.remove(&peer);
+        self.gone.is_agreeing = self.is_agreeing();
     }
 }
 
-/// Agrees that `victim` is lost among the nodes of one process, in this thread.
-pub(super) fn agree_in_process(states: &[Arc<State>], victim: usize) {
-    let node = states[victim].node();
-    let survivors: Vec<_> = (0..states.len())
-        .filter(|&index| index != victim && states[index].suspect(victim))
-        .collect();
-    for &survivor in &survivors {
-        // Before a fabric is up there is nothing to agree about.
-        let is_exposed = states[survivor].is_exposed();
-        match states[survivor].revoke(node) {
-            Revoked::WeAreOut => states[survivor].declare_out(),
-            Revoked::Done | Revoked::DoneForAll => {
-                states.iter().for_each(|state| state.revoked(survivor, victim));
-                if !is_exposed {
-                    states[survivor].depart(victim, PeerState::Lost);
-                }
-            }
+impl Gone {
+    /// Returns the peers that are gone, and how they went, in the order in which they did.
+    pub fn in_order(&self) -> &[(usize, PeerState)] {
+        &self.in_order
+    }
+
+    /// Returns true while there are suspects, see [`Agreement::is_agreeing`].
+    pub fn is_agreeing(&self) -> bool {
+        self.is_agreeing
+    }
+
+    /// Returns the first of `among` that was lost.
+    pub fn first_lost(&self, among: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut gone = self.in_order.iter();
+        let first = gone.find(|&&(peer, how)| how == PeerState::Lost && among(peer));
+        first.map(|&(peer, _)| peer)
+    }
+
+    /// Returns the first of `among` that was lost, else the first that left. While a loss is being agreed on, those that
+    /// left may have left because of it: then none, as that loss is to be named.
+    pub fn first(&self, among: impl Fn(usize) -> bool) -> Option<usize> {
+        let lost = self.first_lost(&among);
+        if lost.is_some() || self.is_agreeing {
+            return lost;
         }
+        let left = self.in_order.iter().find(|&&(peer, _)| among(peer));
+        left.map(|&(peer, _)| peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the agreement of node 0 of `nodes`, connected with all, with a fabric that is up, and what it has said.
+    fn exposed(nodes: usize) -> (Agreement, Vec<Action>) {
+        let (mut agreement, mut actions) = (Agreement::new(0, nodes), Vec::new());
+        (1..nodes).for_each(|peer| agreement.attach(peer, &mut actions));
+        agreement.expose();
+        (agreement, actions)
+    }
+
+    #[test]
+    fn a_suspect_is_revoked_before_anybody_hears_of_it_and_reported_when_all_have_revoked() {
+        let (mut agreement, mut actions) = exposed(3);
+        agreement.lose(2, &mut actions);
+        assert_eq!(actions, [Action::Revoke(2)]);
+        assert!(agreement.is_shunned(2) && !agreement.is_over(2));
+        actions.clear();
+        agreement.revoked(2, Revoked::Done, &mut actions);
+        let said = [(1, Word::Lost(2)), (2, Word::Lost(2)), (1, Word::Revoked(2))];
+        assert_eq!(actions, said.map(|(to, word)| Action::Say(to, word)));
+        assert!(agreement.is_over(2) && agreement.is_agreeing());
+        assert_eq!(agreement.peer_state(2), PeerState::Alive);
+        agreement.hear(1, Word::Revoked(2), &mut actions);
+        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        assert!(!agreement.is_agreeing());
+    }
+
+    #[test]
+    fn a_node_that_finds_itself_shut_out_accuses_nobody() {
+        let (mut agreement, mut actions) = exposed(3);
+        agreement.lose(2, &mut actions);
+        actions.clear();
+        agreement.revoked(2, Revoked::WeAreOut, &mut actions);
+        assert_eq!(actions, []);
+        assert!(agreement.is_out());
+    }
+
+    #[test]
+    fn the_word_of_a_suspect_does_not_count() {
+        let (mut agreement, mut actions) = exposed(3);
+        agreement.lose(2, &mut actions);
+        agreement.hear(2, Word::Lost(0), &mut actions);
+        assert!(!agreement.is_out());
+        agreement.hear(1, Word::Lost(0), &mut actions);
+        assert!(agreement.is_out());
+    }
+
+    #[test]
+    fn before_there_is_anything_to_revoke_a_loss_is_reported_as_soon_as_it_is_seen() {
+        let (mut agreement, mut actions) = (Agreement::new(0, 3), Vec::new());
+        agreement.attach(1, &mut actions);
+        agreement.lose(2, &mut actions);
+        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        let said = [Word::Lost(2), Word::Revoked(2)];
+        assert_eq!(actions, said.map(|word| Action::Say(1, word)));
     }
 }

@@ -10,7 +10,6 @@ use loco_fabric::{NodeId, Time};
 use rustix::event::epoll::EventFlags;
 
 use super::connection::{Connection, New};
-use super::frame::Frame;
 use super::session::Session;
 use super::watch::Watch;
 use super::wire::{CUT, End, Incoming, Wire};
@@ -24,27 +23,24 @@ impl Wire {
         let nodes = self.state.nodes().len();
         match Connection::new(node, session.stream, session.sealer, &self.timeouts, nodes) {
             Ok(connection) => {
-                let last_words = self.last_words();
                 if self.connections[index].set(connection).is_err() {
                     tracing::error!(%node, "a second connection with a peer");
                     return;
                 }
                 self.hand_over(New::Connection(index, session.opener));
-                // The losses that the other peers were told before this connection was there.
-                for &lost in &last_words.lost {
-                    self.tell(index, &Frame::Lost(self.state.nodes()[lost]));
-                }
-                let connection = self.connections[index].get().into_iter();
-                // Relaxed: `leave` writes it with the lock held.
+                // It hears what the other peers were told before it was there.
+                self.agree(|agreement, actions| agreement.attach(index, actions));
+                // Relaxed: `leave` writes it before it has the lock of the agreement, which this thread has had since.
                 if self.phase.load(Ordering::Relaxed) == CUT {
-                    connection.for_each(Connection::shut);
-                } else if last_words.goodbye {
-                    connection.for_each(Connection::say_goodbye);
+                    self.connections[index]
+                        .get()
+                        .into_iter()
+                        .for_each(Connection::shut);
                 }
             }
             Err(error) => {
                 tracing::warn!(node = %self.state.node(), peer = %node, %error, "peer lost");
-                self.suspect(index);
+                self.agree(|agreement, actions| agreement.lose(index, actions));
             }
         }
         self.state.notify();
@@ -54,7 +50,7 @@ impl Wire {
     pub(super) fn suspect_node(self: &Arc<Self>, peer: NodeId, why: &str) {
         if let Ok(index) = self.state.index(peer) {
             tracing::warn!(node = %self.state.node(), %peer, why, "peer lost");
-            self.suspect(index);
+            self.agree(|agreement, actions| agreement.lose(index, actions));
         }
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use loco_fabric::{NodeId, Platform, Std, Time};
 
-use super::frame::Frame;
 use super::noise::{Opener, Sealer};
 use crate::timeouts::Timeouts;
 
@@ -54,8 +53,6 @@ pub(super) struct Outgoing {
     pub(super) last: Time,
     /// Nothing more can be sent.
     pub(super) broken: bool,
-    /// We said goodbye.
-    pub(super) leaving: bool,
 }
 
 impl Connection {
@@ -88,7 +85,6 @@ impl Connection {
                 bytes: 0,
                 last: Std.now(),
                 broken: false,
-                leaving: false,
             }),
             room: Condvar::new(),
         })
@@ -121,14 +117,6 @@ impl Connection {
             self.room.notify_all();
         }
         !outgoing.queue.is_empty()
-    }
-
-    /// Queues the goodbye of this node.
-    pub(super) fn say_goodbye(&self) {
-        let mut outgoing = self.lock();
-        outgoing.push(&Frame::Goodbye.encode());
-        outgoing.leaving = true;
-        self.flush(&mut outgoing);
     }
 
     /// Sends what is queued, if the socket takes it, and nothing more: the peer, if it lives, reads that it is lost.

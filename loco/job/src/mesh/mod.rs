@@ -4,9 +4,9 @@
 //! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
 //! objects as their [`Control`].
 //!
-//! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `noise`
-//! (encryption) and `session` (an encrypted connection), `frame`, `wire` and `attach` (parcels over connections),
-//! `agreement` (who is lost), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
+//! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `state` (what
+//! one node knows), `in_process` (the nodes of one process), `noise`
+//! (encryption) and `session` (an encrypted connection), `frame`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
 //! and `registration` (its two sides), `introduction` (what nodes tell one another first), and `connect`, which brings a
 //! mesh up.
 //!
@@ -25,12 +25,13 @@ use loco_trace::waits::OwnPage;
 use crate::job::Job;
 
 mod accept;
-mod agreement;
+pub mod agreement;
 mod attach;
 mod connect;
 mod connection;
 mod frame;
 mod handshake;
+mod in_process;
 mod introduction;
 mod link;
 mod noise;
@@ -48,13 +49,14 @@ mod tests;
 mod watch;
 mod wire;
 
+pub use agreement::Revoked;
 pub use link::Link;
 pub use parcel::PAYLOAD_BYTES_MAX;
 pub use rendezvous::{Departures, Rendezvous};
-pub use state::{Revoke, Revoked};
+pub use state::Revoke;
 
-use agreement::agree_in_process;
 use frame::Frame;
+use in_process::Neighbours;
 use parcel::Parcel;
 #[cfg(test)]
 use session::Session;
@@ -80,8 +82,7 @@ struct End {
 
 /// The way of bytes to the peers.
 enum Way {
-    /// The states of all nodes, in the order of `State::nodes`.
-    InProcess(Box<[Arc<State>]>),
+    InProcess(Arc<Neighbours>),
     /// Connections, and the thread that serves them, to be joined.
     Tcp(Arc<Wire>, Mutex<Option<thread::JoinHandle<()>>>),
 }
@@ -101,15 +102,16 @@ impl Mesh {
             .iter()
             .map(|&node| Arc::new(State::new(node, Arc::clone(&nodes))))
             .collect();
+        let neighbours = Arc::new(Neighbours::new(states));
         let end = |state: &Arc<State>| {
             Mesh(Arc::new(End {
                 state: Arc::clone(state),
-                link: Way::InProcess(states.clone()),
+                link: Way::InProcess(Arc::clone(&neighbours)),
                 process: std::process::id(),
                 _page: None,
             }))
         };
-        Ok(states.iter().map(end).collect())
+        Ok(neighbours.states().iter().map(end).collect())
     }
 
     /// Makes the end of a node of `job` that is connected to no other yet, and the wire to which connections are attached.
@@ -283,9 +285,9 @@ impl End {
             return self.state.deliver_when_room(index, parcel, deadline);
         }
         match &self.link {
-            Way::InProcess(states) => {
+            Way::InProcess(neighbours) => {
                 let from = self.state.own_index();
-                states[index].deliver_when_room(from, parcel, deadline)
+                neighbours.states()[index].deliver_when_room(from, parcel, deadline)
             }
             Way::Tcp(wire, _) => wire.send(index, &Frame::Parcel(parcel), deadline),
         }
@@ -303,21 +305,8 @@ impl End {
             return;
         }
         match &self.link {
-            Way::InProcess(states) => {
-                let peers = || states.iter().filter(|peer| peer.node() != self.state.node());
-                let own = self.state.own_index();
-                if how == PeerState::Left {
-                    for peer in peers() {
-                        peer.depart(own, how);
-                    }
-                } else {
-                    agree_in_process(states, own);
-                }
-            }
+            Way::InProcess(neighbours) => neighbours.leave(self.state.own_index(), how),
             Way::Tcp(wire, _) => wire.leave(how),
-        }
-        if how == PeerState::Lost {
-            self.state.lose_all_peers();
         }
     }
 }

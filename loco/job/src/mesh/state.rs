@@ -1,13 +1,16 @@
 //! The state of one node: who is alive, and which messages and contributions have arrived. It is filled by
 //! the peers (in process) or by the I/O thread (TCP), and read by [`Mesh`](super::Mesh).
+//!
+//! Who is alive is decided by the node's [`Agreement`]. What it has decided is copied to where threads read it without that lock.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
+use super::agreement::{Action, Agreement, Gone, Revoked, Word};
 use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
 use super::system::time_left;
 use crate::{Missed, note_missed};
@@ -32,17 +35,6 @@ pub trait Revoke: Send + Sync + 'static {
     fn gone(&self) {}
 }
 
-/// The outcome of a revocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revoked {
-    /// The peer can no longer affect this node.
-    Done,
-    /// The peer can no longer affect any node but itself.
-    DoneForAll,
-    /// Peers had revoked this node's access before: this node is no longer part of the job.
-    WeAreOut,
-}
-
 /// Tells whether peers have revoked this node's access.
 pub(super) type Revocation = Box<dyn Fn() -> bool + Send + Sync>;
 
@@ -51,7 +43,9 @@ pub(super) struct State {
     node: NodeId,
     own: usize,
     nodes: Arc<[NodeId]>,
-    /// `ALIVE`, `LEFT` or `LOST`; leaves `ALIVE` once. Written under the lock of `arrivals`.
+    /// What this node knows of who is in, and what follows from it. Locked before `arrivals` and before connections.
+    agreement: Mutex<Agreement>,
+    /// `ALIVE`, `LEFT` or `LOST`; leaves `ALIVE` once. A copy of what was agreed, written with its lock held.
     peers: Box<[AtomicU8]>,
     departures: AtomicU64,
     arrivals: Mutex<Arrivals>,
@@ -65,16 +59,22 @@ pub(super) struct State {
     changed: Condvar,
 }
 
+/// What follows from an event for whoever drives the agreement.
+pub(super) struct Agreed {
+    /// The peers to [revoke](State::revoke), each by a call of [`Agreement::revoked`] afterwards.
+    pub(super) revoke: Vec<usize>,
+    /// Something has changed in how this node is to treat its peers.
+    pub(super) is_news: bool,
+}
+
 struct Arrivals {
     messages: VecDeque<(usize, Vec<u8>)>,
     gathers: HashMap<String, Gather>,
     /// The bytes that wait in `messages` and `gathers`, by peer.
     waiting_bytes: Box<[usize]>,
     closed: bool,
-    /// Peers that are thought lost and not yet reported as such, and who has revoked each.
-    suspects: BTreeMap<usize, BTreeSet<usize>>,
-    /// The peers that are gone, in the order in which they went.
-    gone: Vec<usize>,
+    /// The peers that are gone: a copy of what was agreed.
+    gone: Gone,
 }
 
 #[derive(Default)]
@@ -95,6 +95,7 @@ impl State {
         State {
             node,
             own,
+            agreement: Mutex::new(Agreement::new(own, nodes.len())),
             peers: nodes.iter().map(|_| AtomicU8::new(ALIVE)).collect(),
             departures: AtomicU64::new(0),
             arrivals: Mutex::new(Arrivals {
@@ -102,8 +103,7 @@ impl State {
                 gathers: HashMap::new(),
                 waiting_bytes: nodes.iter().map(|_| 0).collect(),
                 closed: false,
-                suspects: BTreeMap::new(),
-                gone: Vec::new(),
+                gone: Gone::default(),
             }),
             out: AtomicBool::new(false),
             revocation: OnceLock::new(),
@@ -147,7 +147,7 @@ impl State {
 
     #[inline]
     pub(super) fn departures(&self) -> u64 {
-        // Acquire pairs with the release in `depart`: whoever sees the count sees the state.
+        // Acquire pairs with the release in `show`: whoever sees the count sees the state.
         self.departures.load(Ordering::Acquire)
     }
 
@@ -167,7 +167,8 @@ impl State {
     ) -> Option<T> {
         let mut arrivals = self.lock();
         loop {
-            if let Some(value) = ready(arrivals.first_gone(self, |_| true)) {
+            let first = arrivals.gone.first(|_| true).map(|index| self.nodes[index]);
+            if let Some(value) = ready(first) {
                 return Some(value);
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
@@ -176,7 +177,8 @@ impl State {
 
     /// Returns the peer that is gone and that [`wait_until`](State::wait_until) would name, if there is one.
     pub(super) fn first_gone(&self) -> Option<NodeId> {
-        self.lock().first_gone(self, |_| true)
+        let first = self.lock().gone.first(|_| true);
+        first.map(|index| self.nodes[index])
     }
 
     /// Lets those that [wait](State::wait_until) look again.
@@ -185,34 +187,65 @@ impl State {
         self.changed.notify_all();
     }
 
-    /// Marks a peer as gone; only the first word counts. Returns true if this was the first.
-    pub(super) fn depart(&self, index: usize, how: PeerState) -> bool {
-        let to = match how {
-            PeerState::Alive => return false,
-            PeerState::Left => LEFT,
-            PeerState::Lost => LOST,
-        };
-        let mut arrivals = self.lock();
-        let first = self.set_gone(&mut arrivals, index, to);
-        arrivals.suspects.remove(&index);
-        // The word of this peer is needed no longer.
-        self.report_suspects(&mut arrivals);
-        drop(arrivals);
+    /// Lets the agreement take in what happened, and shows what it has decided. `say` sends the words that follow, each to the
+    /// peer at an index, and must not wait for it. It is called with the lock held, so that words leave in the order of the
+    /// decisions.
+    pub(super) fn agree(
+        &self,
+        event: impl FnOnce(&mut Agreement, &mut Vec<Action>),
+        mut say: impl FnMut(usize, Word),
+    ) -> Agreed {
+        let mut actions = Vec::new();
+        let mut revoke = Vec::new();
+        let mut agreement = self.agreement();
+        let before = agreement.suspected().clone();
+        event(&mut agreement, &mut actions);
+        let has_actions = !actions.is_empty();
+        for action in actions {
+            match action {
+                Action::Say(to, word) => say(to, word),
+                Action::Revoke(victim) => revoke.push(victim),
+            }
+        }
+        for &victim in agreement.suspected().difference(&before) {
+            // Nobody here has failed because of it yet.
+            note_missed(self.node, Missed::Lost, self.nodes[victim]);
+        }
+        let has_changed = self.show(&agreement);
+        drop(agreement);
         self.changed.notify_all();
-        self.tell_gone();
-        first
+        if has_changed {
+            for revoker in self.revokers() {
+                revoker.gone();
+            }
+        }
+        Agreed {
+            revoke,
+            is_news: has_actions || has_changed,
+        }
     }
 
-    /// Marks a peer that was alive, with the lock held. Returns true if it was alive.
-    fn set_gone(&self, arrivals: &mut Arrivals, index: usize, to: u8) -> bool {
-        // Relaxed: only the lock's holder writes.
-        let first = self.peers[index].load(Ordering::Relaxed) == ALIVE;
-        if first {
-            self.peers[index].store(to, Ordering::Release);
-            self.departures.fetch_add(1, Ordering::Release);
-            arrivals.gone.push(index);
+    /// Copies what was agreed to where threads look. Returns true if more peers are gone than before.
+    fn show(&self, agreement: &Agreement) -> bool {
+        if agreement.is_out() {
+            // Before the peers: whoever finds one gone finds the reason.
+            self.out.store(true, Ordering::Release);
         }
-        first
+        let mut arrivals = self.lock();
+        let known = arrivals.gone.in_order().len();
+        let new = &agreement.gone().in_order()[known..];
+        for &(index, how) in new {
+            let how = if how == PeerState::Left { LEFT } else { LOST };
+            self.peers[index].store(how, Ordering::Release);
+            self.departures.fetch_add(1, Ordering::Release);
+        }
+        arrivals.gone.clone_from(agreement.gone());
+        !new.is_empty()
+    }
+
+    fn agreement(&self) -> MutexGuard<'_, Agreement> {
+        // A panic elsewhere leaves it whole: its methods do not panic half way.
+        self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a revoker, which makes lost nodes harmless from now on. Until there is one, a loss is reported as
@@ -220,11 +253,9 @@ impl State {
     pub(super) fn add_revoker(&self, revoke: Arc<dyn Revoke>) {
         let mut revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
         revokers.push(revoke);
-    }
-
-    /// Returns true if lost nodes could affect this one, unless they are made harmless.
-    pub(super) fn is_exposed(&self) -> bool {
-        !self.revokers().is_empty()
+        drop(revokers);
+        // A loss is reported without a revocation before this, or never: this node tells no lost peer that it takes part.
+        self.agree(|agreement, _| agreement.expose(), |_, _| ());
     }
 
     fn revokers(&self) -> Vec<Arc<dyn Revoke>> {
@@ -269,84 +300,32 @@ impl State {
 
     /// Takes note that peers have declared this node lost: all of them are lost to it.
     pub(super) fn declare_out(&self) {
-        self.out.store(true, Ordering::Release);
-        self.lose_all_peers();
+        self.agree(|agreement, _| agreement.declare_out(), |_, _| ());
     }
 
-    /// Begins to think `victim` lost. Returns true if nobody here did before. A node that has left or was
-    /// lost is no suspect.
-    pub(super) fn suspect(&self, victim: usize) -> bool {
-        let mut arrivals = self.lock();
-        if self.peers[victim].load(Ordering::Relaxed) != ALIVE || arrivals.suspects.contains_key(&victim) {
-            return false;
-        }
-        // Nobody here has failed because of it yet.
-        note_missed(self.node, Missed::Lost, self.nodes[victim]);
-        arrivals.suspects.insert(victim, BTreeSet::new());
-        true
+    /// Takes note that this node is cut off from all others.
+    pub(super) fn lose_all_peers(&self) {
+        self.agree(|agreement, _| agreement.lose_all(), |_, _| ());
     }
 
+    /// Returns true once this node has said goodbye.
+    pub(super) fn has_left(&self) -> bool {
+        self.agreement().has_left()
+    }
+
+    #[cfg(test)]
     pub(super) fn is_suspect(&self, index: usize) -> bool {
-        self.lock().suspects.contains_key(&index)
+        self.agreement().is_suspect(index)
     }
 
     /// Returns true if nothing more is to be exchanged with that peer: it is gone, or a suspect.
     pub(super) fn is_shunned(&self, index: usize) -> bool {
-        let arrivals = self.lock();
-        self.peers[index].load(Ordering::Relaxed) != ALIVE || arrivals.suspects.contains_key(&index)
+        self.agreement().is_shunned(index)
     }
 
-    /// Takes note that peer `by`, or this node, has revoked `victim`, which is a suspect.
-    pub(super) fn revoked(&self, by: usize, victim: usize) {
-        self.revoked_by([by], victim);
-    }
-
-    /// Takes note that `victim`, which is a suspect, can no longer affect any other node. The word of the others, which may
-    /// be slow or stopped, is needed no longer.
-    pub(super) fn revoked_for_all(&self, victim: usize) {
-        self.revoked_by(0..self.nodes.len(), victim);
-    }
-
-    fn revoked_by(&self, by: impl IntoIterator<Item = usize>, victim: usize) {
-        let mut arrivals = self.lock();
-        if let Some(revokers) = arrivals.suspects.get_mut(&victim) {
-            revokers.extend(by);
-        }
-        self.report_suspects(&mut arrivals);
-        drop(arrivals);
-        self.changed.notify_all();
-        self.tell_gone();
-    }
-
-    fn tell_gone(&self) {
-        for revoker in self.revokers() {
-            revoker.gone();
-        }
-    }
-
-    /// Reports all suspects as lost, with the lock held, once every node that is not a suspect has revoked
-    /// every one of them. They are reported together, since a suspect that is not yet harmless may pass on
-    /// what another one wrote to it.
-    fn report_suspects(&self, arrivals: &mut Arrivals) {
-        let suspects = &arrivals.suspects;
-        let survivor = |index: &usize| {
-            let is_alive = self.peers[*index].load(Ordering::Relaxed) == ALIVE;
-            is_alive && !suspects.contains_key(index)
-        };
-        let agreed = (0..self.nodes.len())
-            .filter(survivor)
-            .all(|index| suspects.values().all(|revokers| revokers.contains(&index)));
-        if agreed {
-            for victim in std::mem::take(&mut arrivals.suspects).into_keys() {
-                self.set_gone(arrivals, victim, LOST);
-            }
-        }
-    }
-
-    pub(super) fn lose_all_peers(&self) {
-        for index in (0..self.nodes.len()).filter(|&index| index != self.own) {
-            self.depart(index, PeerState::Lost);
-        }
+    /// Returns true if nothing more is said to that peer: it is gone, or was told that it is lost.
+    pub(super) fn is_over(&self, index: usize) -> bool {
+        self.agreement().is_over(index)
     }
 
     /// Takes no more sends and wakes receivers. Returns true at the first call.
@@ -398,9 +377,11 @@ impl State {
         self.changed.notify_all();
     }
 
-    /// Returns true if more of peer `from` may wait here.
+    /// Returns true if peer `from` is to be read: more of it may wait here, or its word about a loss is awaited, which comes
+    /// behind its messages.
     pub(super) fn has_room(&self, from: usize) -> bool {
-        self.lock().has_room(from)
+        let arrivals = self.lock();
+        arrivals.has_room(from) || arrivals.gone.is_agreeing()
     }
 
     /// Returns the next message; none at the deadline or once closed.
@@ -447,10 +428,10 @@ impl State {
             if missing.is_empty() {
                 return Ok(arrivals.take_round(label, round, &self.nodes));
             }
-            if let Some(peer) = arrivals.first_gone(self, |index| missing.contains(&index)) {
+            if let Some(peer) = arrivals.gone.first(|index| missing.contains(&index)) {
                 // That one may have left because of the loss of another, which had contributed.
-                let lost = arrivals.first_lost(self, |_| true);
-                return Err(FabricError::PeerLost(lost.unwrap_or(peer)));
+                let lost = arrivals.gone.first_lost(|_| true);
+                return Err(FabricError::PeerLost(self.nodes[lost.unwrap_or(peer)]));
             }
             if arrivals.closed {
                 return Err(FabricError::PeerLost(self.node));
@@ -493,25 +474,6 @@ impl State {
 }
 
 impl Arrivals {
-    /// Returns the first of `among` that was lost, else the first that left. While a loss is being agreed on, those that
-    /// left may have left because of it: then none, as that loss is to be named.
-    fn first_gone(&self, state: &State, among: impl Fn(usize) -> bool) -> Option<NodeId> {
-        let lost = self.first_lost(state, &among);
-        if lost.is_some() || !self.suspects.is_empty() {
-            return lost;
-        }
-        let left = self.gone.iter().find(|&&index| among(index));
-        left.map(|&index| state.nodes[index])
-    }
-
-    /// Returns the first of `among` that was lost.
-    fn first_lost(&self, state: &State, among: impl Fn(usize) -> bool) -> Option<NodeId> {
-        // Relaxed: the lock's holder reads what was written with the lock held.
-        let is_lost = |index: usize| state.peers[index].load(Ordering::Relaxed) == LOST;
-        let first = self.gone.iter().find(|&&index| among(index) && is_lost(index));
-        first.map(|&index| state.nodes[index])
-    }
-
     fn has_room(&self, from: usize) -> bool {
         self.waiting_bytes[from] < WAITING_BYTES_MAX
     }

@@ -15,26 +15,29 @@
 //! Records are numbered by their order, so a frame is sealed with the lock of its connection held. Only a record that opens
 //! counts as a sign of life.
 //!
-//! A peer whose parcels nobody takes (see `State::has_room`) is not read from until there is room again.
+//! A peer whose parcels nobody takes (see `State::has_room`) is not read from until there is room again. While a loss is being
+//! agreed on, all peers are read: the words that this node waits for come behind parcels.
+//!
+//! What follows from all that is decided by the node's [`Agreement`](super::agreement::Agreement), which this module drives.
 
-use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use loco_fabric::{FabricError, PeerState, Platform, Result, Std, Time};
+use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::agreement::{Action, Agreement, Word};
 use super::connection::{Connection, New};
 use super::frame::{Decoded, Frame, decode};
 use super::noise::{Forged, Opener};
 use super::parcel::PAYLOAD_BYTES_MAX;
 use super::state::State;
-use super::system::time_left;
+use super::system::{spawn, time_left};
 use super::watch::Watch;
 use crate::timeouts::Timeouts;
 
@@ -59,8 +62,6 @@ pub(super) struct Wire {
     pub(super) connections: Box<[OnceLock<Connection>]>,
     /// The processes of peers on this host, by index, where they are known.
     pub(super) processes: Box<[OnceLock<OwnedFd>]>,
-    /// The last messages of this node, which are also sent on a connection that comes late. Locked before any connection.
-    pub(super) last_words: Mutex<LastWords>,
     /// What the I/O thread has not taken over yet.
     pub(super) new: Mutex<Vec<New>>,
     pub(super) timeouts: Timeouts,
@@ -70,15 +71,6 @@ pub(super) struct Wire {
     pub(super) phase: AtomicU8,
     /// Set while some peer is not being read from because its parcels are not taken.
     paused: AtomicBool,
-}
-
-/// The words that every peer must hear before this node leaves: else it would take this node for the one that was lost
-/// first.
-#[derive(Default)]
-pub(super) struct LastWords {
-    /// The nodes that are lost.
-    pub(super) lost: BTreeSet<usize>,
-    pub(super) goodbye: bool,
 }
 
 /// The state that the I/O thread keeps for a connection.
@@ -104,7 +96,6 @@ impl Wire {
         let wire = Wire {
             connections: (0..nodes).map(|_| OnceLock::new()).collect(),
             processes: (0..nodes).map(|_| OnceLock::new()).collect(),
-            last_words: Mutex::default(),
             new: Mutex::default(),
             timeouts: *timeouts,
             wake,
@@ -149,28 +140,72 @@ impl Wire {
     }
 
     /// Leaves, with a goodbye or as if the process had been killed.
-    pub(super) fn leave(&self, how: PeerState) {
-        let mut last_words = self.last_words();
+    pub(super) fn leave(self: &Arc<Self>, how: PeerState) {
         if how == PeerState::Left {
-            last_words.goodbye = true;
-            self.connections().for_each(Connection::say_goodbye);
+            self.agree(Agreement::leave);
             // AcqRel: the I/O thread sees the goodbyes queued before.
             self.phase.fetch_max(LEAVING, Ordering::AcqRel);
         } else {
             // The I/O thread knows this before it finds the first connection shut: it must not take that for the loss of a peer,
             // and tell the others of it while their connections still stand.
             self.phase.fetch_max(CUT, Ordering::AcqRel);
+            self.state.lose_all_peers();
             for connection in self.connections() {
                 connection.shut();
             }
         }
-        drop(last_words);
         self.wake();
     }
 
-    pub(super) fn last_words(&self) -> MutexGuard<'_, LastWords> {
-        // A panic elsewhere leaves them whole.
-        self.last_words.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Lets the agreement take in what happened, and does what follows: sends words, and revokes access in threads of its own, as
+    /// that may block.
+    pub(super) fn agree(self: &Arc<Self>, event: impl FnOnce(&mut Agreement, &mut Vec<Action>)) {
+        let agreed = self.state.agree(event, |to, word| self.say(to, word));
+        for victim in agreed.revoke {
+            let wire = Arc::clone(self);
+            let spawned = spawn("loco-revoke", move || wire.revoke(victim));
+            if let Err(error) = spawned {
+                tracing::warn!(%error, "revoking in the thread of the mesh");
+                self.revoke(victim);
+            }
+        }
+        // Not for every word: a turn of all connections follows, and there are as many words about a loss as nodes.
+        if agreed.is_news {
+            self.wake();
+        }
+    }
+
+    /// Makes the peer at `victim` harmless.
+    fn revoke(self: &Arc<Self>, victim: usize) {
+        let outcome = self.state.revoke(self.state.nodes()[victim]);
+        self.agree(|agreement, actions| agreement.revoked(victim, outcome, actions));
+    }
+
+    /// Queues a word for the peer at an index, room or not: this must not wait.
+    fn say(&self, to: usize, word: Word) {
+        let nodes = self.state.nodes();
+        let frame = match word {
+            Word::Lost(victim) => Frame::Lost(nodes[victim]),
+            Word::Revoked(victim) => Frame::Revoked(nodes[victim]),
+            Word::Goodbye => Frame::Goodbye,
+        };
+        if let Some(connection) = self.connections[to].get() {
+            let mut outgoing = connection.lock();
+            outgoing.push(&frame.encode());
+            connection.flush(&mut outgoing);
+        }
+    }
+
+    /// Hears a word of the peer at `from` about `node`.
+    fn hear(self: &Arc<Self>, from: usize, node: NodeId, word: fn(usize) -> Word) {
+        let Ok(index) = self.state.index(node) else {
+            return;
+        };
+        let was_out = self.state.is_out();
+        self.agree(|agreement, actions| agreement.hear(from, word(index), actions));
+        if !was_out && self.state.is_out() {
+            tracing::error!(node = %self.state.node(), by = %self.state.nodes()[from], "declared lost by a peer");
+        }
     }
 
     /// Tells the I/O thread that parcels were taken.
@@ -245,15 +280,18 @@ impl Wire {
                     continue;
                 };
                 let (incoming, ready) = (&mut incoming[index], watch.ready(index));
-                if incoming.open && leave_by.is_none() && self.state.is_shunned(index) {
-                    // Others have said so.
-                    incoming.open = false;
-                    incoming.ended = true;
-                    connection.finish();
-                } else if leave_by.is_some() {
-                    self.see_off(connection, incoming, ready, &mut scratch);
-                } else if incoming.open {
-                    self.serve(index, connection, incoming, ready, &mut scratch, now);
+                // Others may have said that it is lost.
+                let is_read = incoming.open && (leave_by.is_some() || !self.state.is_shunned(index));
+                incoming.open = is_read;
+                match leave_by {
+                    None if is_read => self.serve(index, connection, incoming, ready, &mut scratch, now),
+                    None => self.close_if_over(index, connection, incoming),
+                    Some(_) if is_read => self.see_off(connection, incoming, ready, &mut scratch),
+                    // A suspect hears no goodbye.
+                    Some(_) => {
+                        incoming.ended = true;
+                        connection.finish();
+                    }
                 }
                 self.listen(&mut watch, index, incoming, leave_by);
             }
@@ -392,11 +430,11 @@ impl Wire {
                 Decoded::Frame(Frame::Goodbye, _) => break Some(End::Left),
                 Decoded::Frame(Frame::Heartbeat, len) => taken += len,
                 Decoded::Frame(Frame::Lost(victim), len) => {
-                    self.hear_of_loss(index, victim);
+                    self.hear(index, victim, Word::Lost);
                     taken += len;
                 }
                 Decoded::Frame(Frame::Revoked(victim), len) => {
-                    self.hear_of_revocation(index, victim);
+                    self.hear(index, victim, Word::Revoked);
                     taken += len;
                 }
                 Decoded::Frame(Frame::Parcel(parcel), len) => {
@@ -417,45 +455,38 @@ impl Wire {
         end: &End,
     ) {
         incoming.open = false;
-        incoming.ended = true;
         // Acquire: see `leave`.
         if self.phase.load(Ordering::Acquire) == CUT {
+            incoming.ended = true;
             return;
         }
         let (node, peer) = (self.state.node(), connection.node);
-        let how = match end {
-            // A peer that has read our goodbye closes, maybe before this thread knows that we leave.
-            End::Lost(_) if connection.lock().leaving => PeerState::Left,
+        match end {
             End::Left => {
                 tracing::debug!(%node, %peer, "peer left");
-                PeerState::Left
+                self.agree(|agreement, actions| agreement.hear(index, Word::Goodbye, actions));
             }
             End::Lost(why) => {
-                tracing::warn!(%node, %peer, %why, "peer lost");
-                PeerState::Lost
+                // A peer that has read our goodbye closes, maybe before this thread knows that we leave.
+                if !self.state.has_left() {
+                    tracing::warn!(%node, %peer, %why, "peer lost");
+                }
+                self.agree(|agreement, actions| agreement.lose(index, actions));
             }
-        };
-        if how == PeerState::Left {
-            // First the state, then the socket: senders that fail find the peer gone.
-            self.state.depart(index, how);
-            connection.shut();
-        } else {
-            self.suspect(index);
-            connection.finish();
         }
+        // First the state, then the socket: senders that fail find the peer gone.
+        self.close_if_over(index, connection, incoming);
     }
 
-    /// Queues a short frame for every peer whose connection is open, room or not: this must not wait.
-    pub(super) fn tell_all(&self, frame: &Frame<'_>) {
-        (0..self.connections.len()).for_each(|index| self.tell(index, frame));
-        self.wake();
-    }
-
-    pub(super) fn tell(&self, index: usize, frame: &Frame<'_>) {
-        if let Some(connection) = self.connections[index].get() {
-            let mut outgoing = connection.lock();
-            outgoing.push(&frame.encode());
-            connection.flush(&mut outgoing);
+    /// Closes the connection with a peer that is not read any more, unless something is still to be said to it.
+    fn close_if_over(&self, index: usize, connection: &Connection, incoming: &mut Incoming) {
+        if incoming.ended || !self.state.is_over(index) {
+            return;
+        }
+        incoming.ended = true;
+        match self.state.peer_state(connection.node) {
+            PeerState::Left => connection.shut(),
+            _ => connection.finish(),
         }
     }
 

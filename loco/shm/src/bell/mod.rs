@@ -24,7 +24,15 @@
 //! the wake, nobody wakes them, so sleepers have a limit, and a loss rings too. Where a kernel has no such barrier a
 //! node has no doorbell.
 //!
+//! The steps of both sides are in `protocol`, over any kind of word. Here it is a word of an arena; in `model`, a test, it is one of
+//! loom.
+//!
 //! Relies on `loco_host`'s futex. Used by queue pairs, and by the asynchronous calls of this node.
+
+mod protocol;
+
+#[cfg(test)]
+mod model;
 
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
@@ -34,13 +42,34 @@ use loco_host::span::SpanCell;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::arena::Arena;
+use protocol::{BellWord, announce, ring};
 
-/// The bit that says that a sleep is announced.
-const ARMED: u32 = 1;
+type Cell = SpanCell<u32, Arena>;
+
+impl BellWord for Cell {
+    #[inline(always)]
+    fn load(&self) -> u32 {
+        WordCell::load(self)
+    }
+
+    fn compare_exchange(&self, current: u32, new: u32) -> Result<u32, u32> {
+        WordCell::compare_exchange(self, current, new)
+    }
+
+    /// Keeps the compiler from moving the accesses. The processor's fence is executed by the sleeper's barrier.
+    #[inline(always)]
+    fn light_fence(&self) {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn wake_all(&self) {
+        SpanCell::wake_all(self);
+    }
+}
 
 /// The doorbell of a node, of this process or another.
 #[derive(Clone, Debug)]
-pub(crate) struct Bell(SpanCell<u32, Arena>);
+pub(crate) struct Bell(Cell);
 
 /// Rings a bell when it is dropped.
 pub(crate) struct Ring<'a>(&'a Bell);
@@ -60,12 +89,7 @@ impl Bell {
     /// Wakes the node's sleepers, if there are any, after a change that this thread has made.
     #[inline(always)]
     pub(crate) fn ring_if_awaited(&self) {
-        // The sleeper's barrier orders the change before this load, see the module head.
-        compiler_fence(Ordering::SeqCst);
-        let word = self.0.load();
-        if word & ARMED != 0 {
-            self.wake(word);
-        }
+        ring(&self.0);
     }
 
     /// Returns a guard that [rings](Bell::ring_if_awaited) when it is dropped.
@@ -73,27 +97,11 @@ impl Bell {
     pub(crate) fn ring_when_dropped(&self) -> Ring<'_> {
         Ring(self)
     }
-
-    #[cold]
-    #[inline(never)]
-    fn wake(&self, word: u32) {
-        // If another thread was faster, it wakes them.
-        if self.0.compare_exchange(word, word.wrapping_add(1)).is_ok() {
-            self.0.wake_all();
-        }
-    }
 }
 
 impl Doorbell for Bell {
     fn arm(&self) -> Option<Armed> {
-        let mut word = self.0.load();
-        // The exchange is a full fence. If the bit is already set no fence is needed, because the barrier follows.
-        while word & ARMED == 0 {
-            match self.0.compare_exchange(word, word | ARMED) {
-                Ok(_) => word |= ARMED,
-                Err(found) => word = found,
-            }
-        }
+        let word = announce(&self.0);
         match membarrier(MembarrierCommand::GlobalExpedited) {
             Ok(()) => Some(Armed(word)),
             Err(error) => {
@@ -118,6 +126,7 @@ mod tests {
 
     use loco_host::HugePages;
 
+    use super::protocol::ARMED;
     use super::*;
     use crate::arena::ArenaId;
     use crate::memory::whole;
@@ -207,9 +216,9 @@ mod tests {
         bell.ring();
         bell.sleep(armed, FOR_EVER);
         // Nobody sleeps now: ringing changes nothing.
-        let before = bell.0.load();
+        let before = WordCell::load(&bell.0);
         bell.ring();
-        assert_eq!(bell.0.load(), before);
+        assert_eq!(WordCell::load(&bell.0), before);
         assert_eq!(before & ARMED, 0);
     }
 }

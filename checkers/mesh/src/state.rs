@@ -1,0 +1,446 @@
+//! The state of a world, and the driver of each node's agreement: the moves that a state allows, and what they do.
+
+use std::hash::{Hash, Hasher};
+
+use loco_fabric::PeerState;
+use loco_job::agreement::{Action, Agreement, Revoked};
+
+use crate::link::{Item, Link};
+use crate::moves::Move;
+use crate::world::{Begin, Fabric, World};
+
+/// The state of a node's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Life {
+    /// It runs.
+    Runs,
+    /// It has stopped for good.
+    Crashed,
+    /// It has left with a goodbye.
+    Left,
+    /// It has left because its set-up has failed, and names this node as the reason, unless its deadline was the reason.
+    GaveUp(Option<usize>),
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    /// The shipped code.
+    pub(crate) agreement: Agreement,
+    /// The process.
+    pub(crate) life: Life,
+    /// The peers whose access is being revoked, as bits.
+    pub(crate) revoking: u8,
+    /// The peers whose access has been revoked, as bits.
+    pub(crate) revoked: u8,
+    /// The nodes whose contribution to the set-up has come, as bits.
+    pub(crate) heard: u8,
+    /// It has contributed to the set-up.
+    pub(crate) has_contributed: bool,
+    /// It has heard from the rendezvous that a peer has ended.
+    is_told: bool,
+}
+
+/// The state of a world.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// The nodes.
+    pub(crate) nodes: Vec<Node>,
+    /// The ways: that from node `a` to node `b` is at `a * nodes + b`.
+    links: Vec<Link>,
+    /// The pairs that have shaken hands: for each node, the others as bits.
+    connected: Vec<u8>,
+    /// The nodes that are shut out of all memory, in order. Of two that suspect each other, the first to enter the other stays.
+    log: Vec<usize>,
+    /// The first node that ended before it was set up.
+    first_ended: Option<usize>,
+    /// The faults that have happened.
+    pub(crate) faults: u8,
+    /// The node of which another has heard nothing for too long, unless words were lost since.
+    pub(crate) silent: Option<usize>,
+    /// A silence or a cut has happened.
+    pub(crate) is_doubtful: bool,
+    leavers: u8,
+}
+
+fn bit(node: usize) -> u8 {
+    1 << node
+}
+
+fn has(set: u8, node: usize) -> bool {
+    set & bit(node) != 0
+}
+
+impl State {
+    /// Returns the first state of a world.
+    pub(crate) fn new(world: &World) -> State {
+        let count = world.nodes;
+        let all = bit(count).wrapping_sub(1);
+        let node = |own| {
+            let mut agreement = Agreement::new(own, count);
+            if world.begin == Begin::Up {
+                agreement.expose();
+            }
+            Node {
+                agreement,
+                life: Life::Runs,
+                revoking: 0,
+                revoked: 0,
+                heard: if world.begin == Begin::Up { all } else { 0 },
+                has_contributed: world.begin == Begin::Up,
+                is_told: false,
+            }
+        };
+        let mut state = State {
+            nodes: (0..count).map(node).collect(),
+            links: vec![Link::unattached(); count * count],
+            connected: vec![0; count],
+            log: Vec::new(),
+            first_ended: None,
+            faults: 0,
+            silent: None,
+            is_doubtful: false,
+            leavers: 0,
+        };
+        if world.begin != Begin::Apart {
+            for (node, peer) in pairs(count) {
+                state.connected[node] |= bit(peer);
+                state.attach(node, peer);
+            }
+        }
+        state
+    }
+
+    /// Returns the way from one node to another.
+    pub(crate) fn link(&self, from: usize, to: usize) -> &Link {
+        &self.links[from * self.nodes.len() + to]
+    }
+
+    fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
+        &mut self.links[from * self.nodes.len() + to]
+    }
+
+    /// Returns true if the node's process runs.
+    pub(crate) fn runs(&self, node: usize) -> bool {
+        self.nodes[node].life == Life::Runs
+    }
+
+    /// Returns true if the node runs and was not declared lost, as far as it knows.
+    pub(crate) fn is_in(&self, node: usize) -> bool {
+        self.runs(node) && !self.nodes[node].agreement.is_out()
+    }
+
+    /// Returns true if the node's set-up is over.
+    pub(crate) fn is_set_up(&self, node: usize) -> bool {
+        self.nodes[node].heard.count_ones() as usize == self.nodes.len()
+    }
+
+    fn is_attached(&self, node: usize) -> bool {
+        let is_there = |peer| peer == node || self.has_been_attached(node, peer);
+        (0..self.nodes.len()).all(is_there)
+    }
+
+    fn has_been_attached(&self, node: usize, peer: usize) -> bool {
+        self.nodes[node].agreement.is_attached(peer)
+    }
+
+    /// Appends the moves that are possible.
+    pub(crate) fn enabled(&self, world: &World, moves: &mut Vec<Move>) {
+        let count = self.nodes.len();
+        if world.begin == Begin::Apart {
+            let can_attach = |&(node, peer): &(usize, usize)| {
+                // A connection may come while its node leaves.
+                let is_there = matches!(self.nodes[node].life, Life::Runs | Life::GaveUp(_));
+                is_there && has(self.connected[node], peer) && !self.has_been_attached(node, peer)
+            };
+            let attached = pairs(count).filter(can_attach);
+            moves.extend(attached.map(|(node, peer)| Move::Attach { node, peer }));
+        }
+        for node in (0..count).filter(|&node| self.runs(node)) {
+            for peer in (0..count).filter(|&peer| peer != node) {
+                self.enabled_with(world, node, peer, moves);
+            }
+            let own = &self.nodes[node];
+            let victims = (0..count).filter(|&victim| has(own.revoking, victim));
+            moves.extend(victims.map(|victim| Move::Revoked { by: node, victim }));
+            if self.log.contains(&node) && !own.agreement.is_out() {
+                moves.push(Move::Look { node });
+            }
+            if !own.has_contributed && (world.begin == Begin::Connected || self.is_attached(node)) {
+                moves.push(Move::Contribute { node });
+            }
+            if self.reason_to_give_up(world, node).is_some() {
+                moves.push(Move::GiveUp { node });
+            }
+            if world.begin == Begin::Apart && !world.rendezvous && self.waits_in_vain(node) {
+                moves.push(Move::Late { node });
+            }
+            if self.leavers < world.leavers && self.is_set_up(node) {
+                moves.push(Move::Leave { node });
+            }
+            if world.faults.crashes && self.faults < world.faults.max {
+                moves.push(Move::Crash { node });
+            }
+        }
+    }
+
+    /// Appends the moves of `node` that have to do with `peer`.
+    fn enabled_with(&self, world: &World, node: usize, peer: usize, moves: &mut Vec<Move>) {
+        let own = &self.nodes[node];
+        let link = self.link(peer, node);
+        let is_clogged =
+            world.clogged.contains(&(peer, node)) && !own.agreement.is_agreeing() && !link.is_closed();
+        if link.is_read && link.has_items() && !is_clogged {
+            moves.push(Move::Deliver { from: peer, to: node });
+        }
+        if link.is_read && link.may_lose {
+            moves.push(Move::LoseTail { from: peer, to: node });
+        }
+        if link.is_read && link.is_cut {
+            moves.push(Move::Expire { node, peer });
+        }
+        if world.begin == Begin::Apart {
+            let is_connected = has(self.connected[node], peer);
+            if node < peer && self.runs(peer) && !is_connected {
+                moves.push(Move::Connect {
+                    one: node,
+                    other: peer,
+                });
+            }
+            if world.rendezvous && self.first_ended == Some(peer) && !own.is_told && !self.is_set_up(node) {
+                moves.push(Move::Told { node, ended: peer });
+            }
+        }
+        let is_parted = has(world.parted, node) != has(world.parted, peer);
+        let has_faults = self.faults < world.faults.max;
+        if link.is_read && !link.is_cut {
+            if has_faults && world.faults.silences || is_parted {
+                moves.push(Move::Silence { node, peer });
+            }
+            if has_faults && world.faults.cuts {
+                moves.push(Move::Cut { from: peer, to: node });
+                if node < peer {
+                    moves.push(Move::CutBoth {
+                        one: node,
+                        other: peer,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Returns true if the node waits for connections only with nodes that have ended, and knows of no loss.
+    fn waits_in_vain(&self, node: usize) -> bool {
+        let own = &self.nodes[node].agreement;
+        let is_missing = |&peer: &usize| peer != node && !self.has_been_attached(node, peer);
+        let is_dead = |peer: usize| !self.runs(peer) && !has(self.connected[node], peer);
+        !self.is_attached(node)
+            && own.gone().in_order().is_empty()
+            && (0..self.nodes.len()).filter(is_missing).all(is_dead)
+    }
+
+    /// Returns the node whose loss makes the set-up of `node` fail, if one does.
+    fn reason_to_give_up(&self, world: &World, node: usize) -> Option<usize> {
+        let own = &self.nodes[node];
+        let gone = own.agreement.gone();
+        if self.is_set_up(node) || own.agreement.is_out() {
+            return None;
+        }
+        let seen = if own.has_contributed {
+            let missing = gone.first(|peer| !has(own.heard, peer))?;
+            // That one may have left because of the loss of another, which had contributed.
+            gone.first_lost(|_| true).unwrap_or(missing)
+        } else {
+            let waits_for_connections = world.begin == Begin::Apart && !self.is_attached(node);
+            gone.first(|_| waits_for_connections)?
+        };
+        // While the mesh comes up, the node asks the rendezvous which node ended first, and waits for the answer. A node that was
+        // set up is none whose end the rendezvous sees.
+        match self
+            .first_ended
+            .filter(|_| world.begin == Begin::Apart && world.rendezvous)
+        {
+            Some(first) => own.is_told.then_some(first),
+            None => Some(seen),
+        }
+    }
+
+    /// Makes a move.
+    pub(crate) fn apply(&mut self, world: &World, what: Move) {
+        self.faults += u8::from(what.is_fault() && !self.is_free(world, what));
+        self.is_doubtful |= what.is_fault() && !matches!(what, Move::Crash { .. });
+        match what {
+            Move::Deliver { from, to } => match self.link_mut(from, to).pop() {
+                Some(Item::Word(word)) => self.agree(to, |own, actions| own.hear(from, word, actions)),
+                Some(Item::Contribution) => self.nodes[to].heard |= bit(from),
+                Some(Item::End) => self.agree(to, |own, actions| own.lose(from, actions)),
+                None => {}
+            },
+            Move::LoseTail { from, to } => {
+                self.silent = None;
+                self.link_mut(from, to).lose_tail();
+            }
+            Move::Revoked { by, victim } => self.revoked(world, by, victim),
+            Move::Look { node } => self.agree(node, |own, _| own.declare_out()),
+            Move::Expire { node, peer } | Move::Silence { node, peer } => {
+                if what.is_fault() {
+                    self.silent = Some(peer);
+                }
+                self.agree(node, |own, actions| own.lose(peer, actions));
+            }
+            Move::Connect { one, other } => {
+                self.connected[one] |= bit(other);
+                self.connected[other] |= bit(one);
+            }
+            Move::Attach { node, peer } => self.attach(node, peer),
+            Move::Told { node, ended } => {
+                self.nodes[node].is_told = true;
+                self.agree(node, |own, actions| own.lose(ended, actions));
+            }
+            Move::Contribute { node } => self.contribute(world, node),
+            Move::GiveUp { node } => {
+                if let Some(reason) = self.reason_to_give_up(world, node) {
+                    self.leave(node, Life::GaveUp(Some(reason)));
+                    self.first_ended.get_or_insert(reason);
+                }
+            }
+            Move::Late { node } => {
+                for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+                    if !self.has_been_attached(node, peer) {
+                        self.agree(node, |own, actions| own.lose(peer, actions));
+                    }
+                }
+                self.leave(node, Life::GaveUp(None));
+            }
+            Move::Leave { node } => {
+                self.leavers += 1;
+                self.leave(node, Life::Left);
+            }
+            Move::Crash { node } => {
+                if !self.is_set_up(node) {
+                    self.first_ended.get_or_insert(node);
+                }
+                self.end(node, Life::Crashed, true);
+            }
+            Move::Cut { from, to } => self.link_mut(from, to).cut(),
+            Move::CutBoth { one, other } => {
+                self.link_mut(one, other).cut();
+                self.link_mut(other, one).cut();
+            }
+        }
+    }
+
+    /// Returns true if the move is a silence of nodes that are parted.
+    fn is_free(&self, world: &World, what: Move) -> bool {
+        matches!(what, Move::Silence { node, peer } if has(world.parted, node) != has(world.parted, peer))
+    }
+
+    /// Lets the agreement of a node take in what happened, and does what follows, as the driver over sockets does.
+    fn agree(&mut self, node: usize, event: impl FnOnce(&mut Agreement, &mut Vec<Action>)) {
+        let mut actions = Vec::new();
+        event(&mut self.nodes[node].agreement, &mut actions);
+        for action in actions {
+            match action {
+                Action::Say(to, word) => self.link_mut(node, to).push(Item::Word(word)),
+                Action::Revoke(victim) => self.nodes[node].revoking |= bit(victim),
+            }
+        }
+        for peer in 0..self.nodes.len() {
+            if self.nodes[node].agreement.is_shunned(peer) && self.link(peer, node).is_read {
+                self.link_mut(peer, node).stop_reading();
+            }
+            if self.nodes[node].agreement.is_over(peer) && self.has_been_attached(node, peer) {
+                // What the socket does not take at once is given up.
+                self.link_mut(node, peer).close(true);
+            }
+        }
+    }
+
+    fn attach(&mut self, node: usize, peer: usize) {
+        self.link_mut(peer, node).is_read = self.runs(node);
+        self.agree(node, |own, actions| own.attach(peer, actions));
+        if !self.runs(node) {
+            self.link_mut(node, peer).close(false);
+        }
+    }
+
+    fn contribute(&mut self, world: &World, node: usize) {
+        if world.begin == Begin::Connected {
+            self.agree(node, |own, _| own.expose());
+        }
+        self.nodes[node].has_contributed = true;
+        self.nodes[node].heard |= bit(node);
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+            // To a peer that is gone nothing is sent.
+            if self.nodes[node].agreement.peer_state(peer) == PeerState::Alive {
+                self.link_mut(node, peer).push(Item::Contribution);
+            }
+        }
+    }
+
+    fn revoked(&mut self, world: &World, by: usize, victim: usize) {
+        self.nodes[by].revoking &= !bit(victim);
+        let outcome = match world.fabric {
+            Fabric::Network => {
+                self.nodes[by].revoked |= bit(victim);
+                Revoked::Done
+            }
+            Fabric::SharedMemory if self.log.contains(&by) => Revoked::WeAreOut,
+            Fabric::SharedMemory => {
+                if !self.log.contains(&victim) {
+                    self.log.push(victim);
+                }
+                self.nodes.iter_mut().for_each(|node| node.revoked |= bit(victim));
+                Revoked::DoneForAll
+            }
+        };
+        self.agree(by, |own, actions| own.revoked(victim, outcome, actions));
+    }
+
+    /// Lets a node leave with a goodbye, which is read.
+    fn leave(&mut self, node: usize, life: Life) {
+        self.agree(node, Agreement::leave);
+        self.end(node, life, false);
+    }
+
+    /// Ends the process of a node. Its connections close, with `may_lose` before what it said last is read.
+    fn end(&mut self, node: usize, life: Life, may_lose: bool) {
+        self.nodes[node].life = life;
+        self.nodes[node].revoking = 0;
+        let is_leaving = matches!(life, Life::GaveUp(_));
+        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+            let is_awaited = has(self.connected[node], peer) && !self.has_been_attached(node, peer);
+            if !(is_leaving && is_awaited) {
+                self.link_mut(node, peer).close(may_lose);
+            }
+            self.link_mut(peer, node).stop_reading();
+        }
+        if !is_leaving {
+            // What it knew makes no difference any more.
+            self.nodes[node].agreement = Agreement::new(node, self.nodes.len());
+        }
+    }
+
+    /// Appends an encoding of the state: equal ones have equal futures.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.hash(&mut Bytes(out));
+    }
+}
+
+/// Collects what a value hashes, which says all about it.
+struct Bytes<'a>(&'a mut Vec<u8>);
+
+impl Hasher for Bytes<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        0
+    }
+}
+
+/// Returns the ordered pairs of different nodes.
+pub(crate) fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).flat_map(move |one| (0..count).map(move |other| (one, other)).filter(|(a, b)| a != b))
+}

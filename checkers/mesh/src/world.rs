@@ -1,0 +1,214 @@
+//! The worlds: how many nodes, how they begin, and what may go wrong.
+
+/// The state in which the nodes of a world begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// No node is connected with another. They shake hands, and are set up when each has heard all others.
+    Apart,
+    /// All are connected. They bring a fabric up, by which nodes can affect one another once all have said that they are ready.
+    Connected,
+    /// The fabric is up.
+    Up,
+}
+
+/// The means by which access to memory is revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// Each node revokes the access to its own memory only.
+    Network,
+    /// The first node that revokes does so for all, in an order that all share, and the victim finds that in its own memory.
+    SharedMemory,
+}
+
+/// What may go wrong in an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// The most faults of an execution.
+    pub max: u8,
+    /// A node stops for good.
+    pub crashes: bool,
+    /// A node hears nothing of a peer for too long, though the connection is whole.
+    pub silences: bool,
+    /// A connection is cut, one way or both ways.
+    pub cuts: bool,
+}
+
+impl Faults {
+    /// Returns no faults.
+    pub const NONE: Faults = Faults {
+        max: 0,
+        crashes: false,
+        silences: false,
+        cuts: false,
+    };
+
+    /// Returns any `max` faults.
+    pub const fn any(max: u8) -> Faults {
+        Faults {
+            max,
+            crashes: true,
+            silences: true,
+            cuts: true,
+        }
+    }
+
+    /// Returns crashes of up to `max` nodes.
+    pub const fn crashes(max: u8) -> Faults {
+        Faults {
+            max,
+            crashes: true,
+            ..Faults::NONE
+        }
+    }
+}
+
+/// Some nodes that agree on who is in, and what may happen to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct World {
+    /// The name.
+    pub name: &'static str,
+    /// The number of nodes, at most 8.
+    pub nodes: usize,
+    /// How they begin.
+    pub begin: Begin,
+    /// There is a rendezvous while nodes connect, which tells all of the first node that ends. Without it a node that waits for a
+    /// connection with one that has ended gives up at its deadline.
+    pub rendezvous: bool,
+    /// The means of revocations.
+    pub fabric: Fabric,
+    /// The faults.
+    pub faults: Faults,
+    /// Nodes from which the others are parted for a while, as a set of bits. On each side each node may hear nothing of a node of
+    /// the other for too long, without that counting as a fault. What was sent comes later.
+    pub parted: u8,
+    /// The number of nodes that may leave with a goodbye.
+    pub leavers: u8,
+    /// Ways `(from, to)` on which messages stand before the words, and nobody takes them.
+    pub clogged: Vec<(usize, usize)>,
+    /// The least number of nodes that are in at the end and have one another, whatever happens.
+    pub survivors_min: usize,
+}
+
+impl World {
+    /// Returns a world of connected nodes over a network, without faults.
+    pub fn new(name: &'static str, nodes: usize) -> World {
+        World {
+            name,
+            nodes,
+            begin: Begin::Up,
+            rendezvous: true,
+            fabric: Fabric::Network,
+            faults: Faults::NONE,
+            parted: 0,
+            leavers: 0,
+            clogged: Vec::new(),
+            survivors_min: 0,
+        }
+    }
+}
+
+/// Returns the worlds that are explored completely by default, the largest last.
+pub fn ladder() -> Vec<World> {
+    let three = |name| World {
+        faults: Faults::any(1),
+        survivors_min: 2,
+        ..World::new(name, 3)
+    };
+    vec![
+        World {
+            faults: Faults::any(1),
+            survivors_min: 1,
+            ..World::new("two", 2)
+        },
+        World {
+            faults: Faults::any(1),
+            fabric: Fabric::SharedMemory,
+            survivors_min: 1,
+            ..World::new("two-shared-memory", 2)
+        },
+        three("three"),
+        World {
+            fabric: Fabric::SharedMemory,
+            ..three("three-shared-memory")
+        },
+        World {
+            clogged: vec![(1, 0)],
+            ..three("three-clogged")
+        },
+        World {
+            leavers: 1,
+            survivors_min: 1,
+            ..three("three-and-a-leaver")
+        },
+        World {
+            begin: Begin::Apart,
+            faults: Faults::crashes(1),
+            survivors_min: 0,
+            ..three("three-set-up")
+        },
+        World {
+            begin: Begin::Apart,
+            rendezvous: false,
+            faults: Faults::crashes(1),
+            survivors_min: 0,
+            ..three("three-set-up-by-a-list")
+        },
+        World {
+            faults: Faults::NONE,
+            parted: 0b001,
+            survivors_min: 0,
+            ..three("three-parted")
+        },
+        World {
+            faults: Faults::crashes(2),
+            survivors_min: 1,
+            ..three("three-two-crashes")
+        },
+        World {
+            begin: Begin::Connected,
+            survivors_min: 0,
+            ..three("three-bring-up")
+        },
+    ]
+}
+
+/// Returns the worlds that take longer, each with the delays within which it is explored where it has too many states.
+pub fn large() -> Vec<(World, Option<u32>)> {
+    let four = |name, faults| World {
+        faults,
+        ..World::new(name, 4)
+    };
+    vec![
+        (
+            World {
+                survivors_min: 3,
+                ..four("four-a-crash", Faults::crashes(1))
+            },
+            None,
+        ),
+        (
+            World {
+                faults: Faults::any(2),
+                survivors_min: 1,
+                ..World::new("three-two-faults", 3)
+            },
+            None,
+        ),
+        (
+            World {
+                begin: Begin::Apart,
+                faults: Faults::crashes(2),
+                ..World::new("three-set-up-two-crashes", 3)
+            },
+            None,
+        ),
+        (
+            World {
+                survivors_min: 2,
+                ..four("four-a-fault", Faults::any(1))
+            },
+            Some(8),
+        ),
+        (four("four-two-faults", Faults::any(2)), Some(6)),
+    ]
+}
