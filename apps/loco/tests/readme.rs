@@ -101,7 +101,7 @@ enum Done {
 }
 
 /// The blocks of the README by their first words, in their order.
-const BLOCKS: [(&str, Done); 13] = [
+const BLOCKS: [(&str, Done); 14] = [
     (
         "$ mowgli check -q relay",
         Done::Typed(&[("cargo build -q -p loco-rdma --example hello && ", "")]),
@@ -121,6 +121,8 @@ const BLOCKS: [(&str, Done); 13] = [
     // These two are in `loco/c/tests`.
     ("cc hello.c", Done::Elsewhere),
     ("/* Nodes count", Done::Elsewhere),
+    // This one is in `apps/python/tests`.
+    ("import loco", Done::Elsewhere),
     (
         "loco run -n 3 -- kv load",
         Done::Typed(&[
