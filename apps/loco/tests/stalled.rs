@@ -120,9 +120,10 @@ fn a_job_that_has_ended_waits_for_its_reader_until_it_is_told_to_end() {
     );
     assert_eq!(ends(launcher).0, Some(7));
 
-    // Here the nodes need more room than the pipe has, so they end when the launcher has read everything: it is what waits.
-    let script = "yes 'a line of sixteen' | head -n 4000; echo pid $$ >&2";
-    let (mut launcher, reader) = start(&[], script, false);
+    // Here a node needs some 1,000 bytes more than its pipe has room for, so it ends when the launcher has read once from it: the launcher
+    // is what waits.
+    let script = "yes 'a line of sixteen' | head -n 3700; echo pid $$ >&2";
+    let (mut launcher, reader) = start(&["--timeout", "2m"], script, false);
     let mut said = BufReader::new(launcher.stderr.take().unwrap());
     let mut nodes = Vec::new();
     while nodes.len() < 2 {
