@@ -2,9 +2,10 @@
 //!
 //! A call releases the lock of the interpreter, so that other threads of Python run while it waits. It uses the
 //! [`loco::Thread`] of the calling thread, which is made at the first call and dropped with the thread. While the call waits, the main
-//! thread lets Python run handlers of signals: if one raises, the call ends, and what it raised is raised.
+//! thread lets Python run handlers of signals: if one raises, the call ends, and what it raised is raised. Other threads, for which
+//! Python runs no handlers, do without the interpreter until the call ends: one that waits while the process ends stops nothing.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +44,8 @@ thread_local! {
     static ACCESSES: RefCell<Vec<Access>> = const { RefCell::new(Vec::new()) };
     /// Set while this thread is in a call.
     static IS_CALLING: Cell<bool> = const { Cell::new(false) };
+    /// Set in the thread in which Python runs handlers of signals, once it has been asked for.
+    static IS_MAIN: OnceCell<bool> = const { OnceCell::new() };
     /// What a handler of a signal has raised during the call.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
@@ -193,11 +196,27 @@ pub(crate) fn waiting<T: Send>(
     }
     let _calling = Calling;
     RAISED.take();
-    let outcome = py.detach(|| loco::interruptible(is_signalled, steps));
+    let hears = hears_signals(py)?;
+    let outcome = py.detach(|| match hears {
+        true => loco::interruptible(is_signalled, steps),
+        false => steps(),
+    });
     match RAISED.take() {
         Some(raised) => Err(raised),
         None => outcome.map_err(|failure| failure.raise(py)),
     }
+}
+
+/// Returns whether Python runs handlers of signals in this thread: it is the main thread.
+fn hears_signals(py: Python<'_>) -> PyResult<bool> {
+    if let Some(is_main) = IS_MAIN.with(|is_main| is_main.get().copied()) {
+        return Ok(is_main);
+    }
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    let is_main = threading.call_method0("get_ident")?.eq(main)?;
+    // Importing and asking have run code of Python, which may have asked, too.
+    Ok(IS_MAIN.with(|known| *known.get_or_init(|| is_main)))
 }
 
 /// Lets Python run handlers of signals. Returns true if one has raised.
@@ -210,18 +229,27 @@ fn is_signalled() -> bool {
     ends
 }
 
-/// Returns true in a call that a handler of a signal has ended, whose result nobody will get.
+/// Returns true if a handler of a signal has ended the running call. Nobody gets the result of the call then.
 pub(crate) fn is_interrupted() -> bool {
     RAISED.with_borrow(Option::is_some)
 }
 
-/// Waits for what another thread does, and asks for signals meanwhile. `look` returns what it has done, after a short time at
-/// most. `end` is called once if a handler of a signal has raised.
+/// Waits for what another thread does. The main thread asks for signals meanwhile. `look` returns what the other thread has done,
+/// after a short time at most. `end` is called once if a handler of a signal has raised.
 pub(crate) fn polling<T: Send>(
     py: Python<'_>,
     mut look: impl FnMut() -> Option<T> + Send,
     end: impl FnOnce(),
 ) -> PyResult<T> {
+    if !hears_signals(py)? {
+        return Ok(py.detach(|| {
+            loop {
+                if let Some(done) = look() {
+                    return done;
+                }
+            }
+        }));
+    }
     loop {
         if let Some(done) = py.detach(&mut look) {
             return Ok(done);

@@ -12,6 +12,7 @@ pub(crate) enum Kind {
     Usage,
     Exhausted,
     Closed,
+    Panicked,
 }
 
 impl Kind {
@@ -20,6 +21,7 @@ impl Kind {
             Kind::Usage => "Usage",
             Kind::Exhausted => "Exhausted",
             Kind::Closed => "Closed",
+            Kind::Panicked => "Panicked",
         }
     }
 }

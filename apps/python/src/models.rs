@@ -10,6 +10,7 @@ use mowgli::litmus::{Litmus, Setting, parse};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Limit, Search};
 use mowgli::report;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::calls::{limit, polling};
@@ -241,5 +242,5 @@ pub(crate) fn check(
         // Relaxed: the flag publishes no other data.
         polling(py, look, || cancel.store(true, Ordering::Relaxed))
     })?;
-    verdicts.ok_or_else(|| refused(py, "the search panicked", None))
+    verdicts.ok_or_else(|| PyRuntimeError::new_err("the search panicked: standard error has the message"))
 }

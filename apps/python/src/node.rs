@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tracing_subscriber::EnvFilter;
 
-use crate::calls::{Base, Failure, Parent, limit, polling, waiting};
+use crate::calls::{Base, Parent, limit, polling, waiting};
 use crate::errors::{self, Kind};
 
 /// The variable that selects what is logged.
@@ -28,8 +28,8 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// A node of a job, or some of the job's nodes as seen from it.
 ///
-/// `loco.start` makes it. In a `with` statement it leaves the job at the end of the block: it waits for the other nodes, or, if the
-/// block raises, goes at once, and the others hear of it.
+/// `loco.start` makes it. In a `with` statement it leaves the job at the end of the block, and waits for the other nodes to do the
+/// same. If the block raises, it does not wait: the others see it leave when its process ends, or when the last of its objects is gone.
 #[pyclass(frozen, module = "loco")]
 pub(crate) struct Node {
     parent: Parent,
@@ -47,6 +47,19 @@ impl Node {
 
     fn take_session(&self) -> Option<Session> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Returns the exception of `call`, which ends a node, where this is only some of the nodes.
+    fn is_part(&self, py: Python<'_>, call: &str) -> PyErr {
+        let nodes = NodeId::list(self.parent.participants.iter().copied());
+        errors::new(
+            py,
+            Kind::Usage,
+            &format!(
+                "{call} is for the node that `loco.start` gave, and this is what `among` gave for {nodes}: give it to the objects, \
+                 and end the node"
+            ),
+        )
     }
 }
 
@@ -102,32 +115,32 @@ impl Node {
         self.parent.base.call(py, limit, |thread| scope.fence(thread))
     }
 
-    /// Leaves the job, when every other node does: waits for them without a time limit. A second call does nothing.
+    /// Leaves the job, when every other node does: waits for them without a time limit. A second call does nothing. If a handler
+    /// of a signal ends the wait, the node leaves without the others.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.is_whole {
-            return Err(errors::new(
-                py,
-                Kind::Usage,
-                "`close` is for what `loco.start` gave, and not for what `among` gave",
-            ));
+            return Err(self.is_part(py, "`close`"));
         }
-        let Some(session) = self.take_session() else {
-            return Ok(());
-        };
-        let manager = self.parent.base.manager().clone();
-        let left = waiting(py, || {
-            session.leave()?;
+        let base = &self.parent.base;
+        waiting(py, || {
+            // Taken inside of the call: a handler of a signal that is refused it leaves the node as it is.
+            let Some(session) = self.take_session() else {
+                return Ok(());
+            };
+            let left = session.leave().and_then(|()| base.manager().thread());
             // Objects that Python has not collected keep the node up, so that nothing else waits until the others have
             // been told. A node that is gone needs no message.
-            let _ = fence::all_threads(&manager.thread()?);
-            Ok(())
-        });
-        self.parent.base.leave();
-        left
+            let told = left.map(|thread| drop(fence::all_threads(&thread)));
+            base.leave();
+            Ok(told?)
+        })
     }
 
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        match slf.get().is_whole {
+            true => Ok(slf),
+            false => Err(slf.get().is_part(slf.py(), "a `with` statement")),
+        }
     }
 
     fn __exit__(
@@ -243,7 +256,11 @@ fn meet(py: Python<'_>, startup: Startup) -> PyResult<Session> {
     };
     match polling(py, look, || {})? {
         Ok(met) => met.map_err(|error| errors::raise(py, &error)),
-        Err(()) => Err(Failure::usage("meeting other nodes panicked").raise(py)),
+        Err(()) => Err(errors::new(
+            py,
+            Kind::Panicked,
+            "meeting the other nodes panicked: standard error has the message",
+        )),
     }
 }
 

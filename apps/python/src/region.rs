@@ -207,7 +207,7 @@ impl SharedRegion {
         })
     }
 
-    /// Fills a view of this node's memory, which keeps the region.
+    /// Fills a view of this node's memory, which keeps the region. A view that is refused has no object, as the protocol wants it.
     ///
     /// # Safety
     /// `view` is a place for a view, as the buffer protocol of Python gives one.
@@ -215,6 +215,8 @@ impl SharedRegion {
         let region = &slf.get().region;
         let address = region.local().ok().and_then(|memory| memory.address());
         let (Some(address), Ok(len)) = (address, isize::try_from(region.len())) else {
+            // SAFETY: `view` is Python's, which has it for this call only.
+            unsafe { (*view).obj = std::ptr::null_mut() };
             return Err(PyBufferError::new_err(
                 "the region is in no memory of this process",
             ));

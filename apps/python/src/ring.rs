@@ -7,7 +7,7 @@ use loco::fabric::NodeId;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::calls::{Base, Failure, bytes, limit};
+use crate::calls::{Base, Failure, bytes, is_interrupted, limit};
 use crate::errors;
 use crate::node::Node;
 
@@ -32,7 +32,32 @@ pub(crate) struct RingWriter {
 pub(crate) struct RingReader {
     base: Arc<Base>,
     /// `None` when it has left.
-    reader: Mutex<Option<loco::RingReader>>,
+    reader: Mutex<Option<Received>>,
+}
+
+/// A reader, and what it has received that nobody has got.
+struct Received {
+    reader: loco::RingReader,
+    /// The message of a call that a handler of a signal has ended.
+    kept: Option<Vec<u8>>,
+}
+
+impl Received {
+    /// Receives by `receive`, or returns the message that was kept. Keeps the message of a call that nobody gets.
+    fn take(
+        &mut self,
+        receive: impl FnOnce(&mut loco::RingReader) -> loco::Result<Option<Vec<u8>>>,
+    ) -> loco::Result<Option<Vec<u8>>> {
+        let message = match self.kept.take() {
+            Some(message) => Some(message),
+            None => receive(&mut self.reader)?,
+        };
+        if is_interrupted() {
+            self.kept = message;
+            return Ok(None);
+        }
+        Ok(message)
+    }
 }
 
 #[pymethods]
@@ -69,6 +94,7 @@ impl RingBuffer {
 
     /// Takes the writer, on the node that writes.
     fn writer(&self, py: Python<'_>) -> PyResult<RingWriter> {
+        self.base.check(py)?;
         let writer = self.ring.writer().map_err(|error| errors::raise(py, &error))?;
         Ok(RingWriter {
             base: self.base.clone(),
@@ -79,10 +105,11 @@ impl RingBuffer {
 
     /// Takes the reader of this node.
     fn reader(&self, py: Python<'_>) -> PyResult<RingReader> {
+        self.base.check(py)?;
         let reader = self.ring.reader().map_err(|error| errors::raise(py, &error))?;
         Ok(RingReader {
             base: self.base.clone(),
-            reader: Mutex::new(Some(reader)),
+            reader: Mutex::new(Some(Received { reader, kept: None })),
         })
     }
 }
@@ -137,6 +164,7 @@ impl RingWriter {
 
     /// Waits for a reader no more, for example because its node is lost.
     fn exclude(&self, py: Python<'_>, node: u16) -> PyResult<()> {
+        self.base.check(py)?;
         let mut writer = hold(&self.writer).map_err(|failure| failure.raise(py))?;
         if let Some(writer) = writer.as_mut() {
             writer.exclude(NodeId(node));
@@ -157,26 +185,29 @@ impl Drop for RingWriter {
 
 #[pymethods]
 impl RingReader {
-    /// Waits for the next message and returns it.
+    /// Waits for the next message and returns it. A call that a handler of a signal ends receives nothing: the message is for the
+    /// next call.
     #[pyo3(signature = (timeout = None))]
     fn receive<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyBytes>> {
         let message = self.base.call_anyhow(py, limit(timeout)?, |thread| {
             let mut reader = hold(&self.reader)?;
-            Ok(reader.as_mut().ok_or_else(left)?.receive(thread)?)
+            let reader = reader.as_mut().ok_or_else(left)?;
+            Ok(reader.take(|reader| reader.receive(thread).map(Some))?)
         })?;
-        Ok(PyBytes::new(py, &message))
+        // There is one, unless a handler of a signal has raised.
+        Ok(PyBytes::new(py, &message.unwrap_or_default()))
     }
 
     /// Returns the next message, or None if there is none yet.
     fn try_receive<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let message = self.base.call_anyhow(py, None, |thread| {
             let mut reader = hold(&self.reader)?;
-            let mut message = Vec::new();
-            let is_there = reader
-                .as_mut()
-                .ok_or_else(left)?
-                .try_receive(thread, &mut message)?;
-            Ok(is_there.then_some(message))
+            let reader = reader.as_mut().ok_or_else(left)?;
+            Ok(reader.take(|reader| {
+                let mut message = Vec::new();
+                let is_there = reader.try_receive(thread, &mut message)?;
+                Ok(is_there.then_some(message))
+            })?)
         })?;
         Ok(message.map(|message| PyBytes::new(py, &message)))
     }
@@ -185,7 +216,7 @@ impl RingReader {
     #[pyo3(signature = (timeout = None))]
     fn leave(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         self.base.call_anyhow(py, limit(timeout)?, |thread| {
-            let reader = hold(&self.reader)?.take().ok_or_else(left)?;
+            let Received { reader, .. } = hold(&self.reader)?.take().ok_or_else(left)?;
             Ok(reader.leave(thread)?)
         })
     }

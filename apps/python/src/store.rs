@@ -118,8 +118,7 @@ impl KvStore {
 
     /// Returns the keys that this node knows of. Others may be on their way.
     fn keys<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        self.base.check(py)?;
-        let keys = py.detach(|| self.store.keys());
+        let keys = self.base.call(py, None, |_| Ok(self.store.keys()))?;
         Ok(keys.iter().map(|Bytes(key)| PyBytes::new(py, key)).collect())
     }
 

@@ -31,6 +31,25 @@ fn built() -> PathBuf {
     tests.parent().unwrap().to_owned()
 }
 
+/// Makes an empty folder for this process: another one may test at the same time. Removes those of processes that have ended.
+fn folder() -> PathBuf {
+    const PREFIX: &str = "python-";
+    let folders = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for folder in std::fs::read_dir(folders).unwrap().flatten() {
+        let name = folder.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let has_ended = |process: &str| !Path::new("/proc").join(process).exists();
+        if process.is_some_and(has_ended) {
+            // Another process may be removing it, too.
+            let _ = std::fs::remove_dir_all(folder.path());
+        }
+    }
+    let folder = folders.join(format!("{PREFIX}{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    folder
+}
+
 /// Puts the modules together, once. `None` where there is no such Python: then the test has been skipped.
 fn python() -> Option<&'static Python> {
     static PYTHON: OnceLock<Result<Python, String>> = OnceLock::new();
@@ -45,8 +64,7 @@ fn python() -> Option<&'static Python> {
             Ok(status) if !status.success() => return Err("python3 is older than 3.11".to_owned()),
             Ok(_) => {}
         }
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
-        let _ = std::fs::remove_dir_all(&path);
+        let path = folder();
         for module in ["loco", "mowgli"] {
             copy(&here().join("python").join(module), &path.join(module));
         }
@@ -153,6 +171,26 @@ fn messages_about_mistakes_name_object_node_and_remedy() {
 #[test]
 fn signals_end_calls_that_wait() {
     all_print(2, "tests/programs/signals.py", "signals are heard");
+}
+
+/// The launcher blames the node that ended, and not one for which its interrupted call waited.
+#[test]
+fn an_interrupted_wait_blames_nobody() {
+    let Some(python) = python() else { return };
+    let output = python.job(2, "tests/programs/interrupted.py");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("loco: node 0 ended with exit code 3"), "{said}");
+}
+
+/// The program makes its end last while a daemon thread waits. Many ends, as it is a matter of time what the thread does then.
+#[test]
+fn a_thread_that_waits_does_not_hinder_the_end() {
+    let Some(python) = python() else { return };
+    for _ in 0..25 {
+        let output = python.alone("tests/programs/daemon_at_exit.py", &[]);
+        assert_eq!(lines(&output), ["the main thread is done"]);
+    }
 }
 
 #[test]

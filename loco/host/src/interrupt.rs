@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use loco_fabric::Time;
 
-/// The time between two questions.
+/// The least time between two questions.
 pub const EVERY: Duration = Duration::from_millis(20);
 
 /// The program of a thread, as its waits see it.

@@ -2,7 +2,8 @@
 //!
 //! A document quotes a text, such as an error, as code: `node 1 was missed by node 0`. [`quoted`] finds such quotes by what they look
 //! like, and [`Texts`] knows the strings of the sources. A quote is right if it consists of pieces of these strings and of values. A
-//! piece is what stands between two values of a string, or three or more words of it. A value has a digit or stands in quotation marks.
+//! piece is three or more words of a string, or fewer that stand between two values of it; these count only beside a value or at an
+//! end of the quote, as any sentence consists of words. A value has a digit, is a node with its number, or stands in quotation marks.
 
 use std::collections::HashSet;
 
@@ -73,6 +74,10 @@ fn tokens(text: &str) -> Vec<String> {
         is_open = goes_on;
     }
     found
+}
+
+fn has_digit(token: &str) -> bool {
+    token.contains(|c: char| c.is_ascii_digit())
 }
 
 fn is_word(token: &str) -> bool {
@@ -162,10 +167,13 @@ impl Texts {
         let mut quoted = false;
         let is_value: Vec<bool> = words
             .iter()
-            .map(|word| {
+            .enumerate()
+            .map(|(at, word)| {
                 let is_mark = ["`", "\""].contains(&word.as_str());
                 quoted ^= is_mark;
-                quoted || is_mark || word.chars().any(|c| c.is_ascii_digit()) || !is_word(word)
+                // A node is shown with its number.
+                let is_node = word == "node" && words.get(at + 1).is_some_and(|next| has_digit(next));
+                quoted || is_mark || is_node || has_digit(word) || !is_word(word)
             })
             .collect();
         // Whether the words up to here are those of texts.
@@ -177,7 +185,10 @@ impl Texts {
             }
             reached[start + 1] |= is_value[start];
             for end in start + 1..=words.len().min(start + PIECE_MAX) {
-                reached[end] |= self.pieces.contains(&words[start..end]);
+                let begins = start == 0 || is_value[start - 1];
+                let ends = end == words.len() || is_value[end];
+                let may_be = end - start >= PIECE_MIN || begins || ends;
+                reached[end] |= may_be && self.pieces.contains(&words[start..end]);
             }
         }
         reached[words.len()]
@@ -287,6 +298,23 @@ mod tests {
             "already has another channel",
         ] {
             assert!(!texts.have(quote), "{quote}");
+        }
+    }
+
+    #[test]
+    fn words_by_themselves_do_not_make_a_quote() {
+        let mut texts = Texts::default();
+        let words = ["the", "node", "has", "gone", "away", "exit code"];
+        texts.add_rust(&words.map(|word| format!("say(\"{{}} {word} {{}}\");")).join("\n"));
+        for quote in [
+            "the node has gone away",
+            "node 1: the node has gone away",
+            "the exit code has gone",
+        ] {
+            assert!(!texts.have(quote), "{quote}");
+        }
+        for quote in ["node 1 has 2", "exit code 3", "1 gone"] {
+            assert!(texts.have(quote), "{quote}");
         }
     }
 

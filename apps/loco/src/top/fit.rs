@@ -5,15 +5,22 @@ const HANGING: usize = 2;
 /// The fewest columns in which words are kept whole.
 const COLUMNS_MIN: usize = 20;
 
-/// Returns `text` in lines of at most `columns`, and at most `rows` of them. The last one then says how many are left out.
+/// Returns `text` in lines of at most `columns`, and at most `rows` of them. The last ones then say how many are left out.
 pub fn fitted(text: &str, columns: usize, rows: usize) -> String {
     let mut lines: Vec<String> = text.lines().flat_map(|line| wrapped(line, columns)).collect();
     if lines.len() > rows && rows > 0 {
-        let left_out = lines.len() - (rows - 1);
-        lines.truncate(rows - 1);
-        lines.push(format!(
-            "... and {left_out} lines more: make the window larger, or choose a job with --job"
-        ));
+        let all = lines.len();
+        let notice = |kept: usize| {
+            let left_out = all - kept;
+            let text =
+                format!("... and {left_out} lines more: make the window larger, or choose a job with --job");
+            wrapped(&text, columns)
+        };
+        // In a narrow window the notice takes several lines.
+        let fits = |&kept: &usize| kept + notice(kept).len() <= rows;
+        let kept = (0..rows).rev().find(fits).unwrap_or(0);
+        lines.truncate(kept);
+        lines.extend(notice(kept).into_iter().take(rows));
     }
     lines.join("\n")
 }
@@ -71,5 +78,19 @@ mod tests {
             fitted("a\nb\nc\nd", 80, 3),
             "a\nb\n... and 2 lines more: make the window larger, or choose a job with --job"
         );
+    }
+
+    #[test]
+    fn what_is_said_of_the_rest_fits_the_window() {
+        assert_eq!(
+            fitted("a\nb\nc\nd\ne", 60, 4),
+            "a\nb\n... and 3 lines more: make the window larger, or choose a\n  job with --job"
+        );
+        for (columns, rows) in [(20, 1), (20, 3), (40, 2), (60, 1), (69, 5)] {
+            let text = fitted(&"text\n".repeat(10), columns, rows);
+            assert!(text.lines().count() <= rows, "{text}");
+            assert!(text.lines().all(|line| width(line) <= columns), "{text}");
+            assert!(text.contains("... and"), "{text}");
+        }
     }
 }

@@ -118,20 +118,55 @@ pub fn node(page: &Page, says: NodePage) -> Node {
 }
 
 /// Returns the name of the program that was started with these arguments, each of which ends with a zero. A program in Python has
-/// the name of its file, too.
+/// the name of its file or module, too.
 fn program(arguments: &[u8]) -> String {
     let arguments = String::from_utf8_lossy(arguments);
     let mut arguments = arguments.split('\0').filter(|argument| !argument.is_empty());
-    let name = |argument: &str| match Path::new(argument).file_name() {
-        Some(name) => name.to_string_lossy().into_owned(),
-        None => argument.to_owned(),
-    };
-    let Some(program) = arguments.next().map(name) else {
+    let Some(program) = arguments.next().map(last_part) else {
         return "a program that has ended".to_owned();
     };
-    match arguments.find(|argument| !argument.starts_with('-')) {
-        Some(file) if program.starts_with("python") => format!("{program} {}", name(file)),
-        _ => program,
+    match run_by_python(arguments) {
+        Some(file) if program.starts_with("python") => format!("{program} {}", last_part(file)),
+        _ => program.to_owned(),
+    }
+}
+
+/// Returns the name of a file without its folder.
+fn last_part(path: &str) -> &str {
+    let name = Path::new(path).file_name().and_then(|name| name.to_str());
+    name.unwrap_or(path)
+}
+
+/// Returns the file or the module that an interpreter of Python runs with these arguments. `None` if it runs what it reads, or what
+/// the arguments themselves say.
+fn run_by_python<'a>(mut arguments: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    loop {
+        let argument = arguments.next()?;
+        if argument == "--check-hash-based-pycs" {
+            arguments.next();
+            continue;
+        }
+        let letters = match argument.strip_prefix('-') {
+            None => return Some(argument),
+            // Of long options none but the one above has a value.
+            Some(long) if long.starts_with('-') => continue,
+            Some("") => return None,
+            Some(letters) => letters,
+        };
+        // Letters stand together, and what is behind one that has a value is the value.
+        let Some(at) = letters.find(['c', 'm', 'W', 'X']) else {
+            continue;
+        };
+        let (letter, joined) = letters[at..].split_at(1);
+        let value = match joined {
+            "" => arguments.next(),
+            joined => Some(joined),
+        };
+        match letter {
+            "c" => return None,
+            "m" => return value,
+            _ => {}
+        }
     }
 }
 
@@ -187,6 +222,29 @@ mod tests {
             "python3 hello.py"
         );
         assert_eq!(program(b"python3.11\0"), "python3.11");
+        assert_eq!(program(b"/bin/kv\0-c\0file\0"), "kv");
         assert_eq!(program(b""), "a program that has ended");
+    }
+
+    #[test]
+    fn options_of_python_are_no_programs() {
+        for (arguments, name) in [
+            ("-c import loco", "python3"),
+            ("-uc code word", "python3"),
+            ("-ccode word", "python3"),
+            ("- word", "python3"),
+            ("-m pkg.job x", "python3 pkg.job"),
+            ("-um job x", "python3 job"),
+            ("-mjob x", "python3 job"),
+            ("-W error a/job.py", "python3 job.py"),
+            ("-Werror -X dev job.py", "python3 job.py"),
+            ("-uX dev -Xfaulthandler job.py x", "python3 job.py"),
+            ("--check-hash-based-pycs never job.py", "python3 job.py"),
+            ("--version", "python3"),
+            ("-W", "python3"),
+        ] {
+            let line = format!("python3 {arguments} ").replace(' ', "\0");
+            assert_eq!(program(line.as_bytes()), name, "{arguments}");
+        }
     }
 }

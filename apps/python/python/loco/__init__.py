@@ -8,8 +8,8 @@
         barrier.wait()
         print(f"node {node.id}: {len(node.nodes)} nodes are here")
 
-Start it with ``loco run -n 2 python3 hello.py``. Every call that waits takes a ``timeout`` in seconds, lets other threads of Python
-run, and ends when Ctrl-C is pressed. Errors are exceptions of ``loco.errors``.
+Start it with ``loco run -n 2 python3 hello.py``. Calls that wait let other threads of Python run. Most take a ``timeout`` in seconds,
+and end when Ctrl-C is pressed; releasing a lock does not, as other nodes rely on it. Errors are exceptions of ``loco.errors``.
 """
 
 from loco._native import (

@@ -19,6 +19,36 @@ from loco.errors import (
 )
 from typing_extensions import Buffer
 
+__all__ = [
+    "AtomicVar",
+    "BadFile",
+    "Barrier",
+    "Closed",
+    "DeclaredLost",
+    "Error",
+    "Exhausted",
+    "KvStore",
+    "LockGuard",
+    "Mismatch",
+    "Node",
+    "Panicked",
+    "PeerLost",
+    "Poisoned",
+    "Refused",
+    "RingBuffer",
+    "RingReader",
+    "RingWriter",
+    "SharedRegion",
+    "System",
+    "TasLock",
+    "TicketLock",
+    "Timeout",
+    "Unsupported",
+    "Usage",
+    "__version__",
+    "start",
+]
+
 __version__: str
 
 def start(*, timeout: float = 10.0, fabric: Optional[str] = None, alone: bool = False) -> Node: ...

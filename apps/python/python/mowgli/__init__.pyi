@@ -1,5 +1,7 @@
 from typing import Optional, Sequence, Union, final
 
+__all__ = ["Error", "Verdict", "check", "models"]
+
 class Error(ValueError):
     line: Optional[int]
     column: Optional[int]

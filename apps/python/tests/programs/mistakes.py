@@ -36,6 +36,15 @@ with loco.start(timeout=60) as node:
     tells(loco.Usage, ["`far`", "node 7", "not a participant"], loco.TicketLock, node, "far", 7)
     tells(loco.Usage, ["node 7 is not part of this job", "nodes 0, 1"], node.among, [0, 7])
     tells(TypeError, ["Node"], loco.Barrier, "barrier", "b")
+    part = node.among([here])
+
+    def with_a_part():
+        with part:
+            raise AssertionError("the block has begun")
+
+    whole = ["`among`", f"node {here}", "`loco.start`", "give it to the objects"]
+    tells(loco.Usage, ["a `with` statement", *whole], with_a_part)
+    tells(loco.Usage, ["`close`", *whole], part.close)
     tells(
         loco.Usage,
         ["`b`", "not a participant", "among more nodes"],

@@ -7,57 +7,91 @@ import threading
 
 import loco
 
-heard = threading.Semaphore(0)
-#: Of so many signals, the last one raises.
+#: Of so many signals in the middle of a call, the last one raises.
 COUNT = 5
+
+#: Released when a signal has been heard.
+heard = threading.Semaphore(0)
+#: The number of signals in the middle of the running call.
 count = 0
+#: Set when the handler raises.
+has_raised = False
+#: What is done before the handler raises.
+last_steps = None
 
 
 class Enough(Exception):
     """What the handler raises."""
 
 
-def handler(_number, _frame):
-    global count
-    count += 1
-    if count == COUNT:
-        count = 0
-        raise Enough
-    heard.release()
+def is_waiting():
+    """Returns true in the middle of a call, when others are refused. Between two calls a handler may use objects."""
+    try:
+        node.fence("nothing")
+        return False
+    except loco.Usage as error:
+        assert "in the middle of a call" in str(error), error
+        return True
+
+
+def hears(raises):
+    """Returns a handler of a signal that raises only in the middle of a call."""
+
+    def handler(number, frame):
+        global count, has_raised
+        try:
+            if not is_waiting():
+                return
+            count += 1
+            if count == COUNT:
+                has_raised = True
+                if last_steps is not None:
+                    last_steps()
+                raises(number, frame)
+        finally:
+            heard.release()
+
+    return handler
 
 
 def send():
-    """Sends signals, each when the one before has been heard. The last ones come in the middle of the call."""
-    for number in range(COUNT):
+    """Sends signals, each when the one before has been heard, until the handler raises."""
+    while not has_raised:
         os.kill(os.getpid(), signal.SIGINT)
-        if number < COUNT - 1:
-            heard.acquire()
+        heard.acquire()
 
 
 def ends(call, *arguments, **options):
     """Checks that a call that nothing ends is ended by a handler."""
+    global count, has_raised
+    count, has_raised = 0, False
     sender = threading.Thread(target=send)
+    sender.start()
     try:
-        sender.start()
         call(*arguments, **options)
-    except Enough:
+        raise AssertionError(f"{call} has ended by itself")
+    except (Enough, KeyboardInterrupt) as raised:
         sender.join()
-        return
-    raise AssertionError(f"{call} has ended by itself")
+        return type(raised)
+
+
+def enough(_number, _frame):
+    raise Enough
 
 
 with loco.start(timeout=math.inf) as node:
     barrier = loco.Barrier(node, "barrier")
     tas, ticket = loco.TasLock(node, "tas", 1), loco.TicketLock(node, "ticket", 1)
     ring = loco.RingBuffer(node, "ring", 1, 64)
+    own_ring = loco.RingBuffer(node, "own_ring", 0, 64, readers=[0])
     region = loco.SharedRegion(node, "region", 8)
     node.wait_for_ready()
     if node.id == 1:
         guards = [tas.lock(), ticket.lock()]
     barrier.wait()
     if node.id == 0:
-        signal.signal(signal.SIGINT, handler)
-        ends(barrier.wait)
+        signal.signal(signal.SIGINT, hears(enough))
+        assert ends(barrier.wait) is Enough
         ends(barrier.wait, timeout=600)
         ends(tas.lock)
         ends(ticket.lock)
@@ -67,41 +101,38 @@ with loco.start(timeout=math.inf) as node:
         lonely = loco.Barrier(node, "lonely")
         ends(node.wait_for_ready)
         del lonely
-        # A handler leaves objects alone while the thread is in a call. Between two calls it may use them.
-        said = []
 
-        def calls_within(_number, _frame):
+        # A message that comes while the handler raises is not lost.
+        writer, own_reader = own_ring.writer(), own_ring.reader()
+
+        def submit():
+            thread = threading.Thread(target=writer.submit, args=(b"kept",))
+            thread.start()
+            thread.join()
+
+        last_steps = submit
+        ends(own_reader.receive)
+        assert own_reader.receive(timeout=0) == b"kept"
+
+        # A handler cannot close the node in the middle of a call, and the node is as it was.
+        refused = []
+
+        def close():
             try:
-                region.get_word(1, 0)
+                node.close()
             except loco.Usage as error:
-                said.append(str(error))
-                raise Enough from error
-            heard.release()
+                refused.append(str(error))
 
-        def send_until_said():
-            while not said:
-                os.kill(os.getpid(), signal.SIGINT)
-                if not said:
-                    heard.acquire()
+        last_steps = close
+        ends(region.wait_until, 0, "==", 1)
+        assert len(refused) == 1 and "in the middle of a call" in refused[0], refused
+        assert region.get_word(1, 0) == 0
 
-        signal.signal(signal.SIGINT, calls_within)
-        sender = threading.Thread(target=send_until_said)
-        try:
-            sender.start()
-            region.wait_until(0, "==", 1)
-            raise AssertionError("it has ended by itself")
-        except Enough:
-            heard.release()
-            sender.join()
-        assert "in the middle of a call" in said[0], said
-        # As it was: KeyboardInterrupt.
+        # What Python does by itself.
+        last_steps = None
+        signal.signal(signal.SIGINT, hears(signal.default_int_handler))
+        assert ends(region.wait_until, 0, "==", 1) is KeyboardInterrupt
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
-            region.wait_until(0, "==", 1)
-            raise AssertionError("it has ended by itself")
-        except KeyboardInterrupt:
-            pass
         region.put_word(1, 0, 1)
     else:
         # Its locks are held until the other has heard all signals.

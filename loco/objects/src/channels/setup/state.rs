@@ -165,10 +165,13 @@ impl<F: Fabric> Setup<F> {
             .wait(wait, || (self.changes() != changes).then_some(()));
     }
 
-    /// Notes the nodes that are missing at the deadline, and returns the error that names them.
+    /// Returns the error that names the nodes that are missing. Notes them as late if the deadline has come: a call that the program
+    /// has interrupted says nothing about other nodes.
     fn not_ready(&self, unready: Unready, after: Duration) -> Error {
-        for &node in &unready.missing {
-            note_missed(self.fabric().node(), Missed::Late, node);
+        if !interrupt::requested() {
+            for &node in &unready.missing {
+                note_missed(self.fabric().node(), Missed::Late, node);
+            }
         }
         Error::NotReady {
             channel: unready.channel,
