@@ -147,8 +147,8 @@ fn a_silent_peer_is_lost_and_one_with_heartbeats_is_not() {
         .silence_same_host(Duration::from_secs(2));
     assert!(timeouts.heartbeat_interval * u32::try_from(BEATS).unwrap() > timeouts.silence_same_host);
     let (mesh, mut peer) = connected(timeouts);
-    // The mesh's contribution to its coming up.
-    assert!(!hear_heartbeat(&mut peer));
+    // Up to the mesh's contribution to its coming up.
+    while hear_heartbeat(&mut peer) {}
     for _ in 0..BEATS {
         assert!(hear_heartbeat(&mut peer));
         send(&mut peer, &Frame::Heartbeat.encode());
@@ -219,8 +219,8 @@ impl Revoke for Slow {
 fn a_suspect_has_heartbeats_until_it_is_told() {
     const BEATS: u32 = 50;
     let (mesh, mut peer) = connected(patient().heartbeat_interval(Duration::from_millis(1)));
-    // The mesh's contribution to its coming up.
-    assert!(!hear_heartbeat(&mut peer));
+    // Up to the mesh's contribution to its coming up.
+    while hear_heartbeat(&mut peer) {}
     let (go_on, told) = mpsc::channel();
     mesh.add_revoker(Arc::new(Slow(Mutex::new(told))));
     let Way::Tcp(wire, _) = &mesh.0.link else {
