@@ -68,7 +68,8 @@ pub struct Args {
     #[arg(long, value_name = "HOW", default_value = "default")]
     stress: Stress,
     /// How the NIC chooses what is late: random, pct:DEPTH (priorities of chains of steps, which change at DEPTH - 1 points) or
-    /// delays:COUNT (nothing but so many delays), both of every 256 steps.
+    /// delays:COUNT (nothing but so many delays), both of every 256 steps. A step is the read of a source, an execution, a placement,
+    /// a completion, a pause between two words, or the choice of their order.
     #[arg(long, value_name = "HOW", default_value = "random", value_parser = schedule)]
     schedule: String,
     /// Seed of all random choices; drawn if it is not given.

@@ -58,8 +58,6 @@ pub(crate) struct State {
     pub(crate) faults: u8,
     /// The node of which another has heard nothing for too long, unless words were lost since.
     pub(crate) silent: Option<usize>,
-    /// A silence or a cut has happened.
-    pub(crate) is_doubtful: bool,
     leavers: u8,
 }
 
@@ -78,7 +76,7 @@ impl State {
         let all = bit(count).wrapping_sub(1);
         let node = |own| {
             let mut agreement = Agreement::new(own, count);
-            if world.begin == Begin::Up {
+            if world.is_up() {
                 agreement.expose();
             }
             Node {
@@ -86,8 +84,8 @@ impl State {
                 life: Life::Runs,
                 revoking: 0,
                 revoked: 0,
-                heard: if world.begin == Begin::Up { all } else { 0 },
-                has_contributed: world.begin == Begin::Up,
+                heard: if world.is_up() { all } else { 0 },
+                has_contributed: world.is_up(),
                 is_told: false,
             }
         };
@@ -99,14 +97,15 @@ impl State {
             first_ended: None,
             faults: 0,
             silent: None,
-            is_doubtful: false,
             leavers: 0,
         };
         if world.begin != Begin::Apart {
             for (node, peer) in pairs(count) {
                 state.connected[node] |= bit(peer);
-                state.attach(node, peer);
             }
+        }
+        if matches!(world.begin, Begin::Connected | Begin::Up) {
+            pairs(count).for_each(|(node, peer)| state.attach(node, peer));
         }
         state
     }
@@ -147,7 +146,7 @@ impl State {
     /// Appends the moves that are possible.
     pub(crate) fn enabled(&self, world: &World, moves: &mut Vec<Move>) {
         let count = self.nodes.len();
-        if world.begin == Begin::Apart {
+        if matches!(world.begin, Begin::Apart | Begin::Late) {
             let can_attach = |&(node, peer): &(usize, usize)| {
                 // A connection may come while its node leaves.
                 let is_there = matches!(self.nodes[node].life, Life::Runs | Life::GaveUp(_));
@@ -268,7 +267,6 @@ impl State {
     /// Makes a move.
     pub(crate) fn apply(&mut self, world: &World, what: Move) {
         self.faults += u8::from(what.is_fault() && !self.is_free(world, what));
-        self.is_doubtful |= what.is_fault() && !matches!(what, Move::Crash { .. });
         match what {
             Move::Deliver { from, to } => match self.link_mut(from, to).pop() {
                 Some(Item::Word(word)) => self.agree(to, |own, actions| own.hear(from, word, actions)),

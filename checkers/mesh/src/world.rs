@@ -9,6 +9,9 @@ pub enum Begin {
     Connected,
     /// The fabric is up.
     Up,
+    /// The fabric is up, and each node takes its connections over one after the other. No job begins so, as a fabric is built
+    /// over whole connections; the agreement does not rely on that.
+    Late,
 }
 
 /// The means by which access to memory is revoked.
@@ -90,6 +93,11 @@ pub struct World {
 }
 
 impl World {
+    /// Returns true if nodes can affect one another from the start.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.begin, Begin::Up | Begin::Late)
+    }
+
     /// Returns a world of connected nodes over a network, without faults.
     pub fn new(name: &'static str, nodes: usize) -> World {
         World {
@@ -163,6 +171,10 @@ pub fn ladder() -> Vec<World> {
             faults: Faults::crashes(2),
             survivors_min: 1,
             ..three("three-two-crashes")
+        },
+        World {
+            begin: Begin::Late,
+            ..three("three-connected-late")
         },
         World {
             begin: Begin::Connected,

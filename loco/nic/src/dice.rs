@@ -1,7 +1,8 @@
 //! The choices of the NIC: when a step is late, and which of several allowed steps it takes.
 //!
-//! A step is the read of a source, the execution of a request, a placement, or a completion. Steps that a tier keeps in order stay in
-//! order whatever is chosen here. The engine asks; nothing here knows of requests.
+//! A step is the read of a source, an execution, a placement, a completion, a pause between two words, or the choice of their order.
+//! (By [`Schedule::Pct`] that order is random, and no step.) Steps that a tier keeps in order stay in order whatever is chosen here.
+//! The engine asks; nothing here knows of requests.
 
 use std::collections::HashMap;
 
@@ -217,6 +218,8 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     const LANE: Lane = (1, Step::Source);
@@ -234,6 +237,47 @@ mod tests {
                 assert_eq!(late.len(), count as usize);
                 assert!(late.iter().all(|delay| DEVIATION.contains(delay)));
             }
+        }
+    }
+
+    #[test]
+    fn pauses_and_choices_of_order_are_steps_of_a_bounded_schedule() {
+        const COUNT: u32 = 5;
+        let mut dice = Dice::new(7, 1, Stress::Default, Schedule::Delays(COUNT));
+        let mut deviations = [0; 3];
+        for _ in 0..40 {
+            let before: u32 = deviations.iter().sum();
+            for step in 0..WINDOW {
+                let mut items = [1, 2, 3];
+                let kind = usize::try_from(step % 3).unwrap();
+                deviations[kind] += u32::from(match kind {
+                    0 => dice.delay(0, LANE) > 0,
+                    1 => dice.pause(0, LANE, 0) > 0,
+                    _ => {
+                        dice.shuffle(&mut items);
+                        items != [1, 2, 3]
+                    }
+                });
+            }
+            assert_eq!(deviations.iter().sum::<u32>() - before, COUNT);
+        }
+        assert!(deviations.iter().all(|of_kind| *of_kind > 0), "{deviations:?}");
+    }
+
+    #[test]
+    fn by_priorities_pauses_are_steps_and_the_order_of_words_is_random() {
+        const DEPTH: u32 = 4;
+        let mut dice = Dice::new(7, 1, Stress::Default, Schedule::Pct(DEPTH));
+        for _ in 0..40 {
+            let mut late = 0;
+            let mut orders = HashSet::new();
+            for _ in 0..WINDOW {
+                let mut items = [1, 2, 3];
+                dice.shuffle(&mut items);
+                orders.insert(items);
+                late += u32::from(dice.pause(0, LANE, 0) > 0);
+            }
+            assert_eq!((late, orders.len()), (DEPTH - 1, 6));
         }
     }
 

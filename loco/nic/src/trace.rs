@@ -14,12 +14,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::events::lock;
 use crate::settings::settings;
+use crate::world::LOCAL_BITS;
 
 /// So many bytes are written at once.
 const CHUNK: usize = 1 << 16;
-/// The numbers of tracks that one side of a queue pair has. Further ones have numbers after all others.
+/// The numbers of tracks that one side of a queue pair has.
 const SIDE_TRACKS: u64 = 250;
-const FURTHER_TRACKS: u64 = 1 << 24;
+/// Further tracks have numbers after those of all queue pairs that a process can have: a number of a queue pair is used again.
+const FURTHER_TRACKS: u64 = (4 * SIDE_TRACKS) << LOCAL_BITS;
 
 /// The side of a request that a span shows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -246,6 +248,11 @@ mod tests {
     fn tracks_of_a_queue_pair_are_beside_one_another_and_all_differ() {
         let mut timeline = Timeline::default();
         let mut numbers = Vec::new();
+        // As many queue pairs as a process has numbers for, of which the last two have more tracks than numbers of their own.
+        let others = (1 << LOCAL_BITS) - 2;
+        let mut all: Vec<u64> = (0..others)
+            .map(|other| timeline.track(8 + other, Side::Placement, 1, 2))
+            .collect();
         for qpn in [7, 5] {
             for side in [Side::Placement, Side::Served, Side::Moment, Side::Request] {
                 // All at the same time, so that each has a track of its own.
@@ -253,7 +260,7 @@ mod tests {
                 numbers.push((qpn, tracks));
             }
         }
-        let all: Vec<u64> = numbers.iter().flat_map(|(_, tracks)| tracks.clone()).collect();
+        all.extend(numbers.iter().flat_map(|(_, tracks)| tracks));
         let mut different = all.clone();
         different.sort_unstable();
         different.dedup();

@@ -18,8 +18,8 @@
 //!   that it sends: words come behind messages.
 //! * A peer that is cut off, has ended or is silent for too long is [lost](Agreement::lose) sooner or later.
 //!
-//! Relies on no other module. Used by [`state`](super::state) for nodes of one process, by [`wire`](super::wire) between
-//! processes, and by `checkers/mesh`, which explores it with a driver of its own.
+//! Relies on no other module. Kept by `state`. Driven by `in_process` for nodes of one process, by `wire` between processes, and by
+//! `checkers/mesh`, which explores it with a driver of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,10 @@ pub struct Gone {
     is_agreeing: bool,
 }
 
-/// One node's knowledge of who is in.
+/// One node's knowledge of who is in. Its methods take nodes by their index.
+///
+/// # Panics
+/// The methods panic when an index is not below the number of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Agreement {
     own: usize,
@@ -107,7 +110,9 @@ impl Agreement {
     /// Takes note that there is a connection with `peer`. It is told what the others were told before.
     pub fn attach(&mut self, peer: usize, actions: &mut Vec<Action>) {
         self.attached[peer] = true;
-        let lost = self.suspected.iter().map(|&victim| Word::Lost(victim));
+        // Who is told of a loss waits for the second word, which this node has said to the others and says only once.
+        let words_of = |&victim: &usize| [Word::Lost(victim), Word::Revoked(victim)];
+        let lost = self.suspected.iter().flat_map(words_of);
         let words = lost.chain(self.has_left.then_some(Word::Goodbye));
         actions.extend(words.map(|word| Action::Say(peer, word)));
     }
@@ -139,7 +144,8 @@ impl Agreement {
             // It left here, or was lost before: it cannot affect this node, and `from` waits for that word.
             Word::Lost(victim) => self.say_to_all(Word::Revoked(victim), actions),
             Word::Revoked(victim) => {
-                // `from` has said before that it thinks the victim lost.
+                // No word is missed where the victim is no suspect yet. `from` has said before that it thinks the victim lost, or
+                // has it for gone, and then says this again in answer to this node's own `Lost`.
                 self.note_revoked([from], victim);
                 self.report();
             }
@@ -369,6 +375,38 @@ mod tests {
         assert!(!agreement.is_out());
         agreement.hear(1, Word::Lost(0), &mut actions);
         assert!(agreement.is_out());
+    }
+
+    /// Its own `Lost` gets no answer, as the victim is still a suspect here.
+    #[test]
+    fn a_connection_that_comes_late_is_told_both_words_about_a_suspect() {
+        let (mut agreement, mut actions) = (Agreement::new(0, 3), Vec::new());
+        agreement.attach(2, &mut actions);
+        agreement.expose();
+        agreement.lose(2, &mut actions);
+        agreement.revoked(2, Revoked::Done, &mut actions);
+        actions.clear();
+        agreement.attach(1, &mut actions);
+        let said = [Word::Lost(2), Word::Revoked(2)];
+        assert_eq!(actions, said.map(|word| Action::Say(1, word)));
+        actions.clear();
+        agreement.hear(1, Word::Lost(2), &mut actions);
+        assert_eq!(actions, []);
+        agreement.hear(1, Word::Revoked(2), &mut actions);
+        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+    }
+
+    #[test]
+    fn who_left_is_not_named_while_a_loss_is_agreed_on_and_then_the_lost_one_is() {
+        let (mut agreement, mut actions) = exposed(4);
+        let named = |agreement: &Agreement| agreement.gone().first(|_| true);
+        agreement.hear(1, Word::Goodbye, &mut actions);
+        assert_eq!(named(&agreement), Some(1));
+        agreement.lose(2, &mut actions);
+        assert_eq!(named(&agreement), None);
+        agreement.revoked(2, Revoked::Done, &mut actions);
+        agreement.hear(3, Word::Revoked(2), &mut actions);
+        assert_eq!(named(&agreement), Some(2));
     }
 
     #[test]

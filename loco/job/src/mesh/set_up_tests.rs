@@ -210,7 +210,8 @@ fn a_connection_that_comes_late_hears_why_the_node_leaves() {
     wire.suspect_node(NodeId(2), "a test");
     mesh.close();
     wire.attach(NodeId(0), ours);
-    let frames = [Frame::Lost(NodeId(2)).encode(), Frame::Goodbye.encode()].concat();
+    let frames = [Frame::Lost(NodeId(2)), Frame::Revoked(NodeId(2)), Frame::Goodbye];
+    let frames = frames.map(|frame| frame.encode()).concat();
     let mut heard = Vec::new();
     while heard.len() < frames.len() {
         theirs.read_record(&mut heard, far()).unwrap();

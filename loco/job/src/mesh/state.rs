@@ -15,7 +15,8 @@ use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
 use super::system::time_left;
 use crate::{Missed, note_missed};
 
-/// Bytes that may wait for this node from one peer before that peer has to wait.
+/// Bytes that may wait for this node from one peer before that peer has to wait. While a loss is being agreed on there is no bound:
+/// words come behind messages.
 const WAITING_BYTES_MAX: usize = 4 * PAYLOAD_BYTES_MAX;
 /// The bytes that a waiting message costs besides its payload.
 const PARCEL_OVERHEAD_BYTES: usize = 64;

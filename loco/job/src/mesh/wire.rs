@@ -285,7 +285,14 @@ impl Wire {
                 incoming.open = is_read;
                 match leave_by {
                     None if is_read => self.serve(index, connection, incoming, ready, &mut scratch, now),
-                    None => self.close_if_over(index, connection, incoming),
+                    None => {
+                        self.close_if_over(index, connection, incoming);
+                        if !incoming.ended {
+                            // Its access is being revoked, which may take long. A suspect that lives is not to find this node silent
+                            // and accuse it first.
+                            Wire::show_life(connection, now);
+                        }
+                    }
                     Some(_) if is_read => self.see_off(connection, incoming, ready, &mut scratch),
                     // A suspect hears no goodbye.
                     Some(_) => {
@@ -375,6 +382,11 @@ impl Wire {
             self.end(index, connection, incoming, &end);
             return;
         }
+        Wire::show_life(connection, now);
+    }
+
+    /// Sends what is queued, or a heartbeat if nothing is and nothing was sent for long.
+    fn show_life(connection: &Connection, now: Time) {
         let mut outgoing = connection.lock();
         if outgoing.is_empty() && now.since(outgoing.last) >= connection.heartbeat_interval {
             outgoing.push(&Frame::Heartbeat.encode());

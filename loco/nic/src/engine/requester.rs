@@ -137,6 +137,12 @@ impl Nic {
         if len > limit {
             return failed(IBV_WC_LOC_LEN_ERR);
         }
+        let destination = header.to;
+        let way = self.way_to(destination);
+        if way.is_some_and(|way| self.links.get(&way).is_some_and(|link| link.is_crowded())) {
+            // Before anything is drawn: a request that waits is asked for again and again.
+            return None;
+        }
         if self.breaks_qp() {
             // As a card reports an error of its own: an event, and nothing of the request is sent.
             qp.event(IBV_EVENT_QP_FATAL);
@@ -146,14 +152,10 @@ impl Nic {
         if let Some((gid, ..)) = request.datagram {
             header.gid = self.gid_beside(&gid);
         }
-        let destination = header.to;
         self.may_lose_link(destination >> LOCAL_BITS);
-        let Some(way) = self.way_to(destination) else {
+        let Some(way) = way.filter(|way| self.links.contains_key(way)) else {
             return Some(self.unreachable(qp, at, now));
         };
-        if self.links.get(&way).is_some_and(|link| link.is_crowded()) {
-            return None;
-        }
         let mut data = Vec::new();
         let request = &qp.sends[at].request;
         if request.has_result() {

@@ -35,7 +35,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// While calls do the work, the thread looks in as seldom as this.
 const LOOKS_IN: Duration = Duration::from_micros(200);
 /// Calls do the work if the thread has been woken so often in a row without finding a message. A program that polls its memory, and not a
-/// completion queue, makes a call now and then, but leaves its messages to the thread.
+/// completion queue, makes a call now and then, but leaves its messages to the thread. The first message after that may wait for one
+/// look.
 const VAIN_MAX: u32 = 8;
 
 fn epoch() -> Instant {

@@ -11,6 +11,7 @@ use loco_ibverbs::{
 
 type Unused = Option<unsafe extern "C" fn()>;
 /// An operation that is refused by name, whatever its arguments are: one that makes an object, and one that answers with an error.
+/// C calls them with arguments, which the C ABI of every supported platform lets a callee ignore.
 type NoObject = Option<unsafe extern "C" fn() -> *mut c_void>;
 type NoCall = Option<unsafe extern "C" fn() -> c_int>;
 

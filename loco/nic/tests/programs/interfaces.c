@@ -354,8 +354,9 @@ static void datagrams(void) {
     printf("%d of %d\n", came, MESSAGES);
 }
 
-/* Writes until something breaks, looks at what a program is told of it, and begins again with new queue pairs. Prints how many writes
- * came before, and the status with which the next program's first write ends. */
+/* Writes until something breaks, looks at what a program and its peer are told of it, and begins again with new queue pairs, of which
+ * some may be killed, too. Prints how many writes came before, and the status with which the first write of the last new queue pair
+ * ends. */
 static void broken(enum ibv_wc_status status) {
     struct pair p = make_pair(0, 7);
     struct ibv_wc wc;
@@ -376,14 +377,43 @@ static void broken(enum ibv_wc_status status) {
     while (ibv_poll_cq(p.cq_a, 1, &wc) == 1)
         CHECK(wc.status == IBV_WC_WR_FLUSH_ERR);
     CHECK(state(p.a) == IBV_QPS_ERR);
-    if (status == IBV_WC_WR_FLUSH_ERR)
+    if (status == IBV_WC_WR_FLUSH_ERR) {
         event(&p, IBV_EVENT_QP_FATAL, p.a);
+        /* The peer learns it from its next request, and in no other way. */
+        CHECK(state(p.b) == IBV_QPS_RTS);
+        CHECK(!post(&p, p.b, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
+        ended(p.cq_b, IBV_WC_RETRY_EXC_ERR);
+    }
     CHECK(!is_readable(p.context->async_fd));
     struct ibv_qp *a, *b;
-    make_qps(&p, &a, &b, 7);
-    CHECK(!post(&p, a, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
-    wc = completed(p.cq_a);
+    int pairs = 5;
+    do {
+        make_qps(&p, &a, &b, 7);
+        CHECK(!post(&p, a, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
+        wc = completed(p.cq_a);
+    } while (wc.status == IBV_WC_WR_FLUSH_ERR && --pairs);
     printf("%ld, then %s\n", writes, ibv_wc_status_str(wc.status));
+}
+
+/* Writes more at a time than a link takes. Prints how many of the writes succeed. */
+static void crowded(void) {
+    enum { LENGTH = 4 << 20, WRITES = 12 };
+    struct pair p = make_pair(0, 7);
+    char *from = calloc(1, LENGTH), *to = calloc(1, LENGTH);
+    CHECK(from && to);
+    struct ibv_mr *mr_from = ibv_reg_mr(p.pd, from, LENGTH, 0);
+    struct ibv_mr *mr_to = ibv_reg_mr(p.pd, to, LENGTH, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    CHECK(mr_from && mr_to);
+    struct ibv_sge sge = {(uintptr_t)from, LENGTH, mr_from->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
+    wr.wr.rdma.remote_addr = (uintptr_t)to;
+    wr.wr.rdma.rkey = mr_to->rkey;
+    for (int write = 0; write < WRITES; write++)
+        CHECK(!ibv_post_send(p.a, &wr, &bad));
+    int done = 0;
+    for (int write = 0; write < WRITES; write++)
+        done += completed(p.cq_a).status == IBV_WC_SUCCESS;
+    printf("%d of %d\n", done, WRITES);
 }
 
 int main(int argc, char **argv) {
@@ -405,6 +435,8 @@ int main(int argc, char **argv) {
         broken(IBV_WC_WR_FLUSH_ERR);
     else if (!strcmp(which, "lost-link"))
         broken(IBV_WC_RETRY_EXC_ERR);
+    else if (!strcmp(which, "crowded-link"))
+        crowded();
     else
         CHECK(!"a case of this name");
     return 0;
