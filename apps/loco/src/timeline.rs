@@ -165,7 +165,7 @@ impl Alignment {
     }
 }
 
-/// What the copy of a node's file has found besides events.
+/// Tells what the copy of a node's file has found besides events.
 #[derive(Default)]
 struct Copied {
     is_complete: bool,

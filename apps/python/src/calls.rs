@@ -46,7 +46,7 @@ thread_local! {
     static IS_CALLING: Cell<bool> = const { Cell::new(false) };
     /// Set in the thread in which Python runs handlers of signals, once it has been asked for.
     static IS_MAIN: OnceCell<bool> = const { OnceCell::new() };
-    /// What a handler of a signal has raised during the call.
+    /// The exception that a handler of a signal has raised during the call.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 

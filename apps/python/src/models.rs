@@ -1,4 +1,4 @@
-//! What programs over RDMA may do: the module `mowgli`.
+//! The verdicts of the models on litmus tests: the module `mowgli`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The stack of the thread that searches, in bytes. Deep programs recurse.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What a model says about one condition of a test.
+/// The verdict of a model on one condition of a test.
 #[pyclass(frozen, get_all, module = "mowgli")]
 pub(crate) struct Verdict {
     /// The name: `NAME`, or `NAME#2` for the second condition of a test.

@@ -15,7 +15,7 @@ use crate::world::World;
 /// The most states of a search for the shortest schedule.
 const SHORTEST_STATES_MAX: usize = 100_000;
 
-/// What an exploration has found.
+/// The outcome of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
     /// The end of the search.

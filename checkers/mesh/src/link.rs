@@ -54,7 +54,7 @@ impl Link {
     pub(crate) fn stop_reading(&mut self) {
         self.is_read = false;
         self.items.clear();
-        // What the sender does to it makes no difference any more.
+        // Nothing that the sender does to the link changes the receiver any more: equal states get equal encodings.
         (self.is_closed, self.may_lose) = (true, false);
     }
 

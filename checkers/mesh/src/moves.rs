@@ -5,7 +5,7 @@ use std::fmt;
 /// A move. Nodes are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
-    /// What comes next from `from` arrives at `to`.
+    /// The next item on the link from `from` arrives at `to`.
     Deliver { from: usize, to: usize },
     /// A connection that `from` has closed ends at `to` without what was sent before.
     LoseTail { from: usize, to: usize },

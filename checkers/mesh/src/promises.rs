@@ -1,4 +1,4 @@
-//! What the worlds are judged by, from [`Membership`](loco_fabric::Membership).
+//! Judges states and ends of worlds by what [`Membership`](loco_fabric::Membership) promises.
 //!
 //! After every move:
 //!

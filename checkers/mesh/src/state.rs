@@ -348,7 +348,7 @@ impl State {
                 self.link_mut(peer, node).stop_reading();
             }
             if self.nodes[node].agreement.is_over(peer) && self.has_been_attached(node, peer) {
-                // What the socket does not take at once is given up.
+                // The driver over sockets gives up what the socket does not take at once, so the peer may miss it.
                 self.link_mut(node, peer).close(true);
             }
         }
@@ -414,7 +414,7 @@ impl State {
             self.link_mut(peer, node).stop_reading();
         }
         if !is_leaving {
-            // What it knew makes no difference any more.
+            // The node runs no more, so its knowledge is cleared: equal states get equal encodings.
             self.nodes[node].agreement = Agreement::new(node, self.nodes.len());
         }
     }

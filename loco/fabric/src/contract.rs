@@ -13,14 +13,15 @@
 //!   that the model would not see. On x86-64 these calls are plain moves and locked instructions. Elsewhere
 //!   loads acquire and stores release, which keeps load before load, load before store and store before
 //!   store, and read-modify-writes have a full fence on both sides.
-//! * **Order is asked for.** Nothing orders the effects of two operations of a queue pair at the peer, even if both
-//!   write the same word, and nothing orders their accesses to this node's memory. The poster asks: * A
-//!   [*strong*](Work::strong) operation takes effect at the peer after the writes of the earlier puts and
-//!   read-modify-writes of its queue pair are placed there. This says nothing of earlier gets, of later operations,
-//!   or of when the operation reads its own source. * A [*fenced*](Work::fenced) operation starts after the results
-//!   of the earlier gets and read-modify-writes of its queue pair have come back to this node. This says nothing of
-//!   earlier puts. The write of a read-modify-write may not be placed yet, and results may not be in memory yet. * A
-//!   completion that was waited for gives an order, too: that of the next item.
+//! * **Order is asked for.** Nothing orders the effects of two operations of a queue pair at the peer, even if both write the
+//!   same word, and nothing orders their accesses to this node's memory. The poster asks:
+//!   * A [*strong*](Work::strong) operation takes effect at the peer after the writes of the earlier puts and
+//!     read-modify-writes of its queue pair are placed there. This says nothing of earlier gets, of later operations, or
+//!     of when the operation reads its own source.
+//!   * A [*fenced*](Work::fenced) operation starts after the results of the earlier gets and read-modify-writes of its queue
+//!     pair have come back to this node. This says nothing of earlier puts. The write of a read-modify-write may not be
+//!     placed yet, and results may not be in memory yet.
+//!   * A completion that was waited for gives an order, too: that of the next item.
 //!
 //!   A fabric whose network gives an order by itself says so in [`Caps::order`]. It obtains the other orders at the costs
 //!   that are named there.

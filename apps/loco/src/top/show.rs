@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::graph::{Circle, Job, Kind, Waiting};
 
-/// What nodes wait for that meet (`Mesh::connect` of `loco-job`).
+/// The text that `Mesh::connect` of `loco-job` shows for nodes that wait for one another at the start.
 const ALL_NODES: &str = "all nodes of the job";
 
 /// The jobs of this user on this host.
