@@ -43,7 +43,8 @@ pub struct VerbsConfig {
     pub ack_timeout: u8,
     /// The time that the port may be down before operations under way fail (default 5 s). The device's own
     /// retries usually end them before. Soft-RoCE would wait for ever, because its packets do not even leave
-    /// then.
+    /// then. An operation that the peer did not acknowledge waits as long for the job to find the peer lost, and fails with
+    /// the device's error after that.
     pub link_timeout: Duration,
     /// The time that making a queue pair may take (default 30 s).
     pub connect_timeout: Duration,

@@ -75,7 +75,7 @@ impl VerbsFabric {
         let heap = Heap::new(mesh.node(), Arc::clone(&device), &config);
         // The two words are the one that peers read, and the one that our own flushes overwrite.
         let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
-        let poller = Poller::new();
+        let poller = Poller::new(config.link_timeout);
         let waiting = poller.waiting();
         let poller = Arc::new(Mutex::new(poller));
         let outage = Arc::new(Outage::default());

@@ -11,11 +11,16 @@
 //! queue pair has a [line](super::line), which says when an operation is reported and which ones go to the device next.
 //!
 //! All completions are processed under one lock ([`Poller`]), which keeps them in order.
+//!
+//! A peer that does not acknowledge has ended, or cannot be reached. Which of both it is, the job says: it may be about to
+//! agree on the peer's loss. So the [`Poller`] leaves such a completion *unprocessed*, and with it all later ones of the queue pair,
+//! until the peer is lost or the patience of the configuration is over.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::connect::Connection;
 use super::device::Device;
@@ -24,7 +29,9 @@ use super::ffi::types::*;
 use super::line::Line;
 use super::mailbox::Mailbox;
 use super::status::{Op, failure};
-use loco_fabric::{Completion, CompletionStatus, Control, FabricError, NodeId, Result, WorkRequestId};
+use loco_fabric::{
+    Completion, CompletionStatus, Control, FabricError, NodeId, Platform, Result, Std, Time, WorkRequestId,
+};
 use loco_job::Mesh;
 
 /// The bits of a device's work request id that hold the sequence number. The other bits are the queue's
@@ -244,14 +251,21 @@ pub(super) struct Poller {
     /// The number of completions that the device has reported.
     taken: u64,
     wcs: Box<[Wc; BATCH]>,
+    /// Completions of queue pairs whose peers do not acknowledge, oldest first, with the time at which each came.
+    unprocessed: Vec<(Wc, Time)>,
+    /// The time for which a completion stays unprocessed at most.
+    patience: Duration,
 }
 
 // SAFETY: `wcs` holds integers only once polled; the type has no thread affinity.
 unsafe impl Send for Poller {}
 
 impl Poller {
-    pub(super) fn new() -> Poller {
+    /// Creates a poller that waits for `patience` until a peer that does not acknowledge is lost.
+    pub(super) fn new(patience: Duration) -> Poller {
         Poller {
+            unprocessed: Vec::new(),
+            patience,
             waiting: Arc::default(),
             queues: Vec::new(),
             free: Vec::new(),
@@ -383,6 +397,9 @@ impl Poller {
         if !self.orphans.is_empty() {
             out.append(&mut self.orphans);
         }
+        if !self.unprocessed.is_empty() {
+            self.process_decided(device, mesh, service, out);
+        }
         // SAFETY: the completion queue is live and `wcs` has room for `BATCH` entries.
         let n = unsafe { (device.poll_cq)(device.cq, BATCH as i32, self.wcs.as_mut_ptr()) };
         let Ok(n) = usize::try_from(n) else {
@@ -394,9 +411,60 @@ impl Poller {
         self.taken += n as u64;
         for at in 0..n.min(BATCH) {
             let wc = self.wcs[at];
+            if wc.status != IBV_WC_SUCCESS && self.is_undecided(&wc, mesh) {
+                self.unprocessed.push((wc, Std.now()));
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             self.complete(&wc, device, mesh, service, out);
         }
         Ok(out.len() - before)
+    }
+
+    /// Returns true if the completion is to stay unprocessed: the peer did not acknowledge, and is not lost yet, or an earlier
+    /// completion of the queue pair is unprocessed.
+    #[cold]
+    fn is_undecided(&self, wc: &Wc, mesh: &Mesh) -> bool {
+        let index = wc.wr_id >> SEQUENCE_BITS;
+        if self
+            .unprocessed
+            .iter()
+            .any(|(earlier, _)| earlier.wr_id >> SEQUENCE_BITS == index)
+        {
+            return true;
+        }
+        wc.status == IBV_WC_RETRY_EXC_ERR && !self.is_decided(index, mesh)
+    }
+
+    /// Returns true if nothing more is to be learnt about why the queue pair at `index` failed: its peer is lost, or it was broken off.
+    fn is_decided(&self, index: u64, mesh: &Mesh) -> bool {
+        let queue = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.queues.get(index)?.as_ref());
+        // Relaxed: who breaks a queue pair off holds the poller's lock or is about to post on it, and a later look finds it.
+        queue.is_none_or(|queue| mesh.is_gone(queue.peer) || queue.broken.load(Ordering::Relaxed))
+    }
+
+    /// Processes the completions that were left unprocessed, once their peers are lost or the patience is over.
+    #[cold]
+    fn process_decided(
+        &mut self,
+        device: &Device,
+        mesh: &Mesh,
+        service: &Mailbox<Task>,
+        out: &mut Vec<Completion>,
+    ) {
+        let now = Std.now();
+        for (wc, came) in std::mem::take(&mut self.unprocessed) {
+            let index = wc.wr_id >> SEQUENCE_BITS;
+            // The first completion that is processed breaks the queue pair, so those after it are processed as well.
+            if now.since(came) >= self.patience || self.is_decided(index, mesh) {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                self.complete(&wc, device, mesh, service, out);
+            } else {
+                self.unprocessed.push((wc, came));
+            }
+        }
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use loco_conformance::{Poster, allocate, local, set_word, share, target, wait_for, word};
 use loco_fabric::{
     Atomicity, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, NodeId, Posted,
-    QueuePair, Work, WorkRequestId,
+    QueuePair, Tier, Work, WorkRequestId,
 };
 use loco_host::HugePages;
 use loco_job::Mesh;
@@ -26,14 +26,19 @@ fn config(device: &SoftDevice) -> VerbsConfig {
         .queue_depth(16)
         .connect_timeout(Duration::from_secs(2))
         .set_up_timeout(Duration::from_secs(2))
+        .link_timeout(Duration::from_millis(20))
 }
 
 fn try_bring_up(n: usize, device: &SoftDevice) -> Vec<Result<VerbsFabric, FabricError>> {
+    bring_up(n, &config(device))
+}
+
+fn bring_up(n: usize, config: &VerbsConfig) -> Vec<Result<VerbsFabric, FabricError>> {
     let meshes = Mesh::in_process(n).unwrap();
     std::thread::scope(|scope| {
         let ups: Vec<_> = meshes
             .into_iter()
-            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config(device))))
+            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone())))
             .collect();
         ups.into_iter().map(|up| up.join().unwrap()).collect()
     })
@@ -207,6 +212,47 @@ fn a_link_that_goes_down_ends_operations() {
     );
     device.set_link(true);
     Poster::new(a, b.node()).complete(|qp, work| qp.flush(work));
+}
+
+#[test]
+fn operations_that_are_not_acknowledged_end_when_the_peer_is_lost() {
+    for tier in [Tier::Ibta, Tier::OooAll] {
+        let device = SoftDevice::new(SoftLimits {
+            tier,
+            ..SoftLimits::default()
+        });
+        // For an hour, nothing but the loss of the peer ends them.
+        let patient = config(&device).link_timeout(Duration::from_secs(3600));
+        let mut up = bring_up(2, &patient).into_iter().map(Result::unwrap);
+        let [a, b] = &[up.next().unwrap(), up.next().unwrap()];
+        let (_there, remote) = share(b, a, 64);
+        let mut qp = a.queue_pair(b.node()).unwrap();
+        device.set_link(false);
+        // The device answers the first at once, and no longer executes the others.
+        for id in 0..3 {
+            let _ = qp
+                .put_inline(&[1; 8], target(&remote, 0), Work::signaled(WorkRequestId(id)))
+                .unwrap();
+        }
+        let mut completions = Vec::new();
+        for _ in 0..100 {
+            a.poll(&mut completions).unwrap();
+        }
+        assert!(
+            completions.is_empty(),
+            "the peer is not lost yet: {completions:?}"
+        );
+        b.mesh().fail();
+        for (id, completion) in (0..).zip(poll_until(a, 3)) {
+            assert_eq!(completion.id, WorkRequestId(id));
+            assert_eq!(failure(&completion), &FabricError::PeerLost(b.node()));
+        }
+        assert_eq!(
+            qp.put_inline(&[1; 8], target(&remote, 0), Work::signaled(WorkRequestId(3)))
+                .unwrap_err(),
+            FabricError::PeerLost(b.node())
+        );
+    }
 }
 
 #[test]

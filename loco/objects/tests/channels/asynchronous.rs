@@ -560,7 +560,7 @@ fn the_loss_of_a_node_ends_the_waits_for_it() {
             pollster::block_on(async {
                 assert_eq!(stream.next().await.transpose()?, Some(b"last".to_vec()));
                 let lost = all.wait(&thread).await.expect_err("node 2 is gone");
-                assert_eq!(lost.lost_peer(), Some(NodeId(2)), "{cluster:?}");
+                assert_eq!(lost.lost_peer(), Some(NodeId(2)), "{cluster:?}: {lost}");
                 let lost = stream.next().await.transpose().expect_err("the writer is gone");
                 assert_eq!(lost.lost_peer(), Some(NodeId(2)), "{cluster:?}");
                 assert!(stream.next().await.is_none(), "it has ended");
