@@ -10,32 +10,9 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, Parser};
 use loco::fabric::{AnyFabric, Fabric, Job, Mesh, Platform as _};
 use loco::{Error, Manager, Result};
-use tracing_subscriber::EnvFilter;
 
 use crate::output::{OUTPUT_CLOSED, OutputError, complain};
 use crate::stop::Stop;
-
-/// The environment variable that selects what is logged.
-const LOG: &str = "LOCO_LOG";
-
-/// Logs to standard error what `LOCO_LOG` asks for, and nothing without that variable. For example,
-/// `LOCO_LOG=loco_job=debug` shows how nodes meet, and `LOCO_LOG=loco_app=info` when they begin to work.
-///
-/// A value that is not a filter is reported on standard error, and nothing is logged.
-pub fn init_logging() {
-    let wanted = std::env::var(LOG).unwrap_or_default();
-    let filter = match wanted.is_empty() {
-        true => EnvFilter::new("off"),
-        false => EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
-            complain(format_args!("{LOG}=`{wanted}` is ignored: {error}"));
-            EnvFilter::new("off")
-        }),
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .init();
-}
 
 /// Parses the arguments of this process. Ends the process with 2 after a mistake in them, and with 0 after `--help` and
 /// `--version`, whose text that cannot be written is an error like other output.
@@ -94,7 +71,7 @@ pub fn run<E: Display>(
     work: impl FnOnce(&Stop) -> Result<u8, E>,
     code: impl FnOnce(&E) -> u8,
 ) -> ExitCode {
-    init_logging();
+    loco::log_to_stderr();
     match stop {
         Ok(stop) => exit(name, &stop, work(&stop), code),
         Err(error) => exit(name, &Stop::default(), Err(error), |_| 1),

@@ -12,8 +12,8 @@ mod stop;
 mod team;
 
 pub use command::{
-    SECONDS_MAX, arguments, arguments_and_given, exit, fabric, init_logging, milliseconds, number, run,
-    some_time, time, wait_for_ready,
+    SECONDS_MAX, arguments, arguments_and_given, exit, fabric, milliseconds, number, run, some_time, time,
+    wait_for_ready,
 };
 pub use latency::Latencies;
 pub use output::{OUTPUT_CLOSED, OutputError, choose_colours, complain, counted, is_coloured, print};

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     loco_app::choose_colours(cli.color);
     // Helpers of the launcher have nothing to log, and what is wrong with `LOCO_LOG` has been said by then.
     if !matches!(cli.command, Command::Exec(_) | Command::Guard) {
-        loco_app::init_logging();
+        loco::log_to_stderr();
     }
     let outcome = match cli.command {
         Command::New(args) => new::run(&args),

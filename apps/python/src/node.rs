@@ -1,10 +1,9 @@
 //! The node: `loco.start` and `loco.Node`.
 
-use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loco::fabric::{Address, AnyConfig, Job, NodeId, Secret};
@@ -12,13 +11,9 @@ use loco::fence::{self, Scope};
 use loco::{Config, Session, Startup};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use tracing_subscriber::EnvFilter;
 
 use crate::calls::{Base, Parent, limit, polling, waiting};
 use crate::errors::{self, Kind};
-
-/// The variable that selects what is logged.
-const LOG: &str = "LOCO_LOG";
 
 /// The time between two looks at signals while the nodes meet.
 const LOOK: Duration = Duration::from_millis(20);
@@ -186,7 +181,7 @@ pub(crate) fn scope_of(name: &str) -> PyResult<Scope> {
 #[pyfunction]
 #[pyo3(signature = (*, timeout = 10.0, fabric = None, alone = false))]
 pub(crate) fn start(py: Python<'_>, timeout: f64, fabric: Option<&str>, alone: bool) -> PyResult<Node> {
-    log_as_asked();
+    loco::log_to_stderr();
     let raise = |error: loco::Error| errors::raise(py, &error);
     let mut startup = Startup::new();
     if let Some(limit) = limit(Some(timeout))? {
@@ -262,27 +257,6 @@ fn meet(py: Python<'_>, startup: Startup) -> PyResult<Session> {
             "meeting the other nodes panicked: standard error has the message",
         )),
     }
-}
-
-/// Logs to standard error as `LOCO_LOG` asks.
-fn log_as_asked() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let Some(wanted) = std::env::var(LOG).ok().filter(|wanted| !wanted.is_empty()) else {
-            return;
-        };
-        match EnvFilter::try_new(&wanted) {
-            Ok(filter) => {
-                let log = tracing_subscriber::fmt().with_env_filter(filter);
-                // If another log is there already, it gets the messages.
-                let _ = log.with_writer(std::io::stderr).try_init();
-            }
-            Err(error) => {
-                // A message that cannot be written is dropped.
-                let _ = writeln!(std::io::stderr(), "{LOG}=`{wanted}` is ignored: {error}");
-            }
-        }
-    });
 }
 
 /// Objects of several threads, as Python requires.

@@ -1,23 +1,17 @@
 //! A node of a job: `loco_node`.
 
 use std::ffi::{c_char, c_int};
-use std::io::Write as _;
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use loco::fabric::{AnyConfig, NodeId};
 use loco::{Among, Config, Manager, Parent, Polling, Session, Startup, fence};
-use tracing_subscriber::EnvFilter;
 
 use crate::border::{Need, New, free, node_ids, run, text};
 use crate::status::{Failure, Status};
 
 /// The value of `LOCO_NO_NODE`.
 pub(crate) const NO_NODE: u16 = u16::MAX;
-
-/// The variable that selects what is logged.
-const LOG: &str = "LOCO_LOG";
 
 /// Set when this process is a node, or has been one.
 static OPENED: AtomicBool = AtomicBool::new(false);
@@ -81,27 +75,6 @@ impl Options {
     }
 }
 
-/// Logs to standard error as `LOCO_LOG` asks, unless this process logs already.
-fn log_as_asked() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let Some(wanted) = std::env::var(LOG).ok().filter(|wanted| !wanted.is_empty()) else {
-            return;
-        };
-        match EnvFilter::try_new(&wanted) {
-            Ok(filter) => {
-                let log = tracing_subscriber::fmt().with_env_filter(filter);
-                // If another log is there already, it gets the messages.
-                let _ = log.with_writer(std::io::stderr).try_init();
-            }
-            Err(error) => {
-                // A message that cannot be written is dropped.
-                let _ = writeln!(std::io::stderr(), "{LOG}=`{wanted}` is ignored: {error}");
-            }
-        }
-    });
-}
-
 /// Implements `loco_open` of `loco.h`.
 ///
 /// # Safety
@@ -130,7 +103,7 @@ pub unsafe extern "C" fn loco_open(options: Option<&Options>, node: New<'_, Node
                 "this process is a node of its job already, or has been: `loco_open` is called once",
             ));
         }
-        log_as_asked();
+        loco::log_to_stderr();
         let session = startup.enter()?;
         OPENED.store(true, Ordering::Relaxed);
         out.write(Box::new(Node {

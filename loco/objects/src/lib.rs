@@ -22,6 +22,7 @@
 //! | plain memory of every node, to build on | [`SharedRegion`], with [`Thread`]'s operations and [`fence`] |
 //! | an object of my own | [`Channel`], and the guide `docs/writing-a-channel.md` |
 //! | to call objects from `async` code | `asynchronous` (feature `async`) |
+//! | to see what the library logs | `log_to_stderr` (feature `log`), or any subscriber of `tracing` |
 //! | counters for Prometheus and other exporters | `metrics` (feature `metrics`) |
 //! | to choose the network, or see which are there | [`fabric::FabricChoice`], `loco fabrics` |
 //! | to know what an error leaves behind | [`Error`], and *After a timeout* at each method |
@@ -47,6 +48,8 @@ pub mod asynchronous;
 mod channels;
 mod config;
 mod error;
+#[cfg(feature = "log")]
+mod logging;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod objects;
@@ -88,6 +91,8 @@ pub use channels::parent::{Among, Parent};
 pub use channels::participants::Participants;
 pub use config::{Config, Polling};
 pub use error::{Error, ErrorKind, Result};
+#[cfg(feature = "log")]
+pub use logging::log_to_stderr;
 pub use objects::barrier::Barrier;
 pub use objects::collective::Collective;
 pub use objects::kvstore::{
