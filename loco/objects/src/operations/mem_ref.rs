@@ -3,7 +3,7 @@
 //! A [`MemRef`] is moved into the operation that uses it, and comes back when the operation has completed.
 //! Nothing can read or write it meanwhile: a local data race (Robust'25 Def. 7) on it does not compile.
 
-use loco_fabric::{Fabric, Local, Memory, Target, Time};
+use loco_fabric::{Fabric, Local, Memory, Target, Time, WordOp};
 
 use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
@@ -187,9 +187,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Returns the errors of [`put`](MemRef::put), and [`Unsupported`](crate::fabric::FabricError::Unsupported) where
     /// the fabric has no atomics.
     pub fn fetch_add(self, word: Target<'_, F::Remote>, add: u64) -> Result<Pending<'t, F>> {
-        let operation = Operation::FetchAdd(word, add, self.local(0, 8)?);
-        let key = self.thread.post(&operation, Flags::default())?;
-        Ok(Pending::new(key, self))
+        self.word_op(word, WordOp::FetchAdd(add), Flags::default())
     }
 
     /// Stores `new` in the peer's word if it holds `expected`. Its old value will be this buffer's
@@ -203,8 +201,18 @@ impl<'t, F: Fabric> MemRef<'t, F> {
         expected: u64,
         new: u64,
     ) -> Result<Pending<'t, F>> {
-        let operation = Operation::CompareSwap(word, expected, new, self.local(0, 8)?);
-        let key = self.thread.post(&operation, Flags::default())?;
+        self.word_op(word, WordOp::CompareSwap { expected, new }, Flags::default())
+    }
+
+    /// Begins an operation on the peer's word, with requests. Its old value will be this buffer's [word](MemRef::word) at 0.
+    pub(crate) fn word_op(
+        self,
+        word: Target<'_, F::Remote>,
+        op: WordOp,
+        flags: Flags,
+    ) -> Result<Pending<'t, F>> {
+        let operation = Operation::on_word(word, op, self.local(0, 8)?);
+        let key = self.thread.post(&operation, flags)?;
         Ok(Pending::new(key, self))
     }
 

@@ -1,6 +1,8 @@
 //! One-sided operations as values: the operation to post, and its options.
 
-use loco_fabric::{Fabric, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
+use loco_fabric::{
+    Fabric, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Target, WordOp, Work,
+};
 
 use crate::fabric::AnyFabric;
 
@@ -32,6 +34,18 @@ pub enum Operation<'a, F: Fabric = AnyFabric> {
     CompareSwap(Target<'a, F::Remote>, u64, u64, Local<'a, F::Memory>),
     /// Places every earlier put and atomic of this thread to the peer. They are placed when the flush is complete.
     Flush(NodeId),
+}
+
+impl<'a, F: Fabric> Operation<'a, F> {
+    /// Returns the operation `op` on the peer's word. The old value is stored in the local one.
+    #[inline(always)] // The caller's compiler knows which operation it is.
+    pub(crate) fn on_word(word: Target<'a, F::Remote>, op: WordOp, result: Local<'a, F::Memory>) -> Self {
+        match op {
+            WordOp::Get => Operation::Get(result, word),
+            WordOp::FetchAdd(add) => Operation::FetchAdd(word, add, result),
+            WordOp::CompareSwap { expected, new } => Operation::CompareSwap(word, expected, new, result),
+        }
+    }
 }
 
 impl<F: Fabric> Operation<'_, F> {

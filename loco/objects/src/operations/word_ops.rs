@@ -103,12 +103,7 @@ impl<F: Fabric> Thread<F> {
             return Ok(old);
         }
         let (buffer, peer) = (self.word_ref()?, word.remote.node());
-        let local = buffer.local(0, WORD_BYTES)?;
-        let operation = match op {
-            WordOp::Get => Operation::Get(local, word),
-            WordOp::FetchAdd(add) => Operation::FetchAdd(word, add, local),
-            WordOp::CompareSwap { expected, new } => Operation::CompareSwap(word, expected, new, local),
-        };
+        let operation = Operation::on_word(word, op, buffer.local(0, WORD_BYTES)?);
         match self.post_seq(&operation, flags)? {
             0 => buffer.word(0),
             seq => self.wait_for_word(buffer, seq, peer),

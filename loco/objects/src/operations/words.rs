@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use loco_fabric::{
     Atomicity, Fabric, FabricError, Memory, NodeId, Peers, RemoteMemory, Seen, Target, Time, Wait, WordCell,
+    WordOp,
 };
 use smallvec::SmallVec;
 
 use crate::Result;
+use crate::operations::mem_ref::Pending;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::region::Region;
 use crate::operations::thread::Thread;
@@ -43,6 +45,23 @@ pub(crate) struct Words<F: Fabric> {
     remote: OnceLock<F::Remote>,
     /// The cells, where the CPU of this node may access the words.
     direct: Option<Box<[CellOf<F>]>>,
+}
+
+/// A read-modify-write that was begun.
+pub(crate) enum Begun<'t, F: Fabric> {
+    /// It was done at once; this is the old value.
+    Done(u64),
+    UnderWay(Pending<'t, F>),
+}
+
+impl<F: Fabric> Begun<'_, F> {
+    /// Waits for the operation and returns the word's old value.
+    pub(crate) fn finish(self) -> Result<u64> {
+        match self {
+            Begun::Done(old) => Ok(old),
+            Begun::UnderWay(pending) => pending.wait()?.word(0),
+        }
+    }
 }
 
 impl<F: Fabric> Words<F> {
@@ -200,6 +219,38 @@ impl<F: Fabric> Words<F> {
             return Ok(old);
         }
         thread.compare_swap_word_strong(self.target(index)?, expected, new)
+    }
+
+    /// Begins a [`fetch_add_strong`](Words::fetch_add_strong), so that several overlap.
+    pub(crate) fn begin_fetch_add_strong<'t>(
+        &self,
+        thread: &'t Thread<F>,
+        index: usize,
+        add: u64,
+    ) -> Result<Begun<'t, F>> {
+        if self.direct.is_some() {
+            return self.fetch_add_strong(thread, index, add).map(Begun::Done);
+        }
+        let buffer = thread.mem_ref(WORD_BYTES)?;
+        let pending = buffer.word_op(self.target(index)?, WordOp::FetchAdd(add), Flags::STRONG)?;
+        Ok(Begun::UnderWay(pending))
+    }
+
+    /// Begins a [`compare_swap`](Words::compare_swap), or with [`Flags::STRONG`] a
+    /// [`compare_swap_strong`](Words::compare_swap_strong), so that several overlap.
+    pub(crate) fn begin_compare_swap<'t>(
+        &self,
+        thread: &'t Thread<F>,
+        index: usize,
+        (expected, new): (u64, u64),
+        flags: Flags,
+    ) -> Result<Begun<'t, F>> {
+        if let Some(old) = self.exchange_here(thread, index, expected, new)? {
+            return Ok(Begun::Done(old));
+        }
+        let buffer = thread.mem_ref(WORD_BYTES)?;
+        let op = WordOp::CompareSwap { expected, new };
+        Ok(Begun::UnderWay(buffer.word_op(self.target(index)?, op, flags)?))
     }
 
     /// Exchanges where the CPU of this node may, and returns the old value.

@@ -197,3 +197,58 @@ fn a_cut_has_the_keys_of_all_nodes() {
         });
     }
 }
+
+/// Threads of several nodes update overlapping keys in opposite orders. None waits for another's lock while it holds one, and
+/// of each key the value of some call is left.
+#[test]
+fn updates_of_many_keys_by_threads_of_all_nodes_end() {
+    const KEYS: u64 = 40;
+    const ROUNDS: u64 = 30;
+    for cluster in ALL {
+        cluster.run(3, |manager| {
+            let store = Store::new(&manager, "kv", config())?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let me = u64::from(manager.node().0);
+            let mine: Vec<(u64, u64)> = (0..KEYS)
+                .filter(|key| key % 3 == me)
+                .map(|key| (key, key))
+                .collect();
+            let _ = store.insert_many(&thread, &mine)?;
+            bar.wait(&thread)?;
+            std::thread::scope(|scope| {
+                let of_thread = |backwards: bool| {
+                    let (store, manager) = (&store, &manager);
+                    move || -> loco::Result<()> {
+                        let thread = manager.thread()?;
+                        for round in 0..ROUNDS {
+                            // Each value names its key.
+                            let mut changes: Vec<(u64, u64)> =
+                                (0..KEYS).map(|key| (key, key + KEYS * (round + 1))).collect();
+                            changes.rotate_left((round * (me + 1) % KEYS) as usize);
+                            if backwards {
+                                changes.reverse();
+                            }
+                            assert_eq!(store.update_many(&thread, &changes)?, KEYS as usize);
+                        }
+                        Ok(())
+                    }
+                };
+                let threads = [false, true].map(|backwards| scope.spawn(of_thread(backwards)));
+                threads
+                    .into_iter()
+                    .try_for_each(|thread| thread.join().expect("no panic"))
+            })?;
+            bar.wait(&thread)?;
+            for key in 0..KEYS {
+                let value = store.get(&thread, &key)?.expect("it is there");
+                assert!(
+                    value % KEYS == key && value > key,
+                    "{cluster:?}: {key} is {value}"
+                );
+            }
+            bar.wait(&thread)
+        });
+    }
+}

@@ -145,3 +145,23 @@ pub(super) fn batch_twice(world: &mut World) {
         assert!(found.is_none_or(|value| value == [10]), "{found:?}");
     });
 }
+
+/// Builds a world in which node 1 updates a key of node 0 twice by one call, then inserts a key. The second update is the last:
+/// a thread that finds that key finds its value.
+pub(super) fn update_twice(world: &mut World) {
+    const KEYS: &[There] = &[(0, 1, 10)];
+    let mut stage = stores::<2>(world, 2, 1, (1, 1), KEYS);
+    stage.run(1, 0, "writer", |store, thread| {
+        assert_eq!(must(store.update_many(thread, &[(1, [11; 2]), (1, [12; 2])])), 2);
+        assert_eq!(must(store.insert(thread, &3, &[30; 2])), Inserted::Done);
+    });
+    stage.run(0, 0, "reader", |store, thread| {
+        if must(store.get(thread, &3)).is_some() {
+            assert_eq!(
+                must(store.get(thread, &1)),
+                Some([12; 2]),
+                "the second of the two"
+            );
+        }
+    });
+}

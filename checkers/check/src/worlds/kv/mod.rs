@@ -496,6 +496,11 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (0, &[UpdateMany(1, 2, 30), Get(2)]),
         (1, &[UpdateMany(2, 1, 40), Get(1)]),
     ];
+    const UPDATE_THREADS: Script<Call, 3> = [
+        (0, &[UpdateMany(1, 2, 30)]),
+        (0, &[UpdateMany(2, 1, 40)]),
+        (1, &[UpdateMany(2, 1, 50)]),
+    ];
     const FROM_AFAR: Script<Call, 2> = [
         (0, &[Delete(2), Get(2), Get(1)]),
         (1, &[Delete(1), Get(1), Get(2)]),
@@ -539,12 +544,17 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
         NamedWorld::new("batch-twice", batches::batch_twice),
         NamedWorld::new("batch-across", batches::batch_across),
+        NamedWorld::new("update-twice", batches::update_twice),
         NamedWorld::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
         NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
         NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
         NamedWorld::new(
             "updates-crossed",
             calls_with::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
+        ),
+        NamedWorld::new(
+            "updates-of-threads",
+            calls_with::<1, 3>((1, 2), EACH, UPDATE_THREADS),
         ),
         NamedWorld::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
         NamedWorld::new(
@@ -555,6 +565,12 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
         NamedWorld::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),
         NamedWorld::new("crash-updates", faulty_of::<1, 2>((1, 2), EACH, LOST_UPDATES)).crash(),
+        NamedWorld::new(
+            "crash-updates-crossed",
+            faulty_of::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
+        )
+        .crash(),
+        NamedWorld::new("expiry-updates", faulty_of::<1, 2>((1, 2), EACH, UPDATES_CROSSED)).expiries(1),
         NamedWorld::new("crash-of-three", faulty::<1, 3>(&[], LOST_OF_THREE)).crash(),
         NamedWorld::new("expiry-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).expiries(1),
         NamedWorld::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),

@@ -37,6 +37,7 @@ mod scan;
 mod slot;
 mod snapshot;
 mod tracker;
+mod updates;
 mod value;
 mod write;
 

@@ -5,7 +5,7 @@ use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 use crate::fence::{self, Scope};
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
-use crate::{Error, LockGuard, Result, Thread, TicketLock};
+use crate::{Error, LockGuard, Pending, Result, Thread, TicketLock};
 
 use super::slot::{BODY, Location, WORD_BYTES, body, meta};
 use super::tracker::Change;
@@ -100,6 +100,23 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let outcome = shared.delete(thread, key);
         let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
+    }
+}
+
+/// The meta word of a slot, or the read of it.
+pub(super) enum Meta<'t, F: Fabric> {
+    Read(u64),
+    UnderWay(Pending<'t, F>),
+}
+
+impl<F: Fabric> Meta<'_, F> {
+    /// Waits for the read. Returns true if the slot is in the use that `at` names, and valid.
+    pub(super) fn is_valid(self, at: Location) -> Result<bool> {
+        let word = match self {
+            Meta::Read(word) => word,
+            Meta::UnderWay(read) => read.wait()?.word(0)?,
+        };
+        Ok(word == meta(at.counter, true))
     }
 }
 
@@ -256,6 +273,15 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         Ok(word == meta(at.counter, true))
     }
 
+    /// Begins to read the meta word of a slot, so that several reads overlap.
+    pub(super) fn begin_meta<'t>(&self, thread: &'t Thread<F>, at: Location) -> Result<Meta<'t, F>> {
+        if at.node == self.channel.node() {
+            return Ok(Meta::Read(self.data.local()?.load_word(self.offset(at.slot))?));
+        }
+        let buffer = thread.mem_ref(WORD_BYTES)?;
+        Ok(Meta::UnderWay(buffer.get(self.place(at, 0)?)?))
+    }
+
     /// Sets counter and valid bit. They are placed when it returns.
     pub(super) fn set_meta(&self, thread: &Thread<F>, at: Location, valid: bool) -> Result<()> {
         let word = meta(at.counter, valid);
@@ -275,6 +301,20 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
 
     /// Writes checksum, length and value. They are placed after a fence towards `at.node`.
     pub(super) fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
+        match self.begin_body(thread, at, value)? {
+            // The buffer is free once the NIC has read it. The fence waits for placement.
+            Some(put) => put.wait().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to write as [`write_body`](Shared::write_body) does. Returns the put, if it has a buffer.
+    pub(super) fn begin_body<'t>(
+        &self,
+        thread: &'t Thread<F>,
+        at: Location,
+        value: &[u8],
+    ) -> Result<Option<Pending<'t, F>>> {
         debug_assert!(
             value.len() <= self.config.value_bytes_max,
             "the caller has checked the value: the next slot begins behind it"
@@ -286,17 +326,16 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         if at.node == self.channel.node() && !(inline && thread.reads_at_once()) {
             self.data.local()?.write(self.offset(at.slot) + BODY, &bytes)?;
             thread.fabric().cpu_fence();
-            return Ok(());
+            return Ok(None);
         }
         if inline {
             // Only the fence waits for this put.
             let put = Operation::PutInline(&bytes, self.place(at, BODY)?);
-            return thread.post_untracked(&put, Flags::default());
+            return thread.post_untracked(&put, Flags::default()).map(|()| None);
         }
         let buffer = thread.mem_ref(bytes.len())?;
         buffer.write(0, &bytes)?;
-        // The buffer is free once the NIC has read it. The fence waits for placement.
-        buffer.put(self.place(at, BODY)?)?.wait().map(drop)
+        buffer.put(self.place(at, BODY)?).map(Some)
     }
 
     pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {

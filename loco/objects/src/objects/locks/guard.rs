@@ -105,7 +105,6 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
 
     /// Leaves the lock held. The caller must release it later by [`Unlock::unlock`]. Returns
     /// [`recovered`](LockGuard::recovered).
-    #[cfg(feature = "async")]
     pub(crate) fn keep(mut self) -> bool {
         self.released = true;
         self.recovered

@@ -21,6 +21,7 @@
 mod fairness;
 mod recovery;
 mod release;
+mod several;
 mod slot;
 mod waiting;
 
@@ -39,6 +40,7 @@ use crate::operations::shown::hold;
 use crate::operations::words::Words;
 use crate::{Channel, Parent, Region, Result, Thread};
 
+pub(crate) use several::Several;
 use slot::{Announcement, Slot, Stage};
 
 const WORD_BYTES: usize = 8;
@@ -354,25 +356,43 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Draws a ticket and claims it. Returns the ticket, and the turn if it has come already.
     fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
-        self.announce(thread, Announcement::Drawing)?;
+        self.announce_draw(thread)?;
         // Strong: whoever sees that the ticket is drawn finds the announcement.
         let ticket = self.words.fetch_add_strong(thread, NEXT, 1)?;
-        self.mine.drawn.store(ticket + 1);
-        self.announce(thread, Announcement::Drew(ticket))?;
-        let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
+        self.drew(thread, ticket)?;
         let guess = self.untouched(ticket);
         // Strong: the announcement is placed when the claim is, so the node's next one, perhaps on another queue pair, comes
         // after it.
-        let old = self.change::<STRONG>(thread, ticket, guess, |old| {
-            (old.ticket < ticket).then_some(claim)
-        })?;
+        let old = self.change::<STRONG>(thread, ticket, guess, self.claim(ticket))?;
+        Ok((ticket, self.claimed(thread, ticket, old)?))
+    }
+
+    /// Announces that this node is about to draw a ticket.
+    fn announce_draw(&self, thread: &Thread<F>) -> Result<()> {
+        self.announce(thread, Announcement::Drawing)
+    }
+
+    /// Notes and announces that this node drew `ticket`.
+    fn drew(&self, thread: &Thread<F>, ticket: u64) -> Result<()> {
+        self.mine.drawn.store(ticket + 1);
+        self.announce(thread, Announcement::Drew(ticket))
+    }
+
+    /// Returns the change of the slot of `ticket` by which this node claims it: nobody has touched it for this ticket.
+    fn claim(&self, ticket: u64) -> impl Fn(Slot) -> Option<Slot> {
+        let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
+        move |old| (old.ticket < ticket).then_some(claim)
+    }
+
+    /// Ends the draw of a ticket whose slot had the content `old` before the claim. Returns the turn if it has come already.
+    fn claimed(&self, thread: &Thread<F>, ticket: u64, old: Option<Slot>) -> Result<Option<bool>> {
         if ticket == 0 {
             // The slot of the first ticket is served from the start, so no exchange has placed the announcement. The node's
             // next one may use another queue pair, and this one must not arrive after it.
             fence::pair(thread, self.words.home())?;
         }
         let served = old.filter(|old| old.ticket == ticket && old.is_served());
-        Ok((ticket, served.map(|old| old.stage == Stage::Recovered)))
+        Ok(served.map(|old| old.stage == Stage::Recovered))
     }
 
     /// Claims the ticket that was given up, if there is one and it has not been skipped.

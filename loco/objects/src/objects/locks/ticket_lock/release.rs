@@ -6,35 +6,76 @@ use crate::fence::Scope;
 use crate::objects::locks::guard::Unlock;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
+use crate::operations::words::Begun;
 use crate::{Result, Thread};
 
 use super::slot::{Slot, Stage};
 use super::{NEXT, PLAIN, TicketLock};
 
+/// The service of the ticket after `ticket`, which is under way.
+pub(super) struct Service<'t, F: Fabric> {
+    ticket: u64,
+    /// The content of the next ticket's slot that the exchange expects.
+    guess: u64,
+    /// The exchange, if the expected content is one that is changed.
+    begun: Option<Result<Begun<'t, F>>>,
+}
+
 impl<F: Fabric> TicketLock<F> {
     /// Serves the ticket after `ticket`, and skips tickets that were given up or lost.
     pub(super) fn serve_next(&self, thread: &Thread<F>, ticket: u64, recovered: bool) -> Result<()> {
-        let follower = &self.mine.follower;
+        self.serve_next_from(thread, ticket, recovered, None)
+    }
+
+    /// Returns the likely content of the slot of `next`, the ticket to be served.
+    pub(super) fn guess(&self, next: u64) -> u64 {
+        match self.mine.follower.load().checked_sub(1) {
+            Some(id) => Slot::new(next, Stage::Claimed(NodeId(id as u16))).to_word(),
+            None => self.untouched(next),
+        }
+    }
+
+    /// Returns the change of the slot of `next` by which it is served, or skipped if it was given up or lost.
+    #[inline]
+    pub(super) fn service<'a>(
+        thread: &'a Thread<F>,
+        next: u64,
+        recovered: bool,
+    ) -> impl Fn(Slot) -> Option<Slot> + use<'a, F> {
         let stage = if recovered {
             Stage::Recovered
         } else {
             Stage::Served
         };
+        let (served, skipped) = (Slot::new(next, stage), Slot::new(next, Stage::Skipped));
+        move |old| match old.stage {
+            _ if old.ticket < next => Some(served),
+            Stage::Claimed(node) if is_gone(thread.fabric(), node) => Some(skipped),
+            Stage::Claimed(_) => Some(served),
+            Stage::Abandoned => Some(skipped),
+            // Another node recovers at the same time.
+            Stage::Served | Stage::Recovered | Stage::Skipped => None,
+        }
+    }
+
+    /// Serves as [`serve_next`](TicketLock::serve_next) does. `first` is the former content of the first slot, if that was changed
+    /// already.
+    pub(super) fn serve_next_from(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        recovered: bool,
+        mut first: Option<Slot>,
+    ) -> Result<()> {
+        let follower = &self.mine.follower;
         for next in ticket + 1.. {
-            let skipped = Slot::new(next, Stage::Skipped);
-            let served = Slot::new(next, stage);
-            let guess = match follower.load().checked_sub(1) {
-                Some(id) => Slot::new(next, Stage::Claimed(NodeId(id as u16))).to_word(),
-                None => self.untouched(next),
+            let old = match first.take() {
+                Some(old) => Some(old),
+                None => {
+                    let service = TicketLock::service(thread, next, recovered);
+                    self.change::<PLAIN>(thread, next, self.guess(next), service)?
+                }
             };
-            let old = self.change::<PLAIN>(thread, next, guess, |old| match old.stage {
-                _ if old.ticket < next => Some(served),
-                Stage::Claimed(node) if is_gone(thread.fabric(), node) => Some(skipped),
-                Stage::Claimed(_) => Some(served),
-                Stage::Abandoned => Some(skipped),
-                // Another node recovers at the same time.
-                Stage::Served | Stage::Recovered | Stage::Skipped => None,
-            })?;
             let waited = match old {
                 Some(Slot {
                     ticket,
@@ -57,6 +98,50 @@ impl<F: Fabric> TicketLock<F> {
             }
         }
         Ok(())
+    }
+
+    /// Begins to release the lock, so that the releases of several overlap. What the holder wrote is placed. Returns `None` if another
+    /// thread of this node has the lock now.
+    pub(super) fn begin_release<'t>(&self, thread: &'t Thread<F>) -> Option<Service<'t, F>> {
+        self.channel.shown().release();
+        if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
+            return None;
+        }
+        // Whoever holds the lock and did not get it from a thread of this node has a ticket.
+        let ticket = self.mine.held.load().saturating_sub(1);
+        self.mine.held.store(0);
+        let next = ticket + 1;
+        let guess = self.guess(next);
+        let serve = TicketLock::service(thread, next, false)(Slot::from_word(guess));
+        let begun = serve.map(|serve| {
+            let exchange = (guess, serve.to_word());
+            let index = self.slot(next);
+            self.words
+                .begin_compare_swap(thread, index, exchange, Flags::default())
+        });
+        Some(Service { ticket, guess, begun })
+    }
+
+    /// Finishes a release.
+    pub(super) fn finish_release<'t>(
+        &self,
+        thread: &'t Thread<F>,
+        service: Option<Service<'t, F>>,
+    ) -> Result<()> {
+        let Some(Service { ticket, guess, begun }) = service else {
+            return thread.still_in();
+        };
+        let first = begun.map(|begun| match begun?.finish()? {
+            found if found == guess => Ok(Some(Slot::from_word(guess))),
+            found => {
+                let service = TicketLock::service(thread, ticket + 1, false);
+                self.change::<PLAIN>(thread, ticket + 1, found, service)
+            }
+        });
+        let first = first.unwrap_or(Ok(None));
+        let served = first.and_then(|first| self.serve_next_from(thread, ticket, false, first));
+        self.turn.leave();
+        served
     }
 
     fn send_grant(&self, thread: &Thread<F>, node: NodeId, ticket: u64, recovered: bool) -> Result<()> {

@@ -20,7 +20,7 @@ const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
 const LATE_GRANT: Duration = Duration::from_millis(100);
 
 /// What a waiter does after the loss of another node.
-enum AfterLoss {
+pub(super) enum AfterLoss {
     /// It has the lock. True if a holder was lost.
     Served(bool),
     /// It waits on.
@@ -80,10 +80,8 @@ impl<F: Fabric> TicketLock<F> {
         let peers = if self.mine.recovered_count.load() == 0 {
             self.channel.peers()
         } else {
-            let recovered = self.mine.recovered.lock();
             living.clear();
-            let others = self.channel.peers().iter();
-            living.extend(others.filter(|peer| !recovered.contains(peer)));
+            self.each_living(|peer| living.push(peer));
             living.as_slice()
         };
         let wait = Wait {
@@ -91,15 +89,26 @@ impl<F: Fabric> TicketLock<F> {
             peers: Peers::These(peers),
             deadline: Some(deadline),
         };
-        thread.fabric().wait_for_arrival(wait, || {
-            let grant = self.grant.load();
-            (grant >> 1 == ticket + 1).then_some(grant & 1 == 1)
-        })
+        thread.fabric().wait_for_arrival(wait, || self.granted(ticket))
+    }
+
+    /// Returns what the grant of this ticket says, once it has come: whether a holder was lost.
+    #[inline]
+    pub(super) fn granted(&self, ticket: u64) -> Option<bool> {
+        let grant = self.grant.load();
+        (grant >> 1 == ticket + 1).then_some(grant & 1 == 1)
+    }
+
+    /// Calls `each` with every participant that is not known to hold nothing.
+    pub(super) fn each_living(&self, mut each: impl FnMut(NodeId)) {
+        let recovered = self.mine.recovered.lock();
+        let peers = self.channel.peers().iter().copied();
+        peers.filter(|peer| !recovered.contains(peer)).for_each(&mut each);
     }
 
     /// Looks at the slot after the loss of another node than the home, and passes over the tickets of lost nodes.
     #[cold]
-    fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> Result<AfterLoss> {
+    pub(super) fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> Result<AfterLoss> {
         // The node that served us may have been lost before it sent the grant.
         if let Some(recovered) = self.served(thread, ticket)? {
             self.await_grant(thread, ticket);
@@ -123,7 +132,7 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Gives the ticket up for `error`, which it returns, unless the ticket was served at the last moment.
     #[cold]
-    fn give_up(
+    pub(super) fn give_up(
         &self,
         thread: &Thread<F>,
         ticket: u64,

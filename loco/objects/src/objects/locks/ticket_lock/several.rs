@@ -1,0 +1,341 @@
+//! Several locks under way at a time, for one thread.
+//!
+//! The thread draws a ticket of each lock, and its steps for all of them overlap. It never waits for one lock while it holds another:
+//! [`Several::wait`] returns as soon as there is one that it holds, and it uses and releases that before it waits again. So each of the
+//! locks is held only for steps that need no other lock, and threads that want the same locks cannot wait for each other, whatever the
+//! order of their tickets.
+//!
+//! Relies on the steps of one lock (`mod`, `waiting`, `release`). Used by the key-value store to update many keys.
+
+use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Peers, Time, Wait};
+use smallvec::SmallVec;
+
+use super::release::Service;
+use super::slot::Slot;
+use super::waiting::AfterLoss;
+use super::{NEXT, STRONG, TicketLock};
+use crate::fence::Scope;
+use crate::objects::locks::guard::LockGuard;
+use crate::operations::counts::Count;
+use crate::operations::operation::Flags;
+use crate::operations::shown::hold;
+use crate::operations::words::Begun;
+use crate::{Error, Result, Thread};
+
+/// The number of locks for which there is room on the stack.
+const USUAL: usize = 16;
+
+/// Locks that a thread takes, each as soon as it can.
+pub(crate) struct Several<'a, F: Fabric> {
+    thread: &'a Thread<F>,
+    entries: SmallVec<[Entry<'a, F>; USUAL]>,
+}
+
+struct Entry<'a, F: Fabric> {
+    lock: &'a TicketLock<F>,
+    stage: Stage<'a, F>,
+}
+
+/// How far a thread is with one of several locks.
+enum Stage<'a, F: Fabric> {
+    /// It has begun nothing: another thread of the node uses the lock, or the node has a ticket that it had given up.
+    Left,
+    /// It has the turn among the threads of the node, and the draw of a ticket is under way.
+    Draws(Begun<'a, F>),
+    /// The claim of this ticket is under way. The second word is the content of the slot that the claim expects.
+    Claims(u64, u64, Begun<'a, F>),
+    /// It waits with this ticket.
+    Waits(u64),
+    /// It holds the lock.
+    Holds(LockGuard<'a, TicketLock<F>, F>),
+    /// It does not get the lock.
+    Failed(Error),
+    /// It has used and released the lock, or the failure has been told.
+    Over,
+}
+
+impl<'a, F: Fabric> Several<'a, F> {
+    /// Draws a ticket of each of `locks`, unless another thread of this node uses it.
+    pub(crate) fn draw(
+        thread: &'a Thread<F>,
+        locks: impl Iterator<Item = &'a TicketLock<F>>,
+    ) -> Several<'a, F> {
+        let entries = locks.map(|lock| Entry {
+            lock,
+            stage: Stage::Left,
+        });
+        let mut several = Several {
+            thread,
+            entries: entries.collect(),
+        };
+        // Others wait for the end of what is begun here.
+        thread.to_the_end(|| {
+            let entries = &mut several.entries;
+            entries.iter_mut().for_each(|entry| entry.begin_draw(thread));
+            entries.iter_mut().for_each(|entry| entry.begin_claim(thread));
+            entries.iter_mut().for_each(|entry| entry.finish_claim(thread));
+        });
+        several
+    }
+
+    /// Returns the positions of the locks that are held now.
+    pub(crate) fn held(&self) -> SmallVec<[usize; USUAL]> {
+        self.positions(|stage| matches!(stage, Stage::Holds(_)))
+    }
+
+    /// Returns the positions of the locks of which nothing was begun.
+    pub(crate) fn left(&self) -> SmallVec<[usize; USUAL]> {
+        self.positions(|stage| matches!(stage, Stage::Left))
+    }
+
+    fn positions(&self, which: impl Fn(&Stage<'_, F>) -> bool) -> SmallVec<[usize; USUAL]> {
+        let entries = self.entries.iter().enumerate();
+        entries
+            .filter(|(_, entry)| which(&entry.stage))
+            .map(|(i, _)| i)
+            .collect()
+    }
+
+    /// Returns the first error of a lock that could not be taken. Each is returned once.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TicketLock::lock`].
+    pub(crate) fn failure(&mut self) -> Result<()> {
+        for entry in &mut self.entries {
+            if let Stage::Failed(_) = entry.stage
+                && let Stage::Failed(error) = std::mem::replace(&mut entry.stage, Stage::Over)
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until one of the locks is [held](Several::held), or has [failed](Several::failure), until `deadline` at most. Tickets that
+    /// wait then are given up. Returns false if no ticket waits.
+    ///
+    /// The caller holds none of the locks.
+    pub(crate) fn wait(&mut self, begin: Time, deadline: Time) -> bool {
+        debug_assert!(self.held().is_empty(), "who holds a lock waits for no other");
+        let thread = self.thread;
+        thread.to_the_end(|| self.wait_for_one(begin, deadline))
+    }
+
+    fn wait_for_one(&mut self, begin: Time, deadline: Time) -> bool {
+        let thread = self.thread;
+        loop {
+            let mut waiting: SmallVec<[&mut Entry<'a, F>; USUAL]> = self
+                .entries
+                .iter_mut()
+                .filter(|entry| matches!(entry.stage, Stage::Waits(_)))
+                .collect();
+            let Some(first) = waiting.first() else {
+                return false;
+            };
+            thread.counts().add(Count::LockWaits, 1);
+            let living = living(&waiting);
+            let wait = Wait {
+                what: first.lock.channel.name(),
+                peers: Peers::These(&living),
+                deadline: Some(deadline),
+            };
+            let granted = || {
+                waiting
+                    .iter()
+                    .any(|entry| entry.granted().is_some())
+                    .then_some(())
+            };
+            let waited = thread.fabric().wait_for_arrival(wait, granted);
+            let before = waiting.len();
+            for entry in &mut waiting {
+                entry.go_on(thread, &waited, (begin, deadline));
+            }
+            let still = waiting
+                .iter()
+                .filter(|entry| matches!(entry.stage, Stage::Waits(_)));
+            if still.count() < before {
+                return true;
+            }
+        }
+    }
+
+    /// Releases the locks at `held`, which this thread holds. What it wrote is placed. Returns for each the error of its release.
+    pub(crate) fn release(&mut self, held: &[usize]) -> SmallVec<[Result<()>; USUAL]> {
+        let thread = self.thread;
+        thread.to_the_end(|| {
+            let mut under_way: SmallVec<[Option<Service<'a, F>>; USUAL]> = SmallVec::new();
+            for &i in held {
+                let entry = &mut self.entries[i];
+                if let Stage::Holds(guard) = std::mem::replace(&mut entry.stage, Stage::Over) {
+                    guard.keep();
+                    under_way.push(entry.lock.begin_release(thread));
+                }
+            }
+            let releases = held.iter().zip(under_way);
+            releases
+                .map(|(&i, service)| self.entries[i].lock.finish_release(thread, service))
+                .collect()
+        })
+    }
+}
+
+/// Returns the nodes that all must live while the locks are waited for: those that some lock does not know to hold nothing.
+fn living<F: Fabric>(waiting: &[&mut Entry<'_, F>]) -> SmallVec<[NodeId; USUAL]> {
+    let mut living: SmallVec<[NodeId; USUAL]> = SmallVec::new();
+    for entry in waiting {
+        entry.lock.each_living(|node| {
+            if !living.contains(&node) {
+                living.push(node);
+            }
+        });
+    }
+    living
+}
+
+impl<'a, F: Fabric> Entry<'a, F> {
+    /// Takes the turn among the threads of this node and begins the draw of a ticket.
+    fn begin_draw(&mut self, thread: &'a Thread<F>) {
+        let lock = self.lock;
+        if let Err(error) = lock.poison.check(lock.channel.name()) {
+            self.stage = Stage::Failed(error);
+            return;
+        }
+        if !lock.turn.try_enter() {
+            return;
+        }
+        if lock.mine.abandoned.load() != 0 || lock.mine.held.load() != 0 {
+            lock.turn.leave();
+            return;
+        }
+        let begun = lock
+            .prepare(thread)
+            .and_then(|()| lock.announce_draw(thread))
+            .and_then(|()| lock.words.begin_fetch_add_strong(thread, NEXT, 1));
+        match begun {
+            Ok(begun) => self.stage = Stage::Draws(begun),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Finishes the draw and begins the claim of the ticket.
+    fn begin_claim(&mut self, thread: &'a Thread<F>) {
+        let Stage::Draws(draw) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return;
+        };
+        let lock = self.lock;
+        let claims = draw.finish().and_then(|ticket| {
+            lock.drew(thread, ticket)?;
+            let guess = lock.untouched(ticket);
+            let Some(claim) = lock.claim(ticket)(Slot::from_word(guess)) else {
+                // The first ticket, which is served from the start.
+                return Ok(Stage::Claims(ticket, guess, Begun::Done(guess)));
+            };
+            let exchange = (guess, claim.to_word());
+            let index = lock.slot(ticket);
+            // Strong: as in `TicketLock::draw`.
+            let begun = lock
+                .words
+                .begin_compare_swap(thread, index, exchange, Flags::STRONG)?;
+            Ok(Stage::Claims(ticket, guess, begun))
+        });
+        match claims {
+            Ok(claims) => self.stage = claims,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Finishes the claim. The ticket waits then, or the thread holds the lock.
+    fn finish_claim(&mut self, thread: &'a Thread<F>) {
+        let Stage::Claims(ticket, guess, begun) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return;
+        };
+        let lock = self.lock;
+        let served = begun.finish().and_then(|found| {
+            let old = match found == guess {
+                true => Some(Slot::from_word(found)),
+                false => lock.change::<STRONG>(thread, ticket, found, lock.claim(ticket))?,
+            };
+            lock.claimed(thread, ticket, old)
+        });
+        match served {
+            Ok(Some(recovered)) => self.hold(thread, ticket, recovered),
+            Ok(None) => self.stage = Stage::Waits(ticket),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Returns what the grant says, if the ticket waits and it has come.
+    fn granted(&self) -> Option<bool> {
+        match self.stage {
+            Stage::Waits(ticket) => self.lock.granted(ticket),
+            _ => None,
+        }
+    }
+
+    /// Goes on with a ticket that waits, after a wait for all of them has ended with `waited`.
+    fn go_on(
+        &mut self,
+        thread: &'a Thread<F>,
+        waited: &std::result::Result<(), FabricError>,
+        (begin, deadline): (Time, Time),
+    ) {
+        let Stage::Waits(ticket) = self.stage else { return };
+        let lock = self.lock;
+        if let Some(recovered) = self.granted() {
+            // The grant may have arrived before the others gave this node up.
+            match thread.still_in() {
+                Ok(()) => self.hold(thread, ticket, recovered),
+                Err(error) => self.fail(error),
+            }
+            return;
+        }
+        let error = match waited {
+            Ok(()) => return,
+            Err(FabricError::PeerLost(node)) if *node != lock.words.home() => {
+                match lock.after_loss(thread, ticket, deadline) {
+                    Ok(AfterLoss::Served(recovered)) => return self.hold(thread, ticket, recovered),
+                    Ok(AfterLoss::WaitOn) => return,
+                    Ok(AfterLoss::Failed(error)) => error,
+                    Err(error) => return self.fail(error),
+                }
+            }
+            Err(error) => error.clone().into(),
+        };
+        if error.lost_peer() == Some(lock.words.home()) {
+            return self.fail(error);
+        }
+        match lock.give_up(thread, ticket, error, (begin, deadline)) {
+            Ok(recovered) => self.hold(thread, ticket, recovered),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn hold(&mut self, thread: &'a Thread<F>, ticket: u64, recovered: bool) {
+        self.lock.got(ticket);
+        hold(self.lock.channel.shown());
+        // The scope is for a caller that panics. Others release by `Several::release`.
+        self.stage = Stage::Holds(LockGuard::new(self.lock, thread, Scope::Thread, recovered));
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.lock.turn.leave();
+        self.stage = Stage::Failed(error);
+    }
+}
+
+impl<F: Fabric> Drop for Several<'_, F> {
+    /// Gives up the tickets that wait, which happens if the caller panics. The guards release the locks that are held.
+    fn drop(&mut self) {
+        let now = self.thread.now();
+        for entry in &mut self.entries {
+            if let Stage::Waits(ticket) = entry.stage {
+                let error = Error::Closed;
+                let given_up = entry.lock.give_up(self.thread, ticket, error, (now, now));
+                match given_up {
+                    Ok(recovered) => entry.hold(self.thread, ticket, recovered),
+                    Err(error) => entry.fail(error),
+                }
+            }
+        }
+    }
+}
