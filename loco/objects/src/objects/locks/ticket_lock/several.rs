@@ -219,8 +219,12 @@ impl<'a, F: Fabric> Entry<'a, F> {
 
     /// Finishes the draw and begins the claim of the ticket.
     fn begin_claim(&mut self, thread: &'a Thread<F>) {
-        let Stage::Draws(draw) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            return;
+        let draw = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Draws(draw) => draw,
+            other => {
+                self.stage = other;
+                return;
+            }
         };
         let lock = self.lock;
         let claims = draw.finish().and_then(|ticket| {
@@ -246,8 +250,12 @@ impl<'a, F: Fabric> Entry<'a, F> {
 
     /// Finishes the claim. The ticket waits then, or the thread holds the lock.
     fn finish_claim(&mut self, thread: &'a Thread<F>) {
-        let Stage::Claims(ticket, guess, begun) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            return;
+        let (ticket, guess, begun) = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Claims(ticket, guess, begun) => (ticket, guess, begun),
+            other => {
+                self.stage = other;
+                return;
+            }
         };
         let lock = self.lock;
         let served = begun.finish().and_then(|found| {
