@@ -230,7 +230,11 @@ fn updates_of_many_keys_by_threads_of_all_nodes_end() {
                             if backwards {
                                 changes.reverse();
                             }
-                            assert_eq!(store.update_many(&thread, &changes)?, KEYS as usize, "{cluster:?} {me} {round}");
+                            assert_eq!(
+                                store.update_many(&thread, &changes)?,
+                                KEYS as usize,
+                                "{cluster:?} {me} {round}"
+                            );
                         }
                         Ok(())
                     }

@@ -20,6 +20,32 @@ use super::value::Encode;
 use super::write::Meta;
 use super::{KvStore, Shared};
 
+/// The updates of one window.
+struct Window<'a, K, V> {
+    entries: &'a [(K, V)],
+    /// Where the keys were before any lock was taken.
+    places: Places,
+}
+
+/// The updates under one lock: the lock's number, and the place of the update in the window.
+type Group = [(u32, u32)];
+
+impl<K: Eq, V> Window<'_, K, V> {
+    /// Returns the updates of a group in their order.
+    fn updates<'b>(&'b self, group: &'b Group) -> impl Iterator<Item = Update<'b, K, V>> {
+        group.iter().enumerate().map(move |(n, &(_, i))| {
+            let (key, value) = &self.entries[i as usize];
+            let mut later = group[n + 1..].iter().map(|&(_, i)| &self.entries[i as usize].0);
+            Update {
+                key,
+                value,
+                before: self.places.get(i as usize),
+                overwritten: later.any(|its| its == key),
+            }
+        })
+    }
+}
+
 /// An update of a window: the key, the value, and where the key was before the lock was taken.
 struct Update<'a, K, V> {
     key: &'a K,
@@ -69,43 +95,28 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         }
         let mut places = Places::default();
         let order = self.order(thread, entries, &mut places);
-        let updates: SmallVec<[(u32, Update<'_, K, V>); WINDOW]> = order
-            .iter()
-            .enumerate()
-            .map(|(at, &(lock, i))| {
-                let (key, value) = &entries[i as usize];
-                let later = order[at + 1..].iter().take_while(|(its, _)| *its == lock);
-                let update = Update {
-                    key,
-                    value,
-                    before: places.get(i as usize),
-                    overwritten: later.map(|&(_, i)| &entries[i as usize].0).any(|its| its == key),
-                };
-                (lock, update)
-            })
-            .collect();
-        let groups: SmallVec<[&[(u32, Update<'_, K, V>)]; WINDOW]> =
-            updates.chunk_by(|(a, _), (b, _)| a == b).collect();
-        if thread.reads_at_once() || groups.len() == 1 {
-            return groups
-                .iter()
-                .try_for_each(|group| self.update_group(thread, group, found));
+        let window = Window { entries, places };
+        let mut groups = order.chunk_by(|a, b| a.0 == b.0);
+        if thread.reads_at_once() || order.iter().all(|entry| entry.0 == order[0].0) {
+            return groups.try_for_each(|group| self.update_group(thread, &window, group, found));
         }
-        self.update_groups(thread, &groups, found)
+        let groups: SmallVec<[&Group; WINDOW]> = groups.collect();
+        self.update_groups(thread, &window, &groups, found)
     }
 
     /// Updates the keys of one lock, and adds the number of those that were present to `found`.
     fn update_group<V: Encode>(
         &self,
         thread: &Thread<F>,
-        group: &[(u32, Update<'_, K, V>)],
+        window: &Window<'_, K, V>,
+        group: &Group,
         found: &mut usize,
     ) -> Result<()> {
         let mut guard = self.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?;
         let mut there = 0;
         let mut written = Ok(());
         let mut nodes = Nodes::new();
-        for (_, update) in group {
+        for update in window.updates(group) {
             let at = match self.find_valid_from(thread, update.key, update.before) {
                 Ok(Some(at)) => at,
                 Ok(None) => continue,
@@ -143,7 +154,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     fn update_groups<V: Encode>(
         &self,
         thread: &Thread<F>,
-        groups: &[&[(u32, Update<'_, K, V>)]],
+        window: &Window<'_, K, V>,
+        groups: &[&Group],
         found: &mut usize,
     ) -> Result<()> {
         let (begin, deadline) = (thread.now(), thread.deadline());
@@ -153,8 +165,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         loop {
             let held = several.held();
             if !held.is_empty() {
-                let updated =
-                    thread.to_the_end(|| self.update_held(thread, groups, &held, &mut several, found));
+                let updated = thread
+                    .to_the_end(|| self.update_held(thread, window, groups, &held, &mut several, found));
                 outcome = outcome.and(updated);
             }
             outcome = outcome.and(several.failure());
@@ -166,7 +178,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         drop(several);
         // Their locks are used by other threads of this node, which hand them over.
         for i in left {
-            outcome = outcome.and_then(|()| self.update_group(thread, groups[i], found));
+            outcome = outcome.and_then(|()| self.update_group(thread, window, groups[i], found));
         }
         outcome.and_then(|()| thread.still_in())
     }
@@ -175,14 +187,15 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     fn update_held<V: Encode>(
         &self,
         thread: &Thread<F>,
-        groups: &[&[(u32, Update<'_, K, V>)]],
+        window: &Window<'_, K, V>,
+        groups: &[&Group],
         held: &[usize],
         several: &mut Several<'_, F>,
         found: &mut usize,
     ) -> Result<()> {
         let mut writes: SmallVec<[GroupWrites<'_, '_, F, K, V>; 16]> = held
             .iter()
-            .map(|&i| GroupWrites::begin(self, thread, groups[i]))
+            .map(|&i| GroupWrites::begin(self, thread, window.updates(groups[i])))
             .collect();
         writes.iter_mut().for_each(|group| group.write(self, thread));
         let mut nodes = Nodes::new();
@@ -211,7 +224,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
 
 /// The writes of a group whose lock is held.
 struct GroupWrites<'a, 't, F: Fabric, K, V> {
-    group: &'a [(u32, Update<'a, K, V>)],
+    updates: SmallVec<[Update<'a, K, V>; 4]>,
     /// The reads of the slots' meta words, where the index had the key.
     looks: SmallVec<[Option<Result<Meta<'t, F>>>; 4]>,
     puts: SmallVec<[Pending<'t, F>; 4]>,
@@ -226,14 +239,15 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
     fn begin(
         store: &Shared<F, K>,
         thread: &'t Thread<F>,
-        group: &'a [(u32, Update<'a, K, V>)],
+        updates: impl Iterator<Item = Update<'a, K, V>>,
     ) -> GroupWrites<'a, 't, F, K, V> {
-        let before = group.iter().map(|(_, update)| update.before);
+        let updates: SmallVec<[Update<'a, K, V>; 4]> = updates.collect();
+        let before = updates.iter().map(|update| update.before);
         GroupWrites {
-            group,
             looks: before
                 .map(|before| before.map(|at| store.begin_meta(thread, at)))
                 .collect(),
+            updates,
             puts: SmallVec::new(),
             nodes: Nodes::new(),
             there: 0,
@@ -243,8 +257,8 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
 
     /// Posts the writes of the keys that are present, up to the first error.
     fn write(&mut self, store: &Shared<F, K>, thread: &'t Thread<F>) {
-        let looks = std::mem::take(&mut self.looks);
-        for ((_, update), look) in self.group.iter().zip(looks) {
+        let (updates, looks) = (std::mem::take(&mut self.updates), std::mem::take(&mut self.looks));
+        for (update, look) in updates.iter().zip(looks) {
             self.written = self.write_one(store, thread, update, look);
             if self.written.is_err() {
                 break;
