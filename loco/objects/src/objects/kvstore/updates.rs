@@ -275,7 +275,7 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
     ) -> Result<()> {
         // Where the look failed, the key may have moved since.
         let still = update.before.filter(|&at| {
-            let valid = look.map(|meta| meta.and_then(|meta| meta.is_valid(at)));
+            let valid = look.map(|meta| meta.and_then(|meta| meta.finish(at)));
             matches!(valid, Some(Ok(true)))
         });
         let there = match still {

@@ -111,7 +111,7 @@ pub(super) enum Meta<'t, F: Fabric> {
 
 impl<F: Fabric> Meta<'_, F> {
     /// Waits for the read. Returns true if the slot is in the use that `at` names, and valid.
-    pub(super) fn is_valid(self, at: Location) -> Result<bool> {
+    pub(super) fn finish(self, at: Location) -> Result<bool> {
         let word = match self {
             Meta::Read(word) => word,
             Meta::UnderWay(read) => read.wait()?.word(0)?,
