@@ -226,6 +226,8 @@ fn of_two_that_enter_each_other_into_the_log_one_stays_within_3_preemptions() {
         };
         let stays = [enter(0, 1), enter(1, 0)].map(|thread| thread.join().unwrap());
         assert_eq!(stays.into_iter().filter(|&stays| stays).count(), 1);
+        let entries = log.iter().filter(|entry| entry.load() != 0).count();
+        assert_eq!(entries, 1, "the other places are for other nodes");
     });
 }
 
