@@ -330,14 +330,14 @@ mod tests {
 
     fn memory() -> (Span<Memory>, Arc<AtomicBool>) {
         let gone = Arc::new(AtomicBool::new(false));
-        let memory = Memory {
+        let memory = Arc::new(Memory {
             words: (0..LEN / 8).map(|_| AtomicU64::new(0)).collect(),
             gone: Arc::clone(&gone),
-        };
-        // All words, and not the address of the first alone.
+        });
+        // All words, and not the address of the first alone; and once they are where they stay.
         let start = NonNull::from(&memory.words[..]).cast();
         // SAFETY: all words of the memory, which lasts as long as it and is accessed as atomics only.
-        (unsafe { Span::new(start, LEN, Arc::new(memory)) }, gone)
+        (unsafe { Span::new(start, LEN, memory) }, gone)
     }
 
     /// Tries every range near the memory: what lies within is accessed, and everything else is an error.

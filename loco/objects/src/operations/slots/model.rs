@@ -226,6 +226,29 @@ fn the_failure_of_an_operation_outlives_its_slot_within_5_preemptions() {
     });
 }
 
+/// The same of an operation that succeeded, while a later one fails.
+#[test]
+fn the_success_of_an_operation_outlives_its_slot_within_5_preemptions() {
+    fn end_and_use_again(world: &World) {
+        world.end(1, None);
+        world.end(3, Some(lost()));
+    }
+    fn look(world: &World) {
+        let status = world.slots.status(1);
+        world.found.lock().push(status);
+    }
+    run(5, world, [end_and_use_again, look], |world| {
+        assert!(
+            !world.found.lock().contains(&Status::Failed),
+            "a success is taken for a failure"
+        );
+        assert_eq!(
+            (world.slots.status(1), world.slots.status(3)),
+            (Status::Done, Status::Failed)
+        );
+    });
+}
+
 /// The protocol with a part left out: loom must find the mistake.
 mod without {
     use super::*;
