@@ -5,9 +5,13 @@
 //! stores that come later (load buffering), which loom does not have. That memory is weaker than x86-TSO, which the contract
 //! promises. So code that passes needs less than it has.
 //!
+//! Without the feature `loom` there is nothing here: only tests ask for it, so that a build of the whole workspace has the same features of
+//! its crates with this one as without.
+//!
 //! Relies on `loom`. Used by tests named `model` of the crates that have such code; the gate and the doorbell of the shared-memory
 //! fabric have words of their own kind, as their fences are two-sided.
 
+#![cfg(feature = "loom")]
 #![forbid(unsafe_code)]
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};

@@ -12,12 +12,9 @@ use loco_sim::{
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
-use super::target::Target;
+use super::target::{SECONDS, Target};
 use super::{Args, INTERRUPTED, mesh, progress};
 use crate::error::CliError;
-
-/// Seconds for each object.
-pub(super) const SECONDS: u64 = 60;
 
 /// Runs the ladder, lists its worlds, or repeats a schedule of a world.
 pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {

@@ -8,8 +8,7 @@ use loco_mesh_check::{Failure, Faults, Ladder, LadderReport, Seen, World, WorldR
 use loco_sim::Completeness;
 use serde::Serialize;
 
-use super::ladder::SECONDS;
-use super::target::MESH;
+use super::target::{MESH, SECONDS};
 use super::{Args, INTERRUPTED, progress};
 use crate::error::CliError;
 

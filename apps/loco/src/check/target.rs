@@ -8,6 +8,9 @@ use super::Args;
 /// The name of the agreement of the nodes on who is in.
 pub(super) const MESH: &str = "mesh";
 
+/// The seconds for each ladder, unless others are given.
+pub(super) const SECONDS: u64 = 60;
+
 /// Something with a ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
