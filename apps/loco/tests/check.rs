@@ -99,6 +99,73 @@ fn worlds_are_listed_and_others_refused() {
     assert!(!text(&check(&["--help"]).stdout).contains("rung"));
 }
 
+/// The agreement on who is in has a ladder as objects have, and reports in the same form.
+#[test]
+fn the_agreement_on_who_is_in_is_checked_by_name() {
+    let output = check(&[
+        "mesh",
+        "--world",
+        "three",
+        "--world",
+        "three-two-faults",
+        "--json",
+    ]);
+    let line = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{line}");
+    let report: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
+    assert_eq!(report["object"], "mesh", "{line}");
+    assert_eq!(
+        (&report["passed"], &report["complete"]),
+        (&true.into(), &true.into()),
+        "{line}"
+    );
+    let worlds = report["worlds"].as_array().expect("a list");
+    assert_eq!(worlds.len(), 2, "{line}");
+    for world in worlds {
+        assert_eq!(world["completeness"], "Complete", "{line}");
+        assert!(world["states"].as_u64() > Some(1000), "{line}");
+    }
+    let listed = text(&check(&["mesh", "--worlds"]).stdout);
+    assert!(
+        listed
+            .lines()
+            .any(|line| line == "mesh             three-two-faults"),
+        "{listed}"
+    );
+    assert!(
+        text(&check(&["--worlds"]).stdout).contains(&listed),
+        "without OBJECT, too"
+    );
+}
+
+/// The agreement has no fabric and no schedules: what asks for one is refused.
+#[test]
+fn options_of_objects_are_refused_for_the_agreement() {
+    for (arguments, option) in [
+        (&["--fabric", "shm"][..], "--fabric"),
+        (&["--nodes", "3"], "--nodes"),
+        (&["--replay", "t0"], "--replay"),
+        (&["--html", "film.html"], "--html"),
+        (&["--robust"], "--robust"),
+        (&["--soak", "1s"], "--soak"),
+    ] {
+        let output = check(&[&["mesh"], arguments].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(
+            error.contains(&format!("{option} has no effect with `mesh`")),
+            "{arguments:?}: {error}"
+        );
+    }
+    let output = check(&["mesh", "--world", "crash"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("no world `crash`; there are two, "),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 #[test]
 fn random_schedules_are_counted_and_nothing_more_is_claimed() {
     for strategy in ["random", "pct"] {

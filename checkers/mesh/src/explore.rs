@@ -50,19 +50,16 @@ impl fmt::Display for Failure {
 }
 
 impl World {
-    /// Explores every execution of the world, or with `bounds` those within them, for `time` at most.
+    /// Explores every execution of the world, or with `bounds` those within them, up to these limits.
     ///
     /// # Panics
     /// Panics when the code that is explored does.
-    pub fn explore(&self, bounds: Option<Bounds>, time: Duration) -> Explored {
+    pub fn explore(&self, bounds: Option<Bounds>, limits: Limits<'_>) -> Explored {
         let begun = Instant::now();
         let options = Options {
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             bounds,
-            limits: Limits {
-                deadline: Some(begun + time),
-                ..Limits::default()
-            },
+            limits,
             ..Options::default()
         };
         let searched = explorer::search(&options, || Worlds { world: self });
@@ -76,11 +73,11 @@ impl World {
         }
     }
 
-    /// Runs random executions, for `time` at most. With equal seeds they are equal.
+    /// Runs random executions, up to these limits. With equal seeds they are equal.
     ///
     /// # Panics
     /// Panics when the code that is explored does.
-    pub fn sample(&self, executions: u64, seed: u64, time: Duration) -> Explored {
+    pub fn sample(&self, executions: u64, seed: u64, limits: Limits<'_>) -> Explored {
         let begun = Instant::now();
         let samples = Samples {
             choice: Choice::Uniform,
@@ -88,10 +85,7 @@ impl World {
             seed,
             optional_max: u32::from(self.faults.max) + u32::from(self.leavers) + 6,
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            limits: Limits {
-                deadline: Some(begun + time),
-                ..Limits::default()
-            },
+            limits,
             depth_max: u64::MAX,
             progress: None,
         };

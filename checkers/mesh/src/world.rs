@@ -115,8 +115,8 @@ impl World {
     }
 }
 
-/// Returns the worlds that are explored completely by default, the largest last.
-pub fn ladder() -> Vec<World> {
+/// Returns the worlds that are explored completely in moments, the largest last.
+pub fn small() -> Vec<World> {
     let three = |name| World {
         faults: Faults::any(1),
         survivors_min: 2,

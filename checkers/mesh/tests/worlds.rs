@@ -1,16 +1,24 @@
-//! The agreement on who is in keeps its promises in every world of the ladder, and the worlds see what breaks them.
+//! The agreement on who is in keeps its promises in its worlds, the worlds see what breaks them, and a ladder says what it has seen.
 
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
-use loco_mesh_check::{Ended, Faults, World, ladder, large};
+use loco_mesh_check::{Ended, Faults, Ladder, Limits, Seen, World, large, small};
 
 /// Only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+fn limits() -> Limits<'static> {
+    Limits {
+        deadline: Some(Instant::now() + PATIENCE),
+        ..Limits::default()
+    }
+}
+
 #[test]
-fn every_world_of_the_ladder_is_complete_and_keeps_its_promises() {
-    for world in ladder() {
-        let explored = world.explore(None, PATIENCE);
+fn every_small_world_is_complete_and_keeps_its_promises() {
+    for world in small() {
+        let explored = world.explore(None, limits());
         if let Some(failure) = explored.failure {
             panic!("{}: {failure}", world.name);
         }
@@ -22,7 +30,7 @@ fn every_world_of_the_ladder_is_complete_and_keeps_its_promises() {
 fn three_nodes_keep_their_promises_with_any_two_faults() {
     let mut worlds = large().into_iter().map(|(world, _)| world);
     let world = worlds.find(|world| world.name == "three-two-faults").unwrap();
-    let explored = world.explore(None, PATIENCE);
+    let explored = world.explore(None, limits());
     assert_eq!((explored.failure, explored.ended), (None, Ended::Complete));
 }
 
@@ -34,7 +42,7 @@ fn of_parts_that_meet_again_the_smaller_one_may_stay() {
         survivors_min: 2,
         ..World::new("parted", 3)
     };
-    let failure = world.explore(None, PATIENCE).failure.unwrap();
+    let failure = world.explore(None, limits()).failure.unwrap();
     assert_eq!(failure.broken, "only 1 nodes go on together");
 }
 
@@ -50,6 +58,44 @@ fn a_cut_connection_among_four_nodes_may_cost_both_of_its_ends() {
         survivors_min: 3,
         ..World::new("four", 4)
     };
-    let failure = world.explore(None, PATIENCE).failure.unwrap();
+    let failure = world.explore(None, limits()).failure.unwrap();
     assert_eq!(failure.broken, "only 2 nodes go on together");
+}
+
+#[test]
+fn a_ladder_completes_the_small_worlds_and_ends_there() {
+    let ladder = Ladder {
+        only: small().iter().map(|world| world.name.to_owned()).collect(),
+        ..Ladder::new(PATIENCE)
+    };
+    let report = ladder.run();
+    assert!(report.failed().is_none() && report.is_complete() && !report.interrupted);
+    assert_eq!(report.worlds.len(), small().len());
+}
+
+/// A world that has too many states is seen within bounds, and the report does not claim more.
+#[test]
+fn a_ladder_claims_no_more_than_its_bounds() {
+    let ladder = Ladder {
+        only: vec!["four-two-faults".to_owned()],
+        ..Ladder::new(Duration::from_secs(2))
+    };
+    let report = ladder.run();
+    assert!(report.failed().is_none() && !report.is_complete());
+    let [world] = &report.worlds[..] else {
+        panic!("one world was asked for")
+    };
+    let seen = world.seen.expect("the time has begun");
+    assert!(matches!(seen, Seen::UpTo(_) | Seen::Incomplete(_)), "{seen:?}");
+}
+
+#[test]
+fn a_ladder_that_is_interrupted_says_so() {
+    let cancel = AtomicBool::new(true);
+    let ladder = Ladder {
+        cancel: Some(&cancel),
+        ..Ladder::new(PATIENCE)
+    };
+    let report = ladder.run();
+    assert!(report.interrupted && !report.is_complete());
 }

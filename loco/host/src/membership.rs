@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_core::Serialize;
 use serde_core::de::DeserializeOwned;
 
+use crate::backoff::last_look::{LastLook, last_look};
 use crate::backoff::{Backoff, Patience};
 #[cfg(feature = "fibers")]
 use crate::fiber::{self, Resume};
@@ -277,12 +278,12 @@ impl Membership {
             let end = course.end(&wait, within);
             let next = match bell {
                 Bell::Rings(Some(bell)) if backoff.is_long() && !in_fiber() => {
-                    let armed = bell.arm();
-                    if let Some(value) = ready() {
-                        return Ok(value);
-                    }
-                    if self.mesh.departures() == departures_seen {
-                        self.sleep(&mut backoff, bell, armed, &mut armed_before, end);
+                    match last_look(bell, &mut ready, || self.mesh.departures(), departures_seen) {
+                        LastLook::Ready(value) => return Ok(value),
+                        LastLook::Departed => {}
+                        LastLook::Nothing(armed) => {
+                            self.sleep(&mut backoff, bell, armed, &mut armed_before, end);
+                        }
                     }
                     Next::LookAtTheClockToo
                 }
@@ -292,14 +293,16 @@ impl Membership {
                     {
                         return ready().ok_or(error);
                     }
-                    let armed = bell.arm();
-                    if let Some(value) = ready() {
-                        succeeded(&backoff);
-                        return Ok(value);
-                    }
-                    if let Some(armed) = armed.filter(|_| self.mesh.departures() == departures_seen) {
-                        let end = course.end(&wait, within);
-                        self.sleep_and_serve(&mut backoff, (bell, rings), armed, end);
+                    match last_look(bell, &mut ready, || self.mesh.departures(), departures_seen) {
+                        LastLook::Ready(value) => {
+                            succeeded(&backoff);
+                            return Ok(value);
+                        }
+                        LastLook::Nothing(Some(armed)) => {
+                            let end = course.end(&wait, within);
+                            self.sleep_and_serve(&mut backoff, (bell, rings), armed, end);
+                        }
+                        LastLook::Departed | LastLook::Nothing(None) => {}
                     }
                     Next::LookAtTheClockToo
                 }

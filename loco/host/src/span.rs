@@ -305,3 +305,111 @@ impl<W, K> fmt::Debug for SpanCell<W, K> {
         write!(f, "word at {:?}", self.at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+    use std::thread;
+
+    use super::*;
+
+    /// The bytes of the memory here.
+    const LEN: usize = 128;
+
+    /// Memory that says when it goes.
+    struct Memory {
+        words: Box<[AtomicU64]>,
+        gone: Arc<AtomicBool>,
+    }
+
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            self.gone.store(true, Ordering::Release);
+        }
+    }
+
+    fn memory() -> (Span<Memory>, Arc<AtomicBool>) {
+        let gone = Arc::new(AtomicBool::new(false));
+        let memory = Arc::new(Memory {
+            words: (0..LEN / 8).map(|_| AtomicU64::new(0)).collect(),
+            gone: Arc::clone(&gone),
+        });
+        // All words, and not the address of the first alone; and once they are where they stay.
+        let start = NonNull::from(&memory.words[..]).cast();
+        // SAFETY: all words of the memory, which lasts as long as it and is accessed as atomics only.
+        (unsafe { Span::new(start, LEN, memory) }, gone)
+    }
+
+    /// Tries every range near the memory: what lies within is accessed, and everything else is an error.
+    #[test]
+    fn ranges_are_checked_at_every_access() {
+        let (span, _) = memory();
+        let lengths = [0, 1, 3, 8, 15, 16, 17, LEN - 1, LEN, LEN + 1];
+        for offset in (0..20)
+            .chain(LEN - 20..LEN + 20)
+            .chain([usize::MAX - 7, usize::MAX])
+        {
+            for len in lengths {
+                let fits = offset.checked_add(len).is_some_and(|end| end <= LEN);
+                let bytes = vec![7; len];
+                let mut back = vec![0; len];
+                assert_eq!(span.write(offset, &bytes).is_ok(), fits, "{offset} {len}");
+                assert_eq!(span.read(offset, &mut back).is_ok(), fits);
+                assert!(!fits || back == bytes, "{offset} {len}");
+                assert_eq!(span.slice(offset, len).is_ok(), fits);
+                assert_eq!(span.copy_from(0, &span, offset, len).is_ok(), fits);
+            }
+            let word_fits = offset.checked_add(8).is_some_and(|end| end <= LEN);
+            let is_word = word_fits && offset.is_multiple_of(8);
+            assert_eq!(span.store_word(offset, 1).is_ok(), is_word, "{offset}");
+            assert_eq!(span.load_word(offset).is_ok(), is_word);
+            assert_eq!(span.fetch_add(offset, 1).is_ok(), is_word);
+            assert_eq!(span.compare_swap(offset, 2, 3).is_ok(), is_word);
+            assert_eq!(span.cell::<u64>(offset).is_ok(), is_word);
+            let byte_fits = offset < LEN;
+            assert_eq!(span.cell::<u8>(offset).is_ok(), byte_fits);
+        }
+    }
+
+    #[test]
+    fn a_handle_keeps_the_memory() {
+        let (span, gone) = memory();
+        let part = span.slice(8, 16).unwrap();
+        let cell = part.cell::<u32>(4).unwrap();
+        let is_gone = || gone.load(Ordering::Acquire);
+        drop(span);
+        part.store_word(8, 5).unwrap();
+        drop(part);
+        assert!(!is_gone());
+        cell.store(9);
+        assert_eq!((cell.load(), cell.clone().fetch_add(1), cell.load()), (9, 9, 10));
+        drop(cell);
+        assert!(is_gone(), "nothing else keeps it");
+    }
+
+    /// Threads use words, bytes and counters of one memory at a time: accesses of one size to each place.
+    #[test]
+    fn threads_share_a_memory() {
+        const ROUNDS: u64 = if cfg!(miri) { 20 } else { 2000 };
+        let (span, _) = memory();
+        thread::scope(|scope| {
+            for own in 0..2 {
+                let (span, counter) = (span.clone(), span.cell::<u64>(0).unwrap());
+                scope.spawn(move || {
+                    let mut seen = [0; 16];
+                    for round in 1..=ROUNDS {
+                        counter.fetch_add(1);
+                        span.write(16 + 16 * own, &[round as u8; 16]).unwrap();
+                        span.read(16 + 16 * (1 - own), &mut seen).unwrap();
+                        let words = seen.as_chunks::<8>().0;
+                        assert!(
+                            words.iter().all(|word| word.iter().all(|byte| *byte == word[0])),
+                            "torn"
+                        );
+                    }
+                });
+            }
+        });
+        assert_eq!(span.load_word(0).unwrap(), 2 * ROUNDS);
+    }
+}

@@ -71,6 +71,7 @@ mod send_queue;
 mod service;
 mod status;
 mod sysfs;
+mod window;
 
 pub use config::VerbsConfig;
 pub use doctor::{Check, Verdict, check_host};

@@ -17,7 +17,7 @@
 //! until the peer is lost or the patience of the configuration is over.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -29,15 +29,12 @@ use super::ffi::types::*;
 use super::line::Line;
 use super::mailbox::Mailbox;
 use super::status::{Op, failure};
+use super::window::{SEQUENCE_BITS, SEQUENCE_MASK, Window};
 use loco_fabric::{
     Completion, CompletionStatus, Control, FabricError, NodeId, Platform, Result, Std, Time, WorkRequestId,
 };
 use loco_job::Mesh;
 
-/// The bits of a device's work request id that hold the sequence number. The other bits are the queue's
-/// index.
-const SEQUENCE_BITS: u32 = 40;
-const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// The number of completions taken from the device at once.
 const BATCH: usize = 32;
 /// The bit of a slot's `what` that says that the caller wants a completion.
@@ -47,13 +44,9 @@ const REPORTED: u32 = 1 << 31;
 pub(super) struct SendQueue {
     pub(super) connection: Connection,
     pub(super) peer: NodeId,
-    slots: Box<[Slot]>,
+    window: Window,
     /// The operations that are not reported, where order is bought.
     line: Option<Mutex<Line>>,
-    /// The number of work requests posted. Written by the owner.
-    posted: AtomicU64,
-    /// The number of work requests completed. Written under the poller's lock.
-    completed: AtomicU64,
     /// Set when the queue pair is in the error state.
     broken: AtomicBool,
     /// The error that broke the queue pair.
@@ -63,25 +56,13 @@ pub(super) struct SendQueue {
     index: AtomicU32,
 }
 
-/// The report on a work request. The owner writes it before posting, and it is read when the completion has
-/// come. The release of `posted` and the acquire of the poller order the two, so relaxed accesses suffice.
-#[derive(Default)]
-struct Slot {
-    id: AtomicU64,
-    what: AtomicU32,
-}
-
 impl SendQueue {
     pub(super) fn new(connection: Connection, peer: NodeId, line: Option<Line>) -> SendQueue {
-        let depth = connection.depth as usize;
-        debug_assert!(depth.is_power_of_two());
         SendQueue {
+            window: Window::new(connection.depth as usize),
             connection,
             peer,
-            slots: (0..depth).map(|_| Slot::default()).collect(),
             line: line.map(Mutex::new),
-            posted: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             failure: OnceLock::new(),
             retired: AtomicBool::new(false),
@@ -90,25 +71,22 @@ impl SendQueue {
     }
 
     pub(super) fn depth(&self) -> usize {
-        self.slots.len()
+        self.window.depth()
     }
 
     /// Fills the slot of work request `sequence` and returns the id under which the device reports it.
     #[inline]
     pub(super) fn fill(&self, sequence: u64, id: WorkRequestId, op: Op, reported: bool) -> u64 {
-        let slot = self.slot(sequence);
-        slot.id.store(id.0, Ordering::Relaxed);
-        slot.what
-            .store(op as u32 | if reported { REPORTED } else { 0 }, Ordering::Relaxed);
+        let what = op as u32 | if reported { REPORTED } else { 0 };
+        self.window.fill(sequence, id, what);
         // Relaxed: the index is set once, before the owner got the queue.
         u64::from(self.index.load(Ordering::Relaxed)) << SEQUENCE_BITS | sequence & SEQUENCE_MASK
     }
 
     /// Returns the id under which work request `sequence` is reported, if it is reported.
     pub(super) fn reported(&self, sequence: u64) -> Option<WorkRequestId> {
-        let slot = self.slot(sequence);
-        let reported = slot.what.load(Ordering::Relaxed) & REPORTED != 0;
-        reported.then(|| WorkRequestId(slot.id.load(Ordering::Relaxed)))
+        let (id, what) = self.window.filled(sequence);
+        (what & REPORTED != 0).then_some(id)
     }
 
     /// Locks the line, if the queue pair has one.
@@ -127,7 +105,7 @@ impl SendQueue {
                 status: error.map_or(CompletionStatus::Success, CompletionStatus::Failed),
             }));
         }
-        self.completed.store(line.reported(), Ordering::Release);
+        self.window.complete_all(line.reported());
     }
 
     /// Fails what the queue pair holds back, once it is broken.
@@ -135,24 +113,16 @@ impl SendQueue {
         line.fail_held(|op| self.error_of(IBV_WC_WR_FLUSH_ERR, 0, op, mesh));
     }
 
-    #[inline]
-    fn slot(&self, sequence: u64) -> &Slot {
-        // The length is a power of two, so this is a mask and always in range.
-        #[allow(clippy::cast_possible_truncation)]
-        &self.slots[sequence as usize & (self.slots.len() - 1)]
-    }
-
     /// Publishes that work requests below `posted` have slots.
     #[inline]
     pub(super) fn publish(&self, posted: u64) {
-        self.posted.store(posted, Ordering::Release);
+        self.window.publish(posted);
     }
 
     /// Returns the number of work requests that have completed.
     #[inline]
     pub(super) fn completed(&self) -> u64 {
-        // Acquire: the poller no longer uses the slots below.
-        self.completed.load(Ordering::Acquire)
+        self.window.completed()
     }
 
     /// Fails if the queue pair no longer works.
@@ -208,8 +178,7 @@ impl SendQueue {
 
     fn is_drained(&self) -> bool {
         // The owner is gone (acquire of `retired`) and the poller's lock is held, so neither count changes.
-        self.retired.load(Ordering::Acquire)
-            && self.completed.load(Ordering::Relaxed) == self.posted.load(Ordering::Relaxed)
+        self.retired.load(Ordering::Acquire) && self.window.is_drained()
     }
 
     fn error_of(&self, status: u32, vendor: u32, op: Op, mesh: &Mesh) -> FabricError {
@@ -486,24 +455,18 @@ impl Poller {
             let queue = Arc::clone(queue);
             return self.complete_in_line(wc, &queue, device, mesh, service, out);
         }
-        // Acquire: sees what `fill` wrote to the slot.
-        let posted = queue.posted.load(Ordering::Acquire);
-        let completed = queue.completed.load(Ordering::Relaxed); // Written under our lock.
-        let ended = (wc.wr_id + 1).wrapping_sub(completed) & SEQUENCE_MASK;
-        if ended == 0 || ended > posted - completed {
+        let Some(ended) = queue.window.ended(wc.wr_id) else {
             tracing::error!("completion of work request {:#x} out of turn", wc.wr_id);
             return;
-        }
-        let slot = queue.slot(completed + ended - 1);
-        let what = slot.what.load(Ordering::Relaxed);
-        let id = WorkRequestId(slot.id.load(Ordering::Relaxed));
+        };
+        let (id, what) = (ended.id, ended.what);
         let status = if wc.status == IBV_WC_SUCCESS {
             CompletionStatus::Success
         } else {
             let op = Op::ALL[(what & !REPORTED) as usize];
             CompletionStatus::Failed(Box::new(queue.error_of(wc.status, wc.vendor_err, op, mesh)))
         };
-        queue.completed.store(completed + ended, Ordering::Release);
+        queue.window.complete(&ended);
         if what & REPORTED != 0 {
             out.push(Completion {
                 id,

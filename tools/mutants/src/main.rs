@@ -39,6 +39,10 @@ struct Args {
     /// them.
     #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases"])]
     mesh: bool,
+    /// Try mutations of lock-free protocols, in place of those of the objects: their tests under loom are to find them. The objects
+    /// are the protocols: gate, bell, back-off, send-queue or slots.
+    #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases", "mesh"])]
+    lock_free: bool,
     /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -106,7 +110,10 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<bool, Error> {
     let mut all = all()?;
     // Those of the fabrics are tried by another program, and the number of one is its place in what is built.
-    all.retain(|mutation| mutation.network.is_some() == args.purchases && mutation.is_of_mesh() == args.mesh);
+    all.retain(|mutation| {
+        let is_purchase = mutation.network.is_some() == args.purchases;
+        is_purchase && mutation.is_of_mesh() == args.mesh && mutation.lock_free == args.lock_free
+    });
     let chosen = chosen(args, &all);
     if args.list {
         for &number in &chosen {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 21] = [
+const LISTS: [(&str, &str); 22] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -31,11 +31,14 @@ const LISTS: [(&str, &str); 21] = [
     ("", include_str!("../mutations/purchases.toml")),
     ("", include_str!("../mutations/worlds.toml")),
     (MESH, include_str!("../mutations/mesh.toml")),
+    (LOCK_FREE, include_str!("../mutations/lock-free.toml")),
     (PLANTED, include_str!("../mutations/planted.toml")),
 ];
 
 /// The list, and the object, of the agreement on who is in.
 const MESH: &str = "mesh";
+/// The list of lock-free code. Each of its mutations names a protocol as its object.
+const LOCK_FREE: &str = "lock-free";
 /// The list whose changes are no mistakes.
 const PLANTED: &str = "planted";
 
@@ -77,6 +80,9 @@ pub struct Mutation {
     /// Set if the change is a panic that shows whether the ladder gets there, and no mistake. It is not counted.
     #[serde(skip_deserializing, default)]
     pub planted: bool,
+    /// Set if the changed code is a lock-free protocol, whose tests under loom are to find the mistake.
+    #[serde(skip_deserializing, default)]
+    pub lock_free: bool,
 }
 
 #[derive(Deserialize)]
@@ -116,6 +122,7 @@ pub fn all() -> Result<Vec<Mutation>, Misfit> {
                 false => mutation.object.clone(),
             },
             planted: object == PLANTED,
+            lock_free: object == LOCK_FREE,
             ..mutation
         }));
     }
@@ -234,6 +241,7 @@ mod tests {
             tests: None,
             harmless: None,
             planted: false,
+            lock_free: false,
         }
     }
 

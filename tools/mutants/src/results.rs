@@ -123,6 +123,7 @@ mod tests {
             tests: None,
             harmless: None,
             planted: false,
+            lock_free: false,
         };
         let mut first = Results::open(&path).expect("a new file");
         for outcome in [Outcome::Hangs { seconds: 1.0 }, Outcome::DoesNotBuild] {

@@ -251,6 +251,7 @@ impl Counter {
             tests: None,
             harmless: None,
             planted: false,
+            lock_free: false,
         }
     }
 

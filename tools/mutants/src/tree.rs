@@ -91,29 +91,44 @@ pub struct Tree {
     mutations: Vec<Mutation>,
     apart: BTreeSet<usize>,
     trial: Trial,
+    /// The programs that are built, by package.
+    programs: BTreeMap<String, PathBuf>,
 }
 
-/// The program that tries mutations: an example, and its package.
-struct Trial {
-    package: &'static str,
-    example: &'static str,
+/// What tries mutations.
+enum Trial {
+    /// An example of a package.
+    Example {
+        package: &'static str,
+        example: &'static str,
+    },
+    /// The tests within the libraries of [`PROTOCOLS`].
+    Models,
 }
 
 /// Explores the ladder of an object.
-const LADDERS: Trial = Trial {
+const LADDERS: Trial = Trial::Example {
     package: "loco-check",
     example: "ladder",
 };
 /// Runs litmus tests on a fabric over a network that is played.
-const NETWORKS: Trial = Trial {
+const NETWORKS: Trial = Trial::Example {
     package: "loco-litmus",
     example: "played",
 };
 /// Explores the worlds of the agreement on who is in.
-const MESH: Trial = Trial {
+const MESH: Trial = Trial::Example {
     package: "loco-mesh-check",
     example: "mesh",
 };
+/// The lock-free protocols: for each the package that has it, and the tests of its library that are to find mutations.
+const PROTOCOLS: [(&str, &str, &str); 5] = [
+    ("gate", "loco-shm", "gate::model"),
+    ("bell", "loco-shm", "bell::model"),
+    ("back-off", "loco-host", "backoff::"),
+    ("send-queue", "loco-verbs", "window::model"),
+    ("slots", "loco-rdma", "slots::model"),
+];
 /// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
 /// of operations that are held, those of flushes, and those of the catalogue.
 const TESTS: [&str; 4] = [
@@ -126,7 +141,7 @@ const TESTS: [&str; 4] = [
 impl Tree {
     /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, removes files that `from`
     /// does not have any more, and builds. The mutations are either all [purchases](Mutation::network) or none is,
-    /// and likewise for those of [the mesh](Mutation::is_of_mesh).
+    /// and likewise for those of [the mesh](Mutation::is_of_mesh) and of [lock-free code](Mutation::lock_free).
     ///
     /// # Errors
     /// Returns [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does
@@ -140,6 +155,7 @@ impl Tree {
         let trial = match mutations.first() {
             Some(mutation) if mutation.network.is_some() => NETWORKS,
             Some(mutation) if mutation.is_of_mesh() => MESH,
+            Some(mutation) if mutation.lock_free => Trial::Models,
             _ => LADDERS,
         };
         let mut tree = Tree {
@@ -149,6 +165,7 @@ impl Tree {
             mutations,
             apart: BTreeSet::new(),
             trial,
+            programs: BTreeMap::new(),
         };
         tree.weave()?;
         Ok(tree)
@@ -160,7 +177,7 @@ impl Tree {
     }
 
     /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most; for a
-    /// purchase, litmus tests on its network; for one of the mesh, its worlds.
+    /// purchase, litmus tests on its network; for one of the mesh, its worlds; for one of lock-free code, its tests under loom.
     ///
     /// # Errors
     /// Returns [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
@@ -250,6 +267,11 @@ impl Tree {
         if mutation.is_of_mesh() {
             return vec![seconds];
         }
+        if mutation.lock_free {
+            // Tests that leave a part of the protocol out by themselves say nothing about the shipped one.
+            let (_, tests) = protocol(mutation);
+            return [tests, "--skip", "::without::"].map(str::to_owned).to_vec();
+        }
         let Some(network) = &mutation.network else {
             let own = [mutation.object.clone(), seconds];
             return own.into_iter().chain(clients.map(str::to_owned)).collect();
@@ -284,7 +306,14 @@ impl Tree {
         };
         let begun = Instant::now();
         let before = processor_time_of_children();
-        let program = self.target().join("debug/examples").join(self.trial.example);
+        let package = match self.trial {
+            Trial::Example { package, .. } => package,
+            Trial::Models => protocol(&self.mutations[number]).0,
+        };
+        let program = self.programs.get(package).ok_or_else(|| TreeError::Io {
+            what: format!("finding what was built of {package}"),
+            source: io::ErrorKind::NotFound.into(),
+        })?;
         let mut child = Command::new(program)
             .args(self.arguments(number, seconds, clients))
             .env(VARIABLE, mutated)
@@ -324,21 +353,37 @@ impl Tree {
             Some(_) => Outcome::Found {
                 seconds,
                 processor,
-                by: text.split(':').next().unwrap_or_default().to_owned(),
+                by: match self.trial {
+                    Trial::Example { .. } => text.split(':').next().unwrap_or_default().to_owned(),
+                    Trial::Models => failed_test(&text).to_owned(),
+                },
             },
             None => Outcome::Hangs { seconds },
         })
     }
 
-    fn cargo(&self) -> Result<Built, TreeError> {
+    /// Builds the programs that try mutations.
+    fn cargo(&mut self) -> Result<Built, TreeError> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let output = Command::new(cargo)
-            .args(["build", "--quiet", "--package", self.trial.package])
-            .args(["--example", self.trial.example, "--message-format", "json"])
+        let mut command = Command::new(cargo);
+        match self.trial {
+            Trial::Example { package, example } => {
+                command.args(["build", "--package", package, "--example", example]);
+                // The profile optimises the explorer. The objects' code costs more to optimise than to run.
+                command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+            }
+            Trial::Models => {
+                command.args(["test", "--no-run", "--lib"]);
+                let packages: BTreeSet<_> = PROTOCOLS.iter().map(|(_, package, _)| package).collect();
+                for package in packages {
+                    command.args(["--package", package]);
+                }
+            }
+        }
+        let output = command
+            .args(["--quiet", "--message-format", "json"])
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            // The profile optimises the explorer. The objects' code costs more to optimise than to run.
-            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
             .env("CARGO_TARGET_DIR", self.target())
             .current_dir(&self.root)
             .stdin(Stdio::null())
@@ -347,13 +392,16 @@ impl Tree {
                 what: "running cargo".into(),
                 source,
             })?;
+        let lines = output.stdout.split(|&byte| byte == b'\n');
+        let messages = lines.map(|line| serde_json::from_slice::<Value>(line).unwrap_or_default());
         if output.status.success() {
+            self.programs
+                .extend(messages.filter_map(|message| program_of(&message)));
             return Ok(Built::Yes);
         }
         let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
         let mut places = Vec::new();
-        for line in output.stdout.split(|&byte| byte == b'\n') {
-            let message = serde_json::from_slice::<Value>(line).unwrap_or_default();
+        for message in messages {
             let message = &message["message"];
             if message["level"] == "error" {
                 said.push_str(message["rendered"].as_str().unwrap_or_default());
@@ -383,6 +431,36 @@ struct Place {
     file: String,
     first: usize,
     last: usize,
+}
+
+/// Returns the package that has a mutation of lock-free code, and its tests.
+fn protocol(mutation: &Mutation) -> (&'static str, &'static str) {
+    let mut protocols = PROTOCOLS.iter().filter(|(name, ..)| *name == mutation.object);
+    // A test of the lists makes sure that there is one.
+    protocols
+        .next()
+        .map_or(("", ""), |&(_, package, tests)| (package, tests))
+}
+
+/// Returns the package and the path of the program of which cargo says that it is built, if it does.
+fn program_of(message: &Value) -> Option<(String, PathBuf)> {
+    let path = message["executable"].as_str()?;
+    // `path+file:///…/loco/objects#loco-rdma@0.1.0`, or without the name where the folder has it.
+    let id = message["package_id"].as_str()?;
+    let (folder, name) = id.rsplit_once('#')?;
+    let name = match name.split_once('@') {
+        Some((name, _)) => name,
+        None => folder.rsplit('/').next()?,
+    };
+    Some((name.to_owned(), path.into()))
+}
+
+/// Returns the first test that failed in the output of a program of tests, or that it was in when it ended.
+fn failed_test(output: &str) -> &str {
+    let tests = output.lines().filter_map(|line| line.strip_prefix("test "));
+    let mut failed = tests.filter(|line| line.ends_with("FAILED"));
+    let name = failed.next().and_then(|line| line.split(' ').next());
+    name.unwrap_or_default()
 }
 
 /// Returns the places that an error of the compiler marks as its own.
@@ -469,5 +547,48 @@ fn changing(path: &Path) -> impl Fn(io::Error) -> TreeError {
     move |source| TreeError::Io {
         what: what.clone(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::all;
+
+    #[test]
+    fn every_mutation_of_lock_free_code_is_of_a_protocol() {
+        let mutations = all().unwrap_or_else(|error| panic!("{error}"));
+        let of_lock_free = mutations.iter().filter(|mutation| mutation.lock_free);
+        for mutation in of_lock_free {
+            let (package, _) = protocol(mutation);
+            assert!(
+                !package.is_empty(),
+                "{}/{}: no such protocol",
+                mutation.object,
+                mutation.name
+            );
+        }
+    }
+
+    #[test]
+    fn the_test_that_failed_is_named() {
+        let output = "\nrunning 3 tests\ntest a::b ... ok\ntest a::c - should panic ... FAILED\ntest a::d ... FAILED\n";
+        assert_eq!(failed_test(output), "a::c");
+        assert_eq!(failed_test("running 1 test\n"), "");
+    }
+
+    #[test]
+    fn programs_are_known_by_their_package() {
+        for id in [
+            "path+file:///w/loco/objects#loco-rdma@0.1.0",
+            "path+file:///w/loco/loco-rdma#0.1.0",
+        ] {
+            let message = serde_json::json!({ "executable": "/w/p", "package_id": id });
+            assert_eq!(
+                program_of(&message),
+                Some(("loco-rdma".to_owned(), "/w/p".into()))
+            );
+        }
+        assert_eq!(program_of(&serde_json::json!({ "executable": null })), None);
     }
 }

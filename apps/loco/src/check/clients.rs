@@ -72,13 +72,15 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
 }
 
 fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
-    if let Some(object) = args.object.filter(|&object| library(object).is_none()) {
+    if let Some(object) = args.object().filter(|&object| library(object).is_none()) {
         return Err(CliError::Usage(format!(
             "--clients: no specification says what clients of `{object}` may see: it has a ladder only"
         )));
     }
-    let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
-    let objects = objects.into_iter().filter(|&object| library(object).is_some());
+    let objects = args
+        .objects_or_all()
+        .into_iter()
+        .filter(|&object| library(object).is_some());
     let mut all = Some(true);
     for object in args.share(objects.collect()) {
         let campaign = Campaign {
@@ -351,7 +353,7 @@ fn draw(args: &Args, client: &Client, form: Form, failure: Option<&Failure>) -> 
 /// Returns the objects that a client runs on: those of the named object, or the usual ones, with ring buffers in both
 /// configurations.
 fn forms(args: &Args, client: &Client) -> Vec<Form> {
-    match args.object {
+    match args.object() {
         Some(object) => Form::of(object),
         None if client.libraries().contains(&Library::RingBuffer) => Form::of(Object::RingBuffer),
         None => vec![Form::default()],
@@ -440,7 +442,9 @@ fn show_client(
             print(format_args!("FAILED\n{failure}"))?;
             print(format_args!(
                 "again: loco check{} --client {name} --replay '{}'",
-                args.object.map(|object| format!(" {object}")).unwrap_or_default(),
+                args.object()
+                    .map(|object| format!(" {object}"))
+                    .unwrap_or_default(),
                 failure.schedule
             ))?;
         }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loco_app::{OutputError, counted, print};
 use loco_check::{Ladder, LadderReport, NamedWorld, Object, WorldReport, worlds};
 use loco_sim::{
@@ -13,39 +12,34 @@ use loco_sim::{
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
-use super::{Args, INTERRUPTED, progress};
+use super::target::{SECONDS, Target};
+use super::{Args, INTERRUPTED, mesh, progress};
 use crate::error::CliError;
-
-/// Seconds for each object.
-const SECONDS: u64 = 60;
-
-/// Returns the objects by name, for the argument parser and its help.
-pub(super) fn object() -> impl TypedValueParser<Value = Object> {
-    PossibleValuesParser::new(Object::ALL.map(Object::name)).try_map(|name| name.parse::<Object>())
-}
 
 /// Runs the ladder, lists its worlds, or repeats a schedule of a world.
 pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
-    let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
-    if let Some(unknown) = args.world.iter().find(|name| named(&objects, name).is_none()) {
-        let names: Vec<&str> = objects
-            .iter()
-            .flat_map(|&o| worlds(o))
-            .map(|named| named.name())
-            .collect();
+    let targets = args.targets();
+    let names: Vec<&str> = targets.iter().flat_map(|&target| names(target)).collect();
+    if let Some(unknown) = args.world.iter().find(|name| !names.contains(&name.as_str())) {
         return Err(CliError::Usage(format!(
             "--world: no world `{unknown}`; there are {}",
             names.join(", ")
         )));
     }
     if args.worlds {
-        return list(&objects);
+        return list(&targets);
     }
     if let Some(schedule) = &args.replay {
-        return again(args, &objects, schedule);
+        return again(args, schedule);
     }
     let mut found = false;
-    for object in args.share(objects) {
+    for target in args.share(targets) {
+        let Some(object) = target.object() else {
+            match mesh::run(args, cancel)? {
+                0 => continue,
+                status => return Ok(if found { 1 } else { status }),
+            }
+        };
         let ladder = Ladder {
             fabrics: args.fabrics(),
             tier: args.tier(),
@@ -86,23 +80,31 @@ fn named(objects: &[Object], name: &str) -> Option<NamedWorld> {
         .find(|named| named.name() == name)
 }
 
-fn list(objects: &[Object]) -> Result<u8, CliError> {
-    for &object in objects {
-        for named in worlds(object) {
-            print(format_args!("{:16} {}", object.name(), named.name()))?;
+/// Returns the names of the worlds of a target.
+fn names(target: Target) -> Vec<&'static str> {
+    match target {
+        Target::Object(object) => worlds(object).iter().map(NamedWorld::name).collect(),
+        Target::Mesh => mesh::worlds().iter().map(|world| world.name).collect(),
+    }
+}
+
+fn list(targets: &[Target]) -> Result<u8, CliError> {
+    for &target in targets {
+        for name in names(target) {
+            print(format_args!("{:16} {name}", target.name()))?;
         }
     }
     Ok(0)
 }
 
 /// Replays a schedule of the one world that was named.
-fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, CliError> {
+fn again(args: &Args, schedule: &Schedule) -> Result<u8, CliError> {
     let [name] = args.world.as_slice() else {
         return Err(CliError::Usage(
             "--replay: say one --world, the schedule's own".into(),
         ));
     };
-    let Some(named) = named(objects, name) else {
+    let Some(named) = named(&args.objects_or_all(), name) else {
         return Ok(0); // Not reached: the names have been checked.
     };
     let config = config(args, &named);

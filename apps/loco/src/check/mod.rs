@@ -18,15 +18,18 @@ use crate::error::CliError;
 
 mod clients;
 mod ladder;
+mod mesh;
 mod mode;
 mod pictures;
 mod progress;
 mod robust;
 mod soak;
+mod target;
 
 use loco_check::sized::{self, Size};
 use loco_check::{FABRICS, Object};
 use pictures::Subject;
+use target::Target;
 
 /// The options that ask for worlds of a chosen size, in place of the ladder.
 const SIZED: [&str; 11] = [
@@ -47,7 +50,7 @@ const SIZED: [&str; 11] = [
 ///
 /// The shipped object runs on the operational model of RDMA, in small worlds of
 /// nodes that use it. Every explored execution is checked against what the object
-/// promises. Without OBJECT, every object has its turn.
+/// promises. Without OBJECT, every object has its turn, and then mesh.
 ///
 /// By default the ladder of the object runs for a minute (--time): worlds of two
 /// nodes, of several threads each, of three nodes, with large records, with waits
@@ -56,6 +59,11 @@ const SIZED: [&str; 11] = [
 /// says how much of it was explored, and never more: everything (complete),
 /// everything within bounds (complete up to ...), or so many random schedules. The
 /// end says which public methods of the object no execution called.
+///
+/// `loco check mesh` explores the agreement of the nodes on who is in, which no
+/// object is: up to four nodes, of which some stop, fall silent, leave or lose a
+/// connection (docs/loss.md). It has no fabric and no schedules to repeat: a failure
+/// is told as the list of its moves.
 ///
 /// With --nodes, --threads, --ops, --strategy, --glob, --expiries, --crashes or
 /// --suspicions, one world of that size is explored instead.
@@ -96,6 +104,8 @@ const SIZED: [&str; 11] = [
 ///
 ///   loco check --soak 1h
 ///
+///   loco check mesh --world three-two-faults
+///
 ///   loco check --json --shard 2/4
 ///
 /// Exit status: 0 nothing found, 1 an execution breaks a promise or an object is not
@@ -105,10 +115,10 @@ const SIZED: [&str; 11] = [
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// The object; all if none is named.
-    #[arg(value_parser = ladder::object())]
-    object: Option<Object>,
+    #[arg(value_name = "OBJECT", value_parser = target::parser())]
+    target: Option<Target>,
     /// Explore only this world of the ladder; may be given several times
-    #[arg(long, alias = "rung", value_name = "NAME", requires = "object", conflicts_with_all = SIZED)]
+    #[arg(long, alias = "rung", value_name = "NAME", requires = "target", conflicts_with_all = SIZED)]
     world: Vec<String>,
     /// List the worlds of the ladder, and explore nothing
     #[arg(long, alias = "rungs", conflicts_with_all = SIZED)]
@@ -182,7 +192,7 @@ pub struct Args {
     open: bool,
     /// Do share I of N of the objects only (1/4 to 4/4), or the share of this Slurm array task (slurm). With --json, the first
     /// line names the share, and `mowgli merge` joins the outputs of all shares
-    #[arg(long, value_name = "I/N", value_parser = shard, conflicts_with_all = ["object", "soak", "client", "replay", "worlds"])]
+    #[arg(long, value_name = "I/N", value_parser = shard, conflicts_with_all = ["target", "soak", "client", "replay", "worlds"])]
     shard: Option<Shard>,
     /// The order of the network: unordered, on which an operation comes after others only where it asks to, ibta (the order of
     /// the InfiniBand specification), ooo-rw, ooo-all or pcie-relaxed (docs/ordering-models.md). Unordered unless given, and ibta
@@ -289,15 +299,15 @@ fn check(
 impl Args {
     fn validate(&self) -> Result<(), CliError> {
         let usage = |text: &str| Err(CliError::Usage(text.into()));
-        if self.replay.is_some() && self.object.is_none() && !self.clients.is_asked() {
+        if self.replay.is_some() && self.target.is_none() && !self.clients.is_asked() {
             return usage("--replay: say which OBJECT's world or which --client the schedule is of");
         }
-        if self.wants_pictures() && self.object.is_none() && !self.clients.is_asked() {
+        if self.wants_pictures() && self.target.is_none() && !self.clients.is_asked() {
             return usage(
                 "--svg, --dot, --html and --open: say which OBJECT or which --client is to be drawn",
             );
         }
-        if self.threads.unwrap_or(1) > 1 && !self.object.is_some_and(Object::is_for_threads) {
+        if self.threads.unwrap_or(1) > 1 && !self.object().is_some_and(Object::is_for_threads) {
             return usage(
                 "--threads: this object has one thread a node; the barrier and those made of atomics have more",
             );
@@ -342,7 +352,7 @@ impl Args {
     /// Returns the object that was named, or else all objects that have worlds of chosen size.
     fn objects(&self) -> Result<Vec<Object>, CliError> {
         let sized = Object::ALL.into_iter().filter(|object| object.has_sizes());
-        match self.object {
+        match self.object() {
             None => Ok(sized.collect()),
             Some(object) if object.has_sizes() => Ok(vec![object]),
             Some(object) => Err(CliError::Usage(format!(

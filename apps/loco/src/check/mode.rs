@@ -1,5 +1,6 @@
 //! The ways in which `loco check` explores, and the options that have an effect in each.
 
+use super::target::Target;
 use super::{Args, How};
 use crate::effect::{Mode, refuse_others};
 use crate::error::CliError;
@@ -24,6 +25,7 @@ const LADDER: Mode = Mode::new(
         "--open",
     ],
 );
+const MESH: Mode = Mode::new("`mesh`", &["--world", "--seed", "--time", "--json"]);
 const WORLDS: Mode = Mode::new("--worlds", &["--worlds"]);
 const EXHAUSTIVE: Mode = world!(
     "every schedule of one world",
@@ -110,8 +112,9 @@ const REPLAY_OF_CLIENT: Mode = Mode::new(
     ],
 );
 
-static MODES: [Mode; 13] = [
+static MODES: [Mode; 14] = [
     LADDER,
+    MESH,
     WORLDS,
     EXHAUSTIVE,
     BOUNDED,
@@ -131,6 +134,7 @@ impl Args {
     fn mode(&self) -> Mode {
         let clients = &self.clients;
         match (self.replay.is_some(), self.strategy) {
+            _ if self.target == Some(Target::Mesh) && !self.worlds => MESH,
             (true, _) if !clients.client.is_empty() => REPLAY_OF_CLIENT,
             (true, _) if !self.world.is_empty() => REPLAY_OF_WORLD,
             (true, _) => REPLAY,

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loco_check::Object;
 use loco_sim::{Config, Progress};
 
+use super::target::MESH;
+
 /// The least time between two lines, in milliseconds.
 const INTERVAL_MS: u64 = 200;
 
@@ -22,18 +24,33 @@ pub(super) fn is_in_lines(json: bool) -> bool {
 
 /// Returns the function that says which world is explored next, in a line of its own, where no terminal shows progress.
 pub(super) fn teller(json: bool) -> Option<fn(Object, &str, &str)> {
-    fn tell(object: Object, world: &str, how: &str) {
-        // An output that takes no more ends the command when it prints the result.
-        let _ = loco_app::print(format_args!("{object}: exploring {world}: {how}"));
+    is_in_lines(json).then_some(|object, world, how| tell_begun(object.name(), world, how))
+}
+
+/// Does what [`teller`] does for the worlds of the agreement on who is in. On a terminal the line takes the place of the one before.
+pub(super) fn mesh_teller(json: bool) -> Option<fn(&str, &str)> {
+    match (json, is_in_lines(json)) {
+        (true, _) => None,
+        (false, true) => Some(|world, how| tell_begun(MESH, world, how)),
+        (false, false) => Some(|world, how| tell(format_args!("{MESH}: exploring {world}: {how}"))),
     }
-    is_in_lines(json).then_some(tell)
+}
+
+fn tell_begun(object: &str, world: &str, how: &str) {
+    // An output that takes no more ends the command when it prints the result.
+    let _ = loco_app::print(format_args!("{object}: exploring {world}: {how}"));
 }
 
 /// Removes the line.
 pub(super) fn clear(config: &Config) {
     if config.progress.is_some() {
-        draw(format_args!("\r\x1b[K"));
+        clear_line();
     }
+}
+
+/// Removes the line, whoever wrote it.
+pub(super) fn clear_line() {
+    draw(format_args!("\r\x1b[K"));
 }
 
 /// Replaces the line on the terminal by this one.

@@ -18,9 +18,8 @@ const SECONDS: u64 = 60;
 
 /// Asks about each object that was named.
 pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
-    let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
     let mut differs = false;
-    for object in objects {
+    for object in args.objects_or_all() {
         let check = RobustCheck {
             tier: args.tier(),
             only: args.world.clone(),

@@ -14,8 +14,9 @@ use loco_fabric::{Completion, Fabric, NodeId};
 use smallvec::SmallVec;
 
 use crate::fabric::AnyFabric;
-use crate::operations::completion::{Sleep, Status, Window};
+use crate::operations::completion::{Sleep, Window};
 use crate::operations::peers::tell_launcher;
+use crate::operations::slots::Status;
 use crate::{Error, Result};
 
 /// A set of posted operations. It is empty if everything completed within the call, as on a synchronous
@@ -55,7 +56,7 @@ impl<F: Fabric> AckKey<F> {
         self.groups.iter().all(|group| {
             group
                 .sequence_numbers()
-                .all(|seq| group.window.status(seq) != Status::Pending)
+                .all(|seq| group.window.slots().status(seq) != Status::Pending)
         })
     }
 
@@ -65,12 +66,12 @@ impl<F: Fabric> AckKey<F> {
         let mut outcome = Ok(());
         for group in &self.groups {
             for seq in group.sequence_numbers() {
-                match group.window.status(seq) {
+                match group.window.slots().status(seq) {
                     Status::Pending => return None,
                     Status::Done => {}
                     Status::Failed => {
                         if outcome.is_ok() {
-                            outcome = Err(group.window.failure(seq).into());
+                            outcome = Err(group.window.slots().failure(seq).into());
                         }
                     }
                 }
@@ -83,7 +84,7 @@ impl<F: Fabric> AckKey<F> {
     /// they were posted, so that the others have mostly ended when it does.
     fn last_pending(&self) -> Option<(&Arc<Window<F>>, u64)> {
         self.groups.iter().rev().find_map(|group| {
-            let pending = |&seq: &u64| group.window.status(seq) == Status::Pending;
+            let pending = |&seq: &u64| group.window.slots().status(seq) == Status::Pending;
             let last = group.sequence_numbers().filter(pending).last();
             last.map(|seq| (&group.window, seq))
         })

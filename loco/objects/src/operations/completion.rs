@@ -2,10 +2,8 @@
 //!
 //! Each thread has a window of 64 Ki slots for its operations under way, so that threads that post share
 //! nothing. A work request id names the window in its high bits and the operation's sequence number in the
-//! low bits. The slot is the sequence number modulo the window. A thread that polls the fabric writes into
-//! each slot the sequence number that ended there last. A waiting thread compares it. Slots come in chunks,
-//! which are allocated when first used. On a fabric that completes operations within the call, nothing here
-//! is ever touched.
+//! low bits. A thread that polls the fabric records the end in the window's [`slots`](super::slots), where a
+//! waiting thread looks. On a fabric that completes operations within the call, nothing here is ever touched.
 //!
 //! A future leaves its waker with the one operation that it waits for next. The thread that polls that operation's
 //! completion wakes it: [`Completions::poll`]. While futures are asleep some thread must poll. If waiters do that
@@ -14,9 +12,7 @@
 //! A thread that polls a completion rings, as others may sleep until it is recorded.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -30,34 +26,18 @@ use loco_trace::timeline;
 use crate::operations::counts::{Count, NodeCounts};
 use crate::operations::panics;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf, TaskOf};
+use crate::operations::slots::Slots;
 use crate::{Error, Result};
 
-/// The number of slots in a thread's window, which is the most operations of one thread that may be under way
-/// at a time.
-pub(crate) const WINDOW_SLOTS: u64 = 1 << 16;
-const CHUNK_SLOTS: u64 = 1 << 10;
 const SEQUENCE_BITS: u32 = 48;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// The maximum number of threads. Thread indices are 16 bits, and the last one is kept for [`UNTRACKED`].
 const THREADS_MAX: usize = (1 << (64 - SEQUENCE_BITS)) - 1;
-/// The number of failures remembered per thread. Older ones are forgotten first.
-const FAILURES_MAX: usize = 4096;
 
 /// The time without completions after which the polling thread sleeps by the doorbell.
 const AWAKE: Duration = Duration::from_micros(200);
 /// The longest sleep by the doorbell.
 const SLEEP_BY_BELL_MAX: Duration = Duration::from_secs(1);
-
-const _: () = assert!(WINDOW_SLOTS.is_multiple_of(CHUNK_SLOTS));
-const _: () = assert!(WINDOW_SLOTS.is_power_of_two());
-
-/// The status of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    Pending,
-    Done,
-    Failed,
-}
 
 /// All windows of a node. Completions are recorded through it.
 pub(crate) struct Completions<F: Fabric> {
@@ -214,7 +194,7 @@ impl<F: Fabric> Completions<F> {
     fn wake_all(&self) {
         let mut woken = Vec::new();
         for window in self.windows.read().iter() {
-            window.take_wakers(0..=u64::MAX, &mut woken);
+            window.slots.take_wakers(0..=u64::MAX, &mut woken);
         }
         self.wake(woken);
     }
@@ -229,10 +209,7 @@ impl<F: Fabric> Completions<F> {
         let index = windows.len() as u64;
         let window = Arc::new(Window {
             index,
-            chunks: chunks::<F>(!self.fabric.caps().synchronous),
-            failures: Lock::new(Failures::default()),
-            sleepers: AtomicCell::new(0),
-            wakers: Lock::new(BTreeMap::new()),
+            slots: Slots::new(!self.fabric.caps().synchronous),
             completions: Arc::downgrade(self),
         });
         windows.push(window.clone());
@@ -310,56 +287,8 @@ impl Drop for Waking {
 /// The operations of one thread that are under way.
 pub(crate) struct Window<F: Fabric> {
     index: u64,
-    /// The slots. Each is 0, or twice the sequence number that ended there last, plus one if it failed. The
-    /// posting thread writes the later chunk cells once, without waiting, and makes no platform step inside.
-    chunks: Box<[OnceLock<Chunk<F>>]>,
-    failures: MutexOf<F, Failures>,
-    /// Nonzero while there are `wakers`.
-    sleepers: AtomicU32Of<F>,
-    /// The wakers, by the operation that a future waits for and the name of its sleep.
-    wakers: MutexOf<F, BTreeMap<(u64, u64), Waker>>,
+    slots: Slots<F::Platform>,
     completions: Weak<Completions<F>>,
-}
-
-/// The causes of the latest failures.
-#[derive(Default)]
-struct Failures {
-    causes: BTreeMap<u64, FabricError>,
-    /// The last operation whose failure was forgotten, or 0.
-    forgotten: u64,
-}
-
-impl Failures {
-    fn insert(&mut self, seq: u64, error: FabricError) {
-        self.causes.insert(seq, error);
-        if self.causes.len() > FAILURES_MAX
-            && let Some((oldest, _)) = self.causes.pop_first()
-        {
-            self.forgotten = self.forgotten.max(oldest);
-        }
-    }
-
-    /// Returns whether operation `seq`, whose slot was reused, may have failed. Every operation up to
-    /// `forgotten` is reported as failed: the record that would tell its success from a failure is gone.
-    fn may_have(&self, seq: u64) -> bool {
-        seq <= self.forgotten || self.causes.contains_key(&seq)
-    }
-}
-
-type Chunk<F> = Box<[AtomicU64Of<F>]>;
-
-fn chunk<F: Fabric>() -> Chunk<F> {
-    (0..CHUNK_SLOTS).map(|_| AtomicCell::new(0)).collect()
-}
-
-/// Returns the cells of a new window's chunks. If it is `used`, the first chunk is there: other threads then know the words in
-/// which they record completions from the beginning, as a model of threads that share nothing else requires.
-fn chunks<F: Fabric>(used: bool) -> Box<[OnceLock<Chunk<F>>]> {
-    let chunks = (0..WINDOW_SLOTS / CHUNK_SLOTS).map(|number| match used && number == 0 {
-        true => OnceLock::from(chunk::<F>()),
-        false => OnceLock::new(),
-    });
-    chunks.collect()
 }
 
 impl<F: Fabric> Window<F> {
@@ -375,41 +304,10 @@ impl<F: Fabric> Window<F> {
         WorkRequestId(self.index << SEQUENCE_BITS | seq)
     }
 
-    /// Makes the slot of `seq` ready before the operation is posted.
-    pub(crate) fn prepare(&self, seq: u64) {
-        self.chunk(seq).get_or_init(chunk::<F>);
-    }
-
-    /// Returns the status of operation `seq`.
-    pub(crate) fn status(&self, seq: u64) -> Status {
-        let Some(chunk) = self.chunk(seq).get() else {
-            return Status::Pending;
-        };
-        // This pairs with `Sleep::renew`. Everything that the completion promises is ordered before the
-        // slot's store.
-        let mark = chunk[slot_in_chunk(seq)].load();
-        match mark >> 1 {
-            ended if ended < seq => Status::Pending,
-            ended if ended == seq && mark & 1 == 0 => Status::Done,
-            ended if ended == seq => Status::Failed,
-            // The slot has been used again since, so only the table of failures knows.
-            _ if self.failures.lock().may_have(seq) => Status::Failed,
-            _ => Status::Done,
-        }
-    }
-
-    /// Returns the reason that operation `seq` failed.
-    pub(crate) fn failure(&self, seq: u64) -> FabricError {
-        self.failures
-            .lock()
-            .causes
-            .get(&seq)
-            .cloned()
-            .unwrap_or_else(|| FabricError::Os {
-                what: "an operation failed, or ended before others that did".to_owned(),
-                source: format!("more than {FAILURES_MAX} operations have failed since: which is forgotten")
-                    .into(),
-            })
+    /// Returns the slots of the window.
+    #[inline]
+    pub(crate) fn slots(&self) -> &Slots<F::Platform> {
+        &self.slots
     }
 
     /// Returns the source of completions, or `None` once the manager is gone.
@@ -417,43 +315,17 @@ impl<F: Fabric> Window<F> {
         self.completions.upgrade()
     }
 
-    /// Takes the wakers of the futures that sleep until one of these operations ends.
-    fn take_wakers(&self, ended: RangeInclusive<u64>, woken: &mut Vec<Waker>) {
-        let mut wakers = self.wakers.lock();
-        let names = (*ended.start(), 0)..=(*ended.end(), u64::MAX);
-        let names: Vec<_> = wakers.range(names).map(|(&name, _)| name).collect();
-        woken.extend(names.iter().filter_map(|name| wakers.remove(name)));
-        self.sleepers.store_fence(u32::from(!wakers.is_empty()));
-    }
-
     /// Records the end of an operation, and adds to `woken` the wakers of the futures that sleep until that end.
     fn end(&self, completion: Completion, woken: &mut Vec<Waker>) {
-        let seq = completion.id.0 & SEQUENCE_MASK;
-        let failed = match completion.status {
-            CompletionStatus::Success => false,
+        let error = match completion.status {
+            CompletionStatus::Success => None,
             CompletionStatus::Failed(error) => {
                 tracing::debug!(peer = %completion.peer, %error, "operation failed");
-                self.failures.lock().insert(seq, *error);
-                true
+                Some(*error)
             }
         };
-        if let Some(chunk) = self.chunk(seq).get() {
-            chunk[slot_in_chunk(seq)].store_fence(seq << 1 | u64::from(failed));
-        }
-        if self.sleepers.load() != 0 {
-            self.take_wakers(seq..=seq, woken);
-        }
+        self.slots.end(completion.id.0 & SEQUENCE_MASK, error, woken);
     }
-
-    #[allow(clippy::cast_possible_truncation)] // Below the number of chunks.
-    fn chunk(&self, seq: u64) -> &OnceLock<Chunk<F>> {
-        &self.chunks[(seq % WINDOW_SLOTS / CHUNK_SLOTS) as usize]
-    }
-}
-
-#[allow(clippy::cast_possible_truncation)] // Below the size of a chunk.
-fn slot_in_chunk(seq: u64) -> usize {
-    (seq % CHUNK_SLOTS) as usize
 }
 
 /// The sleep of a future until one operation ends. Once the `Sleep` is dropped, the future is not woken any more.
@@ -487,26 +359,13 @@ impl<F: Fabric> Sleep<F> {
     /// Leaves `waker` in place of an earlier one. The caller must look at the operation again afterwards: if the
     /// operation has ended in between, either that look sees it or the waker is called.
     pub(crate) fn renew(&self, waker: &Waker) {
-        let mut wakers = self.window.wakers.lock();
-        match wakers.get_mut(&(self.seq, self.name)) {
-            Some(left) => left.clone_from(waker),
-            None => drop(wakers.insert((self.seq, self.name), waker.clone())),
-        }
-        // Fenced, as is the slot's store: either the poller sees the sleeper or the sleeper the slot.
-        self.window.sleepers.store_fence(1);
+        self.window.slots.leave_waker(self.seq, self.name, waker);
     }
 }
 
 impl<F: Fabric> Drop for Sleep<F> {
     fn drop(&mut self) {
         self.completions.asleep.fetch_add(u64::MAX); // one less
-        let mut wakers = self.window.wakers.lock();
-        let waker = wakers.remove(&(self.seq, self.name));
-        if wakers.is_empty() {
-            self.window.sleepers.store(0);
-        }
-        drop(wakers);
-        // The lock is not held here: this may be the last handle on a task, which has destructors.
-        drop(waker);
+        self.window.slots.take_waker_back(self.seq, self.name);
     }
 }

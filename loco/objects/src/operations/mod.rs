@@ -1,7 +1,7 @@
 //! One-sided operations of a node: posting them, tracking their end, and ordering them. Channels and objects
 //! are built from this, and use nothing else of the fabric.
 //!
-//! From the bottom up: [`completion`] records which operations ended, an [`ack`] key names a set of operations ([`ack_waits`] waits for them),
+//! From the bottom up: [`slots`] and [`completion`] record which operations ended, an [`ack`] key names a set of operations ([`ack_waits`] waits for them),
 //! [`queues`] are the queue pairs of one thread and their outstanding operations, [`network`] is the state that the
 //! threads of a node share, a [`thread`](mod@thread) posts and waits, a [`fence`] orders. By [`raw`] a thread posts
 //! on memory that callers vouch for. [`mem_ref`], [`put_op`], [`region`] and [`words`] are tools for objects. [`post`] has the
@@ -29,6 +29,7 @@ pub(crate) mod queues;
 pub mod raw;
 pub(crate) mod region;
 pub(crate) mod shown;
+pub(crate) mod slots;
 pub(crate) mod thread;
 pub(crate) mod timing;
 pub(crate) mod word_ops;

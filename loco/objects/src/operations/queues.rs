@@ -6,10 +6,11 @@ use std::sync::Arc;
 use loco_fabric::{Cost, Fabric, FabricError, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
 
 use crate::Result;
-use crate::operations::completion::{Status, WINDOW_SLOTS, Window};
+use crate::operations::completion::Window;
 use crate::operations::operation::OperationKind;
 use crate::operations::peers::{atomics_placed, position_of};
 use crate::operations::platform::MutexOf;
+use crate::operations::slots::{Status, WINDOW_SLOTS};
 
 /// A thread's queues. On some fabrics every operation is done and placed when it is posted. There no other
 /// thread ever looks at the queues, and posting takes no lock. On other fabrics, node-scope fences of other
@@ -106,7 +107,7 @@ impl<F: Fabric> Queues<F> {
                 return Ok(Attempt::WindowFull);
             }
             if !fabric.caps().synchronous {
-                self.window.prepare(self.next);
+                self.window.slots().prepare(self.next);
             }
             Work {
                 id: self.window.id(self.next),
@@ -199,7 +200,7 @@ impl<F: Fabric> Queues<F> {
             return Unfenced::Nothing;
         };
         if let Some(seq) = pair.read {
-            match self.window.status(seq) {
+            match self.window.slots().status(seq) {
                 Status::Pending => {}
                 Status::Done => pair.read = None,
                 // This fence reports the failure, and no later one does.
@@ -231,7 +232,7 @@ impl<F: Fabric> Queues<F> {
         if self.next - self.tail < WINDOW_SLOTS {
             return false;
         }
-        while self.tail < self.next && self.window.status(self.tail) != Status::Pending {
+        while self.tail < self.next && self.window.slots().status(self.tail) != Status::Pending {
             self.tail += 1;
         }
         self.next - self.tail >= WINDOW_SLOTS

@@ -25,7 +25,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 
-use super::protocol::{FENCE, GateWord, enter, enter_log, leave, shut, take_slot};
+use super::protocol::{FENCE, GateWord, OUT, enter, enter_log, leave, shut, take_slot};
 
 /// A word, and its fence.
 #[derive(Clone)]
@@ -226,6 +226,8 @@ fn of_two_that_enter_each_other_into_the_log_one_stays_within_3_preemptions() {
         };
         let stays = [enter(0, 1), enter(1, 0)].map(|thread| thread.join().unwrap());
         assert_eq!(stays.into_iter().filter(|&stays| stays).count(), 1);
+        let entries = log.iter().filter(|entry| entry.load() != 0).count();
+        assert_eq!(entries, 1, "the other places are for other nodes");
     });
 }
 
@@ -268,6 +270,22 @@ mod without {
             slot.store(0);
         };
         run(2, Kernel::Barrier, &[victim], World::shut);
+    }
+
+    /// Where no barrier is, a section that sees as much executes a fence of its own.
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn the_fence_of_a_section_without_a_barrier_a_section_is_missed_within_2_preemptions() {
+        let victim = |world: &World| {
+            let slot = &world.slots[usize::try_from(take_slot(&world.slots_used)).unwrap()];
+            slot.store(1);
+            slot.light_fence();
+            if world.revoked.load() & OUT == 0 {
+                world.written[0].with_mut(|_| ());
+            }
+            slot.store(0);
+        };
+        run(2, Kernel::NoBarrier, &[victim], World::shut);
     }
 
     #[test]

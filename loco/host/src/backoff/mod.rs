@@ -5,13 +5,21 @@
 //! therefore learns how long its waits may spin. Waits that are answered while spinning make this time
 //! longer, and other waits make it shorter. Yielding costs little where nobody else wants the core. Sleeping
 //! comes last, in growing steps: a long wait leaves the cores to others, and is answered at most one step
-//! late. A wait whose steps have reached their maximum [may sleep](Backoff::is_long) by other means until it is
-//! answered.
+//! late. A wait whose steps have reached their maximum [may sleep](Backoff::is_long) by the doorbell until it is
+//! answered: [`last_look`].
+//!
+//! Used by [`membership`](crate::membership). In `model`, a test, both run under loom.
+
+pub(crate) mod last_look;
+#[cfg(test)]
+mod model;
 
 use std::hint;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::thread;
 use std::time::Duration;
+
+use loco_fabric::AtomicCell;
 
 /// The maximum number of rounds of spinning, if every node can have a core: some 20 us.
 const SPINS_MAX: u32 = 1000;
@@ -35,17 +43,17 @@ const SLEEP_LONG: Duration = Duration::from_millis(2);
 /// The number of spins between two looks at the clock. A look costs as much as several spins.
 const SPINS_PER_CLOCK: u32 = 32;
 
-/// The time that the waits of a node spin, learned from earlier waits.
+/// The time that the waits of a node spin, learned from earlier waits. `A` is the word that has it.
 #[derive(Debug)]
-pub struct Patience {
-    spins: AtomicU32,
+pub struct Patience<A = AtomicU32> {
+    spins: A,
     spins_max: u32,
 }
 
 /// The pauses of one wait.
 #[derive(Debug)]
-pub struct Backoff<'a> {
-    patience: &'a Patience,
+pub struct Backoff<'a, A = AtomicU32> {
+    patience: &'a Patience<A>,
     /// The number of spins made.
     spun: u32,
     /// The number of spins left.
@@ -56,12 +64,12 @@ pub struct Backoff<'a> {
     sleep: Duration,
 }
 
-impl Patience {
+impl<A: AtomicCell<u32>> Patience<A> {
     /// Returns the initial patience. `crowded` says that there are more nodes than cores.
-    pub fn new(crowded: bool) -> Patience {
+    pub fn new(crowded: bool) -> Patience<A> {
         let spins_max = if crowded { SPINS_MIN } else { SPINS_MAX };
         Patience {
-            spins: AtomicU32::new(spins_max),
+            spins: A::new(spins_max),
             spins_max,
         }
     }
@@ -73,23 +81,22 @@ impl Patience {
 
     /// Returns this patience with at most `spins` rounds of spinning, for waits whose looks take longer than a load.
     #[must_use]
-    pub fn at_most(self, spins: u32) -> Patience {
+    pub fn at_most(self, spins: u32) -> Patience<A> {
         let spins_max = self.spins_max.min(spins.max(SPINS_MIN));
         Patience {
-            spins: AtomicU32::new(spins_max),
+            spins: A::new(spins_max),
             spins_max,
         }
     }
 
     /// Starts a wait.
     #[inline]
-    pub fn backoff(&self) -> Backoff<'_> {
+    pub fn backoff(&self) -> Backoff<'_, A> {
         Backoff {
             patience: self,
             spun: 0,
-            // Relaxed, here and below: the number is a guess that publishes no other data, and a lost update
-            // does no harm.
-            spins: self.spins.load(Ordering::Relaxed),
+            // The number is a guess, here and below: a lost update does no harm.
+            spins: self.spins.load(),
             yields: YIELDS,
             sleeps: SLEEPS_MAX,
             sleep: SLEEP_MIN,
@@ -97,7 +104,7 @@ impl Patience {
     }
 }
 
-impl Backoff<'_> {
+impl<A: AtomicCell<u32>> Backoff<'_, A> {
     /// Pauses, longer each time. Returns true if it is time to look at the clock.
     #[inline]
     pub fn pause(&mut self) -> bool {
@@ -161,7 +168,7 @@ impl Backoff<'_> {
     /// Notes that the wait has ended with what it waited for, to adapt how long later waits spin.
     #[inline]
     pub fn succeeded(&self) {
-        let spins = self.patience.spins.load(Ordering::Relaxed);
+        let spins = self.patience.spins.load();
         let next = if self.spins > 0 {
             spins + spins / 8 + 1
         } else {
@@ -169,7 +176,7 @@ impl Backoff<'_> {
         };
         let next = next.clamp(SPINS_MIN, self.patience.spins_max);
         if next != spins {
-            self.patience.spins.store(next, Ordering::Relaxed);
+            self.patience.spins.store(next);
         }
     }
 }
@@ -180,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_node_learns_how_long_to_spin() {
-        let patience = Patience::new(false);
+        let patience: Patience = Patience::new(false);
         for _ in 0..10 {
             let mut backoff = patience.backoff();
             while backoff.spins > 0 {
@@ -193,7 +200,7 @@ mod tests {
             patience.backoff().succeeded();
         }
         assert_eq!(patience.backoff().spins, SPINS_MAX, "answered at once");
-        let crowded = Patience::new(true);
+        let crowded: Patience = Patience::new(true);
         crowded.backoff().succeeded();
         assert_eq!(crowded.backoff().spins, SPINS_MIN);
     }
@@ -201,7 +208,7 @@ mod tests {
     #[test]
     fn a_wait_for_one_message_looks_at_no_clock() {
         for crowded in [false, true] {
-            let patience = Patience::new(crowded);
+            let patience: Patience = Patience::new(crowded);
             let mut backoff = patience.backoff();
             let looks: Vec<u32> = (1..SPINS_MIN).filter(|_| backoff.pause()).collect();
             assert_eq!(looks, [], "crowded: {crowded}");
@@ -209,8 +216,25 @@ mod tests {
     }
 
     #[test]
+    fn waits_spin_no_more_rounds_than_asked_for() {
+        let limited = |spins| Patience::<AtomicU32>::new(false).at_most(spins).backoff().spins;
+        assert_eq!(limited(100), 100);
+        assert_eq!(limited(0), SPINS_MIN, "as long as a message takes");
+        assert_eq!(limited(u32::MAX), SPINS_MAX);
+    }
+
+    #[test]
+    fn sleeps_of_a_wait_that_does_not_yield_grow() {
+        let patience: Patience = Patience::new(true);
+        let mut backoff = patience.backoff();
+        let sleeps: Vec<_> = (0..8).map(|_| backoff.next_sleep()).collect();
+        assert_eq!(sleeps[..2], [SLEEP_MIN, 2 * SLEEP_MIN]);
+        assert_eq!(sleeps[6..], [SLEEP_MAX; 2]);
+    }
+
+    #[test]
     fn pauses_grow_up_to_a_bound() {
-        let patience = Patience::new(true);
+        let patience: Patience = Patience::new(true);
         let mut backoff = patience.backoff();
         for _ in 0..SPINS_MIN + YIELDS + 10 {
             backoff.pause();
