@@ -5,16 +5,19 @@
 //! one lock, in the NIC's thread and within calls that post and poll.
 
 mod bus;
+mod company;
 mod core;
 mod far;
 mod faults;
 mod link;
+mod near;
 mod order;
 mod progress;
 mod queue;
 mod requester;
 mod responder;
+mod ring;
 mod thread;
 
 pub(crate) use queue::{Making, Receive, Request, SharedReceives};
-pub(crate) use thread::{nic, poke, start, try_nic, welcome_by};
+pub(crate) use thread::{expect, nic, poke, start, welcome_by, work};

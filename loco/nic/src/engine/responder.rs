@@ -196,6 +196,9 @@ impl Nic {
         }
         let mut header = Header::new(kind::ANSWER, asked.to, asked.from, asked.seq);
         header.status = u8::try_from(status).unwrap_or(u8::MAX);
+        if status == IBV_WC_SUCCESS {
+            header.flags = asked.flags & flag::UNHURRIED;
+        }
         self.send(incoming.link, &header, data);
     }
 
