@@ -1,15 +1,14 @@
 //! On which processor the NIC's thread sleeps: on that of the program that wakes it, if all it asks for is little.
 //!
-//! To wake a thread on another processor takes 2 µs, and 9 µs in a virtual machine that has to interrupt it by way of its host. On its
-//! own, a sender gives way to the target's thread for 3 µs, and both programs keep their processors. Much data is better copied
-//! beside the sender. Relies on what [`ring`](super::ring) says of who rang; used by the thread, and only by one that takes no
-//! liberties.
+//! To wake a thread on another processor is to interrupt that processor, which takes long in a virtual machine. On its own, a sender
+//! gives way to the target's thread for some 3 µs, and both programs keep their processors. Much data is better copied beside the
+//! sender. Relies on what [`ring`](super::ring) says of who rang; used by the thread of a NIC that takes no liberties.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// After so many wakings from one processor, the thread goes there.
 const OFTEN: u32 = 8;
-/// One that finds so many bytes stays away from the sender.
+/// One that moves so many bytes stays away from who asked for it.
 const MUCH: usize = 16 << 10;
 
 /// Where the thread is, and where it may be.
@@ -34,7 +33,7 @@ impl Company {
         }
     }
 
-    /// Takes note that the thread was woken from a processor and found so many bytes. Moves the thread if that is better from now on.
+    /// Takes note that the thread was woken from a processor and moved so many bytes. Moves the thread if that is better from now on.
     pub fn was_woken(&mut self, from: usize, bytes: usize) {
         let Some(allowed) = self.allowed else { return };
         let Some(to) = self.better(from, bytes) else {

@@ -59,9 +59,10 @@ pub(crate) struct Nic {
     pub(super) faults: Faults,
     /// The processes to which the link was lost on request.
     pub(super) lost: BTreeSet<u32>,
-    /// The number of messages that were ever taken from links, and that of the bytes with them.
+    /// The number of messages that were ever taken from links.
     pub(super) taken: u64,
-    pub(super) taken_bytes: usize,
+    /// The number of bytes that ever came with messages, or left with answers.
+    pub(super) moved: usize,
     /// Watches the listener and the sockets of links.
     pub(super) poller: OwnedFd,
     /// On this, the thread sleeps.
@@ -119,7 +120,7 @@ impl Nic {
             faults: settings.faults,
             lost: BTreeSet::new(),
             taken: 0,
-            taken_bytes: 0,
+            moved: 0,
             poller,
             doorbell,
             look_in,

@@ -189,7 +189,7 @@ impl Nic {
     fn take_all(&mut self, id: u64, messages: Vec<Message>, received: io::Result<bool>) -> bool {
         let came = !messages.is_empty();
         self.taken += messages.len() as u64;
-        self.taken_bytes += messages.iter().map(|message| message.data.len()).sum::<usize>();
+        self.moved += messages.iter().map(|message| message.data.len()).sum::<usize>();
         for message in messages {
             if let Err(why) = self.take(id, message) {
                 log::say(format_args!("closed a connection: {why}"));

@@ -199,6 +199,7 @@ impl Nic {
         if status == IBV_WC_SUCCESS {
             header.flags = asked.flags & flag::UNHURRIED;
         }
+        self.moved += data.len();
         self.send(incoming.link, &header, data);
     }
 

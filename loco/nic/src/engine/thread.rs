@@ -21,7 +21,7 @@ use crate::events::lock;
 use crate::ffi::RawGid;
 use crate::log;
 use crate::settings::{abroad, settings};
-use crate::threads::spawn;
+use crate::threads::{spawn, take_short_turns};
 use crate::world::World;
 use crate::{counts, trace};
 
@@ -191,10 +191,11 @@ fn run() {
     };
     let mut vain: u32 = 0;
     let mut company = Company::new();
+    take_short_turns();
     loop {
         let mut nic = lock(shared);
         nic.wake_up();
-        let (before, bytes_before) = (nic.taken, nic.taken_bytes);
+        let (before, bytes_before) = (nic.taken, nic.moved);
         let due = nic.progress(false);
         vain = if nic.taken == before {
             vain.saturating_add(1)
@@ -204,7 +205,7 @@ fn run() {
         if nic.is_plain()
             && let Some(from) = nic.rang_on()
         {
-            company.was_woken(from, nic.taken_bytes - bytes_before);
+            company.was_woken(from, nic.moved - bytes_before);
         }
         set_out(&mut nic);
         let wait = due.map(|due| Duration::from_nanos(due.saturating_sub(nic.now())));
