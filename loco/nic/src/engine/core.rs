@@ -59,6 +59,8 @@ pub(crate) struct Nic {
     pub(super) faults: Faults,
     /// The processes to which the link was lost on request.
     pub(super) lost: BTreeSet<u32>,
+    /// The number of calls that looked for completions.
+    pub(super) looks: u32,
     /// The number of messages that were ever taken from links.
     pub(super) taken: u64,
     /// The number of bytes that ever came with messages, or left with answers.
@@ -119,6 +121,7 @@ impl Nic {
             dice,
             faults: settings.faults,
             lost: BTreeSet::new(),
+            looks: 0,
             taken: 0,
             moved: 0,
             poller,

@@ -2,7 +2,7 @@
 //!
 //! A request is *sent* (its source is read), carried out by the NIC of its target, and *answered*. Data on its way to memory is on a
 //! [`bus`]. Each of these steps may be late, and may overtake others as far as the tier allows ([`order`]). All of it happens under
-//! one lock, in the NIC's thread and within calls that post and poll.
+//! one lock, in the NIC's threads and within calls that post and poll.
 
 mod bus;
 mod company;

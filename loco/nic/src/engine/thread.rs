@@ -39,6 +39,8 @@ static POLLED: AtomicU64 = AtomicU64::new(0);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// While calls do the work, a thread looks in as seldom as this.
 const LOOKS_IN: Duration = Duration::from_micros(500);
+/// One of so many calls looks at sockets, too: where many programs poll, the thread that waits for these gets no processor soon.
+const SOCKETS_EVERY: u32 = 256;
 /// Calls do the work if the thread has been woken so often in a row without finding a message. A program that polls its memory, and not a
 /// completion queue, makes a call now and then, but leaves its messages to the thread. The first message after that may wait for one
 /// look.
@@ -143,10 +145,12 @@ pub(crate) fn poke(nic: MutexGuard<'_, Nic>) {
 
 /// Does the thread's work within a call that looks for completions, if nobody else does.
 pub(crate) fn work() {
-    if let Some(nic) = try_nic() {
+    if let Some(mut nic) = try_nic() {
         let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
         POLLED.store(elapsed, Ordering::Relaxed);
-        go_on(nic, false);
+        nic.looks = nic.looks.wrapping_add(1);
+        let sockets = nic.looks.is_multiple_of(SOCKETS_EVERY);
+        go_on(nic, sockets);
     }
 }
 
@@ -248,6 +252,7 @@ fn watch() {
         tv_nsec: i64::from(LOOKS_IN.subsec_nanos()),
     };
     let mut vain: u32 = 0;
+    take_short_turns();
     loop {
         let left = lock(shared).is_left_to_calls();
         let _ = poll(
