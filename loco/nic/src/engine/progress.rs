@@ -133,9 +133,8 @@ impl Nic {
         for event in &events[..count] {
             match event.data.u64() {
                 LISTENER => self.accept(),
-                LOOK_IN => {
-                    let _ = rustix::io::read(&self.look_in, &mut [0; 8]);
-                }
+                // It is for the thread alone: a call that took it would leave the thread asleep.
+                LOOK_IN => {}
                 id => {
                     let flags = event.flags;
                     if flags.contains(epoll::EventFlags::OUT) {

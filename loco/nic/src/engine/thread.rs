@@ -263,6 +263,7 @@ fn watch() {
             std::thread::sleep(LOOKS_IN);
         }
         let mut nic = lock(shared);
+        let _ = rustix::io::read(&nic.look_in, &mut [0; 8]);
         if nic.is_left_to_calls() && !is_polled() {
             nic.leave_to_calls(false, false);
         }
