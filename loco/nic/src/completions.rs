@@ -1,11 +1,19 @@
 //! Completion queues: what the NIC puts in and the program takes out.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::events::{Events, lock};
 use crate::ffi::*;
+
+/// The number of queues whose next completion gives an event, for which somebody may wait.
+static ARMED: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether somebody may wait for an event of a completion queue.
+pub(crate) fn is_any_armed() -> bool {
+    ARMED.load(Ordering::Relaxed) > 0
+}
 
 /// The address of a program's `ibv_cq`, as an event names it.
 pub(crate) type CqAddress = usize;
@@ -84,6 +92,7 @@ impl Completions {
         if wakes {
             inner.armed = Armed::No;
             if let Some(channel) = &self.channel {
+                ARMED.fetch_sub(1, Ordering::Relaxed);
                 channel.push(*lock(&self.address));
             }
         }
@@ -100,6 +109,9 @@ impl Completions {
     /// Asks for an event at the next completion, or at the next solicited one. What is in the queue gives none.
     pub fn arm(&self, solicited_only: bool) {
         let mut inner = lock(&self.inner);
+        if inner.armed == Armed::No && self.channel.is_some() {
+            ARMED.fetch_add(1, Ordering::Relaxed);
+        }
         inner.armed = match (solicited_only, inner.armed) {
             (true, Armed::No | Armed::Solicited) => Armed::Solicited,
             _ => Armed::Any,
@@ -132,6 +144,14 @@ impl Completions {
         let address = *lock(&self.address);
         if let Some(channel) = &self.channel {
             channel.retain(|event| *event != address);
+        }
+    }
+}
+
+impl Drop for Completions {
+    fn drop(&mut self) {
+        if lock(&self.inner).armed != Armed::No && self.channel.is_some() {
+            ARMED.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Messages between the NICs of a world: a header of fixed size, and data.
 
+use std::io;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::ffi::{IBV_WC_GENERAL_ERR, RawGid};
 
 /// What every header begins with. Its last byte is the version of the format.
-const MAGIC: u32 = u32::from_le_bytes(*b"lnc\x01");
+const MAGIC: u32 = u32::from_le_bytes(*b"lnc\x02");
 /// The size of a header.
 pub(crate) const HEADER: usize = size_of::<Header>();
 /// The longest message.
@@ -31,7 +33,7 @@ pub(crate) mod kind {
     pub(crate) const PROBE: u8 = 8;
 }
 
-/// Flags of requests.
+/// Flags of requests, of which an answer has `UNHURRIED` only.
 pub(crate) mod flag {
     pub(crate) const IMMEDIATE: u8 = 1;
     pub(crate) const SOLICITED: u8 = 2;
@@ -39,8 +41,10 @@ pub(crate) mod flag {
     /// The sender waits for no answer.
     pub(crate) const UNRELIABLE: u8 = 8;
     pub(crate) const DATAGRAM: u8 = 16;
+    /// The sender looks for the answer when it wants to know: one that says no more than success need not wake it.
+    pub(crate) const UNHURRIED: u8 = 32;
     /// All of them.
-    pub(crate) const KNOWN: u8 = 31;
+    pub(crate) const KNOWN: u8 = 63;
 }
 
 /// The header of a message. Numbers are of the host's order. A host of another order is refused by the first of them.
@@ -139,6 +143,27 @@ pub(crate) struct Message {
     pub data: Vec<u8>,
 }
 
+/// Cuts whole messages off what has come.
+///
+/// # Errors
+/// Fails at what is no message.
+pub(crate) fn take_off(input: &mut Vec<u8>, messages: &mut Vec<Message>) -> io::Result<()> {
+    let mut at = 0;
+    while input.len() - at >= HEADER {
+        let header =
+            Header::read(&input[at..]).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        let len = usize::try_from(header.len).map_err(io::Error::other)?;
+        if input.len() - at - HEADER < len {
+            break;
+        }
+        let data = input[at + HEADER..at + HEADER + len].to_vec();
+        messages.push(Message { header, data });
+        at += HEADER + len;
+    }
+    input.drain(..at);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +184,7 @@ mod tests {
         wrong(|header| header.len = 1);
         wrong(|header| header.from = 1 << 24);
         wrong(|header| header.to = u32::MAX);
-        wrong(|header| header.flags = 32);
+        wrong(|header| header.flags = 64);
         wrong(|header| header.rnr_retry = 8);
         wrong(|header| header.status = 200);
         wrong(|header| header.wanted = u32::MAX);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,18 +11,20 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::bus::Placed;
 use super::link::Link;
+use super::near::{Greeting, Near};
 use super::queue::{Incoming, QueuePair, SharedReceives, Stage};
 use crate::completions::Completions;
 use crate::dice::Dice;
 use crate::ffi::*;
+use crate::log;
 use crate::memory::Memory;
 use crate::settings::{Faults, Settings, abroad};
 use crate::wire::{Header, kind};
 use crate::world::{LOCAL_BITS, World};
 
-/// The number by which the listener is known to the poller, and the doorbell.
+/// The number by which the listener is known to the poller, and the bell of the thread that looks in.
 pub(super) const LISTENER: u64 = 0;
-pub(super) const DOORBELL: u64 = 1;
+pub(super) const LOOK_IN: u64 = 1;
 const FIRST_LINK: u64 = 2;
 
 /// The NIC of this process.
@@ -37,6 +39,14 @@ pub(crate) struct Nic {
     /// Queue pairs with something to do, now or later.
     pub(super) active: BTreeSet<u32>,
     pub(super) links: HashMap<u64, Link>,
+    /// The links to processes of this host.
+    pub(super) near: Vec<u64>,
+    /// True if a request of this process waits for answers to earlier ones, or may.
+    pub(super) wants_answers: bool,
+    /// True while calls do the work, so that nobody need ring for answers; and true if not for requests either.
+    pub(super) left_to_calls: (bool, bool),
+    /// True if links may not know yet what the sleeping thread is to be woken for.
+    pub(super) has_news: bool,
     /// Links to other hosts to which somebody has yet to connect, with the numbers of their processes.
     pub(super) visits: Vec<(u64, u32)>,
     /// The links to other processes, by their numbers.
@@ -49,10 +59,18 @@ pub(crate) struct Nic {
     pub(super) faults: Faults,
     /// The processes to which the link was lost on request.
     pub(super) lost: BTreeSet<u32>,
+    /// The number of calls that looked for completions.
+    pub(super) looks: u32,
     /// The number of messages that were ever taken from links.
     pub(super) taken: u64,
+    /// The number of bytes that ever came with messages, or left with answers.
+    pub(super) moved: usize,
+    /// Watches the listener and the sockets of links.
     pub(super) poller: OwnedFd,
+    /// On this, the thread sleeps.
     pub(super) doorbell: OwnedFd,
+    /// This makes the thread that waits for sockets look in.
+    pub(super) look_in: OwnedFd,
     pub(super) buffer: Box<[u8]>,
     next_link: u64,
     next_qp: u32,
@@ -72,7 +90,8 @@ impl Nic {
         let hosts = abroad().map(|abroad| &abroad.hosts);
         let world = Arc::new(World::enter(&settings.world, hosts)?);
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        // It is read when it has rung, or to wait for that.
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC)?;
         let read = epoll::EventFlags::IN;
         epoll::add(
             &poller,
@@ -80,7 +99,8 @@ impl Nic {
             epoll::EventData::new_u64(LISTENER),
             read,
         )?;
-        epoll::add(&poller, &doorbell, epoll::EventData::new_u64(DOORBELL), read)?;
+        let look_in = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&poller, &look_in, epoll::EventData::new_u64(LOOK_IN), read)?;
         let dice = Dice::new(settings.seed, world.number, settings.stress, settings.schedule);
         Ok(Nic {
             tier: settings.tier,
@@ -90,6 +110,10 @@ impl Nic {
             qps: HashMap::new(),
             active: BTreeSet::new(),
             links: HashMap::new(),
+            near: Vec::new(),
+            wants_answers: false,
+            left_to_calls: (false, false),
+            has_news: false,
             visits: Vec::new(),
             ways: HashMap::new(),
             limbo: Vec::new(),
@@ -97,9 +121,12 @@ impl Nic {
             dice,
             faults: settings.faults,
             lost: BTreeSet::new(),
+            looks: 0,
             taken: 0,
+            moved: 0,
             poller,
             doorbell,
+            look_in,
             buffer: vec![0; 1 << 16].into_boxed_slice(),
             next_link: FIRST_LINK,
             next_qp: 0,
@@ -129,6 +156,11 @@ impl Nic {
         self.qps.values().any(|qp| uses(qp))
     }
 
+    /// Returns true if it takes no liberties.
+    pub(super) fn is_plain(&self) -> bool {
+        self.dice.is_plain()
+    }
+
     /// Returns a free number for a queue pair, if there is one.
     pub(super) fn free_qpn(&mut self) -> Option<u32> {
         let count = 1 << LOCAL_BITS;
@@ -155,12 +187,33 @@ impl Nic {
         self.next_srq
     }
 
+    fn hello(&self, to: u32) -> Header {
+        let mut hello = Header::new(kind::HELLO, self.world.number, to, 0);
+        hello.gid = self.gids[0];
+        hello
+    }
+
+    /// Returns what is said when a connection within this host begins.
+    pub(super) fn greeting(&self, to: u32) -> Greeting<'_> {
+        Greeting {
+            hello: self.hello(to),
+            bell: self.doorbell.as_fd(),
+        }
+    }
+
     /// Takes a connection into the set of links.
     pub(super) fn add_link(&mut self, link: Link) -> io::Result<u64> {
         let id = self.next_link;
         self.next_link += 1;
+        if link.near().is_some() {
+            self.near.push(id);
+        }
         self.links.insert(id, link);
-        self.poll_link(id).inspect_err(|_| drop(self.links.remove(&id)))?;
+        if let Err(error) = self.poll_link(id) {
+            self.drop_link(id);
+            return Err(error);
+        }
+        self.has_news = true;
         Ok(id)
     }
 
@@ -170,7 +223,11 @@ impl Nic {
             let data = epoll::EventData::new_u64(id);
             epoll::add(&self.poller, descriptor, data, epoll::EventFlags::IN)?;
         }
-        if self.links.get(&id).is_some_and(Link::is_blocked) {
+        if self
+            .links
+            .get(&id)
+            .is_some_and(|link| link.is_far() && link.is_blocked())
+        {
             self.watch(id, true);
         }
         Ok(())
@@ -188,14 +245,18 @@ impl Nic {
         let now = self.now();
         let far = abroad().is_some_and(|abroad| abroad.host_of(number).is_some());
         let mut link = if far {
-            Link::coming(now)
+            let mut link = Link::coming(now);
+            link.send(&self.hello(number), &[]).ok()?;
+            link
         } else {
-            Link::here(self.world.connect(number).ok()?, now).ok()?
+            let stream = self.world.connect(number).ok()?;
+            let near = Near::connected(stream, number, &self.greeting(number));
+            if let Err(error) = &near {
+                log::once(format_args!("cannot connect to process {number}: {error}"));
+            }
+            Link::here(near.ok()?, now)
         };
         link.peer = Some(number);
-        let mut hello = Header::new(kind::HELLO, self.world.number, number, 0);
-        hello.gid = self.gids[0];
-        link.send(&hello, &[]).ok()?;
         let id = self.add_link(link).ok()?;
         if far {
             self.visits.push((id, number));
@@ -216,7 +277,7 @@ impl Nic {
             self.drop_link(id);
             return false;
         }
-        if !was_blocked && link.is_blocked() {
+        if !was_blocked && link.is_blocked() && link.near().is_none() {
             self.watch(id, true);
         }
         true
@@ -240,6 +301,7 @@ impl Nic {
         let Some(link) = self.links.remove(&id) else {
             return;
         };
+        self.near.retain(|near| *near != id);
         if let Some(descriptor) = link.descriptor() {
             let _ = epoll::delete(&self.poller, descriptor);
         }
@@ -248,6 +310,7 @@ impl Nic {
             return;
         }
         self.ways.remove(&number);
+        self.activate_waiting();
         let now = self.now();
         let lost_at = if link.is_coming() { link.begun_at } else { now };
         for qp in self.qps.values_mut() {
@@ -261,6 +324,12 @@ impl Nic {
                 self.active.insert(qp.qpn);
             }
         }
+    }
+
+    /// Gives queue pairs a turn whose requests wait, since a link takes more now, or is no more.
+    pub(super) fn activate_waiting(&mut self) {
+        let waiting = self.qps.values().filter(|qp| qp.sent < qp.sends.len());
+        self.active.extend(waiting.map(|qp| qp.qpn));
     }
 
     /// Takes note of what a bus has placed.

@@ -35,6 +35,8 @@ impl Nic {
         let came = visited.and_then(|connection| link.has_come(connection));
         if came.is_err() || self.poll_link(id).is_err() {
             self.drop_link(id);
+        } else {
+            self.activate_waiting();
         }
     }
 

@@ -24,7 +24,7 @@ impl Nic {
     }
 
     /// Loses the link to a process for good, at random: neither process reaches the other after that. What this process has not read
-    /// does not arrive. What the socket has taken may still be carried out at the other, and its answer does not come. Reliable
+    /// does not arrive. What it has sent may still be carried out at the other, and its answer does not come. Reliable
     /// requests fail when their queue pair's patience is over; others are lost.
     pub(super) fn may_lose_link(&mut self, process: u32) {
         if self.lost.contains(&process) || !self.dice.one_in(self.faults.lose_link) {

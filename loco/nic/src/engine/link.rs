@@ -1,18 +1,18 @@
 //! A connection to another NIC of the world, which carries messages in order. It never waits.
 //!
-//! To one of this host it is a socket in the folder; to one of another host, an encrypted connection over TCP, which takes a while
+//! To one of this host it is [`near`](super::near); to one of another host, an encrypted connection over TCP, which takes a while
 //! to come about. Only such a one may fall silent.
 
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
 use zerocopy::IntoBytes as _;
 
-use crate::wire::{HEADER, Header, Message};
+use super::near::Near;
+use crate::wire::{Header, Message, flag, kind, take_off};
 
 /// A link with so many bytes to write takes no more requests for now.
 const BACKLOG: usize = 4 << 20;
@@ -23,7 +23,7 @@ const SIOCOUTQNSD: libc::Ioctl = 0x894b;
 /// How bytes travel.
 enum Way {
     /// To a process of this host.
-    Here(UnixStream),
+    Here(Box<Near>),
     /// To a process of another host.
     There(Box<loco_job::Link>),
     /// To a process of another host, to which somebody connects meanwhile.
@@ -77,12 +77,8 @@ impl Link {
     }
 
     /// Makes a link of a connection to a process of this host.
-    ///
-    /// # Errors
-    /// Fails when the connection cannot be made non-blocking.
-    pub fn here(stream: UnixStream, now: u64) -> io::Result<Link> {
-        stream.set_nonblocking(true)?;
-        Ok(Link::of(Way::Here(stream), now))
+    pub fn here(near: Near, now: u64) -> Link {
+        Link::of(Way::Here(Box::new(near)), now)
     }
 
     /// Makes a link of a connection to a process of another host.
@@ -131,7 +127,7 @@ impl Link {
     /// Returns the descriptor, once there is one.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.way {
-            Way::Here(stream) => Some(stream.as_fd()),
+            Way::Here(near) => Some(near.descriptor()),
             Way::There(connection) => Some(connection.stream().as_fd()),
             Way::Coming => None,
         }
@@ -177,7 +173,18 @@ impl Link {
 
     /// Returns true if so much waits that requests should wait, too.
     pub fn is_crowded(&self) -> bool {
-        self.output.len() - self.written > BACKLOG
+        match &self.way {
+            Way::Here(_) => self.is_blocked(),
+            Way::There(_) | Way::Coming => self.output.len() - self.written > BACKLOG,
+        }
+    }
+
+    /// Returns the connection to a process of this host, if it is one.
+    pub fn near(&self) -> Option<&Near> {
+        match &self.way {
+            Way::Here(near) => Some(near),
+            Way::There(_) | Way::Coming => None,
+        }
     }
 
     /// Sends a message, or keeps what cannot be sent now.
@@ -188,32 +195,29 @@ impl Link {
         let mut header = *header;
         header.len = data.len() as u64;
         let head = header.as_bytes();
-        let stream = match &mut self.way {
-            Way::Here(stream) if self.written >= self.output.len() => stream,
+        match &mut self.way {
+            Way::Here(near) => {
+                let urgent = !header.has(flag::UNHURRIED) || header.kind != kind::ANSWER;
+                let was_blocked = self.written < self.output.len();
+                if was_blocked || !near.send([head, data], urgent)? {
+                    self.output.extend_from_slice(head);
+                    self.output.extend_from_slice(data);
+                    return if was_blocked { Ok(()) } else { self.flush() };
+                }
+                Ok(())
+            }
             Way::There(connection) => {
                 let was_blocked = self.written < self.output.len();
                 let sealed = connection.seal(&[head, data].concat())?;
                 self.output.extend_from_slice(&sealed);
-                return if was_blocked { Ok(()) } else { self.flush() };
+                if was_blocked { Ok(()) } else { self.flush() }
             }
-            Way::Here(_) | Way::Coming => {
+            Way::Coming => {
                 self.output.extend_from_slice(head);
                 self.output.extend_from_slice(data);
-                return Ok(());
+                Ok(())
             }
-        };
-        let parts = [io::IoSlice::new(head), io::IoSlice::new(data)];
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let sent = rustix::net::sendmsg(&*stream, &parts, &mut Default::default(), flags);
-        let sent = match sent {
-            Ok(sent) => sent,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
-            Err(error) => return Err(error.into()),
-        };
-        self.output.extend_from_slice(&head[sent.min(HEADER)..]);
-        self.output
-            .extend_from_slice(&data[sent.saturating_sub(HEADER)..]);
-        Ok(())
+        }
     }
 
     /// Sends what waits, as far as the other side reads.
@@ -222,6 +226,15 @@ impl Link {
     /// Fails when the other side is gone.
     pub fn flush(&mut self) -> io::Result<()> {
         while self.is_blocked() {
+            if let Way::Here(near) = &mut self.way {
+                let waits = &self.output[self.written..];
+                let sent = near.send_some(waits)?;
+                self.written += sent;
+                if self.is_blocked() {
+                    return Ok(());
+                }
+                break;
+            }
             let Some(socket) = self.descriptor() else {
                 return Ok(());
             };
@@ -240,35 +253,29 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the messages that have come, into `messages`, by way of a buffer. Returns false when the other side has closed the
-    /// connection.
+    /// Takes the messages that have come, into `messages`. Those of another host come by way of a buffer. Returns false when the other
+    /// side has closed the connection.
     ///
     /// # Errors
     /// Fails when the other side is gone, or sends what is no message.
     pub fn receive(&mut self, buffer: &mut [u8], messages: &mut Vec<Message>) -> io::Result<bool> {
+        let connection = match &mut self.way {
+            Way::Here(near) => {
+                let goes_on = near.hear(messages)?;
+                // What it wrote before its end has come.
+                near.receive(&mut self.input, messages)?;
+                return Ok(goes_on);
+            }
+            Way::There(connection) => connection,
+            Way::Coming => return Ok(true),
+        };
         loop {
-            let (received, room) = match &mut self.way {
-                Way::Here(stream) => {
-                    self.input.reserve(buffer.len());
-                    let room = self.input.capacity() - self.input.len();
-                    let to = rustix::buffer::spare_capacity(&mut self.input);
-                    let received = rustix::net::recv(&*stream, to, RecvFlags::DONTWAIT);
-                    (received.map(|(got, _)| got), room)
-                }
-                Way::There(connection) => {
-                    let received = rustix::net::recv(connection.stream(), &mut *buffer, RecvFlags::DONTWAIT);
-                    (received.map(|(got, _)| got), buffer.len())
-                }
-                Way::Coming => return Ok(true),
-            };
-            match received {
-                Ok(0) => return Ok(false),
-                Ok(got) => {
-                    if let Way::There(connection) = &mut self.way {
-                        connection.open(&buffer[..got], &mut self.input)?;
-                    }
-                    self.take_off(messages)?;
-                    if got < room {
+            match rustix::net::recv(connection.stream(), &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Ok(false),
+                Ok((got, _)) => {
+                    connection.open(&buffer[..got], &mut self.input)?;
+                    take_off(&mut self.input, messages)?;
+                    if got < buffer.len() {
                         return Ok(true);
                     }
                 }
@@ -278,22 +285,15 @@ impl Link {
         }
     }
 
-    /// Cuts whole messages off the input.
-    fn take_off(&mut self, messages: &mut Vec<Message>) -> io::Result<()> {
-        let mut at = 0;
-        while self.input.len() - at >= HEADER {
-            let header = Header::read(&self.input[at..])
-                .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-            let len = usize::try_from(header.len).map_err(io::Error::other)?;
-            if self.input.len() - at - HEADER < len {
-                break;
-            }
-            let data = self.input[at + HEADER..at + HEADER + len].to_vec();
-            messages.push(Message { header, data });
-            at += HEADER + len;
+    /// Takes the messages that have come from a process of this host without asking the system for anything.
+    ///
+    /// # Errors
+    /// Fails when the other side sends what is no message.
+    pub fn receive_near(&mut self, messages: &mut Vec<Message>) -> io::Result<()> {
+        match &mut self.way {
+            Way::Here(near) => near.receive(&mut self.input, messages),
+            Way::There(_) | Way::Coming => Ok(()),
         }
-        self.input.drain(..at);
-        Ok(())
     }
 }
 

@@ -2,19 +2,22 @@
 //!
 //! A request is *sent* (its source is read), carried out by the NIC of its target, and *answered*. Data on its way to memory is on a
 //! [`bus`]. Each of these steps may be late, and may overtake others as far as the tier allows ([`order`]). All of it happens under
-//! one lock, in the NIC's thread and within calls that post and poll.
+//! one lock, in the NIC's threads and within calls that post and poll.
 
 mod bus;
+mod company;
 mod core;
 mod far;
 mod faults;
 mod link;
+mod near;
 mod order;
 mod progress;
 mod queue;
 mod requester;
 mod responder;
+mod ring;
 mod thread;
 
 pub(crate) use queue::{Making, Receive, Request, SharedReceives};
-pub(crate) use thread::{nic, poke, start, try_nic, welcome_by};
+pub(crate) use thread::{expect, nic, poke, start, welcome_by, work};

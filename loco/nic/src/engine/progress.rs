@@ -1,14 +1,21 @@
 //! One pass over everything that the NIC has to do.
 
+use std::io;
+
+use loco_host::word::full_fence;
 use rustix::event::Timespec;
 use rustix::event::epoll;
 
 use super::bus::Placed;
-use super::core::{DOORBELL, LISTENER, Nic};
+use super::core::{LISTENER, LOOK_IN, Nic};
 use super::link::Link;
+use super::near::Near;
 use super::queue::{Making, QueuePair, Receive};
+use super::ring::Wake;
+use crate::completions::is_any_armed;
 use crate::ffi::*;
 use crate::log;
+use crate::settings::abroad;
 use crate::wire::{Message, kind};
 use crate::world::{LOCAL_BITS, PROCESSES};
 
@@ -16,11 +23,16 @@ use crate::world::{LOCAL_BITS, PROCESSES};
 const PASSES: usize = 16;
 
 impl Nic {
-    /// Takes what has come and does what is due. Returns when something is due next, in nanoseconds since the start.
-    pub fn progress(&mut self) -> Option<u64> {
+    /// Takes what has come and does what is due. Looks at sockets, too, if asked to, or if there are other hosts. Returns when something
+    /// is due next, in nanoseconds since the start.
+    pub fn progress(&mut self, sockets: bool) -> Option<u64> {
+        let sockets = sockets || abroad().is_some();
         let mut due = None;
         for _ in 0..PASSES {
-            let came = self.take_messages();
+            let mut came = self.take_near();
+            if sockets {
+                came |= self.take_messages();
+            }
             due = self.work();
             if !came && due.is_none_or(|due| due > self.now()) {
                 break;
@@ -29,7 +41,82 @@ impl Nic {
         due
     }
 
-    /// Takes what has come over the links. Returns true if something has.
+    /// Takes what has come from processes of this host, and gives them what waits. Returns true if something has come.
+    fn take_near(&mut self) -> bool {
+        let mut came = false;
+        let mut at = 0;
+        while let Some(&id) = self.near.get(at) {
+            at += 1;
+            let Some(link) = self.links.get_mut(&id) else {
+                continue;
+            };
+            let is_blocked = link.is_blocked();
+            let mut messages = Vec::new();
+            let received = link.receive_near(&mut messages);
+            came |= self.take_all(id, messages, received.map(|()| true));
+            if is_blocked {
+                self.flush_link(id);
+            }
+        }
+        came
+    }
+
+    /// Leaves answers to calls, if the program polls and waits for no event; and requests of others too, if the thread has looked for
+    /// some in vain. Returns true if nothing was left to them before: then somebody has to look in.
+    pub(super) fn leave_to_calls(&mut self, polls: bool, in_vain: bool) -> bool {
+        let before = self.is_left_to_calls();
+        let may_be = polls && !is_any_armed();
+        self.left_to_calls = (may_be, may_be && in_vain);
+        self.has_news = true;
+        self.is_left_to_calls() && !before
+    }
+
+    /// Returns whether anything is left to calls.
+    pub(super) fn is_left_to_calls(&self) -> bool {
+        self.left_to_calls.0 || self.left_to_calls.1
+    }
+
+    /// Says to the processes of this host what the thread is to be woken for, before it sleeps. Returns false if something has come
+    /// that nobody would be told of.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        self.has_news = false;
+        let answers = match self.left_to_calls.0 {
+            true => Wake::Never,
+            false if self.wants_answers || is_any_armed() => Wake::Always,
+            false => Wake::Urgent,
+        };
+        let requests = match self.left_to_calls.1 {
+            true => Wake::Never,
+            false => Wake::Always,
+        };
+        let links = self.near.iter().filter_map(|id| self.links.get(id)?.near());
+        for near in links.clone() {
+            near.wake_for(if near.asks() { answers } else { requests });
+        }
+        full_fence();
+        links.clone().all(|near| {
+            let wake = if near.asks() { answers } else { requests };
+            wake == Wake::Never || near.is_empty()
+        })
+    }
+
+    /// Returns on which processor somebody was who has rung the bell, if somebody has.
+    pub(super) fn rang_on(&self) -> Option<usize> {
+        let links = self.near.iter().filter_map(|id| self.links.get(id)?.near());
+        links.fold(None, |last, near| near.rang_on().or(last))
+    }
+
+    /// Says to the processes of this host that the thread is awake. Looks whether requests wait for answers still.
+    pub(super) fn wake_up(&mut self) {
+        for id in &self.near {
+            if let Some(near) = self.links.get(id).and_then(Link::near) {
+                near.wake_for(Wake::Never);
+            }
+        }
+        self.wants_answers = self.qps.values().any(|qp| qp.sent < qp.sends.len());
+    }
+
+    /// Takes what has come over sockets. Returns true if something has.
     fn take_messages(&mut self) -> bool {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -47,7 +134,7 @@ impl Nic {
             match event.data.u64() {
                 LISTENER => self.accept(),
                 // It is for the thread alone: a call that took it would leave the thread asleep.
-                DOORBELL => {}
+                LOOK_IN => {}
                 id => {
                     let flags = event.flags;
                     if flags.contains(epoll::EventFlags::OUT) {
@@ -63,7 +150,8 @@ impl Nic {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.world.listener.accept() {
             let now = self.now();
-            let added = Link::here(stream, now).and_then(|link| self.add_link(link));
+            let near = Near::accepted(stream, &self.greeting(0));
+            let added = near.and_then(|near| self.add_link(Link::here(near, now)));
             if let Err(error) = added {
                 log::say(format_args!("cannot take a connection: {error}"));
             }
@@ -77,7 +165,10 @@ impl Nic {
         if link.flush().is_err() {
             self.drop_link(id);
         } else if !link.is_blocked() {
-            self.watch(id, false);
+            if link.near().is_none() {
+                self.watch(id, false);
+            }
+            self.activate_waiting();
         }
     }
 
@@ -89,8 +180,15 @@ impl Nic {
         link.spoken_at = now;
         let mut messages = Vec::new();
         let received = link.receive(&mut self.buffer, &mut messages);
+        self.has_news = true;
+        self.take_all(id, messages, received)
+    }
+
+    /// Takes messages of a link, and looks how it is. Returns true if there are some.
+    fn take_all(&mut self, id: u64, messages: Vec<Message>, received: io::Result<bool>) -> bool {
         let came = !messages.is_empty();
         self.taken += messages.len() as u64;
+        self.moved += messages.iter().map(|message| message.data.len()).sum::<usize>();
         for message in messages {
             if let Err(why) = self.take(id, message) {
                 log::say(format_args!("closed a connection: {why}"));
@@ -102,7 +200,7 @@ impl Nic {
             Ok(true) => {}
             Ok(false) => self.drop_link(id),
             Err(error) => {
-                if error.kind() == std::io::ErrorKind::InvalidData {
+                if error.kind() == io::ErrorKind::InvalidData {
                     log::say(format_args!("closed a connection: {error}"));
                 }
                 self.drop_link(id);

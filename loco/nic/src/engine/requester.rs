@@ -69,6 +69,8 @@ impl Nic {
                 continue;
             };
             if self.is_held(qp, at) {
+                self.has_news |= !self.wants_answers;
+                self.wants_answers = true;
                 break;
             }
             if ready_at > now {
@@ -80,8 +82,7 @@ impl Nic {
                 break;
             }
             let Some(stage) = self.send_request(qp, at, now) else {
-                // The link takes no more, and the poller says when it does.
-                self.active.insert(qp.qpn);
+                // The link takes no more; when it does, the queue pair has its turn.
                 break;
             };
             qp.sends[at].stage = stage;
@@ -174,6 +175,9 @@ impl Nic {
                 Ok(pieces) => gather(&pieces, &mut data),
                 Err(_) => return failed(IBV_WC_LOC_PROT_ERR),
             }
+        }
+        if self.dice.is_plain() && !request.has_result() {
+            header.flags |= flag::UNHURRIED;
         }
         count(Count::Sent);
         trace::moment("sent", about(qp.qpn, header.seq, header.addr, len));

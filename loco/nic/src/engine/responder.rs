@@ -10,7 +10,7 @@ use super::requester::about;
 use crate::counts::{Count, count};
 use crate::dice::Step;
 use crate::ffi::*;
-use crate::memory::{Piece, exchange, first, load};
+use crate::memory::{Piece, exchange, load};
 use crate::trace::{self, About, Side};
 use crate::wire::{Header, Message, flag, kind};
 
@@ -196,6 +196,10 @@ impl Nic {
         }
         let mut header = Header::new(kind::ANSWER, asked.to, asked.from, asked.seq);
         header.status = u8::try_from(status).unwrap_or(u8::MAX);
+        if status == IBV_WC_SUCCESS {
+            header.flags = asked.flags & flag::UNHURRIED;
+        }
+        self.moved += data.len();
         self.send(incoming.link, &header, data);
     }
 
@@ -323,15 +327,22 @@ impl Nic {
             grh_is_of_ipv4 = grh[0] == 0;
             data.splice(0..0, grh);
         }
-        let room =
-            self.memory
-                .resolve_all(&receive.elements, self.receive_domain(qp), IBV_ACCESS_LOCAL_WRITE);
-        let failure = match &room {
-            Err(_) => Some((IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR)),
-            Ok(pieces) if first(pieces, data.len()).is_none() => {
-                Some((IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR))
+        let len = data.len();
+        let (status, pieces) = match beginning(&receive.elements, len as u64) {
+            None => (IBV_WC_LOC_LEN_ERR, Vec::new()),
+            // As on a card, nobody looks at the keys of what no byte goes to.
+            Some(elements) => {
+                let domain = self.receive_domain(qp);
+                match self.memory.resolve_all(&elements, domain, IBV_ACCESS_LOCAL_WRITE) {
+                    Ok(pieces) => (IBV_WC_SUCCESS, pieces),
+                    Err(_) => (IBV_WC_LOC_PROT_ERR, Vec::new()),
+                }
             }
-            Ok(_) => None,
+        };
+        let failure = match status {
+            IBV_WC_SUCCESS => None,
+            IBV_WC_LOC_LEN_ERR => Some((status, IBV_WC_REM_INV_REQ_ERR)),
+            _ => Some((status, IBV_WC_REM_OP_ERR)),
         };
         let queue = Arc::clone(&qp.recv_cq);
         if let Some((here, there)) = failure {
@@ -346,11 +357,6 @@ impl Nic {
             self.placed(qp, placed, now);
             return self.refuse(qp, incoming, there);
         }
-        let len = data.len();
-        let pieces = room
-            .ok()
-            .and_then(|pieces| first(&pieces, len))
-            .unwrap_or_default();
         let about = about(qp.qpn, header.seq, 0, len as u64);
         trace::span("receive", Side::Served, incoming.begun, about);
         self.onto_bus(qp, &pieces, (data, about), false, now);
@@ -480,6 +486,21 @@ impl Nic {
             qp.event(IBV_EVENT_QP_LAST_WQE_REACHED);
         }
     }
+}
+
+/// Returns the beginning of scatter/gather elements that has so many bytes, or `None` if they have fewer.
+fn beginning(elements: &[Sge], len: u64) -> Option<Vec<Sge>> {
+    let mut left = len;
+    let mut taken = Vec::new();
+    for element in elements {
+        let part = left.min(u64::from(element.length));
+        if part > 0 {
+            let length = u32::try_from(part).unwrap_or(u32::MAX);
+            taken.push(Sge { length, ..*element });
+        }
+        left -= part;
+    }
+    (left == 0).then_some(taken)
 }
 
 /// Returns the header that a datagram has in its receive buffer. With addresses of IPv4, as they are mapped into GIDs, it is a header

@@ -1,6 +1,12 @@
-//! The NIC's one instance in a process, its lock, and its thread.
+//! The NIC's one instance in a process, its lock, and its threads.
+//!
+//! One thread carries out what others ask for while the program does something else. It sleeps on a bell, which processes of this
+//! host ring, and calls that leave it something to do. A second one waits for sockets: new connections, other hosts, and the end of
+//! processes. A program that polls does their work in its calls; while it does, others ring for less, and the second thread looks in.
+//! (The first could look in by itself, but to sleep for a time costs a virtual machine four times what it costs to sleep.)
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
@@ -8,13 +14,14 @@ use std::time::{Duration, Instant};
 use loco_host::dispatch::Destination;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::company::Company;
 use super::core::Nic;
 use crate::abroad::is_nobody;
 use crate::events::lock;
 use crate::ffi::RawGid;
 use crate::log;
 use crate::settings::{abroad, settings};
-use crate::threads::spawn;
+use crate::threads::{spawn, take_short_turns};
 use crate::world::World;
 use crate::{counts, trace};
 
@@ -23,17 +30,17 @@ static NIC: OnceLock<Mutex<Nic>> = OnceLock::new();
 static WORLD: OnceLock<Arc<World>> = OnceLock::new();
 /// Who takes connections in that are for a port: the connection manager, once somebody listens.
 static WELCOME: OnceLock<fn(loco_job::Link)> = OnceLock::new();
-/// True while the thread waits for events and would not see new work.
+/// True while the thread sleeps on its bell and would not see new work.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
-/// When a call has last done the thread's work.
+/// When a call that looks for completions has last done the thread's work.
 static POLLED: AtomicU64 = AtomicU64::new(0);
 /// For so long, a host may leave a connection pending. It is more than many queue pairs have patience for, since their peers are
 /// expected to be known by then.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
-/// The thread waits no longer than this.
-const WAIT_MAX: Duration = Duration::from_secs(60);
-/// While calls do the work, the thread looks in as seldom as this.
-const LOOKS_IN: Duration = Duration::from_micros(200);
+/// While calls do the work, a thread looks in as seldom as this.
+const LOOKS_IN: Duration = Duration::from_micros(500);
+/// One of so many calls looks at sockets, too: where many programs poll, the thread that waits for these gets no processor soon.
+const SOCKETS_EVERY: u32 = 256;
 /// Calls do the work if the thread has been woken so often in a row without finding a message. A program that polls its memory, and not a
 /// completion queue, makes a call now and then, but leaves its messages to the thread. The first message after that may wait for one
 /// look.
@@ -59,6 +66,7 @@ pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
     let (world, number) = (Arc::clone(&nic.world), nic.world.number);
     let _ = NIC.set(Mutex::new(nic));
     spawn("loco-nic", run)?;
+    spawn("loco-nic-sockets", watch)?;
     at_exit();
     if let Some(abroad) = abroad() {
         abroad.accept(
@@ -122,7 +130,7 @@ pub(crate) fn nic() -> MutexGuard<'static, Nic> {
 }
 
 /// Returns the NIC unless another thread has it.
-pub(crate) fn try_nic() -> Option<MutexGuard<'static, Nic>> {
+fn try_nic() -> Option<MutexGuard<'static, Nic>> {
     match NIC.get()?.try_lock() {
         Ok(nic) => Some(nic),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -131,55 +139,138 @@ pub(crate) fn try_nic() -> Option<MutexGuard<'static, Nic>> {
 }
 
 /// Does the thread's work within a call, and tells the thread what is left.
-pub(crate) fn poke(mut nic: MutexGuard<'_, Nic>) {
-    let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
-    POLLED.store(elapsed, Ordering::Relaxed);
-    let due = nic.progress();
-    set_out(&mut nic);
-    if due.is_some() && ASLEEP.swap(false, Ordering::AcqRel) {
-        let _ = rustix::io::write(&nic.doorbell, &1_u64.to_ne_bytes());
+pub(crate) fn poke(nic: MutexGuard<'_, Nic>) {
+    go_on(nic, false);
+}
+
+/// Does the thread's work within a call that looks for completions, if nobody else does.
+pub(crate) fn work() {
+    if let Some(mut nic) = try_nic() {
+        let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
+        POLLED.store(elapsed, Ordering::Relaxed);
+        nic.looks = nic.looks.wrapping_add(1);
+        let sockets = nic.looks.is_multiple_of(SOCKETS_EVERY);
+        go_on(nic, sockets);
     }
 }
 
-/// Returns whether calls have done the work lately.
+/// Makes the thread bring what comes from now on, since somebody may wait for it without polling.
+pub(crate) fn expect() {
+    let mut nic = nic();
+    nic.leave_to_calls(false, false);
+    go_on(nic, false);
+}
+
+/// Does the thread's work for it, and tells it what is left. Returns true if there were messages.
+fn go_on(mut nic: MutexGuard<'_, Nic>, sockets: bool) -> bool {
+    let before = nic.taken;
+    let mut due = nic.progress(sockets);
+    // Who sleeps does not know of a new link, or of a request that now waits for answers.
+    if nic.has_news && ASLEEP.load(Ordering::Acquire) && !nic.fall_asleep() {
+        due = nic.progress(false);
+    }
+    set_out(&mut nic);
+    if due.is_some() && ASLEEP.swap(false, Ordering::AcqRel) {
+        ring(&nic.doorbell);
+    }
+    nic.taken != before
+}
+
+/// Wakes a thread.
+fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+}
+
+/// Returns whether calls that look for completions have done the work lately.
 fn is_polled() -> bool {
     let polled = Duration::from_nanos(POLLED.load(Ordering::Relaxed));
     polled > Duration::ZERO && epoch().elapsed().saturating_sub(polled) < LOOKS_IN
 }
 
+/// What the thread does.
 fn run() {
     let Some(shared) = NIC.get() else { return };
-    let poller = rustix::io::fcntl_dupfd_cloexec(&lock(shared).poller, 0);
-    let doorbell = rustix::io::fcntl_dupfd_cloexec(&lock(shared).doorbell, 0);
-    let (Ok(poller), Ok(doorbell)) = (poller, doorbell) else {
+    let Ok(doorbell) = rustix::io::fcntl_dupfd_cloexec(&lock(shared).doorbell, 0) else {
         return;
     };
     let mut vain: u32 = 0;
+    let mut company = Company::new();
+    take_short_turns();
     loop {
-        if vain >= VAIN_MAX && is_polled() {
-            std::thread::sleep(LOOKS_IN);
-        }
         let mut nic = lock(shared);
-        let before = nic.taken;
-        let due = nic.progress();
+        nic.wake_up();
+        let (before, bytes_before) = (nic.taken, nic.moved);
+        let due = nic.progress(false);
         vain = if nic.taken == before {
             vain.saturating_add(1)
         } else {
             0
         };
+        if nic.is_plain()
+            && let Some(from) = nic.rang_on()
+        {
+            company.was_woken(from, nic.moved - bytes_before);
+        }
         set_out(&mut nic);
-        let wait = due.map(|due| due.saturating_sub(nic.now()));
-        ASLEEP.store(true, Ordering::Release);
-        drop(nic);
-        let wait = Duration::from_nanos(wait.unwrap_or(u64::MAX)).min(WAIT_MAX);
+        let wait = due.map(|due| Duration::from_nanos(due.saturating_sub(nic.now())));
+        if nic.leave_to_calls(is_polled(), vain >= VAIN_MAX) {
+            ring(&nic.look_in);
+        }
+        if nic.fall_asleep() {
+            ASLEEP.store(true, Ordering::Release);
+            drop(nic);
+            sleep(&doorbell, wait);
+            ASLEEP.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Sleeps until the bell rings, for so long at most.
+fn sleep(doorbell: &OwnedFd, wait: Option<Duration>) {
+    if let Some(wait) = wait {
         let wait = Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(wait.subsec_nanos()),
         };
-        // This waits to the nanosecond, which waiting for the poller itself would not.
-        let _ = poll(&mut [PollFd::new(&poller, PollFlags::IN)], Some(&wait));
-        ASLEEP.store(false, Ordering::Release);
-        let _ = rustix::io::read(&doorbell, &mut [0; 8]);
+        // This waits to the nanosecond.
+        let rung = poll(&mut [PollFd::new(doorbell, PollFlags::IN)], Some(&wait));
+        if !rung.is_ok_and(|rung| rung > 0) {
+            return;
+        }
+    }
+    let _ = rustix::io::read(doorbell, &mut [0; 8]);
+}
+
+/// What the thread does that waits for sockets, and looks in while calls do the work.
+fn watch() {
+    let Some(shared) = NIC.get() else { return };
+    let Ok(poller) = rustix::io::fcntl_dupfd_cloexec(&lock(shared).poller, 0) else {
+        return;
+    };
+    let looks_in = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(LOOKS_IN.subsec_nanos()),
+    };
+    let mut vain: u32 = 0;
+    take_short_turns();
+    loop {
+        let left = lock(shared).is_left_to_calls();
+        let _ = poll(
+            &mut [PollFd::new(&poller, PollFlags::IN)],
+            left.then_some(&looks_in),
+        );
+        if vain >= VAIN_MAX && abroad().is_some() && is_polled() {
+            std::thread::sleep(LOOKS_IN);
+        }
+        let mut nic = lock(shared);
+        let _ = rustix::io::read(&nic.look_in, &mut [0; 8]);
+        if nic.is_left_to_calls() && !is_polled() {
+            nic.leave_to_calls(false, false);
+        }
+        vain = match go_on(nic, true) {
+            true => 0,
+            false => vain.saturating_add(1),
+        };
     }
 }
 

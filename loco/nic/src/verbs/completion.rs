@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use super::device::COMPLETIONS_MAX;
 use super::objects::{ChannelObject, CqObject, fails, give, handle, take_back};
 use crate::completions::Completions;
-use crate::engine::{nic, poke, try_nic};
+use crate::engine::{expect, nic, work};
 use crate::events::lock;
 use crate::ffi::*;
 use crate::log::unsupported;
@@ -139,13 +139,6 @@ pub(crate) unsafe extern "C" fn resize_cq(cq: *mut Cq, cqe: c_int) -> c_int {
     0
 }
 
-/// Does the NIC's work, if nobody else does.
-fn work() {
-    if let Some(nic) = try_nic() {
-        poke(nic);
-    }
-}
-
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, wc: *mut Wc) -> c_int {
     // SAFETY: the program's own queue, and room for `most` completions.
     unsafe {
@@ -174,6 +167,7 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut Cq, solicited_only: c_int
     unsafe { handle::<CqObject>(cq) }
         .completions
         .arm(solicited_only != 0);
+    expect();
     0
 }
 

@@ -150,6 +150,39 @@ fn programs_of_two_hosts_meet() {
     assert!(said.contains("#bytes"), "{said}");
 }
 
+/// Runs `alike.c` with its target in one world and its client in another, and checks that both succeed. Returns what the client saw.
+fn alike(program: &PathBuf, target: &World, client: &World, address: &str, seed: &str) -> String {
+    let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
+    let mut target = Ended(Some(target.start(program, &["target", address, &port, seed])));
+    wait_for_listener_of(target.0.as_ref().unwrap().id(), &port);
+    let client = client.run(program, &["client", address, &port, seed, "120"]);
+    let target = target.0.take().unwrap().wait_with_output().unwrap();
+    assert!(
+        client.status.success() && target.status.success(),
+        "seed {seed}: client: {client:?}\ntarget: {target:?}"
+    );
+    String::from_utf8_lossy(&client.stdout).into_owned()
+}
+
+/// The shared memory of one host, and the bells beside it, do what a socket does that carries every byte.
+#[test]
+fn a_random_program_ends_alike_on_one_host_and_on_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "alike", folder.path()) else {
+        return;
+    };
+    for stress in ["none", "default"] {
+        let two = Two::new("ibta", stress);
+        // All ways in which the two wait.
+        for seed in ["0", "1", "2", "3", "4", "5"] {
+            let one = World::new("ibta", stress, 5);
+            let here = alike(&program, &one, &one, "127.0.0.1", seed);
+            let there = alike(&program, &two.hosts[0], &two.hosts[1], &two.address(0), seed);
+            assert!(here == there && !here.is_empty(), "seed {seed}: {here} {there}");
+        }
+    }
+}
+
 #[test]
 fn a_mistake_shows_between_two_hosts_and_its_mended_form_does_not() {
     let folder = tempfile::tempdir().unwrap();

@@ -121,6 +121,19 @@ static void solicited(void) {
     ended(p.cq_b, IBV_WC_WR_FLUSH_ERR);
 }
 
+/* Sends nothing into receives that have been posted, and then into one without memory. */
+static void complete_empty(struct pair *p, struct ibv_qp *from, struct ibv_srq *srq) {
+    struct ibv_sge nowhere = {0, 256, 0};
+    struct ibv_recv_wr wr = {.wr_id = 4, .sg_list = &nowhere, .num_sge = 1}, *bad;
+    CHECK(!ibv_post_srq_recv(srq, &wr, &bad));
+    for (uint64_t at = 2; at <= 4; at++) {
+        CHECK(!post(p, from, IBV_WR_SEND, 0, 0, 0, IBV_SEND_SIGNALED));
+        complete(p->cq_a, 1);
+        struct ibv_wc wc = ended(p->cq_b, IBV_WC_SUCCESS);
+        CHECK(wc.wr_id == at && wc.byte_len == 0);
+    }
+}
+
 /* A shared receive queue: its limit, its last request, and two queue pairs that take from it. */
 static void shared(void) {
     struct pair p = make_pair(0, 7);
@@ -155,6 +168,8 @@ static void shared(void) {
         CHECK(is_readable(p.context->async_fd) == at);
     }
     event(&p, IBV_EVENT_SRQ_LIMIT_REACHED, srq);
+    /* A message without bytes needs no memory: nobody looks at the key of a receive that nothing goes to. */
+    complete_empty(&p, from[0], srq);
     CHECK(!ibv_query_srq(srq, &attr) && attr.srq_limit == 0 && attr.max_wr >= 16);
     struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
     CHECK(!ibv_modify_qp(to[0], &error, IBV_QP_STATE));

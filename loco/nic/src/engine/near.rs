@@ -1,0 +1,424 @@
+//! The connection to a NIC of this host: shared memory for messages, and a socket and bells beside it.
+//!
+//! The one that connects makes the [`Ring`] and sends it with its hello, and its bell, which is the `eventfd` on which its thread
+//! sleeps. The other answers with its own. After that the socket says only that the other process has ended; until the bell has
+//! come, a byte on the socket stands for it. [`Link`](super::link::Link) keeps what has no room in the ring.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+use zerocopy::IntoBytes as _;
+
+use super::ring::{Ring, Wake};
+use crate::wire::{HEADER, Header, Message, kind, take_off};
+
+/// The byte that stands for a bell.
+const RING_THE_BELL: u8 = 1;
+/// The most descriptors that come with a hello.
+const DESCRIPTORS: usize = 2;
+
+/// What is said when a connection begins: a hello in this process's name, and its bell.
+pub(super) struct Greeting<'g> {
+    pub hello: Header,
+    pub bell: BorrowedFd<'g>,
+}
+
+enum Role {
+    /// This side has connected to the process with this number.
+    Asks(u32),
+    /// This side answers a hello with its own, and its bell.
+    Serves(Header, OwnedFd),
+}
+
+/// A connection to a NIC of this host.
+pub(super) struct Near {
+    stream: UnixStream,
+    /// There is none until the other side, which has connected, has said hello.
+    ring: Option<Ring>,
+    /// The other side's bell, once it is known.
+    bell: Option<OwnedFd>,
+    /// Who is to answer, or what this side answers.
+    role: Role,
+    /// What has come of the other side's hello, and the descriptors with it. `None` once it is whole.
+    hello: Option<(Vec<u8>, Vec<OwnedFd>)>,
+}
+
+fn garbage(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// Returns whether a descriptor is an `eventfd`, to which one may write without waiting.
+fn is_bell(descriptor: &OwnedFd) -> bool {
+    use std::os::fd::AsRawFd as _;
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
+    name.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
+}
+
+impl Near {
+    /// Says hello to the NIC of process `peer`, to which this one has connected.
+    ///
+    /// # Errors
+    /// Fails when there is no memory for the ring, or the other side is gone.
+    pub fn connected(stream: UnixStream, peer: u32, greeting: &Greeting<'_>) -> io::Result<Near> {
+        stream.set_nonblocking(true)?;
+        let (ring, memory) = Ring::make()?;
+        greet(&stream, &greeting.hello, &[memory.as_fd(), greeting.bell])?;
+        Ok(Near {
+            stream,
+            ring: Some(ring),
+            bell: None,
+            role: Role::Asks(peer),
+            hello: Some((Vec::new(), Vec::new())),
+        })
+    }
+
+    /// Takes a connection in, whose hello is to come.
+    ///
+    /// # Errors
+    /// Fails when no descriptor is left.
+    pub fn accepted(stream: UnixStream, greeting: &Greeting<'_>) -> io::Result<Near> {
+        stream.set_nonblocking(true)?;
+        Ok(Near {
+            stream,
+            ring: None,
+            bell: None,
+            role: Role::Serves(greeting.hello, greeting.bell.try_clone_to_owned()?),
+            hello: Some((Vec::new(), Vec::new())),
+        })
+    }
+
+    /// Returns the socket.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Returns true for the side that has connected, to which only answers come.
+    pub fn asks(&self) -> bool {
+        matches!(self.role, Role::Asks(_))
+    }
+
+    /// Puts parts of a message into the ring, if there is room for all of them. Returns false if there is not.
+    ///
+    /// # Errors
+    /// Fails when the other side breaks the rules, or has not said hello.
+    pub fn send(&mut self, parts: [&[u8]; 2], urgent: bool) -> io::Result<bool> {
+        let Some(ring) = &mut self.ring else {
+            return Err(garbage("a message has nobody to go to"));
+        };
+        if ring.room()? < parts[0].len() + parts[1].len() {
+            return Ok(false);
+        }
+        parts.iter().for_each(|part| ring.write(part));
+        if ring.publish(urgent) {
+            self.ring_bell();
+        }
+        Ok(true)
+    }
+
+    /// Puts as many bytes into the ring as there is room for, and returns their number. If it is not all, the bell rings when there
+    /// is room.
+    ///
+    /// # Errors
+    /// Fails as [`send`](Near::send) does.
+    pub fn send_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(ring) = &mut self.ring else {
+            return Err(garbage("a message has nobody to go to"));
+        };
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let part = ring.room()?.min(bytes.len() - sent);
+            if part == 0 && ring.ask_for_room()? {
+                break;
+            }
+            ring.write(&bytes[sent..sent + part]);
+            sent += part;
+        }
+        if sent > 0 && ring.publish(true) {
+            self.ring_bell();
+        }
+        Ok(sent)
+    }
+
+    /// Wakes the other side's thread.
+    fn ring_bell(&self) {
+        if let Some(ring) = &self.ring {
+            ring.rings_on(rustix::thread::sched_getcpu());
+        }
+        let rung = match &self.bell {
+            Some(bell) => rustix::io::write(bell, &1_u64.to_ne_bytes()),
+            None => {
+                let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+                rustix::net::send(&self.stream, &[RING_THE_BELL], flags)
+            }
+        };
+        // If the other side is gone, the socket says so. If it is full of bells, one of them is heard.
+        let _ = rung;
+    }
+
+    /// Takes the messages that have come by the ring. `input` has the beginning of one that has not come whole.
+    ///
+    /// # Errors
+    /// Fails when the other side sends what is no message.
+    pub fn receive(&mut self, input: &mut Vec<u8>, messages: &mut Vec<Message>) -> io::Result<()> {
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let mut took = false;
+        loop {
+            let come = ring.come()?;
+            if come == 0 {
+                break;
+            }
+            took = true;
+            if input.is_empty() && come >= HEADER {
+                let mut head = [0; HEADER];
+                ring.peek(0, &mut head);
+                let header = Header::read(&head).map_err(garbage)?;
+                let len = usize::try_from(header.len).map_err(io::Error::other)?;
+                if come - HEADER >= len {
+                    let mut data = vec![0; len];
+                    ring.peek(HEADER, &mut data);
+                    ring.consume(HEADER + len);
+                    messages.push(Message { header, data });
+                    continue;
+                }
+            }
+            let start = input.len();
+            input.resize(start + come, 0);
+            ring.peek(0, &mut input[start..]);
+            ring.consume(come);
+            take_off(input, messages)?;
+        }
+        if took && ring.is_room_wanted() {
+            self.ring_bell();
+        }
+        Ok(())
+    }
+
+    /// Takes what has come over the socket: a hello, and bells. Returns false when the other side is gone.
+    ///
+    /// # Errors
+    /// Fails when the other side sends what is neither.
+    pub fn hear(&mut self, messages: &mut Vec<Message>) -> io::Result<bool> {
+        let mut buffer = [0; HEADER];
+        loop {
+            let room = self
+                .hello
+                .as_ref()
+                .map_or(HEADER, |(come, _)| HEADER - come.len());
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+            let mut descriptors = RecvAncillaryBuffer::new(&mut space);
+            let mut into = [IoSliceMut::new(&mut buffer[..room])];
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let come = match rustix::net::recvmsg(&self.stream, &mut into, &mut descriptors, flags) {
+                Ok(message) if message.bytes > 0 => message.bytes,
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(true),
+                // It has ended, maybe without having read what this side said.
+                Ok(_) | Err(_) => return Ok(false),
+            };
+            let Some((hello, with)) = &mut self.hello else {
+                if buffer[..come].iter().any(|byte| *byte != RING_THE_BELL) {
+                    return Err(garbage("this is no bell"));
+                }
+                continue;
+            };
+            hello.extend_from_slice(&buffer[..come]);
+            for message in descriptors.drain() {
+                if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                    with.extend(descriptors);
+                }
+            }
+            if hello.len() == HEADER {
+                let header = Header::read(hello).map_err(garbage)?;
+                let with = std::mem::take(with);
+                self.hello = None;
+                if self.has_greeted(&header, with)? {
+                    messages.push(Message {
+                        header,
+                        data: Vec::new(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Takes the other side's hello, and answers it if it has connected. Returns true if this side learns from it who it is.
+    fn has_greeted(&mut self, header: &Header, mut with: Vec<OwnedFd>) -> io::Result<bool> {
+        if header.kind != kind::HELLO {
+            return Err(garbage("a message came before a hello"));
+        }
+        self.bell = with.pop().filter(is_bell);
+        if self.bell.is_none() {
+            return Err(garbage("a hello comes without a bell"));
+        }
+        match &self.role {
+            Role::Asks(peer) if header.from == *peer => Ok(false),
+            Role::Asks(_) => Err(garbage("a hello is in another's name")),
+            Role::Serves(hello, bell) => {
+                let memory = with
+                    .pop()
+                    .ok_or_else(|| garbage("a hello comes without a ring"))?;
+                self.ring = Some(Ring::join(&memory)?);
+                // One that has ended already has left messages, and needs no answer.
+                let _ = greet(&self.stream, hello, &[bell.as_fd()]);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Says what to be woken for.
+    pub fn wake_for(&self, wake: Wake) {
+        if let Some(ring) = &self.ring {
+            ring.wake_for(wake);
+        }
+    }
+
+    /// Returns on which processor the other side was when it last rang, once.
+    pub fn rang_on(&self) -> Option<usize> {
+        self.ring.as_ref()?.rang_on()
+    }
+
+    /// Returns whether nothing has come by the ring. What cannot be counts as something.
+    pub fn is_empty(&self) -> bool {
+        self.ring
+            .as_ref()
+            .is_none_or(|ring| ring.come().is_ok_and(|come| come == 0))
+    }
+}
+
+/// Sends a hello with descriptors.
+fn greet(stream: &UnixStream, hello: &Header, with: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut descriptors = SendAncillaryBuffer::new(&mut space);
+    descriptors.push(SendAncillaryMessage::ScmRights(with));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = rustix::net::sendmsg(stream, &[IoSlice::new(hello.as_bytes())], &mut descriptors, flags)?;
+    if sent < HEADER {
+        // The socket is new, and has room for thousands of bytes.
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    const ASKING: u32 = 3;
+    const SERVING: u32 = 4;
+
+    fn bell() -> OwnedFd {
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
+    }
+
+    fn greeting(from: u32, bell: &OwnedFd) -> Greeting<'_> {
+        Greeting {
+            hello: Header::new(kind::HELLO, from, 0, 0),
+            bell: bell.as_fd(),
+        }
+    }
+
+    /// Returns both ends of a connection on which nothing was heard, and their bells.
+    fn ends() -> [(Near, OwnedFd); 2] {
+        let (one, two) = UnixStream::pair().unwrap();
+        let bells = [bell(), bell()];
+        let asking = Near::connected(one, SERVING, &greeting(ASKING, &bells[0])).unwrap();
+        let serving = Near::accepted(two, &greeting(SERVING, &bells[1])).unwrap();
+        let [first, second] = bells;
+        [(asking, first), (serving, second)]
+    }
+
+    fn request(seq: u64, len: usize) -> (Header, Vec<u8>) {
+        let mut header = Header::new(kind::SEND, 1, 2, seq);
+        header.len = len as u64;
+        (header, vec![seq as u8; len])
+    }
+
+    fn has_rung(bell: &OwnedFd) -> bool {
+        rustix::io::read(bell, &mut [0; 8]).is_ok()
+    }
+
+    #[test]
+    fn what_was_sent_before_an_end_comes_also_if_nobody_had_answered() {
+        let [(mut asking, _), (mut serving, _)] = ends();
+        for (header, data) in [request(1, 10), request(2, 70_000)] {
+            assert!(asking.send([header.as_bytes(), &data], true).unwrap());
+        }
+        drop(asking);
+        let (mut input, mut messages) = (Vec::new(), Vec::new());
+        assert!(!serving.hear(&mut messages).unwrap());
+        serving.receive(&mut input, &mut messages).unwrap();
+        let lens: Vec<_> = messages.iter().map(|message| message.data.len()).collect();
+        assert_eq!(
+            (messages[0].header.kind, lens),
+            (kind::HELLO, vec![0, 10, 70_000])
+        );
+    }
+
+    #[test]
+    fn a_bell_rings_for_who_sleeps_before_and_after_it_is_known() {
+        let [(mut asking, asks), (mut serving, serves)] = ends();
+        let mut messages = Vec::new();
+        assert!(serving.hear(&mut messages).unwrap());
+        let (header, data) = request(1, 3);
+        let message = [header.as_bytes(), &data];
+        // Nobody sleeps.
+        assert!(asking.send(message, true).unwrap() && serving.send(message, true).unwrap());
+        assert!(!has_rung(&asks) && !has_rung(&serves));
+        // The one that has connected has not heard of the other's bell: a byte makes the socket readable.
+        serving.wake_for(Wake::Always);
+        assert!(asking.send(message, true).unwrap());
+        let mut byte = [0];
+        let peeked = rustix::net::recv(&serving.stream, &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK);
+        assert!(!has_rung(&serves) && peeked.is_ok() && byte == [RING_THE_BELL]);
+        assert!(serving.hear(&mut messages).unwrap() && asking.hear(&mut messages).unwrap());
+        assert_eq!(messages.len(), 1);
+        serving.wake_for(Wake::Always);
+        asking.wake_for(Wake::Urgent);
+        assert!(asking.send(message, true).unwrap() && serving.send(message, false).unwrap());
+        assert!(!has_rung(&asks) && has_rung(&serves));
+        assert!(serving.send(message, true).unwrap());
+        assert!(has_rung(&asks) && asking.rang_on().is_some() && asking.rang_on().is_none());
+    }
+
+    #[test]
+    fn what_is_no_greeting_is_refused() {
+        let bells = [bell(), bell()];
+        let hello = Header::new(kind::HELLO, 7, 0, 0);
+        let other = Header::new(kind::SEND, 7, 0, 0);
+        let (_, ring) = Ring::make().unwrap();
+        let file: OwnedFd = tempfile::tempfile().unwrap().into();
+        let wrong: [(&Header, &[BorrowedFd<'_>]); 5] = [
+            (&other, &[ring.as_fd(), bells[0].as_fd()]),
+            (&hello, &[]),
+            (&hello, &[bells[0].as_fd()]),
+            (&hello, &[file.as_fd(), bells[0].as_fd()]),
+            (&hello, &[ring.as_fd(), file.as_fd()]),
+        ];
+        for (header, with) in wrong {
+            let (one, two) = UnixStream::pair().unwrap();
+            let mut serving = Near::accepted(two, &greeting(SERVING, &bells[1])).unwrap();
+            match with {
+                [] => (&one).write_all(header.as_bytes()).unwrap(),
+                _ => greet(&one, header, with).unwrap(),
+            }
+            assert!(serving.hear(&mut Vec::new()).is_err(), "{header:?}");
+        }
+        // An answer in another's name, and a bell that is none.
+        let (one, two) = UnixStream::pair().unwrap();
+        let mut asking = Near::connected(one, SERVING, &greeting(ASKING, &bells[0])).unwrap();
+        greet(&two, &hello, &[bells[1].as_fd()]).unwrap();
+        assert!(asking.hear(&mut Vec::new()).is_err());
+        let [(asking, _), (mut serving, _)] = ends();
+        (&asking.stream).write_all(&[RING_THE_BELL + 1]).unwrap();
+        assert!(serving.hear(&mut Vec::new()).is_err());
+    }
+}
