@@ -39,6 +39,10 @@ struct Args {
     /// them.
     #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases"])]
     mesh: bool,
+    /// Try mutations of the programs in `apps/`, in place of those of the objects: random executions under the model are to find
+    /// them. The objects are then programs.
+    #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases", "mesh"])]
+    programs: bool,
     /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -106,7 +110,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<bool, Error> {
     let mut all = all()?;
     // Those of the fabrics are tried by another program, and the number of one is its place in what is built.
-    all.retain(|mutation| mutation.network.is_some() == args.purchases && mutation.is_of_mesh() == args.mesh);
+    all.retain(|mutation| {
+        mutation.network.is_some() == args.purchases
+            && mutation.is_of_mesh() == args.mesh
+            && mutation.program.is_some() == args.programs
+    });
     let chosen = chosen(args, &all);
     if args.list {
         for &number in &chosen {

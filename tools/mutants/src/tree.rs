@@ -114,6 +114,11 @@ const MESH: Trial = Trial {
     package: "loco-mesh-check",
     example: "mesh",
 };
+/// Runs a program at random under the model.
+const PROGRAMS: Trial = Trial {
+    package: "loco-programs",
+    example: "program",
+};
 /// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
 /// of operations that are held, those of flushes, and those of the catalogue.
 const TESTS: [&str; 4] = [
@@ -140,6 +145,7 @@ impl Tree {
         let trial = match mutations.first() {
             Some(mutation) if mutation.network.is_some() => NETWORKS,
             Some(mutation) if mutation.is_of_mesh() => MESH,
+            Some(mutation) if mutation.program.is_some() => PROGRAMS,
             _ => LADDERS,
         };
         let mut tree = Tree {
@@ -249,6 +255,10 @@ impl Tree {
         let seconds = seconds.to_string();
         if mutation.is_of_mesh() {
             return vec![seconds];
+        }
+        if let Some(program) = &mutation.program {
+            let call = program.split_whitespace().map(str::to_owned);
+            return [seconds].into_iter().chain(call).collect();
         }
         let Some(network) = &mutation.network else {
             let own = [mutation.object.clone(), seconds];
@@ -394,12 +404,24 @@ fn places_of(message: &Value) -> Vec<Place> {
         .filter(|span| span["is_primary"] == true)
         .filter_map(|span| {
             Some(Place {
-                file: span["file_name"].as_str()?.to_owned(),
+                file: plain(span["file_name"].as_str()?),
                 first: number(&span["line_start"])?,
                 last: number(&span["line_end"])?,
             })
         })
         .collect()
+}
+
+/// Returns a path without `folder/..`, which the compiler leaves in the path of a module that another folder has.
+fn plain(path: &str) -> String {
+    let mut folders = Vec::new();
+    for folder in path.split('/') {
+        match folder {
+            ".." if !folders.is_empty() => drop(folders.pop()),
+            _ => folders.push(folder),
+        }
+    }
+    folders.join("/")
 }
 
 /// Returns the seconds of processor time of the children of this process that have ended, or 0 if the system does not
@@ -469,5 +491,16 @@ fn changing(path: &Path) -> impl Fn(io::Error) -> TreeError {
     move |source| TreeError::Io {
         what: what.clone(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn the_path_of_a_module_elsewhere_is_that_of_its_file() {
+        assert_eq!(plain("apps/sim/examples/../../loco/lib.rs"), "apps/loco/lib.rs");
+        assert_eq!(plain("apps/loco/src/lib.rs"), "apps/loco/src/lib.rs");
     }
 }
