@@ -14,8 +14,8 @@ const SIGNAL_BASE: usize = 128;
 ///
 /// Before [`begin_work`](Stop::begin_work) these signals end the process at once, as they would without a
 /// handler: it may be waiting for other nodes and has nothing to finish. Afterwards they only set the flag,
-/// so that the command can end its work in order. A second signal then ends the process at once.
-#[derive(Debug, Default)]
+/// so that the command can end its work in order. A second signal then ends the process at once. Clones share the request.
+#[derive(Clone, Debug, Default)]
 pub struct Stop {
     /// The signal, or 0 before it comes.
     asked: Arc<AtomicUsize>,

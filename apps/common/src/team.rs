@@ -1,10 +1,11 @@
 //! Threads on all nodes that start together, work for a while, and add up their work. They use a barrier of
-//! all threads, one of all nodes, and shared state tables.
+//! all threads, one of all nodes, and shared state tables. Threads, and the places of their results, are those of the fabric's
+//! platform, so that a program with a team runs under the model too.
 
 use std::fmt::Display;
-use std::thread;
+use std::sync::Arc;
 
-use loco::fabric::Fabric;
+use loco::fabric::{Fabric, Lock as _, Platform, Task as _, ThreadKind};
 use loco::{Barrier, Channel, Error, Manager, Participants, Result, Sst, Thread};
 
 use crate::Stop;
@@ -68,8 +69,23 @@ pub fn meet<F: Fabric>(barrier: &Barrier<F>, thread: &Thread<F>) -> Result<()> {
     }
 }
 
-/// The threads of all nodes.
+/// The threads of all nodes. Clones share them.
 pub struct Team<F: Fabric> {
+    parts: Arc<Parts<F>>,
+}
+
+impl<F: Fabric> Clone for Team<F> {
+    fn clone(&self) -> Self {
+        Team {
+            parts: self.parts.clone(),
+        }
+    }
+}
+
+/// The place of a thread's result.
+type Slot<T, F> = <<F as Fabric>::Platform as Platform>::Mutex<Option<T>>;
+
+struct Parts<F: Fabric> {
     manager: Manager<F>,
     threads: usize,
     /// The position of this node.
@@ -98,7 +114,7 @@ impl<F: Fabric> Team<F> {
         let everybody = Participants::all(manager);
         let threads = usize::from(threads);
         let here = |&node| node == manager.node();
-        Ok(Team {
+        let parts = Parts {
             manager: manager.clone(),
             threads,
             position: everybody.nodes().iter().position(here).unwrap_or(0),
@@ -114,6 +130,9 @@ impl<F: Fabric> Team<F> {
             sums: Sst::new(manager, "sums")?,
             stopped: Sst::new(manager, "stopped")?,
             _agreement: agreement,
+        };
+        Ok(Team {
+            parts: Arc::new(parts),
         })
     }
 
@@ -123,52 +142,62 @@ impl<F: Fabric> Team<F> {
     ///
     /// # Errors
     /// Returns the first error of a thread.
-    pub fn run<T: Send, E: From<Error> + Send>(
+    pub fn run<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
         stop: &Stop,
-        prepare: impl Fn(&Thread<F>, Share) -> Result<(), E> + Sync,
-        work: impl Fn(&Thread<F>, Share, &mut dyn FnMut() -> Result<bool>) -> Result<T, E> + Sync,
+        prepare: impl Fn(&Thread<F>, Share) -> Result<(), E> + Send + Sync + 'static,
+        work: impl Fn(&Thread<F>, Share, &mut dyn FnMut() -> Result<bool>) -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Vec<T>, E> {
-        self.each(|thread, share| {
+        let (team, stop) = (self.clone(), stop.clone());
+        self.each(move |thread, share| {
             prepare(thread, share)?;
-            meet(&self.line, thread)?;
+            meet(&team.parts.line, thread)?;
             if share.local == 0 {
                 stop.begin_work();
             }
-            work(thread, share, &mut || self.is_stopped(thread, stop))
+            work(thread, share, &mut || team.is_stopped(thread, &stop))
         })
     }
 
     /// Runs `body` in every thread of this node. The threads of other nodes are not waited for.
     ///
     /// # Errors
-    /// Returns the first error of a thread.
-    pub fn each<T: Send, E: From<Error> + Send>(
+    /// Returns the first error of a thread. A panic of a thread is an error too.
+    pub fn each<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
-        body: impl Fn(&Thread<F>, Share) -> Result<T, E> + Sync,
+        body: impl Fn(&Thread<F>, Share) -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Vec<T>, E> {
-        let each = |index| {
-            let thread = self.manager.thread()?;
-            body(&thread, Share::new(&self.manager, index, self.threads))
+        let (body, parts) = (Arc::new(body), &self.parts);
+        let start = |local| {
+            let (body, parts) = (body.clone(), self.parts.clone());
+            let slot = Arc::new(Slot::<Result<T, E>, F>::new(None));
+            let filled = slot.clone();
+            let run = move || {
+                let begun = parts.manager.thread().map_err(E::from);
+                let outcome =
+                    begun.and_then(|thread| body(&thread, Share::new(&parts.manager, local, parts.threads)));
+                *filled.lock() = Some(outcome);
+            };
+            let platform = self.parts.manager.fabric().platform();
+            let task = platform.spawn("worker", ThreadKind::Worker, run);
+            Ok::<_, E>((task.map_err(Error::from)?, slot))
         };
-        thread::scope(|scope| {
-            let each = &each;
-            let started: Vec<_> = (0..self.threads)
-                .map(|index| scope.spawn(move || each(index)))
-                .collect();
-            let joined = started.into_iter().map(|thread| thread.join());
-            joined
-                .map(|outcome| outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        })
+        let started = (0..parts.threads).map(start).collect::<Result<Vec<_>, E>>()?;
+        let mut outcomes = Vec::with_capacity(started.len());
+        for (task, slot) in started {
+            task.join().map_err(Error::from)?;
+            // A thread that has ended without a panic has left its result.
+            outcomes.extend(slot.lock().take());
+        }
+        outcomes.into_iter().collect()
     }
 
     fn is_stopped(&self, thread: &Thread<F>, stop: &Stop) -> Result<bool> {
-        if stop.is_asked() && self.stopped.mine()?.load() == 0 {
-            self.stopped.store_mine(1)?;
-            self.stopped.push(thread)?.wait(thread)?;
+        if stop.is_asked() && self.parts.stopped.mine()?.load() == 0 {
+            self.parts.stopped.store_mine(1)?;
+            self.parts.stopped.push(thread)?.wait(thread)?;
         }
-        Ok(self.stopped.rows()?.any(|row| row.load() != 0))
+        Ok(self.parts.stopped.rows()?.any(|row| row.load() != 0))
     }
 
     /// Adds up the work of each node's threads. On the lowest node, returns the work of all nodes; elsewhere
@@ -181,21 +210,21 @@ impl<F: Fabric> Team<F> {
             counts: [0, 1].map(|kind| sum.counts[kind] + tally.counts[kind]),
             per_second: sum.per_second + tally.per_second,
         });
-        for (table, count) in self.counts.iter().zip(mine.counts) {
+        for (table, count) in self.parts.counts.iter().zip(mine.counts) {
             table.store_mine(count)?;
             table.push(thread)?.wait(thread)?;
         }
-        self.rates.store_mine(mine.per_second)?;
-        self.rates.push(thread)?.wait(thread)?;
+        self.parts.rates.store_mine(mine.per_second)?;
+        self.parts.rates.push(thread)?.wait(thread)?;
         // The barrier completes what was pushed before it.
-        meet(&self.end, thread)?;
-        if self.position != 0 {
+        meet(&self.parts.end, thread)?;
+        if self.parts.position != 0 {
             return Ok(None);
         }
         let sum = |table: &Sst<u64, F>| Ok::<u64, Error>(table.rows()?.map(|row| row.load()).sum());
         Ok(Some(Tally {
-            counts: [sum(&self.counts[0])?, sum(&self.counts[1])?],
-            per_second: self.rates.rows()?.map(|row| row.load()).sum(),
+            counts: [sum(&self.parts.counts[0])?, sum(&self.parts.counts[1])?],
+            per_second: self.parts.rates.rows()?.map(|row| row.load()).sum(),
         }))
     }
 
@@ -205,20 +234,20 @@ impl<F: Fabric> Team<F> {
     /// # Errors
     /// Returns the errors of the objects.
     pub fn sum(&self, thread: &Thread<F>, mine: i64) -> Result<Option<i64>> {
-        self.sums.store_mine(mine)?;
-        self.sums.push(thread)?.wait(thread)?;
+        self.parts.sums.store_mine(mine)?;
+        self.parts.sums.push(thread)?.wait(thread)?;
         // The barrier completes what was pushed before it.
-        meet(&self.end, thread)?;
-        if self.position != 0 {
+        meet(&self.parts.end, thread)?;
+        if self.parts.position != 0 {
             return Ok(None);
         }
-        let rows = self.sums.rows()?.map(|row| row.load());
+        let rows = self.parts.sums.rows()?.map(|row| row.load());
         Ok(Some(rows.fold(0, i64::wrapping_add)))
     }
 
     /// Returns whether this is the lowest node, which speaks for all.
     pub fn leads(&self) -> bool {
-        self.position == 0
+        self.parts.position == 0
     }
 
     /// Waits until all nodes have called this, as long as it takes.
@@ -226,6 +255,6 @@ impl<F: Fabric> Team<F> {
     /// # Errors
     /// Returns the errors of [`meet`].
     pub fn end(&self, thread: &Thread<F>) -> Result<()> {
-        meet(&self.end, thread)
+        meet(&self.parts.end, thread)
     }
 }

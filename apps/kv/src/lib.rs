@@ -3,10 +3,12 @@
 //!
 //! - [`workload`]: operations of a chosen mix on keys of a chosen distribution, timed, each result checked;
 //! - [`shell`]: commands from a terminal or a pipe, one in each line;
-//! - [`pick`]: the distributions.
+//! - [`pick`]: the distributions;
+//! - [`command`]: the options of the command.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod command;
 mod error;
 mod orders;
 pub mod pick;

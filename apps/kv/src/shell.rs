@@ -76,7 +76,10 @@ pub fn config(slots_per_node: u32) -> KvConfig {
         .key_bytes_max(KEY_BYTES_MAX)
 }
 
-/// Serves commands from `input` until its end, `quit`, or `stop`. Only the lowest node reads the input.
+/// Lines as they come, up to an error.
+pub type Lines = mpsc::Receiver<io::Result<Vec<u8>>>;
+
+/// Serves commands from the lines of `input` until their end, `quit`, or `stop`. Only the lowest node opens the input.
 /// Answers go to `output`. A command that fails is not an error of this call, but a lost peer or a broken
 /// pipe is.
 ///
@@ -86,7 +89,7 @@ pub fn config(slots_per_node: u32) -> KvConfig {
 pub fn run<F: Fabric>(
     fabric: F,
     config: KvConfig,
-    input: impl BufRead + Send + 'static,
+    input: impl FnOnce() -> Result<Lines>,
     output: &mut impl Write,
     stop: &Stop,
 ) -> Result<Tally> {
@@ -107,7 +110,7 @@ pub fn run<F: Fabric>(
     );
     say(output, greeting)?;
     let mut leader = orders.lead()?;
-    let tally = serve(&thread, &store, &mut leader, lines(input)?, output, stop);
+    let tally = serve(&thread, &store, &mut leader, input()?, output, stop);
     // The others need not wait any more, whatever ended the shell.
     leader.end(&thread)?;
     tally
@@ -121,7 +124,10 @@ fn say(output: &mut impl Write, answer: impl Display) -> Result<(), OutputError>
 
 /// Starts a thread that reads lines, so that waiting for input can be interrupted. Returns the lines as they
 /// come, up to an error. The thread reads only a little ahead.
-fn lines(mut input: impl BufRead + Send + 'static) -> Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
+///
+/// # Errors
+/// Returns `Os` if the system refuses the thread.
+pub fn lines(mut input: impl BufRead + Send + 'static) -> Result<Lines> {
     let (sender, receiver) = mpsc::sync_channel(LINES_MAX);
     std::thread::Builder::new()
         .name("kv-input".to_owned())
@@ -155,7 +161,7 @@ fn serve<F: Fabric>(
     thread: &Thread<F>,
     store: &Store<F>,
     leader: &mut Leader<F>,
-    lines: mpsc::Receiver<io::Result<Vec<u8>>>,
+    lines: Lines,
     output: &mut impl Write,
     stop: &Stop,
 ) -> Result<Tally> {

@@ -2,10 +2,10 @@
 //! used by the `kv` command.
 
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use loco::fabric::Fabric;
+use loco::fabric::{Fabric, Lock as _, Platform, Task as _, ThreadKind};
 use loco::{Inserted, KvConfig, KvStore, Manager, Thread};
 use loco_app::{Latencies, Phase, Share, Stop, Tally, Team, counted};
 use rand::SeedableRng;
@@ -123,7 +123,7 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         .slots_per_node(plan.keys.div_ceil(nodes as u32).saturating_mul(5) / 4 + 1)
         .key_bytes_max(8)
         .locks(plan.locks);
-    let store = KvStore::<u64, u64, F>::new(&manager, "kv", config)?;
+    let store = Arc::new(KvStore::<u64, u64, F>::new(&manager, "kv", config)?);
     loco_app::wait_for_ready(&manager)?;
     let own_keys = u64::from(plan.keys).div_ceil(nodes as u64);
     let filling = match plan.restore {
@@ -132,30 +132,22 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
     };
     let timed = u64::from(plan.threads) * TIMED.min(plan.ops.unwrap_or(u64::MAX));
     let timing = Phase::new("kv: timing single lookups", timed, team.leads());
+    let (filled, served, snapped) = (store.clone(), store, manager.clone());
+    let (first, of) = (plan.clone(), plan.clone());
     let mine = team.run(
         stop,
-        |thread, share| match &plan.restore {
-            None => fill(thread, &store, plan.keys, share, &filling),
-            Some(path) => restore(thread, &store, path, plan.keys, share, &filling),
+        move |thread, share| match &first.restore {
+            None => fill(thread, &filled, first.keys, share, &filling),
+            Some(path) => restore(thread, &filled, path, first.keys, share, &filling),
         },
-        |thread, share, stopped| {
-            let serve = |stopped: &mut dyn FnMut() -> loco::Result<bool>| {
-                serve(thread, &store, plan, share, stopped, &timing)
+        move |thread, share, stopped| {
+            let taking = match &of.snapshot {
+                Some(path) if share.index == 0 => Some(Taking::start(&snapped, &served, path)?),
+                _ => None,
             };
-            match &plan.snapshot {
-                Some(path) if share.index == 0 => thread::scope(|scope| {
-                    let taken = scope.spawn(|| take(&manager, &store, path));
-                    let served = serve(stopped);
-                    let taken = taken
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                    Ok(Count {
-                        snapshot: Some(taken?),
-                        ..served?
-                    })
-                }),
-                _ => serve(stopped),
-            }
+            let count = serve(thread, &served, &of, share, stopped, &timing);
+            let snapshot = taking.map(Taking::end).transpose()?;
+            Ok(Count { snapshot, ..count? })
         },
     )?;
     let thread = manager.thread()?;
@@ -205,15 +197,45 @@ fn restore<F: Fabric>(
     Ok(())
 }
 
+/// A snapshot that another thread takes.
+struct Taking<F: Fabric> {
+    task: <F::Platform as Platform>::Task,
+    taken: Arc<<F::Platform as Platform>::Mutex<Option<Result<Taken>>>>,
+}
+
+impl<F: Fabric> Taking<F> {
+    fn start(manager: &Manager<F>, store: &Arc<KvStore<u64, u64, F>>, path: &Path) -> Result<Taking<F>> {
+        let taken = Arc::new(<F::Platform as Platform>::Mutex::new(None));
+        let (manager, store, path, filled) = (manager.clone(), store.clone(), path.to_owned(), taken.clone());
+        let platform = manager.fabric().platform().clone();
+        let task = platform.spawn("snapshot", ThreadKind::Worker, move || {
+            let outcome = take(&manager, &store, &path);
+            *filled.lock() = Some(outcome);
+        })?;
+        Ok(Taking { task, taken })
+    }
+
+    /// Waits for its end.
+    fn end(self) -> Result<Taken> {
+        self.task.join()?;
+        let taken = self.taken.lock().take();
+        taken.unwrap_or_else(|| {
+            Err(KvError::Usage(
+                "the snapshot's thread has left no result".to_owned(),
+            ))
+        })
+    }
+}
+
 /// Takes a snapshot, and the time.
 fn take<F: Fabric>(manager: &Manager<F>, store: &KvStore<u64, u64, F>, path: &Path) -> Result<Taken> {
     let thread = manager.thread()?;
-    let begin = Instant::now();
+    let begin = thread.now();
     let snapshot = store.snapshot(&thread, path)?;
     Ok(Taken {
         keys: snapshot.keys,
         bytes: snapshot.bytes,
-        seconds: begin.elapsed().as_secs_f64(),
+        seconds: thread.now().since(begin).as_secs_f64(),
     })
 }
 
@@ -277,14 +299,15 @@ fn serve<F: Fabric>(
     timing: &Phase,
 ) -> Result<Count> {
     let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share.index as u64));
-    let picks = draw(plan.distribution, plan.keys, PICKS.max(plan.window), &mut random)?;
+    let most = plan.ops.unwrap_or(u64::MAX);
+    let used = usize::try_from(most).unwrap_or(usize::MAX).min(PICKS);
+    let picks = draw(plan.distribution, plan.keys, used.max(plan.window), &mut random)?;
     let mut batches = picks.chunks_exact(plan.window).cycle();
     let (mut count, mut done) = (Count::default(), [0, 0]);
     let mut version = 0_u32;
     let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    let most = plan.ops.unwrap_or(u64::MAX);
-    let begin = Instant::now();
-    'all: while begin.elapsed() < plan.duration && !stopped()? {
+    let begin = thread.now();
+    'all: while thread.now().since(begin) < plan.duration && !stopped()? {
         for batch in batches.by_ref().take(BATCHES_AT_ONCE) {
             if done[0] + done[1] >= most {
                 break 'all;
@@ -318,13 +341,13 @@ fn serve<F: Fabric>(
     let all = (done[0] + done[1]) as f64;
     count.tally = Tally {
         counts: done,
-        per_second: all / begin.elapsed().as_secs_f64(),
+        per_second: all / thread.now().since(begin).as_secs_f64(),
     };
     let timed = usize::try_from(TIMED.min(most)).unwrap_or(usize::MAX);
     for &pick in picks.iter().take(timed) {
-        let begin = Instant::now();
+        let begin = thread.now();
         let found = store.get(thread, &key(pick))?;
-        count.latencies.record(begin.elapsed());
+        count.latencies.record(thread.now().since(begin));
         check(key(pick), found)?;
         timing.add(1);
     }

@@ -24,6 +24,7 @@ mod new;
 mod nic;
 mod record;
 mod run;
+mod sim;
 mod stress;
 mod timeline;
 mod top;
@@ -47,6 +48,7 @@ enum Command {
     Run(run::Args),
     Demo(demo::Args),
     Check(Box<check::Args>),
+    Sim(sim::Args),
     Fabrics(fabrics::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Check(args) => check::run(&args, &given),
+        Command::Sim(args) => sim::run(&args),
         Command::Fabrics(args) => fabrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::DemoNode(args) => demo::node(&args),

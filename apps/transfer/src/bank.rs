@@ -124,7 +124,8 @@ impl<F: Fabric> Bank<F> {
     /// order.
     ///
     /// # Errors
-    /// Returns the errors of the locks and accounts. After an error of an account's home, it is unknown which
+    /// Returns `Overdrawn` if the account has lost the money since it was looked at, which the locks exclude, and the errors of the
+    /// locks and accounts. After an error of an account's home, it is unknown which
     /// steps were done.
     pub fn transfer(&self, thread: &Thread<F>, from: usize, to: usize, amount: i64) -> Result<Transfer> {
         let (one, other) = (from % self.config.locks, to % self.config.locks);
@@ -143,7 +144,13 @@ impl<F: Fabric> Bank<F> {
         let outcome = if self.accounts.read(thread, from)? < amount {
             Transfer::Short
         } else {
-            self.accounts.fetch_add(thread, from, -amount)?;
+            let had = self.accounts.fetch_add(thread, from, -amount)?;
+            if had < amount {
+                return Err(TransferError::Overdrawn {
+                    account: from,
+                    money: had - amount,
+                });
+            }
             self.accounts.fetch_add(thread, to, amount)?;
             Transfer::Done
         };

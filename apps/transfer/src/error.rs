@@ -23,6 +23,14 @@ pub enum TransferError {
         /// The sum at the start.
         expected: i64,
     },
+    /// An account has less than nothing: a transfer took what another had taken since it looked. The locks do not exclude.
+    #[error("account {account} holds {money}: a transfer took money that was not there")]
+    Overdrawn {
+        /// The number of the account.
+        account: usize,
+        /// The money in it.
+        money: i64,
+    },
     /// Standard output cannot be written any more.
     #[error(transparent)]
     Output(#[from] OutputError),

@@ -2,7 +2,8 @@
 //! of both.
 //!
 //! - [`Bank`]: the accounts, the locks, and one transfer;
-//! - [`run`]: transfers by several threads for a while, after which the total is checked.
+//! - [`run`]: transfers by several threads for a while, after which the total is checked;
+//! - [`command`]: the options of the command.
 //!
 //! The accounts are atomic variables striped over the nodes. The locks are an array of ticket locks, also
 //! striped, each for many accounts. A transfer takes its two locks in ascending order, so that no two
@@ -11,6 +12,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bank;
+pub mod command;
 mod error;
 mod run;
 

@@ -1,7 +1,8 @@
 //! Runs transfers by several threads for a while, and checks the total at the end. Relies on the bank; used by the
 //! `transfer` command.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use loco::fabric::Fabric;
 use loco::{Manager, Thread};
@@ -13,7 +14,7 @@ use serde::Serialize;
 use crate::{Bank, BankConfig, Result, Transfer, TransferError};
 
 /// The number of transactions between two looks at the clock.
-const AT_ONCE: u32 = 64;
+const AT_ONCE: u64 = 64;
 /// The largest amount moved at a time.
 const AMOUNT_MAX: i64 = 100;
 
@@ -26,6 +27,8 @@ pub struct Plan {
     pub threads: u16,
     /// The duration of the run.
     pub duration: Duration,
+    /// The number of transfers of each thread after which the run ends, if that comes first.
+    pub transfers: Option<u64>,
     /// Lets every thread pay into one account under one lock, instead of transferring between two random
     /// accounts.
     pub single: bool,
@@ -61,30 +64,36 @@ pub struct Outcome {
 /// outcome, after it has checked the total.
 ///
 /// # Errors
-/// Returns `Usage`, `Total` (on the lowest node) if the accounts have the wrong sum, and the errors of the
-/// objects.
+/// Returns `Usage`, `Total` (on the lowest node) if the accounts have the wrong sum, `Overdrawn` if one gets less than nothing, and
+/// the errors of the objects.
 pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outcome>> {
     let manager = Manager::new(fabric)?;
-    let BankConfig { accounts, locks, .. } = plan.bank;
+    let BankConfig {
+        accounts,
+        locks,
+        deposit,
+    } = plan.bank;
     let single = if plan.single { " --single-lock" } else { "" };
-    let options = format!("--accounts {accounts} --locks {locks}{single}");
+    let options = format!("--accounts {accounts} --locks {locks} --deposit {deposit}{single}");
     let team = Team::new(&manager, plan.threads, options)?;
-    let bank = Bank::new(&manager, "bank", plan.bank)?;
+    let bank = Arc::new(Bank::new(&manager, "bank", plan.bank)?);
     loco_app::wait_for_ready(&manager)?;
     let filling = Phase::new("transfer: paying into the accounts", bank.own_max(), team.leads());
+    let (filled, used, plan) = (bank.clone(), bank.clone(), Arc::new(plan.clone()));
+    let (single, of) = (plan.single, plan.clone());
     let mine = team.run(
         stop,
-        |thread, share| match plan.single {
+        move |thread, share| match single {
             true => Ok(()),
-            false => bank.fill(thread, share, &filling),
+            false => filled.fill(thread, share, &filling),
         },
-        |thread, share, stopped| transact(thread, &bank, plan, share, stopped),
+        move |thread, share, stopped| transact(thread, &used, &of, share, stopped),
     )?;
     let thread = manager.thread()?;
     // After this nobody transfers.
     let all = team.add_up(&thread, mine.into_iter())?;
     let adding = Phase::new("transfer: adding up the accounts", bank.own_max(), team.leads());
-    let sums = team.each(|thread, share| bank.total(thread, share, &adding))?;
+    let sums = team.each(move |thread, share| bank.total(thread, share, &adding))?;
     let total = team.sum(&thread, sums.into_iter().fold(0, i64::wrapping_add))?;
     let (Some(all), Some(total)) = (all, total) else {
         return Ok(None);
@@ -130,10 +139,11 @@ fn transact<F: Fabric>(
 ) -> Result<Tally> {
     let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share.index as u64));
     let accounts = plan.bank.accounts;
-    let [mut done, mut short] = [0, 0];
-    let begin = Instant::now();
-    while begin.elapsed() < plan.duration && !stopped()? {
-        for _ in 0..AT_ONCE {
+    let [mut done, mut short] = [0_u64, 0];
+    let most = plan.transfers.unwrap_or(u64::MAX);
+    let begin = thread.now();
+    while thread.now().since(begin) < plan.duration && done + short < most && !stopped()? {
+        for _ in 0..AT_ONCE.min(most - done - short) {
             if plan.single {
                 bank.pay_in(thread, 0, 1)?;
                 done += 1;
@@ -152,6 +162,6 @@ fn transact<F: Fabric>(
     let all = (done + short) as f64;
     Ok(Tally {
         counts: [done, short],
-        per_second: all / begin.elapsed().as_secs_f64(),
+        per_second: all / thread.now().since(begin).as_secs_f64(),
     })
 }

@@ -65,6 +65,29 @@ fn under_a_single_lock_no_payment_is_lost() {
     assert!(outcome["transfers"].as_u64().unwrap() > 0, "{outcome}");
 }
 
+#[test]
+fn a_run_ends_after_as_many_transfers_as_were_asked_for() {
+    let args = [
+        "--json",
+        "--duration",
+        "1000",
+        "--threads",
+        "2",
+        "--transfers",
+        "70",
+        "--accounts",
+        "5",
+    ];
+    let outcome = outcome(
+        &job(2, &[&args[..], &["--deposit", "7"]].concat())
+            .output()
+            .unwrap(),
+    );
+    let number = |name: &str| outcome[name].as_u64().unwrap();
+    assert_eq!(number("transfers") + number("short"), 2 * 2 * 70, "{outcome}");
+    assert_eq!(number("total"), 5 * 7, "{outcome}");
+}
+
 /// Two ways to the rate: that which is printed, and the number of transfers by the clock of this test.
 #[test]
 fn the_rate_is_that_of_the_time() {

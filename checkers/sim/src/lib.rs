@@ -36,6 +36,7 @@ pub use explorer::Bounds;
 pub use exploring::progress::Progress;
 pub use exploring::reach::{Reach, reaches};
 pub use exploring::robust::{Robustness, Strength, robust};
+pub use exploring::rounds::rounds;
 pub use fabric::platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,

@@ -41,8 +41,12 @@ struct Args {
     mesh: bool,
     /// Try mutations of lock-free protocols, in place of those of the objects: their tests under loom are to find them. The objects
     /// are the protocols: gate, bell, back-off, send-queue or slots.
-    #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases", "mesh"])]
+    #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases", "mesh", "programs"])]
     lock_free: bool,
+    /// Try mutations of the programs in `apps/`, in place of those of the objects: random executions under the model are to find
+    /// them. The objects are then programs.
+    #[arg(long, conflicts_with_all = ["requests", "planted", "clients", "purchases", "mesh"])]
+    programs: bool,
     /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -111,8 +115,10 @@ fn run(args: &Args) -> Result<bool, Error> {
     let mut all = all()?;
     // Those of the fabrics are tried by another program, and the number of one is its place in what is built.
     all.retain(|mutation| {
-        let is_purchase = mutation.network.is_some() == args.purchases;
-        is_purchase && mutation.is_of_mesh() == args.mesh && mutation.lock_free == args.lock_free
+        mutation.network.is_some() == args.purchases
+            && mutation.is_of_mesh() == args.mesh
+            && mutation.lock_free == args.lock_free
+            && mutation.program.is_some() == args.programs
     });
     let chosen = chosen(args, &all);
     if args.list {

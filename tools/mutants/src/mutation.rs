@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 22] = [
+const LISTS: [(&str, &str); 23] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -32,6 +32,7 @@ const LISTS: [(&str, &str); 22] = [
     ("", include_str!("../mutations/worlds.toml")),
     (MESH, include_str!("../mutations/mesh.toml")),
     (LOCK_FREE, include_str!("../mutations/lock-free.toml")),
+    ("", include_str!("../mutations/programs.toml")),
     (PLANTED, include_str!("../mutations/planted.toml")),
 ];
 
@@ -74,6 +75,10 @@ pub struct Mutation {
     /// all if none is named.
     #[serde(default)]
     pub tests: Option<String>,
+    /// Set if the change is one of a program: the number of nodes, the program, and its options. Random executions of that under the
+    /// model are to find it.
+    #[serde(default)]
+    pub program: Option<String>,
     /// The reason why the change breaks no promise, if it breaks none. Such a mutation is not counted.
     #[serde(default)]
     pub harmless: Option<String>,
@@ -238,6 +243,7 @@ mod tests {
             after_failure: false,
             request: false,
             network: None,
+            program: None,
             tests: None,
             harmless: None,
             planted: false,

@@ -120,6 +120,7 @@ mod tests {
             after_failure: false,
             request: false,
             network: None,
+            program: None,
             tests: None,
             harmless: None,
             planted: false,

@@ -248,6 +248,7 @@ impl Counter {
             after_failure: false,
             request: false,
             network: None,
+            program: None,
             tests: None,
             harmless: None,
             planted: false,

@@ -129,6 +129,11 @@ const PROTOCOLS: [(&str, &str, &str); 5] = [
     ("send-queue", "loco-verbs", "window::model"),
     ("slots", "loco-rdma", "slots::model"),
 ];
+/// Runs a program at random under the model.
+const PROGRAMS: Trial = Trial::Example {
+    package: "loco-programs",
+    example: "program",
+};
 /// The litmus tests by which missing purchases are to be found, from the root of the workspace: those of the fabrics' orders, those
 /// of operations that are held, those of flushes, and those of the catalogue.
 const TESTS: [&str; 4] = [
@@ -156,6 +161,7 @@ impl Tree {
             Some(mutation) if mutation.network.is_some() => NETWORKS,
             Some(mutation) if mutation.is_of_mesh() => MESH,
             Some(mutation) if mutation.lock_free => Trial::Models,
+            Some(mutation) if mutation.program.is_some() => PROGRAMS,
             _ => LADDERS,
         };
         let mut tree = Tree {
@@ -271,6 +277,10 @@ impl Tree {
             // Tests that leave a part of the protocol out by themselves say nothing about the shipped one.
             let (_, tests) = protocol(mutation);
             return [tests, "--skip", "::without::"].map(str::to_owned).to_vec();
+        }
+        if let Some(program) = &mutation.program {
+            let call = program.split_whitespace().map(str::to_owned);
+            return [seconds].into_iter().chain(call).collect();
         }
         let Some(network) = &mutation.network else {
             let own = [mutation.object.clone(), seconds];
@@ -472,12 +482,24 @@ fn places_of(message: &Value) -> Vec<Place> {
         .filter(|span| span["is_primary"] == true)
         .filter_map(|span| {
             Some(Place {
-                file: span["file_name"].as_str()?.to_owned(),
+                file: plain(span["file_name"].as_str()?),
                 first: number(&span["line_start"])?,
                 last: number(&span["line_end"])?,
             })
         })
         .collect()
+}
+
+/// Returns a path without `folder/..`, which the compiler leaves in the path of a module that another folder has.
+fn plain(path: &str) -> String {
+    let mut folders = Vec::new();
+    for folder in path.split('/') {
+        match folder {
+            ".." if !folders.is_empty() => drop(folders.pop()),
+            _ => folders.push(folder),
+        }
+    }
+    folders.join("/")
 }
 
 /// Returns the seconds of processor time of the children of this process that have ended, or 0 if the system does not
@@ -590,5 +612,10 @@ mod tests {
             );
         }
         assert_eq!(program_of(&serde_json::json!({ "executable": null })), None);
+    }
+    #[test]
+    fn the_path_of_a_module_elsewhere_is_that_of_its_file() {
+        assert_eq!(plain("apps/sim/examples/../../loco/lib.rs"), "apps/loco/lib.rs");
+        assert_eq!(plain("apps/loco/src/lib.rs"), "apps/loco/src/lib.rs");
     }
 }

@@ -233,7 +233,7 @@ fn shard(text: &str) -> Result<Shard, String> {
 /// The exit status if a limit left an answer open, as of `mowgli`.
 const UNKNOWN: u8 = 3;
 /// The exit status after Ctrl-C, as shells report it.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Explores and reports.
 pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
@@ -439,7 +439,7 @@ impl Args {
 }
 
 /// Returns a flag that Ctrl-C sets. A second Ctrl-C ends the process at once.
-fn interrupt_flag() -> Arc<AtomicBool> {
+pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     use signal_hook::consts::SIGINT;
     let flag = Arc::new(AtomicBool::new(false));
     // If the handler cannot be installed, Ctrl-C ends the process, which is the system's own behaviour. There

@@ -9,6 +9,7 @@ pub(crate) mod progress;
 pub(crate) mod random;
 pub(crate) mod reach;
 pub(crate) mod robust;
+pub(crate) mod rounds;
 pub(crate) mod script;
 pub(crate) mod search;
 pub(crate) mod shorten;

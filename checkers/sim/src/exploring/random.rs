@@ -58,7 +58,10 @@ pub(crate) fn explore(
     let completeness = match (&failure, sampled.cut_off) {
         (Some(_), _) => Completeness::Stopped,
         (None, 0) => match (sampled.limit, polls) {
-            (Some(limit), Some(polls)) => Completeness::Incomplete(because(limit.to_string(), Some(polls))),
+            // Where other executions have ended, the time has only interrupted this one.
+            (Some(limit), Some(polls)) if executions == 0 => {
+                Completeness::Incomplete(because(limit.to_string(), Some(polls)))
+            }
             _ => Completeness::Random(executions),
         },
         (None, cut_off) => {

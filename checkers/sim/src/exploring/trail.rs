@@ -82,6 +82,35 @@ impl<T: Clone> Trail<T> {
     }
 }
 
+impl<T: Clone + PartialEq> Trail<T> {
+    /// Returns the elements that come after those of `earlier`, if this list has grown from it or from a copy of it. The answer is
+    /// `None` too if both began alike but do not share their beginning.
+    pub(crate) fn since(&self, earlier: &Trail<T>) -> Option<Vec<T>> {
+        let shared = earlier.before.as_ref().map_or(0, |block| block.len);
+        let mut pieces = vec![&self.recent];
+        let mut at = &self.before;
+        while let Some(block) = at
+            && block.len > shared
+        {
+            pieces.push(&block.items);
+            at = &block.before;
+        }
+        let same = match (at, &earlier.before) {
+            (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs),
+            (mine, theirs) => mine.is_none() && theirs.is_none(),
+        };
+        let first = pieces.pop()?;
+        let after = first.strip_prefix(&earlier.recent[..]).filter(|_| same)?;
+        Some(
+            after
+                .iter()
+                .chain(pieces.into_iter().rev().flatten())
+                .cloned()
+                .collect(),
+        )
+    }
+}
+
 impl<T> Drop for Block<T> {
     fn drop(&mut self) {
         // Free the blocks one by one: dropping a long chain recursively would overflow the stack.
@@ -114,6 +143,29 @@ mod tests {
         assert_eq!(trail.to_vec(), (0..100).collect::<Vec<_>>());
         trail.clone_from(&copies[40]);
         assert_eq!(trail.to_vec().last(), Some(&1_000));
+    }
+
+    #[test]
+    fn what_is_new_since_a_copy_is_found() {
+        let mut trail = Trail::default();
+        let mut copies = vec![trail.clone()];
+        for item in 0..100 {
+            trail.push(item);
+            copies.push(trail.clone());
+        }
+        for (len, copy) in copies.iter().enumerate() {
+            assert_eq!(trail.since(copy), Some((len..100).collect()), "{len}");
+            assert_eq!(copy.since(&trail), (len == 100).then(Vec::new), "{len}");
+        }
+        // Another list, from the fortieth element on.
+        let mut other = copies[40].clone();
+        for item in 0..100 {
+            other.push(item + 1_000);
+        }
+        assert_eq!(other.since(&copies[40]).map(|new| new.len()), Some(100));
+        for copy in &copies[41..] {
+            assert_eq!(other.since(copy), None);
+        }
     }
 
     #[test]

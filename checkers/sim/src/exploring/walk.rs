@@ -70,6 +70,8 @@ pub(crate) struct Walker<'a> {
     pub(crate) config: &'a Config,
     builder: Builder<'a>,
     run: Option<Run>,
+    /// The path that the run has followed.
+    followed: Trail<PathStep>,
     pub(crate) seen: SeenAccesses,
     pub(crate) runs: u64,
     scratch: Vec<Step>,
@@ -89,6 +91,7 @@ impl<'a> Walker<'a> {
             config,
             builder,
             run: None,
+            followed: Trail::default(),
             seen,
             runs: 0,
             scratch: Vec::new(),
@@ -103,6 +106,7 @@ impl<'a> Walker<'a> {
         self.runs += 1;
         run.learn(self.common, &state)?;
         self.run = Some(run);
+        self.followed = Trail::default();
         self.take_effect(&mut state);
         Ok(Position {
             state,
@@ -113,23 +117,31 @@ impl<'a> Walker<'a> {
 
     /// Brings a run to this position, so that the next request of every thread is known.
     pub(crate) fn consult(&mut self, at: &Position) -> Result<(), SimError> {
-        let path = self.replies(&at.path);
         let (fabric, tier, schedule) = (self.config.fabric, self.config.tier, at.schedule.clone());
         coroutine::follows(Some(Box::new(move || {
             Schedule::new(fabric, tier, schedule.to_vec()).to_string()
         })));
-        let on_path = match &mut self.run {
-            Some(run) => run.follow(self.common, &path),
-            None => None,
-        };
-        match on_path {
+        match self.go_on(at) {
             Some(followed) => followed?,
-            None => self.run_again(&path)?,
+            None => self.run_again(&at.path)?,
         }
+        self.followed.clone_from(&at.path);
         match &self.run {
             Some(run) => run.learn(self.common, &at.state),
             None => Ok(()),
         }
+    }
+
+    /// Lets the run go on to this position, if it is on the way there.
+    fn go_on(&mut self, at: &Position) -> Option<Result<(), SimError>> {
+        // Mostly the position is the next of the execution that the run follows. To compare the whole path at each request would
+        // take most of the time of a long execution.
+        if let Some(new) = at.path.since(&self.followed) {
+            let new = self.replies(new);
+            return self.run.as_mut()?.go_on(self.common, &new);
+        }
+        let path = self.replies(at.path.to_vec());
+        self.run.as_mut()?.follow(self.common, &path)
     }
 
     /// Returns the schedule that led here.
@@ -138,22 +150,25 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns the replies of a path.
-    fn replies(&self, path: &Trail<PathStep>) -> Vec<GrantedStep> {
+    fn replies(&self, path: Vec<PathStep>) -> Vec<GrantedStep> {
         let reply = |past: Option<Past>| past.map_or(Reply::Unit, |past| self.common.behaviour.reply(past));
-        let path = path.to_vec().into_iter();
-        path.map(|(thread, past)| ((thread, reply(past)), past)).collect()
+        path.into_iter()
+            .map(|(thread, past)| ((thread, reply(past)), past))
+            .collect()
     }
 
     /// Runs the world from its beginning to the end of a path.
-    fn run_again(&mut self, path: &[GrantedStep]) -> Result<(), SimError> {
+    fn run_again(&mut self, path: &Trail<PathStep>) -> Result<(), SimError> {
+        let steps = self.replies(path.to_vec());
         // Drop the old threads before new ones start.
         self.run = None;
         let Start { mut run, .. } = Run::start(self.common, self.config, self.builder)?;
         self.runs += 1;
-        if let Some(followed) = run.follow(self.common, path) {
+        if let Some(followed) = run.follow(self.common, &steps) {
             followed?;
         }
         self.run = Some(run);
+        self.followed.clone_from(path);
         Ok(())
     }
 
@@ -162,8 +177,7 @@ impl<'a> Walker<'a> {
     /// # Errors
     /// Returns [`SimError::NotDeterministic`] if a thread then asks for other things.
     pub(crate) fn repeat(&mut self, at: &Position) -> Result<(), SimError> {
-        let path = self.replies(&at.path);
-        self.run_again(&path)
+        self.run_again(&at.path)
     }
 
     /// Says which thread does the same again and again without waiting, and where, if one does.
@@ -467,6 +481,7 @@ impl<'a> Walker<'a> {
     pub(crate) fn check_end(&mut self, state: &State) -> Result<Option<String>, SimError> {
         if self.run.is_none() {
             self.run = Some(Run::start(self.common, self.config, self.builder)?.run);
+            self.followed = Trail::default();
             self.runs += 1;
         }
         let checked = self.common.checked();

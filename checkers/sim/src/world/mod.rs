@@ -128,6 +128,27 @@ impl World {
         });
     }
 
+    /// Adds the nodes of a program. Each runs `program` from its beginning to its end on a fabric of its own, and all of its steps
+    /// are explored, set-up and end included. An error that it returns is a failure, as a panic is.
+    ///
+    /// The program takes its clock and its threads from the fabric's platform and ends by itself: no time passes, unless
+    /// [`Faults`] let deadlines pass.
+    pub fn program<E: Display>(
+        &mut self,
+        nodes: u16,
+        program: impl Fn(ModelFabric) -> Result<(), E> + Send + Sync + 'static,
+    ) {
+        let program = Arc::new(program);
+        for number in 0..nodes {
+            let (node, program) = (self.node(|fabric| fabric), program.clone());
+            self.thread(&node, &format!("node {number}"), move |fabric: &ModelFabric| {
+                if let Err(error) = program(fabric.clone()) {
+                    panic!("the program failed: {error}");
+                }
+            });
+        }
+    }
+
     /// Adds a check of every complete execution. A panic in the check is a failure.
     pub fn finally(&mut self, check: impl Fn(&End<'_>) + 'static) {
         self.finally.push(Box::new(check));

@@ -245,7 +245,15 @@ impl Run {
         if self.is_over || done > path.len() || !is_prefix(&self.log) {
             return None;
         }
-        for ((thread, reply), past) in &path[done..] {
+        self.go_on(common, &path[done..])
+    }
+
+    /// Goes on from where the threads are, by `steps`. Returns `None` if they must start afresh.
+    pub(crate) fn go_on(&mut self, common: &Common, steps: &[GrantedStep]) -> Option<Result<(), SimError>> {
+        if self.is_over {
+            return None;
+        }
+        for ((thread, reply), past) in steps {
             if let Err(e) = self.give_again(common, *thread, reply, *past) {
                 return Some(Err(e));
             }

@@ -3,7 +3,8 @@
 //!
 //! Only the service thread sends messages to the peers. It handles one frame, and then looks for endpoints that were
 //! made or dropped in the meantime. The messages to one peer that result from both go in one frame. The more there is
-//! to do, the more messages therefore share a frame.
+//! to do, the more messages therefore share a frame. What others have acknowledged is noted after that, so that no endpoint is ready
+//! before its node has answered.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub(crate) fn serve<F: Fabric>(setup: &Setup<F>) {
     let mut outbox = Outbox {
         setup,
         frames: BTreeMap::new(),
+        acknowledged: Vec::new(),
     };
     loop {
         match setup.fabric().control().receive(None) {
@@ -92,6 +94,9 @@ fn wake_service<F: Fabric>(setup: &Setup<F>) {
 struct Outbox<'a, F: Fabric> {
     setup: &'a Setup<F>,
     frames: BTreeMap<NodeId, Vec<u8>>,
+    /// The endpoints that have been acknowledged, with the peer. It is noted when the frames have been sent: an endpoint that is then
+    /// ready may be all that its node waits for, and a node that ends sends no more answers.
+    acknowledged: Vec<(String, u64, NodeId)>,
 }
 
 impl<F: Fabric> Outbox<'_, F> {
@@ -124,6 +129,12 @@ impl<F: Fabric> Outbox<'_, F> {
         for (to, frame) in std::mem::take(&mut self.frames) {
             if !frame.is_empty() {
                 send(self.setup, to, &frame);
+            }
+        }
+        if !self.acknowledged.is_empty() {
+            let mut registry = self.setup.registry().lock();
+            for (channel, incarnation, from) in self.acknowledged.drain(..) {
+                registry.acknowledged(&channel, incarnation, from);
             }
         }
     }
@@ -206,8 +217,8 @@ fn handle<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId,
         Message::Connect(hello) => {
             if handshake(setup, outbox, from, &hello) {
                 if let Some(incarnation) = hello.answers {
-                    let mut registry = setup.registry().lock();
-                    registry.acknowledged(&hello.channel, incarnation, from);
+                    let channel = hello.channel.clone().into_owned();
+                    outbox.acknowledged.push((channel, incarnation, from));
                 }
                 let ack = Message::Ack {
                     channel: hello.channel,
@@ -217,7 +228,9 @@ fn handle<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId,
             }
         }
         Message::Ack { channel, incarnation } => {
-            setup.registry().lock().acknowledged(&channel, incarnation, from);
+            outbox
+                .acknowledged
+                .push((channel.into_owned(), incarnation, from));
         }
         Message::Mismatch {
             channel,

@@ -1,0 +1,108 @@
+//! Programs from their beginning to their end: set-up and end are part of what is explored.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use loco::fabric::{Fabric, Memory, NodeId, Peers, Target, WordCell};
+use loco::raw::Flags;
+use loco::{Channel, Manager, Result};
+use loco_sim::{
+    Completeness, Config, FabricKind, FailureKind, ModelFabric, Strategy, World, explore, replay, rounds,
+};
+
+const NUMBER: usize = 0;
+const NEWS: usize = 8;
+
+/// Node 0 puts a number, and then the news of it, into the memory of node 1, and ends. Node 1 waits for the news.
+fn news(fabric: impl Fabric, order: Flags) -> Result<()> {
+    let manager = Manager::new(fabric)?;
+    let channel = Channel::builder(&manager, "news").region("words", 16).join()?;
+    manager.wait_for_ready()?;
+    let (thread, words) = (manager.thread()?, channel.region("words")?);
+    if manager.node() == NodeId(0) {
+        let remote = words.remote(NodeId(1))?;
+        let at = |offset| Target { remote, offset };
+        thread.put_inline(&42_u64.to_le_bytes(), at(NUMBER))?.forget();
+        thread
+            .put_inline_with(&1_u64.to_le_bytes(), at(NEWS), order)?
+            .forget();
+        return Ok(());
+    }
+    let (number, news) = (
+        words.local()?.cell::<u64>(NUMBER)?,
+        words.local()?.cell::<u64>(NEWS)?,
+    );
+    thread.wait_until("news", Peers::One(NodeId(0)), || (news.load() == 1).then_some(()))?;
+    assert_eq!(number.load(), 42, "the number is there");
+    Ok(())
+}
+
+fn program(order: Flags) -> impl Fn(&mut World) + Sync {
+    move |world| world.program(2, move |fabric: ModelFabric| news(fabric, order))
+}
+
+/// Node 0 may end as soon as it is ready. Its set-up service once left the last answer unsent then, and node 1 was never ready: the
+/// eleventh of these executions was a deadlock.
+#[test]
+fn a_node_that_ends_keeps_nobody_from_becoming_ready() {
+    for (fabric, executions) in [(FabricKind::Model, 3_000), (FabricKind::Shm, 1_000)] {
+        for strategy in [
+            Strategy::Random { executions, seed: 1 },
+            Strategy::Pct {
+                executions,
+                seed: 1,
+                depth: 3,
+            },
+        ] {
+            let config = Config::default().strategy(strategy).fabric(fabric);
+            let report = explore(&config, program(Flags::STRONG)).unwrap();
+            if let Some(failure) = report.failure {
+                panic!("{failure}");
+            }
+            assert_eq!(report.completeness, Completeness::Random(executions));
+        }
+    }
+}
+
+#[test]
+fn rounds_find_a_flag_that_overtakes_and_the_schedule_repeats_it() {
+    let config = Config::default();
+    // Far more than it takes, for a loaded host.
+    let time = Duration::from_secs(100);
+    let fabrics = [FabricKind::Model, FabricKind::Shm];
+    let report = rounds(&config, &fabrics, time, 1, program(Flags::default())).unwrap();
+    let failure = report.failure.unwrap();
+    assert!(matches!(failure.kind, FailureKind::Assertion { .. }), "{failure}");
+    assert_eq!(report.completeness, Completeness::Stopped);
+    let again = replay(&config, &failure.schedule, program(Flags::default())).unwrap();
+    assert_eq!(again.failure.unwrap().kind, failure.kind);
+}
+
+#[test]
+fn rounds_end_when_they_are_cancelled_and_count_all_of_their_executions() {
+    let cancel = Arc::new(AtomicBool::new(false));
+    let builds = AtomicU64::new(0);
+    // Each execution builds the world anew.
+    let world = |world: &mut World| {
+        if builds.fetch_add(1, Ordering::Relaxed) == 100 {
+            cancel.store(true, Ordering::Relaxed);
+        }
+        program(Flags::STRONG)(world);
+    };
+    let config = Config::default().cancel(Some(cancel.clone()));
+    let report = rounds(&config, &[FabricKind::Shm], Duration::from_secs(1_000), 1, world).unwrap();
+    assert!(report.failure.is_none());
+    assert_eq!(report.fabric, FabricKind::Shm);
+    assert_eq!(report.completeness, Completeness::Random(report.stats.executions));
+    assert!(report.stats.executions > 10, "{:?}", report.stats);
+}
+
+#[test]
+fn an_error_of_a_node_is_a_failure() {
+    let world = |world: &mut World| world.program(2, |_: ModelFabric| Err::<(), _>("no money left"));
+    let report = explore(&Config::default(), world).unwrap();
+    let failure = report.failure.unwrap().to_string();
+    assert!(failure.contains("the program failed: no money left"), "{failure}");
+}
