@@ -28,11 +28,12 @@ pub use mowgli::model::Tier;
 
 use explorer::Choice;
 
-use exploring::{random, search, shorten};
+use exploring::{liveness as lives, random, search, shorten};
 use state::behaviour;
 
 pub use explorer::Bounds;
 
+pub use exploring::liveness::{Fate, Liveness, liveness};
 pub use exploring::progress::Progress;
 pub use exploring::reach::{Reach, reaches};
 pub use exploring::robust::{Robustness, Strength, robust};
@@ -299,6 +300,9 @@ pub fn replay(
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<Report, SimError> {
     let config = config.of(schedule);
+    if let Some((before, round)) = schedule.round() {
+        return lives::replay(&config, &builder, before, round);
+    }
     let mut report = random::replay(&config, &builder, schedule)?;
     report.failure = match report.failure {
         Some(failure) => Some(shorten::explain(&config, &builder, failure, schedule)?),
