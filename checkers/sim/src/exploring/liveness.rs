@@ -286,6 +286,7 @@ impl<'a> Search<'a> {
         let fresh = self.agents.len() as u32;
         let lost = match what {
             Move::Fault(Fault::Learn { lost, .. }) => u32::from(lost) << 8,
+            Move::Fault(Fault::Heal { peer, .. }) => u32::from(peer) << 8 | 1 << 15,
             _ => 0,
         };
         *self.agents.entry((mover(what).0 ^ lost, part)).or_insert(fresh)
@@ -444,6 +445,7 @@ pub(crate) fn replay(
             faults: config.faults,
             completeness: Completeness::Stopped,
             failure: Some(failure),
+            estimate: None,
             stats: Stats {
                 executions: 1,
                 runs: walker.runs,

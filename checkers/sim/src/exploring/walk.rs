@@ -293,8 +293,7 @@ impl<'a> Walker<'a> {
                 moves.push(Move::Thread(thread));
             }
         }
-        self.scratch.clear();
-        state.machine.steps(&mut self.scratch);
+        self.list(state);
         moves.extend(self.scratch.iter().map(|&s| Move::Machine(s)));
         state.faults(self.common, moves.is_empty(), moves);
     }
@@ -331,11 +330,19 @@ impl<'a> Walker<'a> {
         None
     }
 
+    /// Lists the steps of the machine in `scratch`, without those that wait for a link.
+    fn list(&mut self, state: &State) {
+        self.scratch.clear();
+        state.machine.steps(&mut self.scratch);
+        if state.losses.links.is_unsettled() {
+            self.scratch.retain(|&step| !state.waits_for_link(step));
+        }
+    }
+
     /// Lists the steps of the machine in `scratch`. Returns the first step that need not be interleaved with others, if
     /// there is one.
     fn lists_steps(&mut self, state: &State) -> Option<Step> {
-        self.scratch.clear();
-        state.machine.steps(&mut self.scratch);
+        self.list(state);
         let mut steps = self.scratch.iter();
         steps.find(|&&step| self.step_commutes(state, step)).copied()
     }

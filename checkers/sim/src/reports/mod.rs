@@ -5,7 +5,7 @@ pub(crate) mod trace;
 
 use std::fmt;
 
-use explorer::Bounds;
+use explorer::{Bounds, Estimate};
 use mowgli::counted::counted;
 use mowgli::model::Tier;
 use serde::Serialize;
@@ -73,6 +73,8 @@ pub struct Report {
     pub faults: Faults,
     /// The first failure, if there was one.
     pub failure: Option<Failure>,
+    /// The estimated size of an exhaustive exploration that a limit has ended ([`Config::estimates`](crate::Config::estimates)).
+    pub estimate: Option<Estimate>,
     /// Counters.
     pub stats: Stats,
 }
@@ -80,7 +82,7 @@ pub struct Report {
 impl Report {
     /// Describes what was seen, with its bounds and its network: "complete for at most 1 crash, on tier unordered".
     pub fn seen(&self) -> String {
-        let faults = match self.faults.timed() || self.faults.lossy() {
+        let faults = match self.faults.any() {
             true => format!(" for at most {}", self.faults),
             false => String::new(),
         };

@@ -11,7 +11,8 @@
 //! - `c1`: node 1 stops;
 //! - `s1`: node 1 is thought lost;
 //! - `r1`: node 1 is cut off;
-//! - `l0.1`: node 0 learns that node 1 is lost.
+//! - `l0.1`: node 0 learns that node 1 is lost;
+//! - `k0.1`: the link between nodes 0 and 1 is cut (`h0.1`: it is there again).
 //!
 //! Repetitions of a move are counted (`t3*4`). Moves in parentheses at the end are a round that goes on for ever
 //! (`t3 ( t4 d4 )`).
@@ -162,6 +163,8 @@ impl fmt::Display for Word {
             Move::Fault(Fault::Suspect(node)) => write!(f, "s{node}"),
             Move::Fault(Fault::Revoke(node)) => write!(f, "r{node}"),
             Move::Fault(Fault::Learn { node, lost }) => write!(f, "l{node}.{lost}"),
+            Move::Fault(Fault::Cut { node, peer }) => write!(f, "k{node}.{peer}"),
+            Move::Fault(Fault::Heal { node, peer }) => write!(f, "h{node}.{peer}"),
         }
     }
 }
@@ -170,7 +173,7 @@ impl fmt::Display for Word {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a move of a schedule: expected t<thread>, d<thread>, n<thread>.<peer><rule><entry>, x<thread>, \
-         X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>, a round in parentheses at the end, and before the moves @<tier>, @<fabric> or \
+         X<thread>, c<node>, s<node>, r<node>, l<node>.<lost node>, k<node>.<node> or h<node>.<node>, a round in parentheses at the end, and before the moves @<tier>, @<fabric> or \
          @<fabric>:<tier>. The tiers are {tiers}; the fabrics {fabrics}",
     tiers = Tier::ALL.map(Tier::name).join(", "),
     fabrics = FabricKind::ALL.map(FabricKind::name).join(", ")
@@ -252,11 +255,13 @@ fn parse_move(text: &str) -> Option<Move> {
         b'c' => fault(Fault::Crash),
         b's' => fault(Fault::Suspect),
         b'r' => fault(Fault::Revoke),
-        b'l' => {
-            let (node, lost) = rest.split_once('.')?;
-            Some(Move::Fault(Fault::Learn {
-                node: node.parse().ok()?,
-                lost: lost.parse().ok()?,
+        kind @ (b'l' | b'k' | b'h') => {
+            let (one, other) = rest.split_once('.')?;
+            let (node, peer) = (one.parse().ok()?, other.parse().ok()?);
+            Some(Move::Fault(match kind {
+                b'l' => Fault::Learn { node, lost: peer },
+                b'k' => Fault::Cut { node, peer },
+                _ => Fault::Heal { node, peer },
             }))
         }
         b't' => Some(Move::Thread(rest.parse().ok()?)),

@@ -10,6 +10,7 @@ mod encode;
 pub(crate) mod faults;
 mod future;
 mod grant;
+mod links;
 pub(crate) mod names;
 mod nic;
 pub(crate) mod rounds;
