@@ -97,6 +97,7 @@ const SHM: Config = Config {
         expiries: 0,
         crashes: 0,
         suspicions: 0,
+        cuts: 0,
         unenforced: false,
         idle_expiries: false,
     },

@@ -356,6 +356,7 @@ fn goes_round(
 ) -> Result<Failure, SimError> {
     let mut at = begin(walker)?;
     let mut tracer = Tracer::default();
+    let traces = walker.traces();
     for &what in prefix {
         traced(walker, rounds, &mut at, what, &mut tracer)?;
     }
@@ -384,6 +385,7 @@ fn goes_round(
             return Err(SimError::Replay { number, what });
         }
     }
+    drop(traces);
     walker.consult(&at)?;
     failure.round = tracer.steps;
     Ok(failure)
@@ -397,6 +399,7 @@ fn traced(
     what: Move,
     tracer: &mut Tracer,
 ) -> Result<(), SimError> {
+    tracer.place = walker.place_of(at, what)?;
     tracer.see(walker.common, &mut at.state, what);
     possible(walker, rounds, at, what)
 }
