@@ -27,17 +27,7 @@ pub(super) fn object() -> impl TypedValueParser<Value = Object> {
 /// Runs the ladder, lists its worlds, or repeats a schedule of a world.
 pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
-    if let Some(unknown) = args.world.iter().find(|name| named(&objects, name).is_none()) {
-        let names: Vec<&str> = objects
-            .iter()
-            .flat_map(|&o| worlds(o))
-            .map(|named| named.name())
-            .collect();
-        return Err(CliError::Usage(format!(
-            "--world: no world `{unknown}`; there are {}",
-            names.join(", ")
-        )));
-    }
+    known_worlds(args, &objects)?;
     if args.worlds {
         return list(&objects);
     }
@@ -77,6 +67,25 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
         }
     }
     Ok(u8::from(found))
+}
+
+/// Checks that there are worlds of the names that were given.
+///
+/// # Errors
+/// Returns [`CliError::Usage`] with the names that there are.
+pub(super) fn known_worlds(args: &Args, objects: &[Object]) -> Result<(), CliError> {
+    let Some(unknown) = args.world.iter().find(|name| named(objects, name).is_none()) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = objects
+        .iter()
+        .flat_map(|&o| worlds(o))
+        .map(|named| named.name())
+        .collect();
+    Err(CliError::Usage(format!(
+        "--world: no world `{unknown}`; there are {}",
+        names.join(", ")
+    )))
 }
 
 fn named(objects: &[Object], name: &str) -> Option<NamedWorld> {
@@ -222,9 +231,13 @@ fn line_of(world: &WorldReport) -> String {
         0 => String::new(),
         n => format!(", {} up to depth {}", counted(n, "random schedule"), world.depth),
     };
-    let seen = match world.completeness {
-        Completeness::Complete => format!("complete{faults}"),
-        _ => format!("{}{faults}{random}", world.completeness),
+    let seen = match (&world.completeness, &world.estimate) {
+        (Completeness::Complete, _) => format!("complete{faults}"),
+        (seen, None) => format!("{seen}{faults}{random}"),
+        (seen, Some(estimate)) => {
+            let all = progress::in_all(estimate, world.stats.states);
+            format!("{seen}{faults}{random}; {all}")
+        }
     };
     format!(
         "{:26} {seen} ({}, {:.1} s)",
