@@ -107,6 +107,7 @@ const SHM: Config = Config {
     time_max: None,
     steps_max: 10_000,
     longer_fails: false,
+    estimates: false,
     progress: None,
     cancel: None,
 };
