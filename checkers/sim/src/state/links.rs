@@ -65,17 +65,22 @@ impl Links {
 }
 
 impl State {
-    /// Returns whether the step has to wait for a link that is cut. Steps within a host go on: reads of the source, and writes that
-    /// have arrived.
+    /// Returns whether the step has to wait for a link that is cut. Reads of the source and writes to the poster's own memory go on. A write
+    /// that has left counts as under way until it is placed: an exploration may have moved it to the other end at once, since that
+    /// commutes with everything.
     pub(crate) fn waits_for_link(&self, step: Step) -> bool {
         let Step::Nic { qp, rule, .. } = step else {
             return false;
         };
         let passes = match rule {
-            Rule::RemoteWrite | Rule::RemoteRead | Rule::AtomicRead | Rule::Respond | Rule::Complete => true,
+            Rule::RemoteWrite
+            | Rule::PlaceRemote
+            | Rule::RemoteRead
+            | Rule::AtomicRead
+            | Rule::Respond
+            | Rule::Complete => true,
             // An exchange that has begun is finished by the card at the other end.
-            Rule::AtomicWrite => false,
-            Rule::Fence | Rule::LocalRead | Rule::PlaceRemote | Rule::PlaceLocal | Rule::Forward => false,
+            Rule::AtomicWrite | Rule::Fence | Rule::LocalRead | Rule::PlaceLocal | Rule::Forward => false,
         };
         let links = &self.losses.links;
         passes && !links.cut.is_empty() && links.is_cut(self.info(qp.thread).node, qp.peer)
