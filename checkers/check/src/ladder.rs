@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use loco_sim::{
-    Bounds, Completeness, Config, FabricKind, Failure, Faults, Progress, SimError, Stats, Strategy, Tier,
-    explore,
+    Bounds, Completeness, Config, Estimate, FabricKind, Failure, Faults, Progress, SimError, Stats, Strategy,
+    Tier, explore,
 };
 use serde::Serialize;
 
@@ -84,6 +84,8 @@ pub struct WorldReport {
     pub random: u64,
     /// The deepest PCT exploration, 0 for none.
     pub depth: u32,
+    /// The estimated size of the exhaustive exploration, if a limit has ended it and there was time for an estimate.
+    pub estimate: Option<Estimate>,
     /// Counters of all explorations of the world.
     pub stats: Stats,
     /// The failing execution, if there was one.
@@ -187,10 +189,12 @@ impl Ladder {
 }
 
 /// Returns whether the world is the same on this fabric as another one: that without `-glob`, where read-modify-writes are
-/// atomic against the processor anyway.
-fn is_repeated(named: &NamedWorld, fabric: FabricKind, worlds: &[NamedWorld]) -> bool {
+/// atomic against the processor anyway, and that without a cut link, where there are no links.
+pub(crate) fn is_repeated(named: &NamedWorld, fabric: FabricKind, worlds: &[NamedWorld]) -> bool {
     let plain = named.name().strip_suffix("-glob");
-    fabric.is_glob() && plain.is_some_and(|plain| worlds.iter().any(|other| other.name() == plain))
+    let is_plain =
+        fabric.is_glob() && plain.is_some_and(|plain| worlds.iter().any(|other| other.name() == plain));
+    is_plain || fabric.is_synchronous() && named.faults().cuts > 0
 }
 
 impl WorldReport {
@@ -202,6 +206,7 @@ impl WorldReport {
             completeness: Completeness::Incomplete("not explored exhaustively".into()),
             random: 0,
             depth: 0,
+            estimate: None,
             stats: Stats::default(),
             failure: None,
         }
@@ -365,6 +370,7 @@ impl Run<'_> {
             workers: self.ladder.workers,
             time_max: Some(time),
             progress: self.ladder.progress,
+            estimates: true,
             cancel: self.ladder.cancel.clone(),
             ..Config::default()
         };
@@ -375,6 +381,7 @@ impl Run<'_> {
         so_far.stats.executions += report.stats.executions;
         so_far.stats.transitions += report.stats.transitions;
         so_far.stats.seconds += report.stats.seconds;
+        so_far.estimate = report.estimate.or(so_far.estimate);
         so_far.stats.depth_max = so_far.stats.depth_max.max(report.stats.depth_max);
         if report.failure.is_some() {
             so_far.failure = report.failure;

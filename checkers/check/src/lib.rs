@@ -7,6 +7,8 @@
 //!
 //! [`RobustCheck`] asks instead whether clients of an object see only what a strong memory would show them.
 //!
+//! [`LivenessCheck`] asks whether every call of the ladder's worlds ends.
+//!
 //! Relies on `loco-sim` for the model fabric and the explorer, and on `loco` for the objects. `loco check` is its
 //! command line.
 
@@ -14,6 +16,7 @@
 
 pub mod clients;
 mod ladder;
+mod liveness;
 mod methods;
 mod named_world;
 mod object;
@@ -23,6 +26,7 @@ mod stage;
 mod worlds;
 
 pub use ladder::{FABRICS, Ladder, LadderReport, WorldReport};
+pub use liveness::{LivenessCheck, LivenessReport};
 pub use methods::unreached;
 pub use named_world::{Expected, NamedWorld};
 pub use object::Object;

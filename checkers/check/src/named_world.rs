@@ -79,6 +79,14 @@ impl NamedWorld {
         self
     }
 
+    /// Lets one link of an execution be cut for a while, and up to `expiries` waits end by their deadlines: without deadlines a
+    /// cut link only delays what happens on it.
+    #[must_use]
+    pub(crate) fn link_cut(mut self, expiries: u32) -> NamedWorld {
+        self.faults.cuts = 1;
+        self.expiries(expiries)
+    }
+
     /// Returns the name, unique within the object's ladder.
     pub fn name(&self) -> &'static str {
         self.name

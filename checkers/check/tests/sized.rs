@@ -47,6 +47,7 @@ const fn faults(crashes: u32, suspicions: u32, expiries: u32) -> Faults {
     Faults {
         crashes,
         suspicions,
+        cuts: 0,
         expiries,
         unenforced: false,
         idle_expiries: false,

@@ -28,11 +28,12 @@ pub use mowgli::model::Tier;
 
 use explorer::Choice;
 
-use exploring::{random, search, shorten};
+use exploring::{liveness as lives, random, search, shorten};
 use state::behaviour;
 
-pub use explorer::Bounds;
+pub use explorer::{Bounds, Estimate};
 
+pub use exploring::liveness::{Fate, Liveness, liveness};
 pub use exploring::progress::Progress;
 pub use exploring::reach::{Reach, reaches};
 pub use exploring::robust::{Robustness, Strength, robust};
@@ -85,6 +86,9 @@ pub struct Config {
     /// Reports a longer execution as a failure ([`FailureKind::Endless`]): some thread goes on without end. Meant for
     /// worlds whose threads wait only by the waiting primitive, so that every execution ends.
     pub longer_fails: bool,
+    /// Estimates how large an exhaustive exploration would be that a limit ends ([`Report::estimate`]). A tenth of
+    /// [`time_max`](Config::time_max) is kept for that.
+    pub estimates: bool,
     /// A function that any of the workers calls from time to time with the progress.
     pub progress: Option<fn(&Progress)>,
     /// A flag that ends the exploration early when it is set from outside. The result says that the
@@ -104,6 +108,7 @@ loco_fabric::setters!(Config {
     states_max: Option<u64>,
     time_max: Option<Duration>,
     steps_max: usize,
+    estimates: bool,
     progress: Option<fn(&Progress)>,
     cancel: Option<Arc<AtomicBool>>,
 });
@@ -161,6 +166,7 @@ impl Default for Config {
             time_max: None,
             steps_max: 100_000,
             longer_fails: false,
+            estimates: false,
             progress: None,
             cancel: None,
         }
@@ -300,6 +306,9 @@ pub fn replay(
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<Report, SimError> {
     let config = config.of(schedule);
+    if let Some((before, round)) = schedule.round() {
+        return lives::replay(&config, &builder, before, round);
+    }
     let mut report = random::replay(&config, &builder, schedule)?;
     report.failure = match report.failure {
         Some(failure) => Some(shorten::explain(&config, &builder, failure, schedule)?),

@@ -7,7 +7,7 @@ mod support;
 
 use loco::fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Peers, Platform, Target, WordCell};
 use loco::{Channel, Manager};
-use loco_sim::{Config, Faults, ModelFabric, World, explore};
+use loco_sim::{Config, Faults, ModelFabric, World, call, explore};
 use support::site;
 
 fn words(manager: &Manager<ModelFabric>) -> Channel<ModelFabric> {
@@ -63,6 +63,40 @@ fn words_are_named_by_node_region_and_place_and_nodes_count_from_0() {
         "put n1:relay.words[2] := 72340172838076673 is not yet placed",
     );
     finds(&said, "->1: ");
+}
+
+// A function of its own also where there is no debugging information that tells what was inlined.
+#[inline(never)]
+fn posts(site: &support::Site<Channel<ModelFabric>>) {
+    let remote = site.objects.region("words").unwrap().remote(NodeId(1)).unwrap();
+    let target = Target { remote, offset: 8 };
+    site.thread().put_inline(&[1; 8], target).unwrap().forget();
+}
+
+/// A step says where in the program it is made: a record by its line, a post by its function.
+#[test]
+fn steps_of_a_program_say_where_they_are_made() {
+    let line = line!() + 6;
+    let said = said(Faults::default(), move |world| {
+        for me in 0..2 {
+            let node = world.node(site(words));
+            world.thread(&node, &format!("node {me}"), move |site| {
+                if me == 0 {
+                    call("a call", || posts(site), |()| "its result");
+                    panic!("the end");
+                }
+            });
+        }
+    });
+    finds(
+        &said,
+        &format!("calls a call (at checkers/sim/tests/reports.rs:{line})"),
+    );
+    let post = said
+        .lines()
+        .find(|line| line.contains(": posts put n1:relay.words[1]"));
+    let post = post.expect("the post is in the trace");
+    assert!(post.contains("(at reports::posts"), "{post}");
 }
 
 #[test]

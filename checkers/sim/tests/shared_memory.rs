@@ -97,6 +97,7 @@ const SHM: Config = Config {
         expiries: 0,
         crashes: 0,
         suspicions: 0,
+        cuts: 0,
         unenforced: false,
         idle_expiries: false,
     },
@@ -106,6 +107,7 @@ const SHM: Config = Config {
     time_max: None,
     steps_max: 10_000,
     longer_fails: false,
+    estimates: false,
     progress: None,
     cancel: None,
 };

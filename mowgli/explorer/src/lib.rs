@@ -3,7 +3,8 @@
 //! A [`System`] defines its states, the moves of each and the effect of a move. [`search`] visits every state
 //! that a sufficient subset of the moves reaches, each once, on several threads. With [`Bounds`] it follows
 //! only executions with few preemptions or delays. [`sample`] runs random executions. [`Closure`] computes
-//! persistent sets, with which a system chooses its subsets.
+//! persistent sets, with which a system chooses its subsets. [`fair_circle`] finds what can go on for ever, and
+//! [`estimate`](estimate()) how large a search will be.
 //!
 //! Relies on threads of the standard library and on nothing else of an operating system. `mowgli` runs litmus
 //! programs with it, `loco-sim` object code.
@@ -11,6 +12,8 @@
 
 mod agents;
 mod bounds;
+mod circles;
+mod estimate;
 mod limits;
 mod node;
 mod random;
@@ -23,6 +26,8 @@ mod worker;
 
 pub use agents::{Agents, Closure};
 pub use bounds::{Bounds, Mover};
+pub use circles::{Circle, Edge, fair_circle};
+pub use estimate::{Estimate, Trials, estimate};
 pub use limits::{Limit, Limits, MemoryLimit, Progress};
 pub use random::{Choice, SampleResult, Sampled, Samples, sample};
 pub use search::{SearchResult, Searched, search};

@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use explorer::{
-    Bounds, Choice, Ended, Failed, Flow, Limit, Limits, Mover, Options, Samples, Searched, System, sample,
-    search,
+    Bounds, Choice, Ended, Failed, Flow, Limit, Limits, Mover, Options, Samples, Searched, System, Trials,
+    estimate, sample, search,
 };
 
 /// Counters that each go from 0 to `most`, in any order.
@@ -322,4 +322,142 @@ fn executions_may_end_before_optional_moves() {
     assert_eq!((random(0).moves, random(0).depth), (50 * 8, 8));
     let some = random(2);
     assert!(some.moves > 50 * 8 && some.depth == 10, "{some:?}");
+}
+
+/// Counters of which each waits for those before it to be half done: the levels of its states differ in size, and so do the numbers
+/// of moves of the states of a level.
+#[derive(Clone, Copy)]
+struct Stairs(Grid);
+
+impl System for Stairs {
+    type State = Vec<u8>;
+    type Move = usize;
+    type Finding = Vec<u8>;
+    type Error = &'static str;
+    type Collected = u64;
+
+    fn start(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
+        self.0.start()
+    }
+
+    fn enabled(&mut self, state: &mut Vec<u8>, moves: &mut Vec<usize>) {
+        let most = self.0.most;
+        let may = |i: &usize| state[*i] < most && (*i == 0 || state[i - 1] >= most / 2);
+        moves.extend((0..state.len()).filter(may));
+    }
+
+    fn apply(&mut self, state: &mut Vec<u8>, what: usize) -> Result<Flow<Vec<u8>>, &'static str> {
+        self.0.apply(state, what)
+    }
+
+    fn end(&mut self, state: &mut Vec<u8>) -> Result<Flow<Vec<u8>>, &'static str> {
+        self.0.end(state)
+    }
+
+    fn encode(&self, state: &Vec<u8>, out: &mut Vec<u8>) {
+        self.0.encode(state, out);
+    }
+
+    fn mover(&self, what: usize) -> Mover {
+        self.0.mover(what)
+    }
+
+    fn collected(self) -> u64 {
+        self.0.ends
+    }
+}
+
+/// Returns the number of executions and of states, by going through all of them.
+fn size<W: System<State = Vec<u8>, Move = usize>>(mut system: W, start: Vec<u8>) -> (f64, usize) {
+    let mut level = std::collections::BTreeMap::from([(start, 1.0)]);
+    let (mut executions, mut states) = (0.0, 0);
+    while !level.is_empty() {
+        states += level.len();
+        let mut next = std::collections::BTreeMap::new();
+        for (mut state, paths) in std::mem::take(&mut level) {
+            let mut moves = Vec::new();
+            system.enabled(&mut state, &mut moves);
+            executions += if moves.is_empty() { paths } else { 0.0 };
+            for what in moves {
+                let mut after = state.clone();
+                assert!(
+                    system
+                        .apply(&mut after, what)
+                        .is_ok_and(|flow| matches!(flow, Flow::On))
+                );
+                *next.entry(after).or_insert(0.0) += paths;
+            }
+        }
+        level = next;
+    }
+    (executions, states)
+}
+
+fn trials(count: u32, width: usize) -> Trials<'static> {
+    Trials {
+        count,
+        width,
+        seed: 1,
+        depth_max: 1000,
+        limits: Limits::default(),
+    }
+}
+
+/// Some hundred trials that follow few of the states of a level come within a fifth of the number of executions, and the range that
+/// they give holds it. The bound for states holds.
+#[test]
+fn estimates_come_close_to_the_known_size() {
+    let grids = [Grid::new(3, 6), Grid::new(4, 5), Grid::new(6, 3)];
+    for (number, grid) in grids.into_iter().enumerate() {
+        let start = vec![0; grid.counters];
+        for stairs in [false, true] {
+            let trials = trials(400, 8);
+            let ((executions, states), found) = match stairs {
+                true => (
+                    size(Stairs(grid), start.clone()),
+                    estimate(&trials, Stairs(grid)).unwrap().unwrap(),
+                ),
+                false => (
+                    size(grid, start.clone()),
+                    estimate(&trials, grid).unwrap().unwrap(),
+                ),
+            };
+            let what = format!("grid {number}, stairs {stairs}: {found:?}, {executions}, {states}");
+            assert!(!found.exact && found.trials == 400, "{what}");
+            assert!((found.executions / executions - 1.0).abs() < 0.2, "{what}");
+            let (low, high) = found.executions_range();
+            assert!(low <= executions && executions <= high, "{what}");
+            assert!(found.states_min <= 1.2 * states as f64, "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_estimate_that_follows_every_state_is_exact() {
+    let grid = Grid::new(3, 6);
+    let (executions, states) = size(grid, vec![0; 3]);
+    let found = estimate(&trials(400, 1000), grid).unwrap().unwrap();
+    assert!(found.exact, "{found:?}");
+    assert_eq!((found.executions, found.states_min), (executions, states as f64));
+    assert_eq!((found.trials, found.error), (1, 0.0));
+    // Where one order of the moves suffices there is one execution.
+    let eager = Grid { eager: true, ..grid };
+    assert_eq!(estimate(&trials(1, 1), eager).unwrap().unwrap().executions, 1.0);
+}
+
+#[test]
+fn a_limit_before_the_first_trial_ends_leaves_no_estimate() {
+    let short = Trials {
+        depth_max: 3,
+        ..trials(10, 10)
+    };
+    assert_eq!(estimate(&short, Grid::new(3, 6)).unwrap(), None);
+    let failing = Grid {
+        trap: Some((2, Trap::Error)),
+        ..Grid::new(3, 6)
+    };
+    assert!(matches!(
+        estimate(&trials(1, 10), failing),
+        Err(Failed::System("trapped"))
+    ));
 }

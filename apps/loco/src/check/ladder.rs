@@ -19,13 +19,7 @@ use crate::error::CliError;
 /// Runs the ladder, lists its worlds, or repeats a schedule of a world.
 pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let targets = args.targets();
-    let names: Vec<&str> = targets.iter().flat_map(|&target| names(target)).collect();
-    if let Some(unknown) = args.world.iter().find(|name| !names.contains(&name.as_str())) {
-        return Err(CliError::Usage(format!(
-            "--world: no world `{unknown}`; there are {}",
-            names.join(", ")
-        )));
-    }
+    known_worlds(args, &targets)?;
     if args.worlds {
         return list(&targets);
     }
@@ -71,6 +65,21 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
         }
     }
     Ok(u8::from(found))
+}
+
+/// Checks that there are worlds of the names that were given.
+///
+/// # Errors
+/// Returns [`CliError::Usage`] with the names that there are.
+pub(super) fn known_worlds(args: &Args, targets: &[Target]) -> Result<(), CliError> {
+    let names: Vec<&str> = targets.iter().flat_map(|&target| names(target)).collect();
+    match args.world.iter().find(|name| !names.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => Err(CliError::Usage(format!(
+            "--world: no world `{unknown}`; there are {}",
+            names.join(", ")
+        ))),
+    }
 }
 
 fn named(objects: &[Object], name: &str) -> Option<NamedWorld> {
@@ -224,9 +233,13 @@ fn line_of(world: &WorldReport) -> String {
         0 => String::new(),
         n => format!(", {} up to depth {}", counted(n, "random schedule"), world.depth),
     };
-    let seen = match world.completeness {
-        Completeness::Complete => format!("complete{faults}"),
-        _ => format!("{}{faults}{random}", world.completeness),
+    let seen = match (&world.completeness, &world.estimate) {
+        (Completeness::Complete, _) => format!("complete{faults}"),
+        (seen, None) => format!("{seen}{faults}{random}"),
+        (seen, Some(estimate)) => {
+            let all = progress::in_all(estimate, world.stats.states);
+            format!("{seen}{faults}{random}; {all}")
+        }
     };
     format!(
         "{:26} {seen} ({}, {:.1} s)",

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_app::{OutputError, SECONDS_MAX, counted, print};
+use loco_app::{SECONDS_MAX, print};
 use loco_sim::{
-    Bounds, Completeness, Config, FabricKind, Faults, Report, Schedule, Stats, Strategy, Tier,
-    execution_graph, explore, film, replay,
+    Bounds, Config, FabricKind, Faults, Report, Schedule, Strategy, Tier, execution_graph, explore, film,
+    replay,
 };
 use mowgli::shard::Shard;
 use serde::Serialize;
@@ -18,8 +18,10 @@ use crate::error::CliError;
 
 mod clients;
 mod ladder;
+mod liveness;
 mod mesh;
 mod mode;
+mod one_world;
 mod pictures;
 mod progress;
 mod robust;
@@ -28,11 +30,12 @@ mod target;
 
 use loco_check::sized::{self, Size};
 use loco_check::{FABRICS, Object};
+use one_world::{say_what, show};
 use pictures::Subject;
 use target::Target;
 
 /// The options that ask for worlds of a chosen size, in place of the ladder.
-const SIZED: [&str; 11] = [
+const SIZED: [&str; 12] = [
     "nodes",
     "threads",
     "ops",
@@ -43,6 +46,7 @@ const SIZED: [&str; 11] = [
     "expiries",
     "crashes",
     "suspicions",
+    "cuts",
     "soak",
 ];
 
@@ -65,8 +69,13 @@ const SIZED: [&str; 11] = [
 /// connection (docs/loss.md). It has no fabric and no schedules to repeat: a failure
 /// is told as the list of its moves.
 ///
-/// With --nodes, --threads, --ops, --strategy, --glob, --expiries, --crashes or
-/// --suspicions, one world of that size is explored instead.
+/// With --nodes, --threads, --ops, --strategy, --glob, --expiries, --crashes,
+/// --suspicions or --cuts, one world of that size is explored instead.
+///
+/// With --liveness, the worlds of the ladder are searched for a call that does not
+/// end though everybody moves who can: a livelock or a deadlock. A world that the
+/// ladder calls complete has none. This search tells the loops that an unfair
+/// schedule keeps going from livelocks, on shared memory unless --fabric is given.
 ///
 /// With --clients, client programs are generated and run on the objects, with
 /// --client one that is given (docs/clients.md). Every outcome that an execution
@@ -101,6 +110,8 @@ const SIZED: [&str; 11] = [
 ///   loco check ring-buffer --replay '' --open
 ///
 ///   loco check owned-var --robust
+///
+///   loco check tas-lock --liveness
 ///
 ///   loco check --soak 1h
 ///
@@ -167,6 +178,9 @@ pub struct Args {
     /// Most nodes that are declared lost in an execution, at any step, although they live
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000))]
     suspicions: Option<u32>,
+    /// Most links that are cut for a while in an execution, at any step
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000))]
+    cuts: Option<u32>,
     /// Repeat this schedule, from an earlier failure, and explore nothing.
     #[arg(long, conflicts_with_all = ["strategy", "soak"])]
     replay: Option<Schedule>,
@@ -177,6 +191,9 @@ pub struct Args {
     /// Compare the object with a strong memory; with --world, in worlds of the ladder
     #[arg(long, conflicts_with_all = SIZED, conflicts_with_all = ["replay", "worlds", "client", "clients"])]
     robust: bool,
+    /// Look for a call that does not end in a fair execution; with --world, in worlds of the ladder
+    #[arg(long, conflicts_with_all = SIZED, conflicts_with_all = ["replay", "worlds", "client", "clients", "robust"])]
+    liveness: bool,
     /// Draw the failing execution, or the one of --replay, as SVG into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -251,6 +268,9 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
     }
     if args.robust {
         return robust::run(args, &cancel);
+    }
+    if args.liveness {
+        return liveness::run(args, &cancel);
     }
     if !args.is_sized() {
         return ladder::run(args, &cancel);
@@ -405,6 +425,7 @@ impl Args {
                     depth,
                 },
             },
+            estimates: true,
             tier: self.tier(),
             glob: self.glob,
             faults: self.faults(),
@@ -422,6 +443,7 @@ impl Args {
             expiries: self.expiries.unwrap_or(0),
             crashes: self.crashes.unwrap_or(0),
             suspicions: self.suspicions.unwrap_or(0),
+            cuts: self.cuts.unwrap_or(0),
             ..Faults::default()
         }
     }
@@ -447,121 +469,6 @@ pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     let _ = signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), flag.clone());
     let _ = signal_hook::flag::register(SIGINT, flag.clone());
     flag
-}
-
-/// A line of `--json`.
-#[derive(Serialize)]
-struct Line<'a> {
-    object: Object,
-    size: Size,
-    strategy: &'static str,
-    fabric: FabricKind,
-    tier: Tier,
-    passed: bool,
-    completeness: &'a Completeness,
-    faults: Faults,
-    stats: &'a Stats,
-    failure: Option<String>,
-    schedule: Option<String>,
-}
-
-fn show(
-    args: &Args,
-    object: Object,
-    size: Size,
-    strategy: Strategy,
-    report: &Report,
-) -> Result<(), CliError> {
-    if args.json {
-        print_json(args.replay.is_some(), object, size, strategy, report)
-    } else {
-        print_text(args.glob, object, size, report)
-    }
-}
-
-fn print_json(
-    replayed: bool,
-    object: Object,
-    size: Size,
-    strategy: Strategy,
-    report: &Report,
-) -> Result<(), CliError> {
-    let line = Line {
-        object,
-        size,
-        strategy: match strategy {
-            _ if replayed => "replay",
-            Strategy::Exhaustive => "exhaustive",
-            Strategy::Bounded(_) => "bounded",
-            Strategy::Random { .. } => "random",
-            Strategy::Pct { .. } => "pct",
-        },
-        fabric: report.fabric,
-        tier: report.tier,
-        passed: report.failure.is_none(),
-        completeness: &report.completeness,
-        faults: report.faults,
-        stats: &report.stats,
-        failure: report.failure.as_ref().map(ToString::to_string),
-        schedule: report.failure.as_ref().map(|f| f.schedule.to_string()),
-    };
-    // The line has only strings, numbers and booleans, which always serialize.
-    Ok(print(serde_json::to_string(&line).unwrap_or_default())?)
-}
-
-/// Returns the options that allow these faults.
-fn options_of(faults: Faults) -> String {
-    let options = [
-        ("expiries", faults.expiries),
-        ("crashes", faults.crashes),
-        ("suspicions", faults.suspicions),
-    ];
-    let given = options.iter().filter(|(_, n)| *n > 0);
-    given.map(|(name, n)| format!(" --{name} {n}")).collect()
-}
-
-/// Says which world is explored, before that takes its time.
-fn say_what(object: Object, size: Size) -> Result<(), OutputError> {
-    let Size { nodes, threads, ops } = size;
-    print(format_args!(
-        "{object}: {}, {} each, {} each",
-        counted(nodes, "node"),
-        counted(threads, "thread"),
-        counted(ops, "operation")
-    ))
-}
-
-fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result<(), CliError> {
-    let Stats {
-        states,
-        executions,
-        transitions,
-        seconds,
-        ..
-    } = report.stats;
-    match &report.failure {
-        Some(failure) => {
-            let Size { nodes, threads, ops } = size;
-            let name = object.name();
-            let glob = if glob { " --glob" } else { "" };
-            let faults = options_of(report.faults);
-            print(format_args!("FAILED\n{failure}"))?;
-            print(format_args!(
-                "again: loco check {name} --nodes {nodes} --threads {threads} --ops {ops}{glob}{faults} --replay '{}'",
-                failure.schedule
-            ))?;
-        }
-        None if matches!(report.completeness, Completeness::Incomplete(_)) => {
-            print(format_args!("no failure found, {}", report.seen()))?;
-        }
-        None => print(format_args!("ok, {}", report.seen()))?,
-    }
-    Ok(print(format_args!(
-        "{} ended, {}, {}, {seconds:.2} s",
-        counted(executions, "execution"),
-        counted(states, "state"),
-        counted(transitions, "move")
-    ))?)
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ macro_rules! world {
         Mode::new(
             $name,
             &[
-                "--nodes", "--threads", "--ops", "--glob", "--fabric", "--tier", "--expiries", "--crashes", "--suspicions", "--json", "--svg",
-                "--dot", $($more),*
+                "--nodes", "--threads", "--ops", "--glob", "--fabric", "--tier", "--expiries", "--crashes", "--suspicions", "--cuts",
+                "--json", "--svg", "--dot", $($more),*
             ],
         )
     };
@@ -80,6 +80,20 @@ const ROBUST: Mode = Mode::new(
         "--robust", "--tier", "--world", "--time", "--json", "--svg", "--dot", "--html", "--open",
     ],
 );
+const LIVENESS: Mode = Mode::new(
+    "--liveness",
+    &[
+        "--liveness",
+        "--fabric",
+        "--world",
+        "--time",
+        "--json",
+        "--svg",
+        "--dot",
+        "--html",
+        "--open",
+    ],
+);
 const CLIENT: Mode = Mode::new(
     "--client",
     &[
@@ -112,7 +126,7 @@ const REPLAY_OF_CLIENT: Mode = Mode::new(
     ],
 );
 
-static MODES: [Mode; 14] = [
+static MODES: [Mode; 15] = [
     LADDER,
     MESH,
     WORLDS,
@@ -124,6 +138,7 @@ static MODES: [Mode; 14] = [
     REPLAY,
     REPLAY_OF_WORLD,
     ROBUST,
+    LIVENESS,
     CLIENT,
     CLIENTS,
     REPLAY_OF_CLIENT,
@@ -142,6 +157,7 @@ impl Args {
             _ if clients.clients.is_some() => CLIENTS,
             _ if clients.is_asked() => CLIENT,
             _ if self.robust => ROBUST,
+            _ if self.liveness => LIVENESS,
             _ if self.worlds => WORLDS,
             _ if !self.is_sized() => LADDER,
             (_, None | Some(How::Exhaustive)) => EXHAUSTIVE,

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loco_check::Object;
-use loco_sim::{Config, Progress};
+use loco_sim::{Config, Estimate, Progress};
 
 use super::target::MESH;
 
@@ -81,6 +81,35 @@ fn draw(text: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_fmt(text);
 }
 
+/// Says how large an exploration would be of which a limit left so many states.
+pub(super) fn in_all(estimate: &Estimate, states: u64) -> String {
+    let at_least = estimate.states_min.max(states as f64);
+    match estimate.exact {
+        true => format!(
+            "{} executions and {} states in all",
+            about(estimate.executions),
+            about(at_least)
+        ),
+        false => {
+            let (low, high) = estimate.executions_range();
+            format!(
+                "some {} to {} executions in all, and at least {} states",
+                about(low),
+                about(high),
+                about(at_least)
+            )
+        }
+    }
+}
+
+/// Formats a number of which the first digits count.
+fn about(number: f64) -> String {
+    match number < 1e6 {
+        true => format!("{number:.0}"),
+        false => format!("{number:.1e}"),
+    }
+}
+
 fn line(progress: &Progress) -> String {
     let seconds = progress.elapsed.as_secs();
     let done = 100.0 * progress.done;
@@ -107,6 +136,29 @@ fn line(progress: &Progress) -> String {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn the_size_of_the_whole_is_a_range_unless_it_is_known() {
+        let estimate = Estimate {
+            executions: 5e9,
+            error: 1e9,
+            states_min: 80.0,
+            trials: 20,
+            exact: false,
+        };
+        assert_eq!(
+            in_all(&estimate, 1234),
+            "some 2.0e9 to 8.0e9 executions in all, and at least 1234 states"
+        );
+        let exact = Estimate {
+            executions: 124.0,
+            error: 0.0,
+            states_min: 786.0,
+            trials: 1,
+            exact: true,
+        };
+        assert_eq!(in_all(&exact, 12), "124 executions and 786 states in all");
+    }
 
     #[test]
     fn estimates_are_shown_once_there_is_something_to_tell_from() {

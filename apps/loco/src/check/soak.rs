@@ -10,7 +10,8 @@ use loco_check::sized::Size;
 use loco_sim::{Bounds, Completeness, Config, FabricKind, Strategy};
 use serde::Serialize;
 
-use super::{Args, check, progress, show};
+use super::one_world::{say_what, show};
+use super::{Args, check, progress};
 use crate::error::CliError;
 
 /// The longest time of one exploration before the next object has its turn.
@@ -111,7 +112,7 @@ pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> 
         if report.failure.is_some() {
             found = true;
             if !args.json {
-                super::say_what(turn.object, turn.size)?;
+                say_what(turn.object, turn.size)?;
             }
             show(args, turn.object, turn.size, turn.strategy, &report)?;
             args.draw(turn.object, turn.size, &config, &report)?;

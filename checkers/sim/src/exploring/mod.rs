@@ -3,6 +3,7 @@
 //! Relies on [`crate::world`] for runs and on [`crate::state`] for moves. Used by the crate's entry points.
 
 pub(crate) mod conditions;
+pub(crate) mod liveness;
 pub(crate) mod persistent;
 mod polling;
 pub(crate) mod progress;

@@ -123,7 +123,7 @@ impl Reducer {
     /// Reduces `moves` to a persistent subset: the smallest that is found when starting from each agent that
     /// can move.
     pub(crate) fn reduce(&mut self, walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Move>) {
-        if moves.len() < 2 || state.losses.is_settling() {
+        if moves.len() < 2 || state.losses.is_settling() || state.losses.links.is_unsettled() {
             return;
         }
         let numbering = Numbering {
@@ -186,7 +186,12 @@ fn agent_of(what: Move) -> Who {
         Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => Who::Program(thread),
         // Nothing is left out while nodes may be lost: see `reduce`.
         Move::Fault(
-            Fault::Crash(node) | Fault::Suspect(node) | Fault::Revoke(node) | Fault::Learn { node, .. },
+            Fault::Crash(node)
+            | Fault::Suspect(node)
+            | Fault::Revoke(node)
+            | Fault::Learn { node, .. }
+            | Fault::Cut { node, .. }
+            | Fault::Heal { node, .. },
         ) => Who::Program(node),
     }
 }

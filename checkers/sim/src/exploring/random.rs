@@ -76,6 +76,7 @@ pub(crate) fn explore(
         faults: config.faults,
         completeness,
         failure,
+        estimate: None,
         stats: Stats {
             executions,
             transitions: sampled.stats.moves,
@@ -125,6 +126,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
         faults: config.faults,
         completeness,
         failure,
+        estimate: None,
         stats: Stats {
             executions: 1,
             transitions: at.schedule.len() as u64,

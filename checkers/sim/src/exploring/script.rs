@@ -9,6 +9,8 @@ use crate::{Config, SimError};
 pub(crate) struct Script<'a> {
     wanted: std::slice::Iter<'a, Move>,
     steps_max: usize,
+    /// Set if nothing follows the moves of the schedule, whose last ones are a round that goes on for ever.
+    is_round: bool,
     enabled: Vec<Move>,
 }
 
@@ -17,12 +19,13 @@ impl<'a> Script<'a> {
         Script {
             wanted: schedule.moves().iter(),
             steps_max: config.steps_max,
+            is_round: schedule.round().is_some(),
             enabled: Vec::new(),
         }
     }
 
     /// Returns the next move: that of the schedule, or, once the schedule has ended, the first enabled move. Only the
-    /// schedule makes optional moves. Returns `None` at the end of the execution.
+    /// schedule makes optional moves. Returns `None` at the end of the execution, and after one round of a livelock.
     pub(crate) fn next(
         &mut self,
         walker: &mut Walker<'_>,
@@ -35,6 +38,7 @@ impl<'a> Script<'a> {
                 what: Word(*what).to_string(),
             }),
             Some(&what) => Ok(Some(what)),
+            None if self.is_round => Ok(None),
             None => {
                 let first = self.enabled.first().copied();
                 Ok(first.filter(|what| !what.is_optional(&at.state)))

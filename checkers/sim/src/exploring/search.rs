@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use explorer::{Bounds, Choice, Ended, Failed, Limits, Options, Samples};
+use explorer::{Bounds, Choice, Ended, Estimate, Failed, Limits, Options, Samples, Trials};
 
 use crate::exploring::progress::Progress;
 use crate::exploring::system::Explored;
@@ -20,6 +20,12 @@ use crate::state::Common;
 use crate::state::sharing::SeenAccesses;
 use crate::state::waits::Waits;
 use crate::{Config, SimError};
+
+/// The part of the time that is kept for an estimate, if there is to be one: one in so many.
+const ESTIMATE_PART: u32 = 10;
+/// The most trials of an estimate, and the most states of a level that a trial follows.
+const TRIALS: u32 = 400;
+const WIDTH: usize = 64;
 
 /// Explores every behaviour of the world, or, with bounds, every behaviour within them.
 pub(crate) fn exhaustive(
@@ -70,6 +76,12 @@ fn passes(
         };
         let moves = total.transitions;
         let (completeness, failure) = pass.run(&mut seen, total, polls.take())?;
+        let is_open =
+            matches!(completeness, Completeness::Incomplete(_)) && failure.is_none() && bounds.is_none();
+        let estimate = match is_open && config.estimates {
+            true => pass.estimate(&seen)?,
+            false => None,
+        };
         let grown = config.reduces() && (seen.fresh || common.words.len() != words);
         let stopped = matches!(completeness, Completeness::Incomplete(_)) || failure.is_some();
         if stopped || !grown {
@@ -81,6 +93,7 @@ fn passes(
                 faults: config.faults,
                 completeness,
                 failure,
+                estimate,
                 stats: total.clone(),
             });
         }
@@ -117,7 +130,7 @@ impl Pass<'_> {
             workers: config.workers.max(1),
             alone: 0,
             bounds: self.bounds,
-            limits: limits(config, self.begun),
+            limits: self.limits(),
             depth_max: config.steps_max as u64,
             progress: config.progress.is_some().then_some(&tell),
             ..Options::default()
@@ -172,6 +185,42 @@ impl Pass<'_> {
         Ok(polls)
     }
 
+    /// Returns the limits of the search, which leave time for an estimate.
+    fn limits(&self) -> Limits<'_> {
+        let config = self.config;
+        let all = limits(config, self.begun);
+        if !config.estimates || self.bounds.is_some() {
+            return all;
+        }
+        let time = config.time_max.map(|max| max - max / ESTIMATE_PART);
+        Limits {
+            deadline: time.and_then(|time| self.begun.checked_add(time)),
+            ..all
+        }
+    }
+
+    /// Estimates the size of the search that a limit has ended, in the time that was kept for that.
+    fn estimate(&self, seen: &SeenAccesses) -> Result<Option<Estimate>, SimError> {
+        let config = self.config;
+        let trials = Trials {
+            count: TRIALS,
+            width: WIDTH,
+            seed: self.number,
+            depth_max: config.steps_max as u64,
+            limits: Limits {
+                // Where states limit the search, the estimate takes about as long as the search has taken.
+                deadline: config
+                    .time_max
+                    .and_then(|max| self.begun.checked_add(max))
+                    .or_else(|| Instant::now().checked_add(self.begun.elapsed())),
+                cancel: config.cancel.as_deref(),
+                ..Limits::default()
+            },
+        };
+        let walker = Walker::new(self.common, config, self.builder, seen.clone());
+        explorer::estimate(&trials, Explored::new(walker, false)).map_err(failed)
+    }
+
     fn tell(&self, progress: &explorer::Progress) {
         if let Some(tell) = self.config.progress {
             tell(&Progress {
@@ -209,7 +258,7 @@ pub(crate) fn samples(
         choice,
         executions,
         seed,
-        optional_max: faults.expiries + faults.crashes + faults.suspicions,
+        optional_max: faults.expiries + faults.crashes + faults.suspicions + faults.cuts,
         workers: config.workers,
         limits: limits(config, begun),
         depth_max: config.steps_max as u64,

@@ -161,6 +161,7 @@ impl Trials<'_> {
         gives_up: bool,
     ) -> Result<Option<(Failure, Vec<Move>)>, SimError> {
         let mut at = self.start.clone();
+        let _traces = tracer.is_some().then(|| self.walker.traces());
         let mut enabled = Vec::new();
         let mut taken = Vec::new();
         let mut wanted = moves.iter();
@@ -182,6 +183,7 @@ impl Trials<'_> {
                 break failure_of_length(&mut self.walker, &at, tracer.is_some());
             }
             if let Some(tracer) = &mut tracer {
+                tracer.place = self.walker.place_of(&mut at, what)?;
                 tracer.see(self.walker.common, &mut at.state, what);
             }
             conditions::take(&mut self.walker, &mut at, what)?;

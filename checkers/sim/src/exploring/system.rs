@@ -192,7 +192,9 @@ pub(crate) fn mover(what: Move) -> Mover {
         Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => (thread, 0),
         // After all threads.
         Move::Fault(Fault::Crash(node) | Fault::Suspect(node) | Fault::Revoke(node)) => (u16::MAX, node),
-        Move::Fault(Fault::Learn { node, .. }) => (u16::MAX, node),
+        Move::Fault(Fault::Learn { node, .. } | Fault::Cut { node, .. } | Fault::Heal { node, .. }) => {
+            (u16::MAX, node)
+        }
     };
     Mover(u32::from(thread) << 16 | u32::from(part))
 }

@@ -22,8 +22,8 @@ use smallvec::SmallVec;
 
 use crate::exploring::polling::{self, PathStep};
 use crate::exploring::trail::Trail;
-use crate::fabric::coroutine;
 use crate::fabric::request::{Access, Deadline, Note, Reply, Request};
+use crate::fabric::{coroutine, place};
 use crate::reports::schedule::Schedule;
 use crate::state::behaviour::Past;
 use crate::state::sharing::{Agent, SeenAccesses};
@@ -188,6 +188,34 @@ impl<'a> Walker<'a> {
         Some(polling::says(thread, name, place.as_deref()))
     }
 
+    /// Makes every request leave its place, until the scope ends. The threads start afresh.
+    pub(crate) fn traces(&mut self) -> place::Traces {
+        self.run = None;
+        place::trace()
+    }
+
+    /// Returns where in the program a thread makes the request that is about to be granted, if the move does that and the request is
+    /// one of the program and not of the library.
+    pub(crate) fn place_of(&mut self, at: &mut Position, what: Move) -> Result<Option<String>, SimError> {
+        let Move::Thread(thread) = what else {
+            return Ok(None);
+        };
+        let tells = matches!(
+            at.state.request(self.common, thread),
+            Some(
+                Request::Post { .. }
+                    | Request::Direct { .. }
+                    | Request::WaitBegin { .. }
+                    | Request::Note(Note::Call(_) | Note::Mark(_))
+            )
+        );
+        if !tells {
+            return Ok(None);
+        }
+        self.consult(at)?;
+        Ok(place::of(thread))
+    }
+
     /// Goes on until the thread makes another request, and returns where in the program it makes it. Returns `None` if nothing
     /// leads there within few moves.
     fn place(&mut self, mut at: Position, thread: u16) -> Option<String> {
@@ -195,7 +223,7 @@ impl<'a> Walker<'a> {
         self.consult(&at).ok()?;
         let mut moves = Vec::new();
         let before = at.path.len();
-        coroutine::watch(thread);
+        place::watch(thread);
         for _ in 0..PLACE_MOVES {
             self.moves(&mut at.state, &mut moves);
             let own = moves.iter().find(|&&what| what == Move::Thread(thread));
@@ -212,7 +240,7 @@ impl<'a> Walker<'a> {
             }
         }
         self.unchecked.clear();
-        coroutine::watched()
+        place::watched(thread)
     }
 
     /// Takes a move that is enabled. Returns false if the move cannot be taken. The caller checks the conditions that
@@ -307,8 +335,7 @@ impl<'a> Walker<'a> {
                 moves.push(Move::Thread(thread));
             }
         }
-        self.scratch.clear();
-        state.machine.steps(&mut self.scratch);
+        self.list(state);
         moves.extend(self.scratch.iter().map(|&s| Move::Machine(s)));
         state.faults(self.common, moves.is_empty(), moves);
     }
@@ -345,11 +372,19 @@ impl<'a> Walker<'a> {
         None
     }
 
+    /// Lists the steps of the machine in `scratch`, without those that wait for a link.
+    fn list(&mut self, state: &State) {
+        self.scratch.clear();
+        state.machine.steps(&mut self.scratch);
+        if state.losses.links.is_unsettled() {
+            self.scratch.retain(|&step| !state.waits_for_link(step));
+        }
+    }
+
     /// Lists the steps of the machine in `scratch`. Returns the first step that need not be interleaved with others, if
     /// there is one.
     fn lists_steps(&mut self, state: &State) -> Option<Step> {
-        self.scratch.clear();
-        state.machine.steps(&mut self.scratch);
+        self.list(state);
         let mut steps = self.scratch.iter();
         steps.find(|&&step| self.step_commutes(state, step)).copied()
     }

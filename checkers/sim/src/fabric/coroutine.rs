@@ -5,9 +5,8 @@
 //! which make requests through [`ask`].
 #![allow(unsafe_code)]
 
-use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Once};
@@ -15,8 +14,8 @@ use std::sync::{Arc, Once};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::fabric::dying;
 use crate::fabric::request::{Reply, Request, VirtualWord};
+use crate::fabric::{dying, place};
 
 /// Bytes of stack of one model thread.
 const STACK_BYTES: usize = 1024 * 1024;
@@ -49,16 +48,13 @@ thread_local! {
     static HOLDERS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
     /// The names of words.
     static LABELS: RefCell<Labels> = const { RefCell::new(Labels::new()) };
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    static STACKS: RefCell<VecDeque<DefaultStack>> = const { RefCell::new(VecDeque::new()) };
     /// Shows the schedule that the threads of this OS thread follow; `None` in a set-up.
     static FOLLOWED: RefCell<Option<Shows>> = const { RefCell::new(None) };
     /// The name of the world that this OS thread runs.
     static WORLD: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
     /// Set while a model thread unwinds from a panic of its own.
     static PANICS: Cell<bool> = const { Cell::new(false) };
-    /// The thread whose next request leaves its place in `PLACE`.
-    static WATCHED: Cell<Option<u16>> = const { Cell::new(None) };
-    static PLACE: RefCell<Option<Backtrace>> = const { RefCell::new(None) };
 }
 
 /// The name of a thread, and the numbers that it has given out since it began.
@@ -88,7 +84,11 @@ pub(crate) struct Task {
 impl Task {
     /// Makes a thread that has not started. Fails when no stack can be allocated.
     pub(crate) fn new(thread: u16, node: u16, name: Arc<str>, body: Body) -> std::io::Result<Task> {
-        let pooled = STACKS.with_borrow_mut(Vec::pop);
+        // One stack stays behind, so that the threads of the next run have others.
+        let pooled = STACKS.with_borrow_mut(|stacks| match stacks.len() {
+            0 | 1 => None,
+            _ => stacks.pop_front(),
+        });
         let stack = match pooled {
             Some(stack) => stack,
             None => DefaultStack::new(STACK_BYTES)?,
@@ -147,7 +147,7 @@ impl Task {
             CoroutineResult::Yield(request) => request,
             CoroutineResult::Return(end) => {
                 if let Some(done) = self.coroutine.take() {
-                    STACKS.with_borrow_mut(|stacks| stacks.push(done.into_stack()));
+                    STACKS.with_borrow_mut(|stacks| stacks.push_back(done.into_stack()));
                 }
                 Request::End(end)
             }
@@ -185,7 +185,7 @@ impl Task {
             // reference counts, whose values are forgotten with the counts that the stack holds.
             unsafe { coroutine.force_reset() };
         }
-        STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+        STACKS.with_borrow_mut(|stacks| stacks.push_back(coroutine.into_stack()));
     }
 }
 
@@ -199,7 +199,7 @@ impl Drop for Task {
             dismantle(|| dying::unwinding(|| coroutine.force_unwind()));
         }
         if coroutine.done() {
-            STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+            STACKS.with_borrow_mut(|stacks| stacks.push_back(coroutine.into_stack()));
         }
     }
 }
@@ -215,10 +215,7 @@ pub(crate) fn ask(request: Request) -> Reply {
     }
     // A panic that was caught on the way here is over.
     PANICS.set(false);
-    if WATCHED.get() == Some(current.thread) {
-        WATCHED.set(None);
-        PLACE.set(Some(Backtrace::force_capture()));
-    }
+    place::asks(current.thread);
     // SAFETY: `CURRENT` is set only while the coroutine that owns this yielder is running on this OS thread:
     // `resume` clears it when the coroutine suspends or ends. The yielder lives as long as the coroutine's
     // stack, so it is alive, and this code runs on that stack.
@@ -228,59 +225,14 @@ pub(crate) fn ask(request: Request) -> Reply {
 }
 
 /// Takes the stacks that are kept to be used again.
-pub(super) fn take_stacks() -> Vec<DefaultStack> {
+pub(super) fn take_stacks() -> VecDeque<DefaultStack> {
     STACKS.take()
 }
 
 /// Keeps stacks to be used again.
-pub(super) fn add_stacks(stacks: Vec<DefaultStack>) {
+pub(super) fn add_stacks(stacks: VecDeque<DefaultStack>) {
     STACKS.with_borrow_mut(|all| all.extend(stacks));
 }
-
-/// Makes the next request of a thread leave its place.
-pub(crate) fn watch(thread: u16) {
-    WATCHED.set(Some(thread));
-}
-
-/// Returns where in the program the watched thread made its request: the innermost function that belongs neither to the
-/// model nor to the library under it. Returns `None` if it has made none, or if no function that has a symbol is one.
-pub(crate) fn watched() -> Option<String> {
-    WATCHED.set(None);
-    let trace = PLACE.take()?.to_string();
-    let mut lines = trace.lines().map(str::trim).peekable();
-    while let Some(line) = lines.next() {
-        let Some((number, function)) = line.split_once(": ") else {
-            continue;
-        };
-        let path = function.trim_start_matches(['<', '&']);
-        // The thread begins here. What follows resumes it.
-        if path.starts_with(BOTTOM) {
-            return None;
-        }
-        let is_below = BELOW.iter().any(|below| path.starts_with(below));
-        if number.parse::<u32>().is_err() || is_below {
-            continue;
-        }
-        let at = lines.peek().and_then(|next| next.strip_prefix("at "));
-        return Some(at.map_or_else(|| function.to_owned(), |at| format!("{function} ({at})")));
-    }
-    None
-}
-
-/// The function at the bottom of the stack of a thread.
-const BOTTOM: &str = "stack_init_trampoline";
-
-/// The crates whose functions do not say where a program makes a request.
-const BELOW: [&str; 8] = [
-    "loco_sim::",
-    "loco::",
-    "loco_fabric::",
-    "std::",
-    "core::",
-    "alloc::",
-    "corosensei::",
-    "__",
-];
 
 /// Returns the number and the node of the running model thread.
 pub(crate) fn current() -> Option<(u16, u16)> {

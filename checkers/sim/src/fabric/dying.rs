@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 use std::sync::{Once, OnceLock};
 use std::{mem, ptr};
@@ -25,7 +26,7 @@ pub(super) struct Handed<T>(pub(super) T);
 unsafe impl<T> Send for Handed<T> {}
 
 /// The message of such an OS thread after a job: the stacks that are free again, or `None` when it has stopped.
-pub(super) type Freed = Option<Handed<Vec<DefaultStack>>>;
+pub(super) type Freed = Option<Handed<VecDeque<DefaultStack>>>;
 
 thread_local! {
     /// Sends the message that this OS thread stops. `None` in OS threads other than the reaper's.

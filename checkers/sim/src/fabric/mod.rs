@@ -11,6 +11,7 @@ mod direct;
 mod dying;
 mod kind;
 mod memory;
+pub(crate) mod place;
 pub(crate) mod platform;
 mod queue_pair;
 pub(crate) mod reaper;

@@ -5,7 +5,7 @@ pub(crate) mod trace;
 
 use std::fmt;
 
-use explorer::Bounds;
+use explorer::{Bounds, Estimate};
 use mowgli::counted::counted;
 use mowgli::model::Tier;
 use serde::Serialize;
@@ -73,6 +73,8 @@ pub struct Report {
     pub faults: Faults,
     /// The first failure, if there was one.
     pub failure: Option<Failure>,
+    /// The estimated size of an exhaustive exploration that a limit has ended ([`Config::estimates`](crate::Config::estimates)).
+    pub estimate: Option<Estimate>,
     /// Counters.
     pub stats: Stats,
 }
@@ -80,7 +82,7 @@ pub struct Report {
 impl Report {
     /// Describes what was seen, with its bounds and its network: "complete for at most 1 crash, on tier unordered".
     pub fn seen(&self) -> String {
-        let faults = match self.faults.timed() || self.faults.lossy() {
+        let faults = match self.faults.any() {
             true => format!(" for at most {}", self.faults),
             false => String::new(),
         };
@@ -113,6 +115,12 @@ pub enum FailureKind {
         /// program, and the remedy. `None` if no such thread was found.
         polls: Option<String>,
     },
+    /// Some threads go on for ever without an end of what they do, though every thread, every store buffer and every queue pair
+    /// that can move does ([`liveness`](crate::liveness)).
+    Livelock {
+        /// The number of moves of the round that goes on for ever.
+        moves: usize,
+    },
     /// The execution has the end that was looked for ([`reaches`](crate::reaches)). This is not a failure.
     Reached,
 }
@@ -128,10 +136,12 @@ pub struct Failure {
     #[serde(skip)]
     pub histories: Vec<ThreadHistory>,
     /// The shortened schedule, for [`replay`](crate::replay). After its moves, the first enabled move is
-    /// taken every time.
+    /// taken every time. The schedule of a livelock has the round at its end, which goes on for ever.
     pub schedule: Schedule,
-    /// The steps of the execution in words.
+    /// The steps of the execution in words. Those of a livelock end where its round begins.
     pub trace: Vec<TraceStep>,
+    /// The steps of a livelock's round in words.
+    pub round: Vec<TraceStep>,
     /// The operations that were issued and had not taken effect when the execution failed.
     pub outstanding: Vec<String>,
 }
@@ -166,7 +176,9 @@ impl Failure {
                             },
                             Some(request) => {
                                 let at = match kind {
-                                    FailureKind::Endless { .. } => "goes on with:",
+                                    FailureKind::Endless { .. } | FailureKind::Livelock { .. } => {
+                                        "goes on with:"
+                                    }
                                     _ => "is where it",
                                 };
                                 format!("{at} {}", Said(common, request))
@@ -184,6 +196,7 @@ impl Failure {
             histories: histories(common, state),
             schedule,
             trace: Vec::new(),
+            round: Vec::new(),
             outstanding: Vec::new(),
         }
     }
@@ -209,6 +222,11 @@ impl fmt::Display for Summary<'_> {
                 let polls = polls.as_deref().unwrap_or("some thread goes on without waiting");
                 writeln!(f, "no end after {steps} steps: {polls}")?;
             }
+            FailureKind::Livelock { moves } => writeln!(
+                f,
+                "livelock: a round of {} goes on for ever, in which everybody moves who can",
+                counted(*moves as u64, "move")
+            )?,
             FailureKind::Reached => writeln!(f, "reached")?,
         }
         for line in &failure.waiting {
@@ -244,6 +262,15 @@ impl fmt::Display for Failure {
             }
             for step in &self.trace[left_out..] {
                 writeln!(f, "  {step}")?;
+            }
+        }
+        if !self.round.is_empty() {
+            writeln!(f, "then, again and again:")?;
+            for step in self.round.iter().take(SHOWN_MAX) {
+                writeln!(f, "  {step}")?;
+            }
+            if self.round.len() > SHOWN_MAX {
+                writeln!(f, "  ... {} more steps", self.round.len() - SHOWN_MAX)?;
             }
         }
         if !self.outstanding.is_empty() {

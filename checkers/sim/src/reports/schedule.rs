@@ -11,9 +11,11 @@
 //! - `c1`: node 1 stops;
 //! - `s1`: node 1 is thought lost;
 //! - `r1`: node 1 is cut off;
-//! - `l0.1`: node 0 learns that node 1 is lost.
+//! - `l0.1`: node 0 learns that node 1 is lost;
+//! - `k0.1`: the link between nodes 0 and 1 is cut (`h0.1`: it is there again).
 //!
-//! Repetitions of a move are counted (`t3*4`).
+//! Repetitions of a move are counted (`t3*4`). Moves in parentheses at the end are a round that goes on for ever
+//! (`t3 ( t4 d4 )`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,6 +34,8 @@ pub struct Schedule {
     fabric: Option<FabricKind>,
     tier: Option<Tier>,
     moves: Vec<Move>,
+    /// The place among the moves where a round begins that goes on for ever; `None` if the execution ends.
+    round: Option<usize>,
 }
 
 /// Rules by letter, in the order of the operational semantics.
@@ -55,7 +59,20 @@ impl Schedule {
             fabric: Some(fabric),
             tier: Some(tier).filter(|_| fabric.has_tiers()),
             moves,
+            round: None,
         }
+    }
+
+    /// Adds a round of moves that goes on for ever.
+    pub(crate) fn and_round(mut self, round: &[Move]) -> Schedule {
+        self.round = Some(self.moves.len());
+        self.moves.extend_from_slice(round);
+        self
+    }
+
+    /// Returns the moves before the round that goes on for ever, and the round, if there is one.
+    pub(crate) fn round(&self) -> Option<(&[Move], &[Move])> {
+        self.moves.split_at_checked(self.round?)
     }
 
     /// Returns the fabric on which the schedule was found, if it says so.
@@ -72,7 +89,7 @@ impl Schedule {
         &self.moves
     }
 
-    /// Returns the number of moves.
+    /// Returns the number of moves. Those of a round that goes on for ever count once.
     pub fn len(&self) -> usize {
         self.moves.len()
     }
@@ -94,21 +111,34 @@ impl fmt::Display for Schedule {
             f.write_str(&words.join(":"))?;
             first = false;
         }
-        let mut rest = self.moves.as_slice();
-        while let Some(&what) = rest.first() {
-            let times = rest.iter().take_while(|&&m| m == what).count();
-            rest = &rest[times..];
-            if !first {
+        let (before, round) = match self.round() {
+            Some((before, round)) => (before, Some(round)),
+            None => (self.moves.as_slice(), None),
+        };
+        let mut words = words(before);
+        if let Some(round) = round {
+            words.push("(".to_owned());
+            words.extend(self::words(round));
+            words.push(")".to_owned());
+        }
+        for word in words {
+            if !std::mem::take(&mut first) {
                 f.write_str(" ")?;
             }
-            first = false;
-            write!(f, "{}", Word(what))?;
-            if times > 1 {
-                write!(f, "*{times}")?;
-            }
+            f.write_str(&word)?;
         }
         Ok(())
     }
+}
+
+/// Returns the words of a list of moves. Repetitions of a move are counted.
+fn words(moves: &[Move]) -> Vec<String> {
+    let runs = moves.chunk_by(|a, b| a == b);
+    runs.map(|run| match run.len() {
+        1 => Word(run[0]).to_string(),
+        times => format!("{}*{times}", Word(run[0])),
+    })
+    .collect()
 }
 
 /// A move as a word of a schedule.
@@ -133,6 +163,8 @@ impl fmt::Display for Word {
             Move::Fault(Fault::Suspect(node)) => write!(f, "s{node}"),
             Move::Fault(Fault::Revoke(node)) => write!(f, "r{node}"),
             Move::Fault(Fault::Learn { node, lost }) => write!(f, "l{node}.{lost}"),
+            Move::Fault(Fault::Cut { node, peer }) => write!(f, "k{node}.{peer}"),
+            Move::Fault(Fault::Heal { node, peer }) => write!(f, "h{node}.{peer}"),
         }
     }
 }
@@ -141,7 +173,7 @@ impl fmt::Display for Word {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a move of a schedule: expected t<thread>, d<thread>, n<thread>.<peer><rule><entry>, x<thread>, \
-         X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>, and before the moves @<tier>, @<fabric> or \
+         X<thread>, c<node>, s<node>, r<node>, l<node>.<lost node>, k<node>.<node> or h<node>.<node>, a round in parentheses at the end, and before the moves @<tier>, @<fabric> or \
          @<fabric>:<tier>. The tiers are {tiers}; the fabrics {fabrics}",
     tiers = Tier::ALL.map(Tier::name).join(", "),
     fabrics = FabricKind::ALL.map(FabricKind::name).join(", ")
@@ -156,16 +188,29 @@ impl FromStr for Schedule {
     fn from_str(text: &str) -> Result<Schedule, NotASchedule> {
         let mut moves = Vec::new();
         let (mut fabric, mut tier) = (None, None);
+        let (mut round, mut is_over) = (None, false);
         for word in text.split_whitespace() {
+            let bad = || NotASchedule(word.to_owned());
+            match word {
+                _ if is_over => return Err(bad()),
+                "(" if round.is_none() => {
+                    round = Some(moves.len());
+                    continue;
+                }
+                ")" if round.is_some_and(|begins| begins < moves.len()) => {
+                    is_over = true;
+                    continue;
+                }
+                _ => {}
+            }
             if let Some(name) = word
                 .strip_prefix('@')
                 .filter(|_| fabric.is_none() && moves.is_empty())
             {
-                let (kind, order) = parse_network(name).ok_or_else(|| NotASchedule(word.to_owned()))?;
+                let (kind, order) = parse_network(name).ok_or_else(bad)?;
                 (fabric, tier) = (Some(kind), order);
                 continue;
             }
-            let bad = || NotASchedule(word.to_owned());
             let (body, times) = match word.split_once('*') {
                 Some((body, times)) => (body, times.parse().map_err(|_| bad())?),
                 None => (word, 1usize),
@@ -176,7 +221,15 @@ impl FromStr for Schedule {
             }
             moves.extend(std::iter::repeat_n(what, times));
         }
-        Ok(Schedule { fabric, tier, moves })
+        if round.is_some() && !is_over {
+            return Err(NotASchedule("(".to_owned()));
+        }
+        Ok(Schedule {
+            fabric,
+            tier,
+            moves,
+            round,
+        })
     }
 }
 
@@ -202,11 +255,13 @@ fn parse_move(text: &str) -> Option<Move> {
         b'c' => fault(Fault::Crash),
         b's' => fault(Fault::Suspect),
         b'r' => fault(Fault::Revoke),
-        b'l' => {
-            let (node, lost) = rest.split_once('.')?;
-            Some(Move::Fault(Fault::Learn {
-                node: node.parse().ok()?,
-                lost: lost.parse().ok()?,
+        kind @ (b'l' | b'k' | b'h') => {
+            let (one, other) = rest.split_once('.')?;
+            let (node, peer) = (one.parse().ok()?, other.parse().ok()?);
+            Some(Move::Fault(match kind {
+                b'l' => Fault::Learn { node, lost: peer },
+                b'k' => Fault::Cut { node, peer },
+                _ => Fault::Heal { node, peer },
             }))
         }
         b't' => Some(Move::Thread(rest.parse().ok()?)),

@@ -16,6 +16,9 @@ use crate::state::{Common, Move, State};
 pub struct TraceStep {
     /// The description of the step.
     pub what: String,
+    /// The place in the program where a thread makes a call, a record or a wait, or posts an operation: a function, its file and line as
+    /// far as the program has line tables. `None` for other steps, and in films.
+    pub at: Option<String>,
     /// The reason why this step is weak: the writes that it would have seen if memory were sequentially
     /// consistent.
     pub weak: Option<String>,
@@ -24,6 +27,9 @@ pub struct TraceStep {
 impl fmt::Display for TraceStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.what)?;
+        if let Some(at) = &self.at {
+            write!(f, " (at {at})")?;
+        }
         match &self.weak {
             Some(weak) => write!(f, "   <- weak: {weak}"),
             None => Ok(()),
@@ -117,6 +123,8 @@ fn named(common: &Common, state: &mut State, word: VirtualWord) -> (Addr, String
 #[derive(Default)]
 pub(crate) struct Tracer {
     delayed: Vec<Delayed>,
+    /// The place of the move that comes next.
+    pub(crate) place: Option<String>,
     pub(crate) steps: Vec<TraceStep>,
 }
 
@@ -163,6 +171,7 @@ impl Tracer {
                 }
             }
         }
+        self.place = None;
     }
 
     /// Returns the earlier put of the same queue pair that an operation passes by taking effect, if they have to do with the same word or
@@ -298,7 +307,8 @@ impl Tracer {
     }
 
     fn push(&mut self, what: String, weak: Option<String>) {
-        self.steps.push(TraceStep { what, weak });
+        let at = self.place.take();
+        self.steps.push(TraceStep { what, at, weak });
     }
 }
 

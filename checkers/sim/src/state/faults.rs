@@ -1,5 +1,7 @@
 //! Time and loss: deadlines that pass, nodes that stop or are thought lost, and the nodes that know of it.
 //!
+//! A link may also be cut for a while ([`super::links`]).
+//!
 //! Each of these is a move of its own ([`Fault`]). [`Faults`] bounds how many of them an execution has.
 //! Without faults, clocks stand still and nobody is lost. Used by [`super::State`], which lists these moves
 //! beside those of threads and of the machine.
@@ -11,6 +13,7 @@ use mowgli::machine::QpId;
 use serde::Serialize;
 use smallvec::SmallVec;
 
+use super::links::Links;
 use super::{Common, Move, State, Status};
 use crate::fabric::request::{ModelThreadKind, NodeSet, VirtualWord};
 
@@ -35,6 +38,13 @@ pub struct Faults {
     /// Then each survivor learns of the loss, at any later time. A node that has stopped is also cut off
     /// before anybody learns of it.
     pub suspicions: u32,
+    /// The largest number of links that are cut for a while. While the link between two nodes is cut, no operation of one of them
+    /// gets through to the other, and no acknowledgement or result comes back. What was under way then goes on: the link
+    /// loses nothing, and comes back sooner or later. A partition cuts every link between its sides. Operations may take any time
+    /// anyway, so a cut link leads to nothing new; searches within bounds and random schedules find what it leads to sooner. It
+    /// has no effect on fabrics without links ([`FabricKind::is_synchronous`](crate::FabricKind::is_synchronous)), and set-up
+    /// messages pass it.
+    pub cuts: u32,
     /// Leaves membership unenforced, as it was before the contract demanded it. A suspected node does not learn of it
     /// and goes on writing, and survivors may learn of a loss while the lost node's operations are still
     /// under way.
@@ -67,6 +77,11 @@ impl Faults {
         self.expiries > 0 || self.idle_expiries
     }
 
+    /// Returns whether anything can go wrong.
+    pub(crate) fn any(self) -> bool {
+        self.timed() || self.lossy() || self.cuts > 0
+    }
+
     /// Returns whether nodes may be lost.
     pub(crate) fn lossy(self) -> bool {
         self.crashes > 0 || self.suspicions > 0
@@ -79,6 +94,7 @@ impl fmt::Display for Faults {
             (self.expiries, "expiry", "expiries"),
             (self.crashes, "crash", "crashes"),
             (self.suspicions, "suspicion", "suspicions"),
+            (self.cuts, "cut link", "cut links"),
         ];
         let parts: Vec<String> = parts
             .into_iter()
@@ -107,6 +123,10 @@ pub(crate) enum Fault {
     Revoke(u16),
     /// A node learns that another is lost.
     Learn { node: u16, lost: u16 },
+    /// The link between two nodes is cut, the one with the smaller number first.
+    Cut { node: u16, peer: u16 },
+    /// The link between two nodes is there again.
+    Heal { node: u16, peer: u16 },
 }
 
 impl Fault {
@@ -122,6 +142,8 @@ impl Fault {
             Fault::Suspect(node) => format!("node {node} is thought lost"),
             Fault::Revoke(node) => format!("node {node} is cut off"),
             Fault::Learn { node, lost } => format!("node {node} learns that node {lost} is lost"),
+            Fault::Cut { node, peer } => format!("the link between nodes {node} and {peer} is cut"),
+            Fault::Heal { node, peer } => format!("the link between nodes {node} and {peer} is there again"),
         }
     }
 }
@@ -133,7 +155,9 @@ impl Fault {
             Fault::Suspect(node) => (node, state.losses.is_enforced() && qp.peer != node),
             Fault::Revoke(node) => (node, qp.peer != node),
             Fault::Learn { node, lost } => (node, qp.peer == lost),
-            Fault::Crash(_) | Fault::Expire(_) | Fault::Idle(_) => return false,
+            Fault::Crash(_) | Fault::Expire(_) | Fault::Idle(_) | Fault::Cut { .. } | Fault::Heal { .. } => {
+                return false;
+            }
         };
         state.info(qp.thread).node == of && to_peer
     }
@@ -175,6 +199,7 @@ pub(crate) struct Losses {
     expiries: u32,
     crashes: u32,
     suspicions: u32,
+    pub(crate) links: Links,
     /// The sites by node; empty where nothing can go wrong.
     sites: Vec<Site>,
 }
@@ -183,6 +208,7 @@ impl Clone for Losses {
     fn clone(&self) -> Losses {
         Losses {
             sites: self.sites.clone(),
+            links: self.links.clone(),
             ..*self
         }
     }
@@ -190,7 +216,12 @@ impl Clone for Losses {
     fn clone_from(&mut self, source: &Losses) {
         let mut sites = std::mem::take(&mut self.sites);
         sites.clone_from(&source.sites);
-        *self = Losses { sites, ..*source };
+        let links = source.links.clone();
+        *self = Losses {
+            sites,
+            links,
+            ..*source
+        };
     }
 }
 
@@ -207,7 +238,8 @@ impl Losses {
             expiries: allowed.expiries,
             crashes: allowed.crashes,
             suspicions: allowed.suspicions,
-            sites: match allowed.timed() || allowed.lossy() {
+            links: Links::new(allowed.cuts),
+            sites: match allowed.any() {
                 true => vec![site; nodes],
                 false => Vec::new(),
             },
@@ -315,6 +347,7 @@ impl Losses {
         for left in [self.expiries, self.crashes, self.suspicions] {
             out.extend_from_slice(&left.to_le_bytes());
         }
+        self.links.encode(out);
         for site in &self.sites {
             out.extend_from_slice(&site.clock.to_le_bytes());
             out.push(site.standing as u8);
@@ -333,7 +366,7 @@ impl Move {
     /// happen sooner or later.
     pub(crate) fn is_optional(self, state: &State) -> bool {
         match self {
-            Move::Fault(Fault::Crash(_) | Fault::Suspect(_)) => true,
+            Move::Fault(Fault::Crash(_) | Fault::Suspect(_) | Fault::Cut { .. }) => true,
             Move::Fault(Fault::Expire(thread)) => {
                 let node = state.info(thread).node;
                 state
@@ -369,6 +402,10 @@ impl State {
             }
         }
         losses.learns().for_each(&mut add);
+        losses
+            .links
+            .cut()
+            .for_each(|(node, peer)| add(Fault::Heal { node, peer }));
         let parked =
             (0..self.threads.len() as u16).filter_map(|t| Some((t, self.info(t).node, self.deadline(t)?)));
         for (thread, node, deadline) in parked.clone() {
@@ -391,6 +428,7 @@ impl State {
                 return;
             }
         }
+        self.links_to_cut(|node, peer| out.push(Move::Fault(Fault::Cut { node, peer })));
         if losses.expiries > 0 {
             for (thread, node, deadline) in parked {
                 if deadline > losses.clock(node) {
@@ -530,6 +568,8 @@ impl State {
                 site.knows.insert(lost);
                 site.failed.extend(tags.into_iter().map(|tag| (tag, lost)));
             }
+            Fault::Cut { node, peer } => return self.losses.links.fail(node, peer),
+            Fault::Heal { node, peer } => return self.losses.links.heal(node, peer),
         }
         true
     }

@@ -336,7 +336,7 @@ impl Grant<'_> {
         match mode {
             LockMode::Exclusive => {
                 lock.writer = None;
-                lock.version = self.common.versions.after(lock.version, past);
+                lock.version = self.common.version_after(lock.version, past);
             }
             LockMode::Shared => lock.readers = lock.readers.saturating_sub(1),
         }

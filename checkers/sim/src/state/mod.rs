@@ -10,8 +10,10 @@ mod encode;
 pub(crate) mod faults;
 mod future;
 mod grant;
+mod links;
 pub(crate) mod names;
 mod nic;
+pub(crate) mod rounds;
 pub(crate) mod sharing;
 pub(crate) mod waits;
 
@@ -31,12 +33,12 @@ use crate::state::sharing::Agent;
 use crate::state::waits::{Waiting, Waits};
 
 /// The knowledge that all explorers of one exploration share.
-#[derive(Default)]
 pub(crate) struct Common {
     pub(crate) behaviour: Behaviour,
     pub(crate) words: Names,
     pub(crate) locks: Names,
-    versions: Versions,
+    /// `None` if the values that locks protect are taken to be always the same.
+    versions: Option<Versions>,
     pub(crate) waits: Waits,
     /// The words at which checks of complete executions have looked.
     checked: Mutex<FxHashSet<Addr>>,
@@ -44,13 +46,40 @@ pub(crate) struct Common {
     labels: OnceLock<Labels>,
 }
 
+impl Default for Common {
+    fn default() -> Common {
+        Common::new(Waits::default())
+    }
+}
+
 impl Common {
     /// Begins with no knowledge.
     pub(crate) fn new(waits: Waits) -> Common {
         Common {
+            behaviour: Behaviour::default(),
+            words: Names::default(),
+            locks: Names::default(),
+            versions: Some(Versions::default()),
             waits,
-            ..Common::default()
+            checked: Mutex::default(),
+            labels: OnceLock::new(),
         }
+    }
+
+    /// Begins with no knowledge, and takes the values that locks protect to be always the same. They then do not tell the rounds of
+    /// a loop apart.
+    pub(crate) fn without_versions(waits: Waits) -> Common {
+        Common {
+            versions: None,
+            ..Common::new(waits)
+        }
+    }
+
+    /// Returns the number of the value that a holder who releases in `past` has made of the value with the number `before`.
+    fn version_after(&self, before: u64, past: Past) -> u64 {
+        self.versions
+            .as_ref()
+            .map_or(before, |versions| versions.after(before, past))
     }
 
     /// Keeps the names that the set-up, which is always the same, gave to words.

@@ -5,11 +5,12 @@ pub(crate) mod run;
 
 use std::any::Any;
 use std::fmt::Display;
+use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::fabric::coroutine::{Body, ask};
 use crate::fabric::request::{ModelThreadKind, Note, Reply, Request};
-use crate::fabric::{ModelFabric, Options};
+use crate::fabric::{ModelFabric, Options, place};
 use crate::world::history::End;
 use crate::{Config, Faults};
 
@@ -182,13 +183,17 @@ pub fn faults() -> Faults {
 }
 
 /// Adds a line to the history of the running thread. Lines of different threads are not ordered among one another.
+#[track_caller]
 pub fn note(text: impl Display) {
+    place::records_at(Location::caller());
     ask(Request::Note(Note::Mark(text.to_string().into())));
 }
 
 /// Runs an object call and records it in the history: the text `call` before the call, and the text that `result`
 /// makes of its value after it. For linearizability, the history records which calls had returned when another began.
+#[track_caller]
 pub fn call<T, D: Display>(call: impl Display, run: impl FnOnce() -> T, result: impl FnOnce(&T) -> D) -> T {
+    place::records_at(Location::caller());
     if ask(Request::Note(Note::Call(call.to_string().into()))) == Reply::Dismantled {
         return run();
     }

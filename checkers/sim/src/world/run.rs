@@ -3,6 +3,7 @@
 //! Relies on [`crate::fabric::coroutine`]. Each explorer keeps one run, and consults it for pasts that no explorer
 //! has seen.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use mowgli::machine::Machine;
@@ -32,6 +33,29 @@ pub(crate) struct Run {
     log: Vec<Granted>,
     /// The values that the world keeps alive while its threads run. They are dropped after the threads.
     world: Option<World>,
+    /// Blocks of the heap that every other run holds, so that what it allocates is elsewhere: a thread that depends on an address then
+    /// asks for something else.
+    _shift: Vec<Box<[u8]>>,
+}
+
+thread_local! {
+    /// Set in every other run of this OS thread.
+    static SHIFTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The largest block that a run holds, and the distance between the sizes of two of them, in bytes.
+const SHIFT_MAX: usize = 1024;
+const SHIFT_STEP: usize = 16;
+
+/// Allocates a block of each small size in every other run.
+fn shift() -> Vec<Box<[u8]>> {
+    let shifts = !SHIFTS.get();
+    SHIFTS.set(shifts);
+    let sizes = (SHIFT_STEP..=SHIFT_MAX).step_by(SHIFT_STEP);
+    let held = sizes
+        .filter(|_| shifts)
+        .map(|size| vec![0; size - 8].into_boxed_slice());
+    held.collect()
 }
 
 /// The beginning of a fresh run.
@@ -54,6 +78,7 @@ impl Run {
             requests: Vec::new(),
             log: Vec::new(),
             world: None,
+            _shift: shift(),
         };
         config.faults.set_current();
         // Forget the labels that an earlier world left after its set-up.

@@ -25,12 +25,12 @@ enum Op {
 }
 
 #[derive(Clone, Debug)]
-struct Plan {
+pub(crate) struct Plan {
     node: usize,
     ops: Vec<Op>,
 }
 
-fn plans(seed: u64) -> Vec<Plan> {
+pub(crate) fn plans(seed: u64) -> Vec<Plan> {
     let mut dice = Dice::new(seed);
     // Small worlds are explored without the reduction in milliseconds, so that there can be hundreds of them.
     let threads = 2 + dice.below(5) / 4;
@@ -133,8 +133,13 @@ impl Node {
 
 /// Explores executions in which one node may stop, and returns the set of histories.
 fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
+    histories_with(CRASH, config, plans)
+}
+
+/// Explores executions with such faults, and returns the set of histories.
+pub(crate) fn histories_with(faults: Faults, config: &Config, plans: &[Plan]) -> BTreeSet<String> {
     let config = Config {
-        faults: CRASH,
+        faults,
         ..config.clone()
     };
     outcomes(&config, &plans, history, |world| {
@@ -248,6 +253,7 @@ const CRASH: Faults = Faults {
     expiries: 0,
     crashes: 1,
     suspicions: 0,
+    cuts: 0,
     unenforced: false,
     idle_expiries: false,
 };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod direct;
+mod links;
 mod losses;
 mod messages;
 mod node;

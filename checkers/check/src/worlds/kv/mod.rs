@@ -580,6 +580,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("crash-taken-over", taken_over).crash(),
         NamedWorld::new("crash-moved", faulty::<1, 2>(ONE, MOVED)).crash(),
         NamedWorld::new("expiry", faulty::<1, 2>(&[], DELETE)).expiries(1),
+        NamedWorld::new("link-cut", faulty::<1, 2>(&[], UPDATE)).link_cut(1),
         NamedWorld::new("expiry-after", faulty::<1, 2>(&[], AFTER)).expiries(1),
         NamedWorld::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
         NamedWorld::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),

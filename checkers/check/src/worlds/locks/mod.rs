@@ -95,6 +95,7 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
             }),
         ),
         NamedWorld::new("expiry", late::<L>(TWICE, Patient)).expiries(1),
+        NamedWorld::new("link-cut", late::<L>(PLAIN, Patient)).link_cut(1),
         NamedWorld::new("give-up", late::<L>(PLAIN, GivesUp)).expiries(1),
         NamedWorld::new(
             "impatient",

@@ -211,6 +211,9 @@ pub(super) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("expiry", all_take_part::<1>(config(2, 1), BOTH))
             .expiries(1)
             .idle(),
+        NamedWorld::new("link-cut", all_take_part::<1>(config(1, 1), ONE))
+            .link_cut(1)
+            .idle(),
         NamedWorld::new("expiry-other", all_take_part::<1>(config(2, 1), OTHER))
             .expiries(1)
             .idle(),

@@ -37,6 +37,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             stream(mixed().gather_bytes_max(3).without_inline(), 3, 1),
         ),
         NamedWorld::new("expiry", faulty(Shape::new(1, &[1]), 2)).expiries(1),
+        NamedWorld::new("link-cut", faulty(Shape::new(1, &[1]), 2)).link_cut(1),
         NamedWorld::new("crash", faulty(Shape::new(1, &[1]), 2)).crash(),
         NamedWorld::new("crash-of-three", faulty(Shape::new(1, &[1, 2]), 2)).crash(),
         NamedWorld::new("suspicion", faulty(Shape::new(1, &[1]), 2)).suspicion(),
