@@ -25,7 +25,7 @@ use super::service::Service;
 /// The state that the handles of a node share. Fields are dropped in order: queue pairs before the device.
 pub(super) struct Node {
     pub(super) poller: Arc<Mutex<Poller>>,
-    /// The number of operations that are held back in their queue pairs.
+    /// The number of operations that are held back in their queue pairs, and of completions that stay unprocessed.
     pub(super) waiting: Arc<AtomicUsize>,
     pub(super) service: Service,
     pub(super) outage: Arc<Outage>,

@@ -248,7 +248,8 @@ impl VerbsQueuePair {
     }
 
     /// Waits until the first `count` work requests have completed, of which the last asks for a completion. An error also
-    /// ends the operations under way, so the wait takes at most as long as an operation.
+    /// ends the operations under way, so the wait takes at most as long as an operation, and `link_timeout` longer if the peer does not
+    /// acknowledge.
     fn wait_until(&mut self, count: u64) -> Result<()> {
         self.ring()?;
         let node = Arc::clone(&self.node);

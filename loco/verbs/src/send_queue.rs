@@ -12,8 +12,8 @@
 //!
 //! All completions are processed under one lock ([`Poller`]), which keeps them in order.
 //!
-//! A peer that does not acknowledge has ended, or cannot be reached. Which of both it is, the job says: it may be about to
-//! agree on the peer's loss. So the [`Poller`] leaves such a completion *unprocessed*, and with it all later ones of the queue pair,
+//! A peer that does not acknowledge has ended, or cannot be reached. Which of the two it is, only the job can tell, which may
+//! be about to agree on the peer's loss. So the [`Poller`] leaves such a completion *unprocessed*, and with it all later ones of the queue pair,
 //! until the peer is lost or the patience of the configuration is over.
 
 use std::ops::Range;
@@ -51,6 +51,8 @@ pub(super) struct SendQueue {
     broken: AtomicBool,
     /// The error that broke the queue pair.
     failure: OnceLock<FabricError>,
+    /// Set while completions of the queue pair stay unprocessed.
+    unprocessed: AtomicBool,
     /// Set when the owner is done: the queue pair is to be destroyed once nothing is under way.
     retired: AtomicBool,
     index: AtomicU32,
@@ -65,6 +67,7 @@ impl SendQueue {
             line: line.map(Mutex::new),
             broken: AtomicBool::new(false),
             failure: OnceLock::new(),
+            unprocessed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             index: AtomicU32::new(u32::MAX),
         }
@@ -214,7 +217,7 @@ pub(super) struct Poller {
     /// Completions still to be reported: those of operations that failed without reaching the device, and
     /// those that `poll_ahead` took.
     orphans: Vec<Completion>,
-    /// The number of operations that are held back in their queue pairs.
+    /// The number of operations that are held back in their queue pairs, and of completions that stay unprocessed.
     waiting: Arc<AtomicUsize>,
     departures_seen: u64,
     /// The number of completions that the device has reported.
@@ -226,7 +229,7 @@ pub(super) struct Poller {
     patience: Duration,
 }
 
-// SAFETY: `wcs` holds integers only once polled; the type has no thread affinity.
+// SAFETY: `wcs` and `unprocessed` hold integers only once polled; the type has no thread affinity.
 unsafe impl Send for Poller {}
 
 impl Poller {
@@ -307,7 +310,7 @@ impl Poller {
         Ok(taken)
     }
 
-    /// Returns the number of operations that are held back, as it changes. It orders nothing.
+    /// Returns the number of operations that are held back and of completions that stay unprocessed, as it changes. It orders nothing.
     pub(super) fn waiting(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.waiting)
     }
@@ -395,23 +398,25 @@ impl Poller {
     #[cold]
     fn is_undecided(&self, wc: &Wc, mesh: &Mesh) -> bool {
         let index = wc.wr_id >> SEQUENCE_BITS;
-        if self
-            .unprocessed
-            .iter()
-            .any(|(earlier, _)| earlier.wr_id >> SEQUENCE_BITS == index)
-        {
-            return true;
-        }
-        wc.status == IBV_WC_RETRY_EXC_ERR && !self.is_decided(index, mesh)
+        let Some(queue) = self.queue(index) else {
+            return false;
+        };
+        // Relaxed, here and below: changed under the poller's lock.
+        let earlier = queue.unprocessed.load(Ordering::Relaxed);
+        let undecided = earlier || wc.status == IBV_WC_RETRY_EXC_ERR && !self.is_decided(index, mesh);
+        queue.unprocessed.store(undecided, Ordering::Relaxed);
+        undecided
+    }
+
+    fn queue(&self, index: u64) -> Option<&Arc<SendQueue>> {
+        self.queues.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
     /// Returns true if nothing more is to be learnt about why the queue pair at `index` failed: its peer is lost, or it was broken off.
     fn is_decided(&self, index: u64, mesh: &Mesh) -> bool {
-        let queue = usize::try_from(index)
-            .ok()
-            .and_then(|index| self.queues.get(index)?.as_ref());
         // Relaxed: who breaks a queue pair off holds the poller's lock or is about to post on it, and a later look finds it.
-        queue.is_none_or(|queue| mesh.is_gone(queue.peer) || queue.broken.load(Ordering::Relaxed))
+        self.queue(index)
+            .is_none_or(|queue| mesh.is_gone(queue.peer) || queue.broken.load(Ordering::Relaxed))
     }
 
     /// Processes the completions that were left unprocessed, once their peers are lost or the patience is over.
@@ -424,14 +429,22 @@ impl Poller {
         out: &mut Vec<Completion>,
     ) {
         let now = Std.now();
-        for (wc, came) in std::mem::take(&mut self.unprocessed) {
-            let index = wc.wr_id >> SEQUENCE_BITS;
+        let is_over = |poller: &Poller, (wc, came): &(Wc, Time)| {
+            now.since(*came) >= poller.patience || poller.is_decided(wc.wr_id >> SEQUENCE_BITS, mesh)
+        };
+        if !self.unprocessed.iter().any(|entry| is_over(self, entry)) {
+            return;
+        }
+        for entry in std::mem::take(&mut self.unprocessed) {
             // The first completion that is processed breaks the queue pair, so those after it are processed as well.
-            if now.since(came) >= self.patience || self.is_decided(index, mesh) {
+            if is_over(self, &entry) {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
-                self.complete(&wc, device, mesh, service, out);
+                if let Some(queue) = self.queue(entry.0.wr_id >> SEQUENCE_BITS) {
+                    queue.unprocessed.store(false, Ordering::Relaxed);
+                }
+                self.complete(&entry.0, device, mesh, service, out);
             } else {
-                self.unprocessed.push((wc, came));
+                self.unprocessed.push(entry);
             }
         }
     }

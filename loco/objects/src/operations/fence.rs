@@ -209,23 +209,25 @@ pub fn towards<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
 ///
 /// # Errors
 /// Returns the failure of an operation towards a node that is not lost, `Timeout`, and `DeclaredLost` on a node that the others go
-/// on without. Nothing is known of the placement then: post again what must be placed.
+/// on without. Nothing is known of the placement then: post again what must be placed. Unless it is `Timeout`, no operation towards any
+/// of the nodes is under way any more.
 pub(crate) fn towards_each<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<SmallVec<[NodeId; 4]>> {
     let mut lost = SmallVec::new();
+    // A failure does not end the fences towards the other nodes.
+    let mut failed = Ok(());
     let mut fences: SmallVec<[(NodeId, Fence<'_, F>); 8]> = SmallVec::new();
     for &node in nodes {
         let mut fence = Fence::new(thread);
-        fence.add(thread.network().position(node)?)?;
+        failed = failed.and(fence.add(thread.network().position(node)?));
         fences.push((node, fence));
     }
     for (node, mut fence) in fences {
         match fence.finish() {
             Err(error) if error.lost_peer() == Some(node) => lost.push(node),
-            fenced => {
-                fenced?;
-            }
+            fenced => failed = failed.and(fenced.map(drop)),
         }
     }
+    failed?;
     thread.still_in()?;
     Ok(lost)
 }

@@ -18,7 +18,7 @@ use loco_fabric::{
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::operations::mem_ref::Pending;
+use crate::operations::mem_ref::{MemRef, Pending};
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::region::Region;
 use crate::operations::thread::Thread;
@@ -47,19 +47,22 @@ pub(crate) struct Words<F: Fabric> {
     direct: Option<Box<[CellOf<F>]>>,
 }
 
-/// A read-modify-write that was begun.
+/// A read-modify-write that was begun, with the buffer for its result.
 pub(crate) enum Begun<'t, F: Fabric> {
-    /// It was done at once; this is the old value.
-    Done(u64),
+    /// It was done at once, and this is the old value.
+    Done(u64, MemRef<'t, F>),
     UnderWay(Pending<'t, F>),
 }
 
-impl<F: Fabric> Begun<'_, F> {
-    /// Waits for the operation and returns the word's old value.
-    pub(crate) fn finish(self) -> Result<u64> {
+impl<'t, F: Fabric> Begun<'t, F> {
+    /// Waits for the operation. Returns the word's old value, and the buffer for the next operation.
+    pub(crate) fn finish(self) -> Result<(u64, MemRef<'t, F>)> {
         match self {
-            Begun::Done(old) => Ok(old),
-            Begun::UnderWay(pending) => pending.wait()?.word(0),
+            Begun::Done(old, buffer) => Ok((old, buffer)),
+            Begun::UnderWay(pending) => {
+                let buffer = pending.wait()?;
+                Ok((buffer.word(0)?, buffer))
+            }
         }
     }
 }
@@ -221,34 +224,35 @@ impl<F: Fabric> Words<F> {
         thread.compare_swap_word_strong(self.target(index)?, expected, new)
     }
 
-    /// Begins a [`fetch_add_strong`](Words::fetch_add_strong), so that several overlap.
+    /// Begins a [`fetch_add_strong`](Words::fetch_add_strong), so that several overlap. `buffer` is for the result.
     pub(crate) fn begin_fetch_add_strong<'t>(
         &self,
         thread: &'t Thread<F>,
+        buffer: MemRef<'t, F>,
         index: usize,
         add: u64,
     ) -> Result<Begun<'t, F>> {
         if self.direct.is_some() {
-            return self.fetch_add_strong(thread, index, add).map(Begun::Done);
+            let old = self.fetch_add_strong(thread, index, add)?;
+            return Ok(Begun::Done(old, buffer));
         }
-        let buffer = thread.mem_ref(WORD_BYTES)?;
         let pending = buffer.word_op(self.target(index)?, WordOp::FetchAdd(add), Flags::STRONG)?;
         Ok(Begun::UnderWay(pending))
     }
 
     /// Begins a [`compare_swap`](Words::compare_swap), or with [`Flags::STRONG`] a
-    /// [`compare_swap_strong`](Words::compare_swap_strong), so that several overlap.
+    /// [`compare_swap_strong`](Words::compare_swap_strong), so that several overlap. `buffer` is for the result.
     pub(crate) fn begin_compare_swap<'t>(
         &self,
         thread: &'t Thread<F>,
+        buffer: MemRef<'t, F>,
         index: usize,
         (expected, new): (u64, u64),
         flags: Flags,
     ) -> Result<Begun<'t, F>> {
         if let Some(old) = self.exchange_here(thread, index, expected, new)? {
-            return Ok(Begun::Done(old));
+            return Ok(Begun::Done(old, buffer));
         }
-        let buffer = thread.mem_ref(WORD_BYTES)?;
         let op = WordOp::CompareSwap { expected, new };
         Ok(Begun::UnderWay(buffer.word_op(self.target(index)?, op, flags)?))
     }

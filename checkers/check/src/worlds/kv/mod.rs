@@ -553,6 +553,10 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             calls_with::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
         ),
         NamedWorld::new(
+            "updates-from-memory",
+            calls_with::<9, 2>((1, 2), EACH, UPDATES_CROSSED),
+        ),
+        NamedWorld::new(
             "updates-of-threads",
             calls_with::<1, 3>((1, 2), EACH, UPDATE_THREADS),
         ),

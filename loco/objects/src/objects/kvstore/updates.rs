@@ -15,7 +15,7 @@ use crate::objects::locks::ticket_lock::Several;
 use crate::{Error, Pending, Result, Thread};
 
 use super::places::{Places, WINDOW};
-use super::slot::Location;
+use super::slot::{Location, slot_bytes};
 use super::value::Encode;
 use super::write::Meta;
 use super::{KvStore, Shared};
@@ -61,7 +61,7 @@ type Nodes = SmallVec<[NodeId; 8]>;
 impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Updates many keys and returns how many were present. Each update takes effect by itself. Updates of one key
     /// take effect in the given order, others in any order. All are done on return. Up to 128 updates overlap, and those under one
-    /// lock share it and its fence.
+    /// lock share it and its fence. Locks that another thread of this node uses at the time are taken one by one after the others.
     ///
     /// # Errors
     /// Returns the errors of [`update`](KvStore::update). Some of the updates may have been done, and others not.
@@ -150,7 +150,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         Ok(())
     }
 
-    /// Updates the keys of several locks, each as soon as its lock is held. After an error the other groups are updated all the same.
+    /// Updates the keys of several locks, each as soon as its lock is held. After an error the groups of locks that were begun are
+    /// updated all the same.
     fn update_groups<V: Encode>(
         &self,
         thread: &Thread<F>,
@@ -193,7 +194,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         several: &mut Several<'_, F>,
         found: &mut usize,
     ) -> Result<()> {
-        let mut writes: SmallVec<[GroupWrites<'_, '_, F, K, V>; 16]> = held
+        let mut writes: Vec<GroupWrites<'_, '_, F, K, V>> = held
             .iter()
             .map(|&i| GroupWrites::begin(self, thread, window.updates(groups[i])))
             .collect();
@@ -287,8 +288,12 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
             self.nodes.push(at.node);
         }
         if !update.overwritten {
-            self.puts
-                .extend(store.begin_body(thread, at, update.value.bytes())?);
+            let value = update.value.bytes();
+            // A long value has a buffer of its own, of which there is one at a time.
+            match slot_bytes(value.len()) > thread.network().block_bytes() {
+                true => store.write_body(thread, at, value)?,
+                false => self.puts.extend(store.begin_body(thread, at, value)?),
+            }
         }
         self.there += 1;
         Ok(())

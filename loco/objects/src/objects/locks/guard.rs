@@ -103,7 +103,7 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
         self.scope
     }
 
-    /// Leaves the lock held. The caller must release it later by [`Unlock::unlock`]. Returns
+    /// Leaves the lock held. The caller must release it later, by [`Unlock::unlock`] or by the steps of that. Returns
     /// [`recovered`](LockGuard::recovered).
     pub(crate) fn keep(mut self) -> bool {
         self.released = true;

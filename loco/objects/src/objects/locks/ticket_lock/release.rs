@@ -4,6 +4,7 @@ use loco_fabric::{AtomicCell, Fabric, NodeId, WordCell};
 
 use crate::fence::Scope;
 use crate::objects::locks::guard::Unlock;
+use crate::operations::mem_ref::MemRef;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
 use crate::operations::words::Begun;
@@ -100,9 +101,13 @@ impl<F: Fabric> TicketLock<F> {
         Ok(())
     }
 
-    /// Begins to release the lock, so that the releases of several overlap. What the holder wrote is placed. Returns `None` if another
-    /// thread of this node has the lock now.
-    pub(super) fn begin_release<'t>(&self, thread: &'t Thread<F>) -> Option<Service<'t, F>> {
+    /// Begins to release the lock, so that the releases of several overlap. The caller has placed what it wrote. `buffer` is for the
+    /// result of the exchange. Returns `None` if another thread of this node has the lock now.
+    pub(super) fn begin_release<'t>(
+        &self,
+        thread: &'t Thread<F>,
+        buffer: MemRef<'t, F>,
+    ) -> Option<Service<'t, F>> {
         self.channel.shown().release();
         if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
             return None;
@@ -117,7 +122,7 @@ impl<F: Fabric> TicketLock<F> {
             let exchange = (guess, serve.to_word());
             let index = self.slot(next);
             self.words
-                .begin_compare_swap(thread, index, exchange, Flags::default())
+                .begin_compare_swap(thread, buffer, index, exchange, Flags::default())
         });
         Some(Service { ticket, guess, begun })
     }
@@ -132,8 +137,8 @@ impl<F: Fabric> TicketLock<F> {
             return thread.still_in();
         };
         let first = begun.map(|begun| match begun?.finish()? {
-            found if found == guess => Ok(Some(Slot::from_word(guess))),
-            found => {
+            (found, _) if found == guess => Ok(Some(Slot::from_word(guess))),
+            (found, _) => {
                 let service = TicketLock::service(thread, ticket + 1, false);
                 self.change::<PLAIN>(thread, ticket + 1, found, service)
             }

@@ -5,6 +5,9 @@
 //! locks is held only for steps that need no other lock, and threads that want the same locks cannot wait for each other, whatever the
 //! order of their tickets.
 //!
+//! Each lock has a buffer for the results of its steps, which the thread takes before it announces a draw. So no step that others wait
+//! for fails for want of memory.
+//!
 //! Relies on the steps of one lock (`mod`, `waiting`, `release`). Used by the key-value store to update many keys.
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Peers, Time, Wait};
@@ -17,6 +20,7 @@ use super::{NEXT, STRONG, TicketLock};
 use crate::fence::Scope;
 use crate::objects::locks::guard::LockGuard;
 use crate::operations::counts::Count;
+use crate::operations::mem_ref::MemRef;
 use crate::operations::operation::Flags;
 use crate::operations::shown::hold;
 use crate::operations::words::Begun;
@@ -45,9 +49,9 @@ enum Stage<'a, F: Fabric> {
     /// The claim of this ticket is under way. The second word is the content of the slot that the claim expects.
     Claims(u64, u64, Begun<'a, F>),
     /// It waits with this ticket.
-    Waits(u64),
+    Waits(u64, MemRef<'a, F>),
     /// It holds the lock.
-    Holds(LockGuard<'a, TicketLock<F>, F>),
+    Holds(LockGuard<'a, TicketLock<F>, F>, MemRef<'a, F>),
     /// It does not get the lock.
     Failed(Error),
     /// It has used and released the lock, or the failure has been told.
@@ -80,7 +84,7 @@ impl<'a, F: Fabric> Several<'a, F> {
 
     /// Returns the positions of the locks that are held now.
     pub(crate) fn held(&self) -> SmallVec<[usize; USUAL]> {
-        self.positions(|stage| matches!(stage, Stage::Holds(_)))
+        self.positions(|stage| matches!(stage, Stage::Holds(..)))
     }
 
     /// Returns the positions of the locks of which nothing was begun.
@@ -111,8 +115,8 @@ impl<'a, F: Fabric> Several<'a, F> {
         Ok(())
     }
 
-    /// Waits until one of the locks is [held](Several::held), or has [failed](Several::failure), until `deadline` at most. Tickets that
-    /// wait then are given up. Returns false if no ticket waits.
+    /// Waits until one of the locks is [held](Several::held), or has [failed](Several::failure), until `deadline` at most. At the deadline
+    /// it gives up the tickets that still wait. Returns false if no ticket waits.
     ///
     /// The caller holds none of the locks.
     pub(crate) fn wait(&mut self, begin: Time, deadline: Time) -> bool {
@@ -127,7 +131,7 @@ impl<'a, F: Fabric> Several<'a, F> {
             let mut waiting: SmallVec<[&mut Entry<'a, F>; USUAL]> = self
                 .entries
                 .iter_mut()
-                .filter(|entry| matches!(entry.stage, Stage::Waits(_)))
+                .filter(|entry| matches!(entry.stage, Stage::Waits(..)))
                 .collect();
             let Some(first) = waiting.first() else {
                 return false;
@@ -146,29 +150,37 @@ impl<'a, F: Fabric> Several<'a, F> {
                     .then_some(())
             };
             let waited = thread.fabric().wait_for_arrival(wait, granted);
-            let before = waiting.len();
+            let mut changed = false;
             for entry in &mut waiting {
-                entry.go_on(thread, &waited, (begin, deadline));
+                changed |= entry.take_grant(thread);
             }
-            let still = waiting
-                .iter()
-                .filter(|entry| matches!(entry.stage, Stage::Waits(_)));
-            if still.count() < before {
+            if changed {
+                return true;
+            }
+            for entry in &mut waiting {
+                changed |= entry.go_on(thread, &waited, (begin, deadline));
+                if matches!(entry.stage, Stage::Holds(..)) {
+                    // The others go on when this lock is released.
+                    break;
+                }
+            }
+            if changed {
                 return true;
             }
         }
     }
 
-    /// Releases the locks at `held`, which this thread holds. What it wrote is placed. Returns for each the error of its release.
+    /// Releases the locks at `held`, which this thread holds. The caller has placed what it wrote. Returns for each the
+    /// outcome of its release.
     pub(crate) fn release(&mut self, held: &[usize]) -> SmallVec<[Result<()>; USUAL]> {
         let thread = self.thread;
         thread.to_the_end(|| {
             let mut under_way: SmallVec<[Option<Service<'a, F>>; USUAL]> = SmallVec::new();
             for &i in held {
                 let entry = &mut self.entries[i];
-                if let Stage::Holds(guard) = std::mem::replace(&mut entry.stage, Stage::Over) {
+                if let Stage::Holds(guard, buffer) = std::mem::replace(&mut entry.stage, Stage::Over) {
                     guard.keep();
-                    under_way.push(entry.lock.begin_release(thread));
+                    under_way.push(entry.lock.begin_release(thread, buffer));
                 }
             }
             let releases = held.iter().zip(under_way);
@@ -207,11 +219,13 @@ impl<'a, F: Fabric> Entry<'a, F> {
             lock.turn.leave();
             return;
         }
-        let begun = lock
-            .prepare(thread)
-            .and_then(|()| lock.announce_draw(thread))
-            .and_then(|()| lock.words.begin_fetch_add_strong(thread, NEXT, 1));
-        match begun {
+        let begin = || {
+            lock.prepare(thread)?;
+            let buffer = thread.mem_ref(size_of::<u64>())?;
+            lock.announce_draw(thread)?;
+            lock.words.begin_fetch_add_strong(thread, buffer, NEXT, 1)
+        };
+        match begin() {
             Ok(begun) => self.stage = Stage::Draws(begun),
             Err(error) => self.fail(error),
         }
@@ -227,19 +241,19 @@ impl<'a, F: Fabric> Entry<'a, F> {
             }
         };
         let lock = self.lock;
-        let claims = draw.finish().and_then(|ticket| {
+        let claims = draw.finish().and_then(|(ticket, buffer)| {
             lock.drew(thread, ticket)?;
             let guess = lock.untouched(ticket);
             let Some(claim) = lock.claim(ticket)(Slot::from_word(guess)) else {
                 // The first ticket, which is served from the start.
-                return Ok(Stage::Claims(ticket, guess, Begun::Done(guess)));
+                return Ok(Stage::Claims(ticket, guess, Begun::Done(guess, buffer)));
             };
             let exchange = (guess, claim.to_word());
             let index = lock.slot(ticket);
             // Strong: as in `TicketLock::draw`.
             let begun = lock
                 .words
-                .begin_compare_swap(thread, index, exchange, Flags::STRONG)?;
+                .begin_compare_swap(thread, buffer, index, exchange, Flags::STRONG)?;
             Ok(Stage::Claims(ticket, guess, begun))
         });
         match claims {
@@ -258,16 +272,16 @@ impl<'a, F: Fabric> Entry<'a, F> {
             }
         };
         let lock = self.lock;
-        let served = begun.finish().and_then(|found| {
+        let served = begun.finish().and_then(|(found, buffer)| {
             let old = match found == guess {
                 true => Some(Slot::from_word(found)),
                 false => lock.change::<STRONG>(thread, ticket, found, lock.claim(ticket))?,
             };
-            lock.claimed(thread, ticket, old)
+            Ok((lock.claimed(thread, ticket, old)?, buffer))
         });
         match served {
-            Ok(Some(recovered)) => self.hold(thread, ticket, recovered),
-            Ok(None) => self.stage = Stage::Waits(ticket),
+            Ok((Some(recovered), buffer)) => self.hold(thread, ticket, recovered, buffer),
+            Ok((None, buffer)) => self.stage = Stage::Waits(ticket, buffer),
             Err(error) => self.fail(error),
         }
     }
@@ -275,54 +289,76 @@ impl<'a, F: Fabric> Entry<'a, F> {
     /// Returns what the grant says, if the ticket waits and it has come.
     fn granted(&self) -> Option<bool> {
         match self.stage {
-            Stage::Waits(ticket) => self.lock.granted(ticket),
+            Stage::Waits(ticket, _) => self.lock.granted(ticket),
             _ => None,
         }
     }
 
-    /// Goes on with a ticket that waits, after a wait for all of them has ended with `waited`.
+    /// Takes the lock if the grant has come. Returns true if the ticket does not wait any more.
+    fn take_grant(&mut self, thread: &'a Thread<F>) -> bool {
+        let Some(recovered) = self.granted() else {
+            return false;
+        };
+        // The grant may have arrived before the others gave this node up.
+        self.end_wait(thread, thread.still_in().map(|()| recovered))
+    }
+
+    /// Goes on with a ticket that waits, after a wait for all of them has ended with `waited`. Returns true if it does not wait any more.
     fn go_on(
         &mut self,
         thread: &'a Thread<F>,
         waited: &std::result::Result<(), FabricError>,
-        (begin, deadline): (Time, Time),
-    ) {
-        let Stage::Waits(ticket) = self.stage else { return };
+        times: (Time, Time),
+    ) -> bool {
+        let Stage::Waits(ticket, _) = self.stage else {
+            return false;
+        };
         let lock = self.lock;
-        if let Some(recovered) = self.granted() {
-            // The grant may have arrived before the others gave this node up.
-            match thread.still_in() {
-                Ok(()) => self.hold(thread, ticket, recovered),
-                Err(error) => self.fail(error),
-            }
-            return;
-        }
-        let error = match waited {
-            Ok(()) => return,
+        let error: Error = match waited {
+            Ok(()) => return false,
             Err(FabricError::PeerLost(node)) if *node != lock.words.home() => {
-                match lock.after_loss(thread, ticket, deadline) {
-                    Ok(AfterLoss::Served(recovered)) => return self.hold(thread, ticket, recovered),
-                    Ok(AfterLoss::WaitOn) => return,
+                if lock.has_recovered(*node) {
+                    return false;
+                }
+                match lock.after_loss(thread, ticket, times.1) {
+                    Ok(AfterLoss::Served(recovered)) => return self.end_wait(thread, Ok(recovered)),
+                    Ok(AfterLoss::WaitOn) => return false,
                     Ok(AfterLoss::Failed(error)) => error,
-                    Err(error) => return self.fail(error),
+                    Err(error) => return self.end_wait(thread, Err(error)),
                 }
             }
+            // The wait was for all locks, and names another.
+            Err(FabricError::Timeout { after, .. }) => FabricError::Timeout {
+                what: lock.channel.name().to_owned(),
+                after: *after,
+            }
+            .into(),
             Err(error) => error.clone().into(),
         };
-        if error.lost_peer() == Some(lock.words.home()) {
-            return self.fail(error);
-        }
-        match lock.give_up(thread, ticket, error, (begin, deadline)) {
-            Ok(recovered) => self.hold(thread, ticket, recovered),
-            Err(error) => self.fail(error),
-        }
+        let outcome = match error.lost_peer() == Some(lock.words.home()) {
+            true => Err(error),
+            false => lock.give_up(thread, ticket, error, times),
+        };
+        self.end_wait(thread, outcome)
     }
 
-    fn hold(&mut self, thread: &'a Thread<F>, ticket: u64, recovered: bool) {
+    /// Ends the wait of a ticket: the thread holds the lock, or does not get it. Returns true.
+    fn end_wait(&mut self, thread: &'a Thread<F>, outcome: Result<bool>) -> bool {
+        if let Stage::Waits(ticket, buffer) = std::mem::replace(&mut self.stage, Stage::Over) {
+            match outcome {
+                Ok(recovered) => self.hold(thread, ticket, recovered, buffer),
+                Err(error) => self.fail(error),
+            }
+        }
+        true
+    }
+
+    fn hold(&mut self, thread: &'a Thread<F>, ticket: u64, recovered: bool, buffer: MemRef<'a, F>) {
         self.lock.got(ticket);
         hold(self.lock.channel.shown());
         // The scope is for a caller that panics. Others release by `Several::release`.
-        self.stage = Stage::Holds(LockGuard::new(self.lock, thread, Scope::Thread, recovered));
+        let guard = LockGuard::new(self.lock, thread, Scope::Thread, recovered);
+        self.stage = Stage::Holds(guard, buffer);
     }
 
     fn fail(&mut self, error: Error) {
@@ -332,18 +368,17 @@ impl<'a, F: Fabric> Entry<'a, F> {
 }
 
 impl<F: Fabric> Drop for Several<'_, F> {
-    /// Gives up the tickets that wait, which happens if the caller panics. The guards release the locks that are held.
+    /// Gives up the tickets that wait, if the caller panics. The guards release the locks that are held; `draw` leaves nothing else.
     fn drop(&mut self) {
-        let now = self.thread.now();
-        for entry in &mut self.entries {
-            if let Stage::Waits(ticket) = entry.stage {
-                let error = Error::Closed;
-                let given_up = entry.lock.give_up(self.thread, ticket, error, (now, now));
-                match given_up {
-                    Ok(recovered) => entry.hold(self.thread, ticket, recovered),
-                    Err(error) => entry.fail(error),
+        let thread = self.thread;
+        thread.to_the_end(|| {
+            let now = thread.now();
+            for entry in &mut self.entries {
+                if let Stage::Waits(ticket, _) = entry.stage {
+                    let given_up = entry.lock.give_up(thread, ticket, Error::Closed, (now, now));
+                    entry.end_wait(thread, given_up);
                 }
             }
-        }
+        });
     }
 }

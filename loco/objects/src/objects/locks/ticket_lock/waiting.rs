@@ -99,6 +99,11 @@ impl<F: Fabric> TicketLock<F> {
         (grant >> 1 == ticket + 1).then_some(grant & 1 == 1)
     }
 
+    /// Returns true if `node` is lost and known to hold nothing.
+    pub(super) fn has_recovered(&self, node: NodeId) -> bool {
+        self.mine.recovered.lock().contains(&node)
+    }
+
     /// Calls `each` with every participant that is not known to hold nothing.
     pub(super) fn each_living(&self, mut each: impl FnMut(NodeId)) {
         let recovered = self.mine.recovered.lock();
