@@ -5,7 +5,7 @@
 
 mod support;
 
-use loco::fabric::{NodeId, Target};
+use loco::fabric::{Fabric, Lock, NodeId, Platform, Target};
 use loco::{Channel, Manager, Thread};
 use loco_sim::{
     Config, FabricKind, FailureKind, Fate, Liveness, ModelFabric, Schedule, SimError, World, liveness, note,
@@ -24,7 +24,7 @@ impl Words {
         Words(channel.join().unwrap())
     }
 
-    fn at(&self, word: usize) -> Target<'_, <ModelFabric as loco::fabric::Fabric>::Remote> {
+    fn at(&self, word: usize) -> Target<'_, <ModelFabric as Fabric>::Remote> {
         let remote = self.0.region("words").unwrap().remote(NodeId(0)).unwrap();
         Target {
             remote,
@@ -187,6 +187,36 @@ fn a_loop_that_counts_its_rounds_is_no_livelock() {
     let asked = asks(counts);
     assert!(matches!(asked.fate, Fate::Ends), "{}", asked.fate);
     assert_eq!(asked.rounds, 8, "seven equal rounds are no loop");
+}
+
+/// Waits for what another thread leaves under a lock, and keeps looking. What the lock protects decides what the thread does.
+#[test]
+fn a_loop_that_looks_under_a_lock_until_something_is_there_is_no_livelock() {
+    type Shared = <<ModelFabric as Fabric>::Platform as Platform>::Mutex<u64>;
+    let few = config().states_max(Some(1_000));
+    let asked = liveness(&few, |world| {
+        let node = world.node(|_| -> Shared { Lock::new(0) });
+        world.thread(&node, "leaves", |shared: &Shared| *shared.lock() = 1);
+        world.thread(&node, "looks", |shared: &Shared| while *shared.lock() == 0 {});
+    });
+    let asked = asked.unwrap();
+    // Each look is a new value to the model, so that the answer may stay open at the limit. It is not that of a livelock.
+    assert!(asked.fate.failure().is_none(), "{}", asked.fate);
+}
+
+/// What is left under a lock decides what a thread does next.
+#[test]
+fn what_a_lock_protects_is_not_taken_to_be_always_the_same() {
+    type Shared = <<ModelFabric as Fabric>::Platform as Platform>::Mutex<u64>;
+    let asked = liveness(&config(), |world| {
+        let node = world.node(|_| -> Shared { Lock::new(0) });
+        world.thread(&node, "leaves", |shared: &Shared| *shared.lock() = 1);
+        world.thread(&node, "looks", |shared: &Shared| {
+            let found = *shared.lock();
+            note(found);
+        });
+    });
+    assert!(matches!(asked.as_ref().unwrap().fate, Fate::Ends), "{asked:?}");
 }
 
 /// A bound on the attempts makes a livelock an end.

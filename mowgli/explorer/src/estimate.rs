@@ -129,9 +129,10 @@ pub fn estimate<W: System>(trials: &Trials<'_>, mut system: W) -> Result<Option<
     }))
 }
 
-/// A state of a level, with the weight of the paths that lead to it.
-struct Weighed<S> {
-    state: S,
+/// A state of a level, with the weight of the paths that lead to it and the moves that must be followed.
+struct Weighed<W: System> {
+    state: W::State,
+    moves: Vec<W::Move>,
     weight: f64,
 }
 
@@ -172,9 +173,9 @@ impl<W: System> Trial<'_, '_, W> {
             if depth > self.trials.depth_max || self.trials.limits.exceeded(0).is_some() {
                 return Ok(false);
             }
-            let mut next: FxHashMap<u128, (Weighed<W::State>, Vec<W::Move>)> = FxHashMap::default();
-            for (at, moves) in level {
-                self.follow(&at, &moves, &mut next)?;
+            let mut next: FxHashMap<u128, Weighed<W>> = FxHashMap::default();
+            for at in level {
+                self.follow(&at, &mut next)?;
             }
             // In an order that the seed alone determines.
             let mut all: Vec<_> = next.into_iter().collect();
@@ -186,14 +187,9 @@ impl<W: System> Trial<'_, '_, W> {
     }
 
     /// Makes the moves of a state.
-    fn follow(
-        &mut self,
-        at: &Weighed<W::State>,
-        moves: &[W::Move],
-        next: &mut FxHashMap<u128, (Weighed<W::State>, Vec<W::Move>)>,
-    ) -> Result<(), W::Error> {
+    fn follow(&mut self, at: &Weighed<W>, next: &mut FxHashMap<u128, Weighed<W>>) -> Result<(), W::Error> {
         let mut progressed = false;
-        for (number, &what) in moves.iter().enumerate() {
+        for (number, &what) in at.moves.iter().enumerate() {
             let is_optional = self.system.is_optional(&at.state, what);
             let mut state = at.state.clone();
             self.made += 1;
@@ -207,14 +203,14 @@ impl<W: System> Trial<'_, '_, W> {
                 continue;
             };
             // As the search does: a state that stutters is left out, unless nothing else goes on from here.
-            let must_follow = number + 1 == moves.len() && !progressed;
+            let must_follow = number + 1 == at.moves.len() && !progressed;
             if settled.stutters && !must_follow {
                 continue;
             }
             progressed |= !is_optional;
             let print = settled.print;
             match next.get_mut(&print) {
-                Some((known, _)) => {
+                Some(known) => {
                     self.ends += if settled.is_end { at.weight } else { 0.0 };
                     known.weight += at.weight;
                 }
@@ -261,7 +257,7 @@ impl<W: System> Trial<'_, '_, W> {
         mut state: W::State,
         settled: Settled<W::Move>,
         weight: f64,
-    ) -> Result<Option<(Weighed<W::State>, Vec<W::Move>)>, W::Error> {
+    ) -> Result<Option<Weighed<W>>, W::Error> {
         self.states.push(settled.print);
         self.ends += if settled.is_end { weight } else { 0.0 };
         if settled.moves.is_empty() {
@@ -270,21 +266,21 @@ impl<W: System> Trial<'_, '_, W> {
         let mut moves = settled.moves;
         self.system.reduce(&mut state, &mut moves);
         self.system.keep(&mut state);
-        Ok(Some((Weighed { state, weight }, moves)))
+        Ok(Some(Weighed { state, moves, weight }))
     }
 
     /// Draws as many states of the level as are followed, if there are more: at equal distances along the sum of their weights.
-    fn draw(&mut self, level: &mut Vec<(Weighed<W::State>, Vec<W::Move>)>) {
+    fn draw(&mut self, level: &mut Vec<Weighed<W>>) {
         let width = self.trials.width.max(1);
         if level.len() <= width {
             return;
         }
         self.drawn = true;
-        let total: f64 = level.iter().map(|(at, _)| at.weight).sum();
+        let total: f64 = level.iter().map(|at| at.weight).sum();
         let share = total / width as f64;
         let mut until = self.random.random::<f64>() * share;
         let mut sum = 0.0;
-        level.retain_mut(|(at, _)| {
+        level.retain_mut(|at| {
             sum += at.weight;
             let mut times = 0.0;
             while until < sum {

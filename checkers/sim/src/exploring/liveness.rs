@@ -35,9 +35,18 @@ use crate::state::waits::Waits;
 use crate::state::{Common, Move, Status};
 use crate::{Config, SimError, World};
 
-/// The numbers of equal rounds that count as a loop. Each attempt takes the next, until threads do in further rounds what they did
-/// in the first.
-const ROUNDS: [usize; 4] = [2, 4, 8, 16];
+/// What each attempt takes for granted, in order, until threads do what they are expected to do: the number of equal rounds that count
+/// as a loop, and whether the values that locks protect are taken to be always the same.
+const GUESSES: [(usize, bool); 8] = [
+    (2, true),
+    (2, false),
+    (4, true),
+    (4, false),
+    (8, true),
+    (8, false),
+    (16, true),
+    (16, false),
+];
 /// The number of times that threads go round a circle before it is reported, and the most moves of that.
 const REPEATED: usize = 100;
 const REPEATED_MOVES: usize = 20_000;
@@ -96,8 +105,9 @@ impl fmt::Display for Fate {
 ///
 /// # Worlds
 /// Meant for small worlds on a synchronous fabric ([`FabricKind::Shm`](crate::FabricKind::Shm)). Where operations are posted, the library
-/// counts them in memory, so that no state comes back, and the answer about a loop that posts is [`Fate::Unknown`] at a limit. A loop that goes on
-/// by its deadline is not found either, since its clock goes on; [`Config::longer_fails`] finds both as executions that are too long.
+/// counts them in memory, so that no state comes back, and the answer about a loop that posts is [`Fate::Unknown`] at a limit. The same
+/// may hold for a loop that takes a lock whose value decides what it does. A loop that goes on by its deadline is not found either, since
+/// its clock goes on. [`Config::longer_fails`] finds these as executions that are too long.
 ///
 /// # Errors
 /// Returns the errors of [`explore`](crate::explore).
@@ -105,11 +115,11 @@ pub fn liveness(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<
     let config = &config.as_the_fabric_has_it();
     let begun = Instant::now();
     let mut moves = 0;
-    let mut attempts = ROUNDS.into_iter().peekable();
+    let mut attempts = GUESSES.into_iter().peekable();
     loop {
-        // The list is not empty, and its last number leaves the loop.
-        let rounds = attempts.next().unwrap_or(ROUNDS[0]);
-        let common = Common::without_versions(Waits::Passing);
+        // The list is not empty, and its last guess leaves the loop.
+        let (rounds, same_values) = attempts.next().unwrap_or(GUESSES[0]);
+        let common = knowledge(same_values);
         let mut search = Search::new(config, &common, &builder, rounds, begun);
         let fate = search.run();
         moves += search.moves;
@@ -310,6 +320,15 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Begins with no knowledge. Values that locks protect would tell the rounds of a loop apart that takes a lock, and may decide what
+/// a thread does.
+fn knowledge(same_values: bool) -> Common {
+    match same_values {
+        true => Common::without_versions(Waits::Passing),
+        false => Common::new(Waits::Passing),
+    }
+}
+
 /// Returns the position after the set-up.
 fn begin(walker: &mut Walker<'_>) -> Result<Position, SimError> {
     let mut start = walker.start()?;
@@ -433,10 +452,10 @@ pub(crate) fn replay(
     round: &[Move],
 ) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let mut attempts = ROUNDS.into_iter().peekable();
+    let mut attempts = GUESSES.into_iter().peekable();
     loop {
-        let equal = attempts.next().unwrap_or(ROUNDS[0]);
-        let common = Common::without_versions(Waits::Passing);
+        let (equal, same_values) = attempts.next().unwrap_or(GUESSES[0]);
+        let common = knowledge(same_values);
         let mut walker = Walker::new(&common, config, builder, SeenAccesses::new(true));
         let failure = match goes_round(&mut walker, &mut Rounds::new(equal), before, round) {
             Err(SimError::NotDeterministic { .. }) if attempts.peek().is_some() => continue,
