@@ -118,6 +118,7 @@ pub(crate) fn of(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> 
     let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut at = walker.start()?;
     walker.wake_threads(&mut at)?;
+    let _traces = walker.traces();
     let mut tracer = Tracer::default();
     let mut camera = Camera::new(&common, &at.state);
     camera.take(&at.state, &tracer, None);
@@ -125,6 +126,7 @@ pub(crate) fn of(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> 
     while let Some(what) = script.next_unless_failed(&mut walker, &mut at)? {
         camera.note(&at.state, what);
         let before = tracer.steps.len();
+        tracer.place = walker.place_of(&mut at, what)?;
         tracer.see(&common, &mut at.state, what);
         walker.take(&mut at, what)?;
         // Some moves, such as those of the platform's locks, say nothing about memory and have no words.

@@ -17,7 +17,7 @@ pub struct TraceStep {
     /// The description of the step.
     pub what: String,
     /// The place in the program where a thread makes a call, a record or a wait, or posts an operation: a function, its file and line as
-    /// far as the program has line tables. `None` for other steps, and in films.
+    /// far as the program has line tables. `None` for other steps.
     pub at: Option<String>,
     /// The reason why this step is weak: the writes that it would have seen if memory were sequentially
     /// consistent.
