@@ -1,0 +1,205 @@
+//! The list of the store's worlds, with the calls that their threads make.
+
+use super::{
+    Call, Script, There, batches, calls, calls_with, cuts, deleted_late, faulty, faulty_of, freed, lengths,
+    taken_over,
+};
+use crate::named_world::NamedWorld;
+
+/// Returns the worlds of the store.
+pub(crate) fn worlds() -> Vec<NamedWorld> {
+    use Call::{
+        Delete, Get, GetInto, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany, Update,
+        UpdateBatch, UpdateMany,
+    };
+    const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
+    const UPDATE: Script<Call, 2> = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
+    const DELETE: Script<Call, 2> = [(0, &[Insert(1, 10), Delete(1)]), (1, &[Get(1), Get(1)])];
+    const REUSE: Script<Call, 2> = [(0, &[Insert(1, 10), Delete(1), Insert(2, 20)]), (1, &[Get(1)])];
+    const AGAIN: Script<Call, 2> = [
+        (0, &[Insert(1, 10), Delete(1), Insert(1, 12)]),
+        (1, &[Get(1), Get(1)]),
+    ];
+    const WRITERS: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Insert(1, 20)])];
+    const REMOTE: Script<Call, 2> = [(0, &[Insert(1, 10), Get(1)]), (1, &[Update(1, 20), Delete(1)])];
+    const READS: Script<Call, 2> = [
+        (0, &[Insert(1, 10)]),
+        (1, &[GetStart(1), GetInto(1), GetMany(1, 2)]),
+    ];
+    const KEYS: Script<Call, 2> = [(0, &[Insert(1, 10), Get(2)]), (1, &[Insert(2, 20), Get(1)])];
+    const FULL: Script<Call, 2> = [(0, &[Insert(1, 10), Insert(2, 20)]), (1, &[Get(1), Get(2)])];
+    const LIFE: Script<Call, 2> = [
+        (0, &[Insert(1, 10), Update(1, 11), Delete(1)]),
+        (1, &[Get(1), Get(1)]),
+    ];
+    const THREADS: Script<Call, 3> = [(0, &[Insert(1, 10)]), (0, &[Insert(1, 11)]), (1, &[Get(1)])];
+    const THIRD: Script<Call, 3> = [(0, &[Insert(1, 10)]), (1, &[Get(1)]), (2, &[Get(1)])];
+    const ONE: &[There] = &[(0, 1, 10)];
+    const OTHERS: &[There] = &[(1, 1, 10)];
+    const CHANGED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    // The lock is on node 0, so its release does not wait for puts to node 1.
+    const CHANGED_THERE: Script<Call, 2> = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
+    const CHANGERS: Script<Call, 3> = [
+        (0, &[Update(1, 30)]),
+        (1, &[Update(1, 20), Get(1)]),
+        (0, &[Get(1)]),
+    ];
+    const DELETED: Script<Call, 3> = [(0, &[Get(1)]), (1, &[Delete(1)]), (1, &[Get(1), Get(1)])];
+    const THIRDS: Script<Call, 3> = [(0, &[Delete(1)]), (1, &[Get(1)]), (2, &[Get(1)])];
+    const STARTED: Script<Call, 2> = [
+        (0, &[Update(1, 20)]),
+        (1, &[GetStart(1), GetInto(1), GetMany(1, 2)]),
+    ];
+    const WINDOW: Script<Call, 2> = [(0, &[Update(1, 20)]), (1, &[GetWindow(1), GetWindow(1)])];
+    // A node that is out is told, and does not say that the key is not there.
+    const MISSED: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), GetWindow(1)])];
+    const SWAPPED: Script<Call, 2> = [
+        (0, &[Delete(1), Insert(2, 20)]),
+        (1, &[Get(1), Delete(1), Get(2)]),
+    ];
+    const MENDED: Script<Call, 2> = [(0, &[Get(1), Update(1, 30), Get(1)]), (1, &[Update(1, 20)])];
+    // Node 2 finds the value of node 0 torn when node 1 is lost.
+    const TORN: Script<Call, 2> = [(1, &[Update(1, 20)]), (2, &[Get(1), Get(1)])];
+    const OWNED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    const AFTER: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Update(1, 20), Get(1)])];
+    const ANEW: Script<Call, 2> = [(0, &[Insert(1, 10), Insert(1, 11)]), (1, &[Get(1)])];
+    const ALONE: Script<Call, 2> = [
+        (0, &[Update(1, 30), Get(1)]),
+        (1, &[Delete(1), Insert(1, 20), Get(1)]),
+    ];
+    const MOVED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
+    // Node 0's delete clears the valid bit of a slot on node 1, which may still be under way when the slot is used again.
+    const MARKED: Script<Call, 2> = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
+    // The other node acknowledges both keys one after the other.
+    const BATCH_ALONE: Script<Call, 1> = [(0, &[InsertMany(1, 2, 10)])];
+    const MANY: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
+    // A batch that is fenced towards its last key only would leave the first behind.
+    const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
+    const BATCH_THERE: Script<Call, 3> = [(1, &[Get(1), Get(1)]), (0, &[UpdateBatch(1, 2, 30)]), (2, &[])];
+    const BATCH_WRITERS: Script<Call, 2> = [(0, &[InsertBatch(1, 10)]), (1, &[Insert(1, 20)])];
+    // Whoever takes the locks of several keys takes them in one order. Each key is inserted once.
+    const CROSSED: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[InsertMany(2, 1, 20)])];
+    // Each node writes a key of its own and one of the other.
+    const EACH: &[There] = &[(0, 1, 10), (1, 2, 20)];
+    const UPDATES_CROSSED: Script<Call, 2> = [
+        (0, &[UpdateMany(1, 2, 30), Get(2)]),
+        (1, &[UpdateMany(2, 1, 40), Get(1)]),
+    ];
+    const UPDATE_THREADS: Script<Call, 3> = [
+        (0, &[UpdateMany(1, 2, 30)]),
+        (0, &[UpdateMany(2, 1, 40)]),
+        (1, &[UpdateMany(2, 1, 50)]),
+    ];
+    const FROM_AFAR: Script<Call, 2> = [
+        (0, &[Delete(2), Get(2), Get(1)]),
+        (1, &[Delete(1), Get(1), Get(2)]),
+    ];
+    const BATCH_DELETES: Script<Call, 2> = [
+        (0, &[UpdateMany(1, 2, 30)]),
+        (1, &[Delete(1), Insert(1, 40), Get(2)]),
+    ];
+    const LOST_BATCH: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10), Get(1)]), (1, &[Get(2), Get(1)])];
+    const LOST_UPDATES: Script<Call, 2> = [(0, &[UpdateMany(1, 2, 30), Get(2)]), (1, &[Get(1), Get(1)])];
+    const LOST_OF_THREE: Script<Call, 3> = [
+        (0, &[Insert(1, 10), Get(2)]),
+        (1, &[Insert(2, 20)]),
+        (2, &[Get(1)]),
+    ];
+    vec![
+        NamedWorld::new("batch-alone", calls::<1, 1>((2, 1), BATCH_ALONE)).small(),
+        NamedWorld::new("insert", calls::<1, 2>((1, 1), INSERT)),
+        NamedWorld::new("update", calls::<1, 2>((1, 1), UPDATE)),
+        NamedWorld::new("delete", calls::<1, 2>((1, 1), DELETE)),
+        NamedWorld::new("reads", calls::<1, 2>((1, 1), READS)),
+        NamedWorld::new("writers", calls::<1, 2>((1, 1), WRITERS)),
+        NamedWorld::new("remote-writes", calls::<1, 2>((1, 1), REMOTE)),
+        NamedWorld::new("reuse", calls::<1, 2>((1, 1), REUSE)),
+        NamedWorld::new("again", calls::<1, 2>((1, 1), AGAIN)),
+        NamedWorld::new("two-keys", calls::<1, 2>((1, 2), KEYS)),
+        NamedWorld::new("full", calls::<1, 2>((1, 2), FULL)),
+        NamedWorld::new("wide-insert", calls::<3, 2>((1, 1), INSERT)),
+        NamedWorld::new("wide-update", calls::<3, 2>((1, 1), UPDATE)),
+        NamedWorld::new("wide-reuse", calls::<3, 2>((1, 1), REUSE)),
+        NamedWorld::new("changed", calls_with::<1, 2>((1, 1), ONE, CHANGED)),
+        NamedWorld::new("changed-there", calls_with::<1, 2>((1, 1), OTHERS, CHANGED_THERE)),
+        NamedWorld::new("changed-wide", calls_with::<3, 2>((1, 1), ONE, CHANGED)),
+        NamedWorld::new("changed-from-memory", calls_with::<9, 2>((1, 1), ONE, CHANGED)),
+        NamedWorld::new("changers", calls_with::<1, 3>((1, 1), ONE, CHANGERS)),
+        NamedWorld::new("deleted", calls_with::<1, 3>((1, 1), ONE, DELETED)),
+        NamedWorld::new("deleted-of-three", calls_with::<1, 3>((1, 1), ONE, THIRDS)),
+        NamedWorld::new("started-wide", calls_with::<3, 2>((1, 1), ONE, STARTED)),
+        NamedWorld::new("window", calls_with::<1, 2>((1, 1), ONE, WINDOW)),
+        NamedWorld::new("window-wide", calls_with::<3, 2>((1, 1), ONE, WINDOW)),
+        NamedWorld::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
+        NamedWorld::new("batch-twice", batches::batch_twice),
+        NamedWorld::new("batch-across", batches::batch_across),
+        NamedWorld::new("update-twice", batches::update_twice),
+        NamedWorld::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
+        NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
+        NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
+        NamedWorld::new(
+            "updates-crossed",
+            calls_with::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
+        ),
+        NamedWorld::new(
+            "updates-from-memory",
+            calls_with::<9, 2>((1, 2), EACH, UPDATES_CROSSED),
+        ),
+        NamedWorld::new(
+            "updates-of-threads",
+            calls_with::<1, 3>((1, 2), EACH, UPDATE_THREADS),
+        ),
+        NamedWorld::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
+        NamedWorld::new(
+            "batch-and-delete",
+            calls_with::<1, 2>((1, 2), EACH, BATCH_DELETES),
+        ),
+        super::super::last_nodes::kv(),
+        NamedWorld::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
+        NamedWorld::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),
+        NamedWorld::new("crash-updates", faulty_of::<1, 2>((1, 2), EACH, LOST_UPDATES)).crash(),
+        NamedWorld::new(
+            "crash-updates-crossed",
+            faulty_of::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
+        )
+        .crash(),
+        NamedWorld::new("expiry-updates", faulty_of::<1, 2>((1, 2), EACH, UPDATES_CROSSED)).expiries(1),
+        NamedWorld::new("crash-of-three", faulty::<1, 3>(&[], LOST_OF_THREE)).crash(),
+        NamedWorld::new("expiry-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).expiries(1),
+        NamedWorld::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
+        NamedWorld::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
+        NamedWorld::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),
+        NamedWorld::new("crash-owner", faulty::<1, 2>(OTHERS, OWNED)).crash(),
+        NamedWorld::new("crash-taken-over", taken_over).crash(),
+        NamedWorld::new("crash-moved", faulty::<1, 2>(ONE, MOVED)).crash(),
+        NamedWorld::new("expiry", faulty::<1, 2>(&[], DELETE)).expiries(1),
+        NamedWorld::new("link-cut", faulty::<1, 2>(&[], UPDATE)).link_cut(1),
+        NamedWorld::new("expiry-after", faulty::<1, 2>(&[], AFTER)).expiries(1),
+        NamedWorld::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
+        NamedWorld::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),
+        NamedWorld::new("suspicion-missed", faulty::<1, 2>(&[], MISSED)).suspicion(),
+        NamedWorld::new("suspicion-moved", faulty::<1, 2>(ONE, MOVED)).suspicion(),
+        NamedWorld::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
+            .suspicion()
+            .glob(),
+        NamedWorld::new("expiry-from-memory", faulty::<9, 2>(ONE, CHANGED)).expiries(1),
+        NamedWorld::new("expiry-late-delete", deleted_late).expiries(1),
+        NamedWorld::new("expiry-late-mark", faulty::<1, 2>(OTHERS, MARKED)).expiries(1),
+        NamedWorld::new("freed", freed),
+        NamedWorld::new("cut", cuts::in_order(1, 2)),
+        NamedWorld::new("cut-back", cuts::in_order(2, 1)),
+        NamedWorld::new("cut-twice", cuts::twice),
+        NamedWorld::new("cut-batch", cuts::across_a_batch),
+        NamedWorld::new("cut-changes", cuts::come_and_gone),
+        NamedWorld::new("cut-crash", cuts::lost).crash(),
+        NamedWorld::new("cut-late", cuts::left_behind).expiries(1),
+        NamedWorld::new("longer", lengths::longer),
+        NamedWorld::new("batches", batches::batches),
+        NamedWorld::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
+        NamedWorld::new("life", calls::<1, 2>((1, 1), LIFE)),
+        NamedWorld::new("two-threads", calls::<1, 3>((2, 1), THREADS)),
+        NamedWorld::new("three-nodes", calls::<1, 3>((1, 1), THIRD)),
+        NamedWorld::new("reads-wide", calls::<3, 2>((1, 1), READS)),
+        NamedWorld::new("insert-glob", calls::<1, 2>((1, 1), LIFE)).glob(),
+    ]
+}
