@@ -573,4 +573,5 @@ fn changing(path: &Path) -> impl Fn(io::Error) -> TreeError {
 }
 
 #[cfg(test)]
+#[path = "tree_tests.rs"]
 mod tests;
