@@ -1,6 +1,6 @@
-//! Runs lock-free code under loom: the [`Platform`] of the fabrics, with loom's atomics, locks and threads.
+//! Runs lock-free code under loom: the `Platform` of the fabrics, with loom's atomics, locks and threads.
 //!
-//! Lock-free code that takes its words and locks from a [`Platform`], or is generic over [`AtomicCell`], runs here as it is. loom tries
+//! Lock-free code that takes its words and locks from a `Platform`, or is generic over `AtomicCell`, runs here as it is. loom tries
 //! the interleavings of two or three threads, and the values that the memory model of C11 lets a load return, except those of
 //! stores that come later (load buffering), which loom does not have. That memory is weaker than x86-TSO, which the contract
 //! promises. So code that passes needs less than it has.

@@ -6,7 +6,7 @@
 //! longer, and other waits make it shorter. Yielding costs little where nobody else wants the core. Sleeping
 //! comes last, in growing steps: a long wait leaves the cores to others, and is answered at most one step
 //! late. A wait whose steps have reached their maximum [may sleep](Backoff::is_long) by the doorbell until it is
-//! answered: [`last_look`].
+//! answered: `last_look`.
 //!
 //! Used by [`membership`](crate::membership). In `model`, a test, both run under loom.
 
