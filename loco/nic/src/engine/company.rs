@@ -36,6 +36,10 @@ impl Company {
     /// Takes note that the thread was woken from a processor and moved so many bytes. Moves the thread if that is better from now on.
     pub fn was_woken(&mut self, from: usize, bytes: usize) {
         let Some(allowed) = self.allowed else { return };
+        // The number is what a neighbour says.
+        if from >= CpuSet::MAX_CPU {
+            return;
+        }
         let Some(to) = self.better(from, bytes) else {
             return;
         };
@@ -96,5 +100,14 @@ mod tests {
             moves(&[&[(3, 8); 9][..], &[(3, MUCH); 9]].concat()),
             [Some(3), None]
         );
+    }
+
+    #[test]
+    fn a_processor_that_cannot_be_moves_nothing() {
+        let mut company = Company::new();
+        for from in [CpuSet::MAX_CPU, usize::MAX] {
+            (0..30).for_each(|_| company.was_woken(from, 8));
+            assert_eq!(company.on, None);
+        }
     }
 }

@@ -91,7 +91,8 @@ impl Nic {
         let world = Arc::new(World::enter(&settings.world, hosts)?);
         let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         // It is read when it has rung, or to wait for that.
-        let doorbell = eventfd(0, EventfdFlags::CLOEXEC)?;
+        // Neighbours write to it, who must not wait if it is full, and this process does not if it is empty.
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let read = epoll::EventFlags::IN;
         epoll::add(
             &poller,

@@ -227,18 +227,15 @@ fn run() {
 
 /// Sleeps until the bell rings, for so long at most.
 fn sleep(doorbell: &OwnedFd, wait: Option<Duration>) {
-    if let Some(wait) = wait {
-        let wait = Timespec {
-            tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(wait.subsec_nanos()),
-        };
-        // This waits to the nanosecond.
-        let rung = poll(&mut [PollFd::new(doorbell, PollFlags::IN)], Some(&wait));
-        if !rung.is_ok_and(|rung| rung > 0) {
-            return;
-        }
+    let wait = wait.map(|wait| Timespec {
+        tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(wait.subsec_nanos()),
+    });
+    // This waits to the nanosecond. Without an end it also waits if a neighbour has changed how the bell is read.
+    let rung = poll(&mut [PollFd::new(doorbell, PollFlags::IN)], wait.as_ref());
+    if rung.is_ok_and(|rung| rung > 0) {
+        let _ = rustix::io::read(doorbell, &mut [0; 8]);
     }
-    let _ = rustix::io::read(doorbell, &mut [0; 8]);
 }
 
 /// What the thread does that waits for sockets, and looks in while calls do the work.
