@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use loco_app::{OutputError, counted, print};
 use loco_check::{Ladder, LadderReport, NamedWorld, Object, WorldReport, worlds};
-use loco_sim::{
-    Completeness, Config, FabricKind, Failure, Schedule, Tier, World, execution_graph, film, replay,
-};
+use loco_sim::{Completeness, Config, FabricKind, Failure, Schedule, Tier, World, replay};
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
@@ -143,9 +141,7 @@ fn draw(
 ) -> Result<(), CliError> {
     let subject = Subject::of(named.name(), failure, Some(schedule));
     let config = config(args, named);
-    let world = |world: &mut World| named.build(world);
-    let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
-    pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
+    pictures::write_world(args, &subject, &config, |world| named.build(world))
 }
 
 /// A line of `--json`: one object.

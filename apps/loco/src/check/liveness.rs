@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loco_app::{counted, print};
 use loco_check::{LivenessCheck, LivenessReport, NamedWorld, Object, worlds};
-use loco_sim::{Config, FabricKind, Fate, Schedule, World, execution_graph, film};
+use loco_sim::{Config, FabricKind, Fate};
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
@@ -63,9 +63,7 @@ fn draw(
     let subject = Subject::of(named.name(), Some(failure), None);
     let mut config = Config::default().fabric(fabric);
     named.configure(&mut config);
-    let world = |world: &mut World| named.build(world);
-    let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
-    pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
+    pictures::write_world(args, &subject, &config, |world| named.build(world))
 }
 
 /// A line of `--json`: one object on one fabric.

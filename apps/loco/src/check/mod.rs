@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use loco_app::{SECONDS_MAX, print};
-use loco_sim::{
-    Bounds, Config, FabricKind, Faults, Report, Schedule, Strategy, Tier, execution_graph, explore, film,
-    replay,
-};
+use loco_sim::{Bounds, Config, FabricKind, Faults, Report, Schedule, Strategy, Tier, explore, replay};
 use mowgli::shard::Shard;
 use serde::Serialize;
 
@@ -455,8 +452,7 @@ impl Args {
         let world = |world: &mut loco_sim::World| {
             size.build(object, world);
         };
-        let graph = |schedule: &Schedule| execution_graph(config, schedule, world);
-        pictures::write(self, &subject, graph, |schedule| film(config, schedule, world))
+        pictures::write_world(self, &subject, config, world)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use loco_app::complain;
-use loco_sim::{ExecutionGraph, Failure, Film, Schedule, SimError};
+use loco_sim::{Config, ExecutionGraph, Failure, Film, Schedule, SimError, World, execution_graph};
 
 use super::Args;
 use crate::error::CliError;
@@ -54,6 +54,19 @@ impl Args {
     fn wants_film(&self) -> bool {
         self.html.is_some() || self.open
     }
+}
+
+/// Writes the pictures that the options ask for, of an execution of `world`.
+pub(super) fn write_world(
+    args: &Args,
+    subject: &Subject<'_>,
+    config: &Config,
+    world: impl Fn(&mut World) + Sync,
+) -> Result<(), CliError> {
+    let graph = |schedule: &Schedule| execution_graph(config, schedule, &world);
+    write(args, subject, graph, |schedule| {
+        loco_sim::film(config, schedule, &world)
+    })
 }
 
 /// Writes the pictures that the options ask for.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loco_app::{counted, print};
 use loco_check::{Expected, Object, RobustCheck, RobustReport};
-use loco_sim::{Completeness, Config, Schedule, Strength, Tier, World, execution_graph, film};
+use loco_sim::{Completeness, Config, Strength, Tier};
 use serde::Serialize;
 
 use super::pictures::{self, Subject};
@@ -69,9 +69,7 @@ fn draw(args: &Args, check: &RobustCheck, reports: &[RobustReport]) -> Result<()
         },
         verdict: film::Verdict::Violation,
     };
-    let world = |world: &mut World| named.build(world);
-    let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
-    pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
+    pictures::write_world(args, &subject, &config, |world| named.build(world))
 }
 
 /// A line of `--json`: one object.
