@@ -17,13 +17,12 @@ use loco_fabric::{
 use loco_job::Mesh;
 use mowgli::outcome::Outcome;
 use mowgli::program::Value;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::code::Code;
 use crate::line::CONTROL;
 use crate::pin;
-use crate::shared::{
-    COMMAND_AT, COMMANDED_AT, DATA, GO_AT, REPORT, REPORT_AT, Shared, THREADS_MAX, arrived_at, inbox_at,
-};
+use crate::shared::{COMMAND_AT, DATA, GO_AT, REPORT, REPORT_AT, Shared, THREADS_MAX, arrived_at, inbox_at};
 use crate::stress::{Stress, Traffic};
 use crate::traffic::flood;
 use crate::worker::{Batch, Share, Status, Worker};
@@ -31,6 +30,11 @@ use crate::worker::{Batch, Share, Status, Worker};
 /// The time that a node waits beyond the deadline of a batch, for operations under way and for peers that share its
 /// processors.
 const SLACK: Duration = Duration::from_secs(120);
+
+/// The words of a command.
+const COMMAND_WORDS: usize = 5;
+/// The bytes of a report that its seal leaves.
+const REPORTED: usize = REPORT - 8;
 
 /// A command of the leader to every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,19 +162,41 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
     /// # Errors
     /// Fails if a node does not come.
     pub fn exchange(&self, label: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let deadline = Std.now().after(SLACK);
-        let given = self.shared.fabric.control().allgather(label, bytes, deadline)?;
-        Ok(given.into_iter().map(|(_, bytes)| bytes).collect())
+        exchange(&self.shared, label, bytes)
     }
 
     /// Ends the node when every node has the command that ends the job. Until then each stays in the job, so that no
-    /// node sees another one leave as a loss, and each can answer the leader.
+    /// node sees another one leave as a loss, and each can answer the leader. Each also polls: a network that keeps less than
+    /// it says may still hold the word that another node waits for, and moves it only in calls.
     ///
     /// # Errors
     /// Fails if a node does not come.
     pub fn end(self) -> Result<()> {
-        self.exchange("litmus tests over", &[]).map(|_| ())
+        let shared = &*self.shared;
+        std::thread::scope(|scope| {
+            let gathering = scope.spawn(|| exchange(shared, "litmus tests over", &[]));
+            let wait = Wait {
+                what: "the other nodes at the end",
+                peers: Peers::None,
+                // The exchange has one.
+                deadline: None,
+            };
+            let polled = shared.fabric.wait(wait, || gathering.is_finished().then_some(()));
+            let panicked = || FabricError::Config("the exchange at the end panicked, see above".into());
+            gathering.join().map_err(|_| panicked())??;
+            polled
+        })
     }
+}
+
+/// Gives `bytes` to every node, and returns the bytes of every node.
+fn exchange<F>(shared: &Shared<F>, label: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>>
+where
+    F: Fabric<Control = Mesh, Platform = Std>,
+{
+    let deadline = Std.now().after(SLACK);
+    let given = shared.fabric.control().allgather(label, bytes, deadline)?;
+    Ok(given.into_iter().map(|(_, bytes)| bytes).collect())
 }
 
 impl<F: Fabric> Node<F> {
@@ -206,15 +232,11 @@ impl<F: Fabric> Node<F> {
             command.seed,
             command.patience.as_nanos() as u64,
         ];
-        let number = self.batches + 1;
+        let words = sealed(&words, self.batches + 1);
         for node in 1..self.nodes() {
             let deadline = Instant::now() + SLACK;
             let line = self.first.lines.line(node, CONTROL)?;
             self.first.lines.put_words(line, COMMAND_AT, &words, deadline)?;
-            self.first.lines.flush(line, deadline)?;
-            self.first
-                .lines
-                .put_words(line, COMMANDED_AT, &[number], deadline)?;
             if command.test.is_none() {
                 self.first.lines.flush(line, deadline)?;
             }
@@ -227,17 +249,23 @@ impl<F: Fabric> Node<F> {
     /// # Errors
     /// Fails if the leader is lost.
     pub fn commanded(&mut self) -> Result<Command> {
-        let number = self.batches + 1;
         // The leader may spend any time on the model.
-        self.watch("the leader's next command", COMMANDED_AT, number, 0, None)?;
-        let word = |index: usize| Ok(self.shared.memory.cell::<u64>(COMMAND_AT + 8 * index)?.load());
-        let test: u64 = word(0)?;
+        let mut words = [0; COMMAND_WORDS];
+        self.unseal(
+            "the leader's next command",
+            COMMAND_AT,
+            self.batches + 1,
+            0,
+            None,
+            &mut words,
+        )?;
+        let [test, runs, stress, seed, patience] = words;
         Ok(Command {
             test: test.checked_sub(1).map(|test| test as usize),
-            runs: word(1)? as usize,
-            stress: Stress::from_bits(word(2)?),
-            seed: word(3)?,
-            patience: Duration::from_nanos(word(4)?),
+            runs: runs as usize,
+            stress: Stress::from_bits(stress),
+            seed,
+            patience: Duration::from_nanos(patience),
         })
     }
 
@@ -250,7 +278,7 @@ impl<F: Fabric> Node<F> {
         let stress = command.stress;
         let runs = command
             .runs
-            .min(code.runs_max(stress.placement, DATA, REPORT))
+            .min(code.runs_max(stress.placement, DATA, REPORTED))
             .max(1);
         self.set(code, stress, runs)?;
         self.synchronize()?;
@@ -368,7 +396,7 @@ impl<F: Fabric> Node<F> {
             }
             words.extend(places.iter().map(|cells| cells[run].load()));
         }
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bytes = bytes_of(&sealed(&words, batch.number));
         self.shared.memory.write(REPORT_AT, &bytes)?;
         if me != 0 {
             let deadline = Instant::now() + SLACK;
@@ -395,14 +423,17 @@ impl<F: Fabric> Node<F> {
         let (code, runs) = (&batch.code, batch.runs);
         let mut reports = Vec::new();
         for node in 0..self.nodes() {
-            let mut bytes = vec![0; 8 * runs * code.width(node)];
+            let mut words = vec![0; runs * code.width(node)];
             let at = if node == 0 { REPORT_AT } else { inbox_at(node) };
-            self.shared.memory.read(at, &mut bytes)?;
-            let words = bytes.chunks_exact(8).map(|word| {
-                let word: [u8; 8] = word.try_into().unwrap_or_default();
-                u64::from_le_bytes(word)
-            });
-            reports.push((words.collect::<Vec<_>>(), code.width(node), code.of_node(node)));
+            self.unseal(
+                "the reports of the batch",
+                at,
+                batch.number,
+                node,
+                Some(SLACK),
+                &mut words,
+            )?;
+            reports.push((words, code.width(node), code.of_node(node)));
         }
         let mut shown = Shown::default();
         for run in 0..runs {
@@ -437,19 +468,35 @@ impl<F: Fabric> Node<F> {
         Ok(shown)
     }
 
+    /// Waits until the words that were [sealed] with this number have come to a place of this node's memory.
+    fn unseal(
+        &self,
+        what: &str,
+        at: usize,
+        number: u64,
+        peer: usize,
+        within: Option<Duration>,
+        words: &mut [u64],
+    ) -> Result<()> {
+        let mut bytes = vec![0; 8 * (words.len() + 1)];
+        self.watch(what, peer, within, || {
+            self.shared.memory.read(at, &mut bytes)?;
+            let (seal, payload) = bytes.split_at(8);
+            Ok(seal == xxh3_64_with_seed(payload, number).to_le_bytes())
+        })?;
+        for (word, bytes) in words.iter_mut().zip(bytes[8..].chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        }
+        Ok(())
+    }
+
     /// Waits until all nodes have called this.
     fn synchronize(&mut self) -> Result<()> {
         self.synchronizations += 1;
         let (number, deadline) = (self.synchronizations, Instant::now() + SLACK);
         if self.leads() {
             for node in 1..self.nodes() {
-                self.watch(
-                    "the other nodes of the batch",
-                    arrived_at(node),
-                    number,
-                    node,
-                    Some(SLACK),
-                )?;
+                self.watch_word(arrived_at(node), number, node)?;
             }
             for node in 1..self.nodes() {
                 let line = self.first.lines.line(node, CONTROL)?;
@@ -460,12 +507,24 @@ impl<F: Fabric> Node<F> {
         let line = self.first.lines.line(0, CONTROL)?;
         let at = arrived_at(self.shared.me);
         self.first.lines.put_words(line, at, &[number], deadline)?;
-        self.watch("the other nodes of the batch", GO_AT, number, 0, Some(SLACK))
+        self.watch_word(GO_AT, number, 0)
     }
 
     /// Waits until a word of this node's memory has reached a number.
-    fn watch(&self, what: &str, at: usize, number: u64, peer: usize, within: Option<Duration>) -> Result<()> {
+    fn watch_word(&self, at: usize, number: u64, peer: usize) -> Result<()> {
         let cell = self.shared.memory.cell::<u64>(at)?;
+        let reached = || Ok(cell.load() >= number);
+        self.watch("the other nodes of the batch", peer, Some(SLACK), reached)
+    }
+
+    /// Waits until something has come from a peer.
+    fn watch(
+        &self,
+        what: &str,
+        peer: usize,
+        within: Option<Duration>,
+        mut has_come: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
         let peers = match peer == self.shared.me {
             true => Peers::None,
             false => Peers::All,
@@ -476,8 +535,21 @@ impl<F: Fabric> Node<F> {
             peers,
             deadline,
         };
-        self.shared
-            .fabric
-            .wait(wait, || (cell.load() >= number).then_some(()))
+        self.shared.fabric.wait(wait, || match has_come() {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        })?
     }
+}
+
+/// Returns words that prove themselves, with the number of the batch: a network that keeps less than it says may place any
+/// part of them late, whatever was asked. The nodes then still go through the batches together.
+fn sealed(words: &[u64], number: u64) -> Vec<u64> {
+    let seal = xxh3_64_with_seed(&bytes_of(words), number);
+    std::iter::once(seal).chain(words.iter().copied()).collect()
+}
+
+fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

@@ -38,21 +38,19 @@ pub const SCRATCH_AT: usize = REPORT_AT + REPORT;
 const CONTROL_AT: usize = SCRATCH_AT + 2 * SCRATCH;
 /// The offset of the leader's command.
 pub const COMMAND_AT: usize = CONTROL_AT;
-/// The offset of the number of the last command.
-pub const COMMANDED_AT: usize = CONTROL_AT + LINE;
 /// The offset of the number of the last synchronization that the leader has ended.
-pub const GO_AT: usize = CONTROL_AT + 2 * LINE;
+pub const GO_AT: usize = CONTROL_AT + LINE;
 /// The offset of the leader's inbox.
 const INBOX_AT: usize = progress_at(THREADS_MAX);
 
 /// Returns the offset of the number of the last synchronization that a node has reached.
 pub const fn arrived_at(node: usize) -> usize {
-    CONTROL_AT + (3 + node) * LINE
+    CONTROL_AT + (2 + node) * LINE
 }
 
 /// Returns the offset of a thread's progress.
 pub const fn progress_at(thread: usize) -> usize {
-    CONTROL_AT + (3 + JOB_NODES_MAX + thread) * LINE
+    CONTROL_AT + (2 + JOB_NODES_MAX + thread) * LINE
 }
 
 /// Returns the offset of a node's report in the leader's inbox.

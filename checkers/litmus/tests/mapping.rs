@@ -345,3 +345,29 @@ fn each_order_that_is_not_kept_is_missed_by_its_tests() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Nodes on a provider that keeps nothing of what it says go through their batches together all the same: commands and reports
+/// prove themselves.
+#[test]
+fn nodes_go_on_together_on_a_provider_that_keeps_nothing() {
+    if !has_libfabric() {
+        return;
+    }
+    let tests = demanded();
+    for seed in 0..10 {
+        let liar = WeakProvider {
+            says: Orders::ALL,
+            ..WeakProvider::honest(seed, Orders::NONE)
+        };
+        let plan = Plan {
+            batch: 1,
+            ..plan(10, seed)
+        };
+        let kept = job(ofi(2, &config(&liar)), &tests, &plan);
+        assert_eq!(kept.records.len(), tests.len());
+        for record in &kept.records {
+            assert_eq!(record.hung, None, "{}", record.test);
+            assert_eq!(record.runs, 10, "{}", record.test);
+        }
+    }
+}
