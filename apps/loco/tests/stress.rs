@@ -1,6 +1,6 @@
 //! Lets processes use the objects at the same time, as `loco stress` does, and checks that their history is
-//! linearizable. That also holds when one of them is killed while it holds a lock, inside an insert, or
-//! inside a pop.
+//! linearizable. That also holds when one of them is killed while it holds a lock, inside an insert,
+//! inside a pop, or inside an append.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::inotify;
 use rustix::process::{Pid, Signal, kill_process};
+
+const OBJECTS: [&str; 6] = ["atomic", "ticket-lock", "tas-lock", "queue", "kv", "log"];
 
 /// Runs `loco stress` and returns its line of JSON.
 fn stress(arguments: &[&str]) -> String {
@@ -81,7 +83,12 @@ fn kv() {
     ]);
 }
 
-/// Kills the last of three nodes and checks that the others end in time. The history must be linearizable,
+#[test]
+fn log() {
+    between_processes("log", "6000");
+}
+
+/// Kills one of three nodes and checks that the others end in time. The history must be linearizable,
 /// with the victim's last calls done or not. Repeats with other seeds until the node was killed in the wanted
 /// place.
 fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
@@ -128,6 +135,12 @@ fn killed_inside_an_insert() {
     killed("kv", "Insert", 20_000, &[]);
 }
 
+/// The killed node leads, so another one has to go on.
+#[test]
+fn killed_inside_an_append() {
+    killed("log", "Append", 20_000, &[]);
+}
+
 /// Returns the command without the environment of this test.
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
@@ -141,7 +154,7 @@ fn command(arguments: &[&str]) -> Command {
 /// Nobody gives up a node that is stopped for less than the others' patience.
 #[test]
 fn stopped_and_resumed() {
-    for object in ["atomic", "ticket-lock", "tas-lock", "queue", "kv"] {
+    for object in OBJECTS {
         for seed in ["1", "2"] {
             let line = stress(&[
                 object,
@@ -166,7 +179,7 @@ fn stopped_and_resumed() {
 /// A node that is stopped and resumed goes on. It is killed only then.
 #[test]
 fn stopped_resumed_and_killed() {
-    for object in ["atomic", "ticket-lock", "tas-lock", "queue", "kv"] {
+    for object in OBJECTS {
         let line = stress(&[
             object,
             "--nodes",
@@ -194,6 +207,7 @@ fn faults_that_cannot_be_are_refused() {
         (&["queue", "--pause", "0"], "from 1ms to"),
         (&["queue", "--kill", "soon"], "random"),
         (&["queue", "--kill", "1", "--nodes", "2"], "--nodes 3"),
+        (&["log", "--report", "log.html"], "--report"),
         (
             &["queue", "--pause", "1", "--pause-for", "900", "--silence", "1000"],
             "--pause-for",

@@ -32,7 +32,7 @@ pub(super) fn owner(node: u16, thread: u16) -> u32 {
     u32::from(node) << 16 | u32::from(thread)
 }
 
-fn recording(error: HistoryError) -> CliError {
+pub(super) fn recording(error: HistoryError) -> CliError {
     CliError::Os {
         what: "writing a journal",
         source: std::io::Error::other(error),

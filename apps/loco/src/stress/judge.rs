@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use super::calls::{QUEUE_CAPACITY, owner};
 use super::journals::Recorded;
 use super::load::{Load, Object};
+use super::log;
 use crate::error::CliError;
 
 /// The verdict.
@@ -46,6 +47,9 @@ pub(super) struct Findings {
     /// median and maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     overtaken: Option<Overtaken>,
+    /// What was shown, in a word for people.
+    #[serde(skip)]
+    shown: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,7 +75,7 @@ impl fmt::Display for Findings {
             )?;
         }
         let verdict = match self.verdict {
-            Outcome::Ok => "linearizable",
+            Outcome::Ok => self.shown,
             Outcome::Unknown => "UNKNOWN, out of time",
             Outcome::Violation => "VIOLATION",
         };
@@ -92,7 +96,7 @@ pub(super) fn judge(
         recorded,
         nodes,
         threads: load.threads,
-        victim: load.loses_a_node().then(|| nodes - 1),
+        victim: load.loses_a_node().then(|| object.victim(nodes)),
         time,
         report,
     };
@@ -128,6 +132,22 @@ pub(super) fn judge(
                 findings.victim_was_in = vec!["the critical section".to_owned()];
             }
             Ok(findings)
+        }
+        Object::Log => {
+            let history = files.history("calls")?;
+            let broken = log::broken(&history, files.victim);
+            if let Some(what) = &broken {
+                print(what)?;
+            }
+            let verdict = if broken.is_some() {
+                Outcome::Violation
+            } else {
+                Outcome::Ok
+            };
+            Ok(Findings {
+                shown: "one log, read by all",
+                ..files.findings(&history, verdict)
+            })
         }
     }
 }
@@ -173,19 +193,24 @@ impl Files<'_> {
                 std::fs::write(path, checked.html()).map_err(CliError::os("writing the report"))?;
             }
         }
+        let verdict = match broken {
+            Some(_) => Outcome::Violation,
+            None => verdict,
+        };
+        Ok(self.findings(&history, verdict))
+    }
+
+    fn findings<C: fmt::Debug, R>(&self, history: &History<C, R>, verdict: Outcome) -> Findings {
         let open = history.operations.iter().filter(|o| o.response.is_none());
-        let last = open.clone().filter(|o| Some(o.thread.node) == self.victim);
-        Ok(Findings {
-            verdict: if broken.is_some() {
-                Outcome::Violation
-            } else {
-                verdict
-            },
+        let of_victim = open.clone().filter(|o| Some(o.thread.node) == self.victim);
+        Findings {
+            verdict,
             calls: history.len(),
             open: open.count(),
-            victim_was_in: last.map(|o| format!("{:?}", o.call)).collect(),
+            victim_was_in: of_victim.map(|o| format!("{:?}", o.call)).collect(),
             overtaken: None,
-        })
+            shown: "linearizable",
+        }
     }
 
     fn history<C: DeserializeOwned, R: DeserializeOwned>(

@@ -1,4 +1,4 @@
-//! The load of `loco stress`: the calls of the nodes, and the faults that befall the last node.
+//! The load of `loco stress`: the calls of the nodes, and the faults that befall one node.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,13 +15,14 @@ use crate::error::CliError;
 /// A day in milliseconds, the longest time that a fault takes.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
+/// The most nodes.
+pub(super) const NODES_MAX: u16 = 16;
+
 /// The options that have an effect with every object.
-pub(super) const ALWAYS: [&str; 13] = [
+pub(super) const ALWAYS: [&str; 11] = [
     "--nodes",
     "--fabric",
     "--timeout",
-    "--check-time",
-    "--report",
     "--json",
     "--threads",
     "--ops",
@@ -33,18 +34,28 @@ pub(super) const ALWAYS: [&str; 13] = [
 ];
 
 /// The other options that have an effect, in the order of [`Object`].
-pub(super) static MODES: [Mode; 5] = [
-    Mode::new("`atomic`", &[]),
-    Mode::new("`ticket-lock`", &["--on-loss"]),
-    Mode::new("`tas-lock`", &["--on-loss"]),
-    Mode::new("`queue`", &[]),
-    Mode::new("`kv`", &["--keys"]),
+pub(super) static MODES: [Mode; 6] = [
+    Mode::new("`atomic`", &["--check-time", "--report"]),
+    Mode::new("`ticket-lock`", &["--check-time", "--report", "--on-loss"]),
+    Mode::new("`tas-lock`", &["--check-time", "--report", "--on-loss"]),
+    Mode::new("`queue`", &["--check-time", "--report"]),
+    Mode::new("`kv`", &["--check-time", "--report", "--keys"]),
+    // Records have positions, so its history is judged without a search.
+    Mode::new("`log`", &[]),
 ];
 
 impl Object {
     /// Returns the options that have an effect with this object and not with every one.
     pub(super) fn mode(self) -> &'static Mode {
         &MODES[self as usize]
+    }
+
+    /// Returns which of `nodes` nodes is stopped or killed: the last, or where a node leads, the first, which does.
+    pub(super) fn victim(self, nodes: u16) -> u16 {
+        match self {
+            Object::Log => 0,
+            _ => nodes - 1,
+        }
     }
 }
 
@@ -63,11 +74,11 @@ pub struct Load {
     /// Seed of the calls.
     #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     pub(super) seed: u64,
-    /// Kill the last node this time after the start of the calls (a number alone counts milliseconds), or at a random one of its
+    /// Kill the last node (of the log the first, which leads) this time after the start of the calls (a number alone counts milliseconds), or at a random one of its
     /// calls.
     #[arg(long, value_name = "TIME|random")]
     pub(super) kill: Option<Moment>,
-    /// Stop the last node (SIGSTOP) this time after the start of the calls, or at a random one of its calls.
+    /// Stop that node (SIGSTOP) this time after the start of the calls, or at a random one of its calls.
     #[arg(long, value_name = "TIME|random")]
     pub(super) pause: Option<Moment>,
     /// Resume the stopped node after this time.
@@ -97,6 +108,8 @@ pub enum Object {
     Queue,
     /// Key-value store: inserts, updates, deletes, gets.
     Kv,
+    /// Log: appends and reads.
+    Log,
 }
 
 /// The policy of a lock when its holder is lost.
@@ -116,7 +129,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// The time of a fault of the last node.
+/// The time of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     /// This long after the start of the calls.
@@ -164,12 +177,12 @@ impl Load {
         self.silence
     }
 
-    /// Returns whether the last node is stopped for longer than the silence after which the others give it up.
+    /// Returns whether a node is stopped for longer than the silence after which the others give it up.
     pub(super) fn outlasts_silence(&self) -> bool {
         self.pause.is_some() && self.pause_for > self.silence
     }
 
-    /// Returns whether the others lose the last node.
+    /// Returns whether the others lose a node.
     pub(super) fn loses_a_node(&self) -> bool {
         self.kill.is_some() || self.outlasts_silence()
     }

@@ -17,6 +17,7 @@ mod calls;
 mod journals;
 mod judge;
 mod load;
+mod log;
 mod node;
 mod pause;
 mod worker;
@@ -26,7 +27,7 @@ pub use pause::{Args as PauseArgs, NAME as PAUSE, pause};
 
 use journals::Journals;
 use judge::Findings;
-use load::{ALWAYS, Load, MODES, Object};
+use load::{ALWAYS, Load, MODES, NODES_MAX, Object};
 
 /// Let processes use an object at the same time, and check what they saw
 ///
@@ -34,10 +35,13 @@ use load::{ALWAYS, Load, MODES, Object};
 /// each in a journal that survives it, by the host's monotonic clock. The
 /// history of all threads is then checked. It has to be linearizable (for the
 /// key-value store: on each key). Under a lock no update may be lost. The queue
-/// loses and doubles nothing, and keeps each producer's order.
+/// loses and doubles nothing, and keeps each producer's order. All nodes read
+/// the same log, with every record whose append has returned, in an order that
+/// agrees with time.
 ///
 /// --kill kills the last node in the middle of a call: while it holds the lock,
-/// inside an insert, inside a pop. The others go on or get errors, in bounded
+/// inside an insert, inside a pop. Of the log it kills the first node, which
+/// leads, inside an append: the next one has to lead. The others go on or get errors, in bounded
 /// time. What they saw has to be linearizable, whether or not the victim's last
 /// calls took effect.
 ///
@@ -65,7 +69,7 @@ pub struct Args {
     /// The object.
     object: Object,
     /// Number of node processes.
-    #[arg(short, long, value_name = "N", default_value = "3", value_parser = loco_app::number::<u16>(2..=16))]
+    #[arg(short, long, value_name = "N", default_value = "3", value_parser = loco_app::number::<u16>(2..=u64::from(NODES_MAX)))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), tcp, ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
@@ -184,11 +188,11 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
 /// they did.
 fn unexpected_end(args: &Args, ended: &Ended) -> Option<u8> {
     let load = &args.load;
-    let last = NodeId(args.nodes - 1);
-    let end_of_last = ended.failures.iter().find(|failure| failure.node == last);
-    let others = ended.failures.iter().find(|failure| failure.node != last);
+    let marked = NodeId(args.object.victim(args.nodes));
+    let end_of_marked = ended.failures.iter().find(|failure| failure.node == marked);
+    let others = ended.failures.iter().find(|failure| failure.node != marked);
     // The order is that in which a user wants to hear of the causes.
-    let (said, code) = match (end_of_last, others) {
+    let (said, code) = match (end_of_marked, others) {
         // The node has said which option is of no use.
         (Some(end), _) if end.code() == BAD_USAGE => (None, BAD_USAGE),
         (_, Some(failure)) => (
@@ -203,7 +207,7 @@ fn unexpected_end(args: &Args, ended: &Ended) -> Option<u8> {
         (Some(end), None) => (Some(format!("{end}, though nobody gave it up")), end.code()),
         (None, None) if load.outlasts_silence() => {
             let said = format!(
-                "{last} went on without an error after {} ms, though the others gave it up after {} ms",
+                "{marked} went on without an error after {} ms, though the others gave it up after {} ms",
                 load.pause_for().as_millis(),
                 load.silence_ms()
             );

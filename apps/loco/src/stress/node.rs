@@ -8,7 +8,7 @@ use loco::{Config, Manager};
 
 use super::load::{Load, Object};
 use super::worker::Site;
-use super::{calls, journals};
+use super::{calls, journals, log};
 use crate::error::CliError;
 use crate::meet;
 
@@ -36,13 +36,14 @@ pub fn node(args: &Args) -> Result<u8, CliError> {
     if manager.nodes().first() == Some(&manager.node()) {
         journals::write_fabric(&args.directory, &manager.fabric().caps().name)?;
     }
-    let site = Site::new(manager, args.load.clone(), args.directory.clone())?;
+    let site = Site::new(manager, args.object, args.load.clone(), args.directory.clone())?;
     match args.object {
         Object::Atomic => calls::atomic(&site),
         Object::TicketLock => calls::ticket_lock(&site),
         Object::TasLock => calls::tas_lock(&site),
         Object::Queue => calls::queue(&site),
         Object::Kv => calls::kv(&site),
+        Object::Log => log::work(&site),
     }?;
     Ok(0)
 }

@@ -1,5 +1,5 @@
 //! The threads of one node of `loco stress`: their start and end, their records, and the faults that befall
-//! the last node. Relies on the launcher's plan ([`Load`]). Used by the calls of each object.
+//! one node. Relies on the launcher's plan ([`Load`]). Used by the calls of each object.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -19,18 +19,20 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::Serialize;
 
 use super::journals;
-use super::load::{Load, Moment};
+use super::load::{Load, Moment, Object};
 use super::pause;
 use crate::error::CliError;
 
-/// The time that surviving nodes wait for one another and for the end of the last node.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// The time that surviving nodes wait for one another and for the end of the killed node.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The common data of a node's threads.
 pub(super) struct Site {
     pub(super) manager: Manager<AnyFabric>,
     pub(super) load: Load,
     directory: PathBuf,
+    /// The node that is stopped or killed, if the options ask for one.
+    marked: NodeId,
     start: Barrier<AnyFabric>,
     /// Set when the victim is to die at the next good moment.
     doomed: AtomicBool,
@@ -39,9 +41,17 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn new(manager: Manager<AnyFabric>, load: Load, directory: PathBuf) -> Result<Site, CliError> {
+    pub(super) fn new(
+        manager: Manager<AnyFabric>,
+        object: Object,
+        load: Load,
+        directory: PathBuf,
+    ) -> Result<Site, CliError> {
         let threads = usize::from(load.threads);
+        let nodes = manager.nodes();
+        let marked = nodes[usize::from(object.victim(nodes.len() as u16))];
         Ok(Site {
+            marked,
             start: Barrier::with_local_threads(&manager, "start", threads)?,
             manager,
             load,
@@ -53,13 +63,12 @@ impl Site {
 
     /// Returns the node that its peers lose, if they are to lose one.
     pub(super) fn victim(&self) -> Option<NodeId> {
-        let last = self.manager.nodes().last().copied();
-        last.filter(|_| self.load.loses_a_node())
+        self.load.loses_a_node().then_some(self.marked)
     }
 
     /// Returns whether this is the node that is stopped or killed.
     fn suffers(&self) -> bool {
-        self.manager.nodes().last() == Some(&self.manager.node())
+        self.manager.node() == self.marked
     }
 
     /// Starts the process that stops this one and resumes it. Only the first call does so.
@@ -77,12 +86,12 @@ impl Site {
         Ok(())
     }
 
-    /// Returns whether the last node has started its own stop and has not been resumed yet.
+    /// Returns whether this node has started its own stop and has not been resumed yet.
     fn is_pausing(&self) -> bool {
         self.pauser_runs() == Some(true)
     }
 
-    /// Returns whether the last node was stopped and has been resumed.
+    /// Returns whether this node was stopped and has been resumed.
     fn was_paused(&self) -> bool {
         self.pauser_runs() == Some(false)
     }
@@ -95,7 +104,7 @@ impl Site {
         Some(matches!(pauser.try_wait(), Ok(None)))
     }
 
-    /// Makes sure that the last node was stopped or killed, as the options ask, while its threads made calls.
+    /// Makes sure that this node was stopped or killed, as the options ask, while its threads made calls.
     fn settle_faults(&self) -> Result<(), CliError> {
         let late = |option: &str| {
             Err(CliError::Usage(format!(
@@ -159,7 +168,7 @@ impl Site {
     fn outlive(&self, victim: NodeId) -> Result<(), CliError> {
         let fabric = self.manager.fabric();
         let wait = Wait {
-            what: "the end of the last node",
+            what: "the end of the killed node",
             peers: Peers::These(&[victim]),
             deadline: Some(self.manager.thread()?.now().after(PATIENCE)),
         };
@@ -252,10 +261,10 @@ impl Worker<'_> {
         journals::path(&self.site.directory, part, self.id.node, self.id.thread)
     }
 
-    /// Returns whether there is a call left to make, and counts it. The last node stops itself here when it
+    /// Returns whether there is a call left to make, and counts it. The marked node stops itself here when it
     /// is time.
     ///
-    /// While it is stopped or about to be killed, the last node makes more calls than it must, so that it is
+    /// While it is stopped or about to be killed, the marked node makes more calls than it must, so that it is
     /// in one of them.
     pub(super) fn goes_on(&self) -> Result<bool, CliError> {
         if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() {
