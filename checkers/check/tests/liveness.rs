@@ -11,7 +11,7 @@ use loco_sim::Fate;
 fn ends(object: Object, worlds: &[&str]) {
     let check = LivenessCheck {
         only: worlds.iter().map(|&name| name.to_owned()).collect(),
-        ..LivenessCheck::new(object, Duration::from_secs(120))
+        ..LivenessCheck::new(object, Duration::from_secs(900))
     };
     let reports = check.run().unwrap();
     assert_eq!(reports.len(), worlds.len(), "{object}");

@@ -8,7 +8,7 @@ use loco_check::{Expected, Object, RobustCheck, RobustReport};
 use loco_sim::{Completeness, Config, Memory, Strength, World, explore, note, replay, robust};
 
 /// Ample: the worlds are explored in a second or two.
-const TIME: Duration = Duration::from_secs(120);
+const TIME: Duration = Duration::from_secs(900);
 
 fn ask(object: Object) -> Vec<RobustReport> {
     RobustCheck::new(object, TIME).run().unwrap()

@@ -23,7 +23,7 @@ type Fabric = ModelFabric;
 
 fn config() -> Config {
     Config {
-        time_max: Some(Duration::from_secs(60)),
+        time_max: Some(Duration::from_secs(600)),
         ..Config::default()
     }
 }

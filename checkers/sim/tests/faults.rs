@@ -78,7 +78,7 @@ fn key(peer: u16) -> RegionKey {
 fn config(faults: Faults) -> Config {
     Config {
         faults,
-        time_max: Some(Duration::from_secs(60)),
+        time_max: Some(Duration::from_secs(600)),
         ..Config::default()
     }
 }

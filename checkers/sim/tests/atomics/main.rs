@@ -110,7 +110,7 @@ fn complete_on_ibta(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
 /// Explores as `config` says. Fails if anything is found.
 fn search(name: &str, config: &Config, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
-        time_max: config.time_max.or(Some(Duration::from_secs(120))),
+        time_max: config.time_max.or(Some(Duration::from_secs(900))),
         ..config.clone()
     };
     let report = explore(&config, build).unwrap();

@@ -148,7 +148,7 @@ fn run(name: &str, strategy: Strategy, faults: Faults, build: impl Fn(&mut World
         tier,
         strategy,
         faults,
-        time_max: Some(Duration::from_secs(300)),
+        time_max: Some(Duration::from_secs(1500)),
         ..Config::default()
     };
     let report = explore(&config, &build).unwrap();

@@ -24,7 +24,7 @@ type Fabric = ModelFabric;
 type Turn = <<Fabric as loco::fabric::Fabric>::Platform as Platform>::AtomicU64;
 
 /// The longest search for a fault, and the longest complete exploration.
-const SEARCH_MAX: Duration = Duration::from_secs(60);
+const SEARCH_MAX: Duration = Duration::from_secs(600);
 /// The number of delays that the fault of the former barrier of four threads needs.
 const DELAYS: u32 = 3;
 const NODES: u16 = 2;
