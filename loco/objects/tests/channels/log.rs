@@ -146,6 +146,45 @@ fn nodes_that_append_without_reading_keep_nobody_waiting_for_ever() {
     assert_eq!(read[0], read[1]);
 }
 
+/// A thread that only appends must wait for its node's reader. The reader appends before it reads, and gets its turn.
+#[test]
+fn a_thread_that_only_appends_keeps_no_reader_from_appending() {
+    const CAPACITY: usize = 2;
+    const RECORDS: usize = 2 * CAPACITY + 3;
+    for cluster in [Cluster::Synchronous, Cluster::Deferred(2)] {
+        let read = cluster.run(2, |manager| {
+            let log = Log::new(&manager, "log", LogConfig::new(CAPACITY, 8))?;
+            let end = Barrier::new(&manager, "end")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let mut read = Vec::new();
+            std::thread::scope(|scope| {
+                let appends = (manager.node().0 == 1).then(|| {
+                    scope.spawn(|| {
+                        let thread = manager.thread()?;
+                        (0..RECORDS - 1).try_for_each(|_| log.append(&thread, b"only").map(drop))
+                    })
+                });
+                if appends.is_some() {
+                    // The other thread has appended as much as may be unread, and waits for this one.
+                    while log.unread(&thread)? < 2 * CAPACITY as u64 {
+                        std::thread::yield_now();
+                    }
+                    log.append(&thread, b"reader")?;
+                }
+                while read.len() < RECORDS {
+                    read.push(log.read(&thread)?);
+                }
+                appends.map_or(Ok(()), |appends| appends.join().unwrap())
+            })?;
+            end.wait(&thread)?;
+            Ok(read)
+        });
+        assert_eq!(read[0], read[1], "{cluster:?}");
+        assert_eq!(read[0].len(), RECORDS, "{cluster:?}");
+    }
+}
+
 #[test]
 fn what_was_read_and_not_told_keeps_nobody_waiting_for_ever() {
     // The others are told after every second record that was read.

@@ -284,6 +284,12 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     ];
     // Threads of one node share its place in the log and its appends.
     const THREADS: Steps = &[(0, &[Append(1)]), (0, &[Read(2)]), (1, &[Append(2), Read(2)])];
+    // A thread that only appends must not keep the reader of its node from its own append.
+    const READER_APPENDS: Steps = &[
+        (0, &[Read(4)]),
+        (1, &[Append(1), Read(4)]),
+        (1, &[Append(2), Append(3), Append(4)]),
+    ];
     const TURNS: &[&[Step]] = &[
         &[Append(1), Append(2), Read(1), Read(1), Append(3), Read(1)],
         &[Read(1), Read(2)],
@@ -306,6 +312,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     worlds.extend(faulty::worlds());
     worlds.extend([
         NamedWorld::new("served", served(2, &[1, 2])),
+        NamedWorld::new("reader-appends", steps::<1>(TWO, config(1, 1), READER_APPENDS)),
         NamedWorld::new("two-threads", steps::<1>(TWO, config(2, 1), THREADS)),
         NamedWorld::new("threads-in-turn", in_turn(config(2, 1), TURNS)),
         NamedWorld::new("three-nodes", steps::<1>(THREE, config(1, 1), OF_THREE)),

@@ -1,6 +1,7 @@
 //! Appends: a node asks the leader, or does the leader's work itself, until its record is committed.
 
 use loco_fabric::{Fabric, NodeId, Peers};
+use smallvec::SmallVec;
 
 use super::{Log, Shared};
 use crate::error::have;
@@ -43,7 +44,8 @@ impl<F: Fabric> Log<F> {
     /// Returns [`TooLarge`](crate::Error::TooLarge) for a record that is too long, [`PeerLost`](crate::ErrorKind::PeerLost) if
     /// fewer than [`members_min`](super::LogConfig::members_min) participants are left, or
     /// [`Timeout`](crate::ErrorKind::Timeout), which names the leader, or the participants that have not read enough, this node among
-    /// them if its program does not read at all. A participant that is lost is not an error by itself. The errors of posting and of fences are possible, too.
+    /// them if its program does not read at all. (Two rings of records may be left unread, and each thread may append a ring of records
+    /// between two reads of its node. A thread that reads after its appends therefore never waits for itself.) A participant that is lost is not an error by itself. The errors of posting and of fences are possible, too.
     ///
     /// # After a timeout
     /// The record may be appended at any later time, once. The next append of this node waits for it first. After another error, too, it
@@ -60,15 +62,14 @@ impl<F: Fabric> Log<F> {
             });
         }
         let mut timing = thread.timing_from_now();
+        let mut awaits_reader = true;
         let appended = thread.until(timing.deadline, || {
+            // Before the turn to append, for which the reader may wait.
+            shared.wait_for_reader(thread)?;
+            awaits_reader = false;
             let mut sender = shared.sender.enter(thread, name)?;
-            // A program that never reads would set aside more and more.
-            let sets_aside = {
-                let cursor = shared.cursor.enter(thread, name)?;
-                cursor.may_set_aside(shared.copy.capacity())
-            };
             if sender.open.is_some() {
-                shared.finish(thread, &mut sender, sets_aside)?;
+                shared.finish(thread, &mut sender)?;
             }
             sender.reading.wait_until_read(thread)?;
             shared.requests.write(shared.here, sender.requests + 1, record)?;
@@ -77,16 +78,16 @@ impl<F: Fabric> Log<F> {
                 len: record.len(),
                 sent_to: None,
             });
-            shared.finish(thread, &mut sender, sets_aside)
+            shared.finish(thread, &mut sender)
         });
-        appended.map_err(|error| shared.append_failed(thread, &mut timing, error))
+        appended.map_err(|error| shared.append_failed(thread, &mut timing, error, awaits_reader))
     }
 }
 
 impl<F: Fabric> Shared<F> {
-    /// Sees to it that the request under way is appended. Returns the position of its record. With `sets_aside`, unread records of this
-    /// node keep nobody waiting.
-    fn finish(&self, thread: &Thread<F>, sender: &mut Sender<F>, sets_aside: bool) -> Result<u64> {
+    /// Sees to it that the request under way is appended. Returns the position of its record. Unread records of this node keep nobody
+    /// waiting meanwhile.
+    fn finish(&self, thread: &Thread<F>, sender: &mut Sender<F>) -> Result<u64> {
         loop {
             let known = {
                 let mut cursor = self.cursor.enter(thread, self.channel.name())?;
@@ -96,9 +97,7 @@ impl<F: Fabric> Shared<F> {
                     sender.open = None;
                     return Ok(last.position);
                 }
-                if sets_aside {
-                    self.set_aside(thread, &mut cursor)?;
-                }
+                self.set_aside(thread, &mut cursor)?;
                 known
             };
             self.check_members(self.peers().len() + 1)?;
@@ -125,9 +124,18 @@ impl<F: Fabric> Shared<F> {
 
     /// Returns the error of an append. A timeout names those who kept it waiting.
     #[cold]
-    fn append_failed(&self, thread: &Thread<F>, timing: &mut Timing, error: Error) -> Error {
+    fn append_failed(
+        &self,
+        thread: &Thread<F>,
+        timing: &mut Timing,
+        error: Error,
+        awaits_reader: bool,
+    ) -> Error {
         let (error, name) = (timing.late(thread, error), self.channel.name());
-        let behind = self.behind(self.committed());
+        let behind = match awaits_reader {
+            true => SmallVec::from_slice(&[self.node()]),
+            false => self.behind(self.committed()),
+        };
         if !behind.is_empty() {
             let what = format!(
                 "{} not read records of log {name}; each participant must read",

@@ -1,11 +1,14 @@
 //! How far this node has read, and what it knows of the records before: the last request of each node that was appended.
 //!
 //! A thread that appends does not read meanwhile. If the ring is full of what its node has not read, nobody's append could go on, its
-//! own among them. It then sets the unread records aside, in memory of this node, from where later reads take them.
+//! own among them. It then sets the unread records aside, in memory of this node, from where later reads take them. So that they stay
+//! few, a thread waits for its node's reader before it appends more and more. The reader itself may wait for its turn to append
+//! behind such a thread, so the wait comes before that turn, and every thread may append some records between two reads.
 
 use std::collections::VecDeque;
 
-use loco_fabric::{Fabric, Peers};
+use loco_fabric::{AtomicCell, Fabric, Peers};
+use smallvec::SmallVec;
 
 use super::{Log, Shared};
 use crate::{Result, Thread};
@@ -29,6 +32,8 @@ pub(super) struct Cursor {
     examined: u64,
     /// The last request of each node among the records before `examined`, by the node's position.
     last: Box<[Appended]>,
+    /// The threads that have begun appends since this node last read, with how many, by the names of their windows.
+    begun: SmallVec<[(u64, usize); 4]>,
 }
 
 impl Cursor {
@@ -39,6 +44,7 @@ impl Cursor {
             released: 0,
             examined: 0,
             last: vec![Appended::default(); nodes].into(),
+            begun: SmallVec::new(),
         }
     }
 
@@ -47,9 +53,20 @@ impl Cursor {
         committed - self.next + self.aside.len() as u64
     }
 
-    /// Returns true if so few records are set aside that an append may set more aside.
-    pub(super) fn may_set_aside(&self, capacity: usize) -> bool {
-        self.aside.len() < capacity
+    /// Notes that a thread begins an append, and returns true. Returns false if it must wait for a read of its node: more records
+    /// before `committed` are unread than two rings hold, and the thread has begun a ring of appends since the last read. A thread
+    /// that reads after each of its appends never waits so.
+    fn begins(&mut self, thread: u64, committed: u64, capacity: usize) -> bool {
+        let at = self.begun.iter().position(|&(name, _)| name == thread);
+        let at = at.unwrap_or_else(|| {
+            self.begun.push((thread, 0));
+            self.begun.len() - 1
+        });
+        let may = self.begun[at].1 < capacity || self.unread(committed) < 2 * capacity as u64;
+        if may {
+            self.begun[at].1 += 1;
+        }
+        may
     }
 
     /// Returns the last request of each node among the committed records, as far as they are examined.
@@ -141,6 +158,10 @@ impl<F: Fabric> Shared<F> {
             }
             None => self.take(&mut cursor, record)?,
         };
+        if !cursor.begun.is_empty() {
+            cursor.begun.clear();
+            self.waited_reads.store(self.waited_reads.load() + 1);
+        }
         self.release(thread, &mut cursor);
         Ok(read)
     }
@@ -154,6 +175,26 @@ impl<F: Fabric> Shared<F> {
         self.copy.read(position, record)?;
         cursor.next += 1;
         Ok(Some(position))
+    }
+
+    /// Waits until a thread may begin an append, for a read of this node where there is much to read. A node without a service thread
+    /// leads meanwhile.
+    pub(super) fn wait_for_reader(&self, thread: &Thread<F>) -> Result<()> {
+        let (name, capacity) = (self.channel.name(), self.copy.capacity());
+        loop {
+            let reads = {
+                let mut cursor = self.cursor.enter(thread, name)?;
+                if cursor.begins(thread.window().name(), self.committed(), capacity) {
+                    return Ok(());
+                }
+                self.waited_reads.load()
+            };
+            let has_read = || self.waited_reads.load() != reads;
+            match self.config.service {
+                true => thread.wait_for(true, name, Peers::None, || has_read().then_some(()))?,
+                false => self.lead_or_wait(thread, has_read)?,
+            }
+        }
     }
 
     /// Sets all unread records aside if, as far as the others know, they fill the ring.

@@ -176,6 +176,8 @@ struct Shared<F: Fabric> {
     reads: Sst<u64, F>,
     sender: Exclusive<F, Sender<F>>,
     cursor: Exclusive<F, Cursor>,
+    /// The number of reads that came after an append had begun. Appends that must wait for a read watch it.
+    waited_reads: AtomicU64Of<F>,
     /// What this node knows as the leader; `None` before it leads.
     lead: Exclusive<F, Option<Lead>>,
     /// The thread that places records in other copies.
@@ -215,6 +217,7 @@ impl<F: Fabric> Log<F> {
             reads: Sst::new(&channel, "reads")?,
             sender: Exclusive::new(Sender::new()),
             cursor: Exclusive::new(Cursor::new(nodes.len())),
+            waited_reads: AtomicCell::new(0),
             lead: Exclusive::new(None),
             poster: Poster::new(),
             stop: AtomicCell::new(0),
