@@ -23,10 +23,11 @@ impl State {
     /// Appends an encoding that all states have in common which are permutations of one another
     /// ([symmetric threads](super::symmetry)). `awake` is that of [`encode`](State::encode).
     pub(crate) fn encode_up_to_symmetry(&self, out: &mut Vec<u8>, awake: bool) {
-        if !self.has_interchangeable() {
+        if !self.has_symmetric() {
             return self.encode(out, awake);
         }
         self.machine.encode_words(out);
+        out.extend_from_slice(&(self.locks.len() as u32).to_le_bytes());
         let encoded = |(number, t): (u16, &Thread)| {
             let mut out = Vec::new();
             self.machine.encode_thread(number, &mut out);

@@ -62,9 +62,9 @@ impl State {
         self.symmetric(thread).len() > 1 && !self.threads[usize::from(thread)].called
     }
 
-    /// Returns whether two threads may be exchanged.
-    pub(super) fn has_interchangeable(&self) -> bool {
-        (0..self.threads.len() as u16).any(|thread| self.is_interchangeable(thread))
+    /// Returns whether the world has symmetric threads.
+    pub(super) fn has_symmetric(&self) -> bool {
+        self.infos.iter().any(|info| info.symmetric.len() > 1)
     }
 
     /// Puts the encodings of threads, one for each thread in order, in the order that all permutations of interchangeable threads have
