@@ -119,10 +119,10 @@ struct Versions(Mutex<FxHashMap<(u64, Past), u64>>);
 
 impl Versions {
     /// Returns the number of the value that a holder who releases in `past` has made of `before`. It is odd,
-    /// to differ from a refusal.
+    /// to differ from a refusal, and above 1, which a try that finds the first value is told.
     fn after(&self, before: u64, past: Past) -> u64 {
         let mut known = lock(&self.0);
-        let next = known.len() as u64;
+        let next = known.len() as u64 + 1;
         *known.entry((before, past)).or_insert(next << 1 | 1)
     }
 }
