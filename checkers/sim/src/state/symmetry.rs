@@ -51,7 +51,8 @@ impl State {
                 Request::Lock { lock, .. } | Request::TryLock { lock } | Request::Unlock { lock, .. } => {
                     own_lock(lock)
                 }
-                Request::Post { owner, .. } => group.contains(&owner),
+                // Threads number their transfers of several words apart.
+                Request::Post { owner, transfer, .. } => group.contains(&owner) || transfer != 0,
                 Request::Spawn { .. } => true,
                 _ => false,
             }

@@ -137,7 +137,7 @@ impl World {
     /// places count as one, where an exploration is exhaustive and reduces.
     ///
     /// The threads use only what was made before they began, by the node's set-up: what one of them makes itself, such as a
-    /// [`Thread`](loco::Thread) of a manager or a queue pair, tells it from the others, and ends the exploration with
+    /// `Thread` of a manager or a queue pair, tells it from the others, and ends the exploration with
     /// [`SimError::NotSymmetric`](crate::SimError::NotSymmetric). A thread that calls objects by [`call`] is explored as itself from its
     /// first call on, as the history names it. A check of ends must not ask which of the threads has done something.
     pub fn symmetric_threads<T: Send + Sync + 'static>(
