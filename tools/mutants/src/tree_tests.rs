@@ -37,10 +37,7 @@ fn a_livelock_is_asked_of_its_world() {
         programs: BTreeMap::new(),
     };
     let object = first.object.as_str();
-    assert_eq!(
-        tree.arguments(0, 60, None),
-        [object, "60", "--liveness", &world]
-    );
+    assert_eq!(tree.arguments(0, 60, None), [object, "60", "--liveness", &world]);
     assert_eq!(
         tree.arguments(0, 60, Some("--world")),
         [object, "60", "--world", &world]
