@@ -237,6 +237,17 @@ pub enum SimError {
         /// The request that it made now.
         now: String,
     },
+    /// A symmetric thread uses what it has made itself, which tells it from the others.
+    #[error(
+        "{thread} is said to be symmetric with others and asked for {request}, which names the thread; make what symmetric threads \
+         use in the set-up of their node, or add the threads one by one (World::thread)"
+    )]
+    NotSymmetric {
+        /// The thread.
+        thread: String,
+        /// The request.
+        request: String,
+    },
     /// A schedule does not fit this world.
     #[error(
         "move {number} of the schedule, {what}, is not possible here: the world or the object has changed"

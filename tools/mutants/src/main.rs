@@ -31,6 +31,13 @@ struct Args {
     /// Try only mutations that drop a request for order.
     #[arg(long)]
     requests: bool,
+    /// Try mutations by which calls never end, in place of the others: whether every call ends is asked of the world that the list names
+    /// with each, as `loco check OBJECT --liveness --world WORLD` does.
+    #[arg(long, conflicts_with_all = ["requests", "planted", "clients"])]
+    livelocks: bool,
+    /// Explore the worlds of those as `loco check OBJECT --world WORLD` does.
+    #[arg(long, requires = "livelocks")]
+    explored: bool,
     /// Try mutations of the fabrics in place of those of the objects: each leaves out an order that a fabric buys when it is
     /// asked for, and litmus tests on a network that is played are to find it.
     #[arg(long, conflicts_with_all = ["requests", "planted", "clients"])]
@@ -119,6 +126,7 @@ fn run(args: &Args) -> Result<bool, Error> {
             && mutation.is_of_mesh() == args.mesh
             && mutation.lock_free == args.lock_free
             && mutation.program.is_some() == args.programs
+            && mutation.livelock.is_some() == args.livelocks
     });
     let chosen = chosen(args, &all);
     if args.list {
@@ -160,11 +168,12 @@ fn run(args: &Args) -> Result<bool, Error> {
         for &number in tree.apart() {
             eprintln!("built alone: {}/{}", all[number].object, all[number].name);
         }
+        let asked = match args.explored {
+            true => Some("--world"),
+            false => args.clients.as_deref(),
+        };
         for number in together.into_iter().chain(apart) {
-            let line = Line::new(
-                &all[number],
-                tree.check(number, args.time, args.clients.as_deref())?,
-            );
+            let line = Line::new(&all[number], tree.check(number, args.time, asked)?);
             results.add(&line).map_err(kept)?;
             show(args, &line)?;
         }

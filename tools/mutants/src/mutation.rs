@@ -67,6 +67,10 @@ pub struct Mutation {
     /// Set if the change drops a request for order of an operation of the network.
     #[serde(default)]
     pub request: bool,
+    /// Set if the change lets calls go on for ever in executions in which everybody goes on who can: the world of the ladder that shows it,
+    /// when it is asked whether every call ends.
+    #[serde(default)]
+    pub livelock: Option<String>,
     /// Set if the change leaves out a *purchase*: an order that a fabric buys when it is asked for. Litmus tests are to find it
     /// on this network, given as options of the example `played` of `loco-litmus`.
     #[serde(default)]
@@ -242,6 +246,7 @@ mod tests {
             wrong: "narrowed".into(),
             after_failure: false,
             request: false,
+            livelock: None,
             network: None,
             program: None,
             tests: None,

@@ -119,6 +119,7 @@ mod tests {
             wrong: "waits for none".into(),
             after_failure: false,
             request: false,
+            livelock: None,
             network: None,
             program: None,
             tests: None,

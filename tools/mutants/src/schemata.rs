@@ -247,6 +247,7 @@ impl Counter {
             wrong: String::new(),
             after_failure: false,
             request: false,
+            livelock: None,
             network: None,
             program: None,
             tests: None,

@@ -146,7 +146,8 @@ const TESTS: [&str; 4] = [
 impl Tree {
     /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, removes files that `from`
     /// does not have any more, and builds. The mutations are either all [purchases](Mutation::network) or none is,
-    /// and likewise for those of [the mesh](Mutation::is_of_mesh) and of [lock-free code](Mutation::lock_free).
+    /// and likewise for those of [the mesh](Mutation::is_of_mesh), of [lock-free code](Mutation::lock_free) and for
+    /// [livelocks](Mutation::livelock).
     ///
     /// # Errors
     /// Returns [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does
@@ -183,7 +184,8 @@ impl Tree {
     }
 
     /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most; for a
-    /// purchase, litmus tests on its network; for one of the mesh, its worlds; for one of lock-free code, its tests under loom.
+    /// purchase, litmus tests on its network; for one of the mesh, its worlds; for one of lock-free code, its tests under loom. For a
+    /// [livelock](Mutation::livelock), asks whether every call of its world ends, or explores the world if `clients` is `--world`.
     ///
     /// # Errors
     /// Returns [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
@@ -284,7 +286,12 @@ impl Tree {
         }
         let Some(network) = &mutation.network else {
             let own = [mutation.object.clone(), seconds];
-            return own.into_iter().chain(clients.map(str::to_owned)).collect();
+            let asked = clients.or(mutation.livelock.is_some().then_some("--liveness"));
+            let options = asked
+                .map(str::to_owned)
+                .into_iter()
+                .chain(mutation.livelock.clone());
+            return own.into_iter().chain(options).collect();
         };
         let folders = match &mutation.tests {
             Some(folder) => vec![folder.as_str()],

@@ -19,6 +19,32 @@ fn every_mutation_of_lock_free_code_is_of_a_protocol() {
 }
 
 #[test]
+fn a_livelock_is_asked_of_its_world() {
+    let mutations: Vec<_> = all()
+        .unwrap_or_else(|error| panic!("{error}"))
+        .into_iter()
+        .filter(|mutation| mutation.livelock.is_some())
+        .collect();
+    let first = mutations.first().expect("there are livelocks").clone();
+    let world = first.livelock.unwrap_or_default();
+    let tree = Tree {
+        from: PathBuf::new(),
+        root: PathBuf::new(),
+        laid: BTreeSet::new(),
+        mutations,
+        apart: BTreeSet::new(),
+        trial: LADDERS,
+        programs: BTreeMap::new(),
+    };
+    let object = first.object.as_str();
+    assert_eq!(tree.arguments(0, 60, None), [object, "60", "--liveness", &world]);
+    assert_eq!(
+        tree.arguments(0, 60, Some("--world")),
+        [object, "60", "--world", &world]
+    );
+}
+
+#[test]
 fn the_test_that_failed_is_named() {
     let output =
         "\nrunning 3 tests\ntest a::b ... ok\ntest a::c - should panic ... FAILED\ntest a::d ... FAILED\n";

@@ -139,7 +139,7 @@ impl Pass<'_> {
         let known = seen.clone();
         let make = || {
             let walker = Walker::new(self.common, config, self.builder, known.clone());
-            Explored::new(walker, config.reduces())
+            self.up_to_symmetry(Explored::new(walker, config.reduces()))
         };
         let searched = explorer::search(&options, make).map_err(failed)?;
         for learned in searched.collected {
@@ -218,7 +218,16 @@ impl Pass<'_> {
             },
         };
         let walker = Walker::new(self.common, config, self.builder, seen.clone());
-        explorer::estimate(&trials, Explored::new(walker, false)).map_err(failed)
+        let explored = self.up_to_symmetry(Explored::new(walker, false));
+        explorer::estimate(&trials, explored).map_err(failed)
+    }
+
+    /// Takes permutations of symmetric threads for one state, where the search reduces.
+    fn up_to_symmetry<'b>(&self, explored: Explored<'b>) -> Explored<'b> {
+        match self.bounds.is_none() && self.config.reduces() {
+            true => explored.up_to_symmetry(),
+            false => explored,
+        }
     }
 
     fn tell(&self, progress: &explorer::Progress) {

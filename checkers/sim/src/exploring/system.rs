@@ -25,6 +25,8 @@ pub(crate) struct Explored<'a> {
     /// Set while the reduction leaves moves out. An access that was not counted on then ends the search,
     /// since the moves left out may have mattered.
     pub(crate) learns: bool,
+    /// Set if states that are permutations of one another count as one.
+    up_to_symmetry: bool,
     /// The moves taken, and how many of them had been taken when a conflict that was not known showed.
     moves: u64,
     fresh: Option<u64>,
@@ -48,10 +50,28 @@ impl<'a> Explored<'a> {
             walker,
             reducer: persistent::Reducer::default(),
             learns,
+            up_to_symmetry: false,
             moves: 0,
             fresh: None,
             ends: 0,
             polls: None,
+        }
+    }
+}
+
+impl Explored<'_> {
+    /// Takes states that are permutations of one another for one. Bounds tell them apart, since they name who has moved last.
+    pub(crate) fn up_to_symmetry(self) -> Self {
+        Explored {
+            up_to_symmetry: true,
+            ..self
+        }
+    }
+
+    fn encode_state(&self, at: &Position, out: &mut Vec<u8>, awake: bool) {
+        match self.up_to_symmetry {
+            true => at.state.encode_up_to_symmetry(out, awake),
+            false => at.state.encode(out, awake),
         }
     }
 }
@@ -122,7 +142,7 @@ impl System for Explored<'_> {
     }
 
     fn encode(&self, at: &Position, out: &mut Vec<u8>) {
-        at.state.encode(out, false);
+        self.encode_state(at, out, false);
     }
 
     fn encode_before_stutter(&self, at: &Position, moves: &[Move], out: &mut Vec<u8>) -> bool {
@@ -131,7 +151,7 @@ impl System for Explored<'_> {
         let expires = |what: &Move| matches!(what, Move::Fault(Fault::Expire(_) | Fault::Idle(_)));
         let stutters = self.walker.config.reduces() && at.state.stutters() && !moves.iter().any(expires);
         if stutters {
-            at.state.encode(out, true);
+            self.encode_state(at, out, true);
         }
         stutters
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mowgli::machine::{Action, Post, QpId, Rule};
+use mowgli::machine::{Action, Addr, Post, QpId, Rule};
 use smallvec::SmallVec;
 
 use super::waits::{Waiting, Waits};
@@ -134,6 +134,18 @@ impl Grant<'_> {
         }
     }
 
+    /// Counts what the thread uses as used by each of its [symmetric threads](super::symmetry).
+    fn touch(&mut self, touch: impl Fn(&mut SeenAccesses, u16, u32)) {
+        for thread in self.state.symmetric(self.thread) {
+            touch(self.seen, thread, self.phase);
+        }
+    }
+
+    /// Counts an access of the processor to a word.
+    fn touch_word(&mut self, word: Addr, write: bool) {
+        self.touch(|seen, thread, phase| seen.touch(word, Agent::cpu(thread), write, phase));
+    }
+
     fn thread_mut(&mut self) -> &mut Thread {
         &mut self.state.threads[self.thread as usize]
     }
@@ -149,7 +161,7 @@ impl Grant<'_> {
 
     fn load(&mut self, word: VirtualWord) -> Option<Granted> {
         let addr = self.state.addr(self.common, word);
-        self.seen.touch(addr, Agent::cpu(self.thread), false, self.phase);
+        self.touch_word(addr, false);
         let value = self.state.machine.load(self.thread, addr)? as u64;
         if let Some(wait) = self.wait_mut() {
             wait.reads.push((addr, value));
@@ -159,7 +171,7 @@ impl Grant<'_> {
 
     fn store(&mut self, word: VirtualWord, value: u64) -> Option<Granted> {
         let loc = self.state.addr(self.common, word);
-        self.seen.touch(loc, Agent::cpu(self.thread), true, self.phase);
+        self.touch_word(loc, true);
         let value = value as i64;
         let store = Action::Store { loc, value };
         self.state.machine.issue(self.thread, store).ok()?;
@@ -168,9 +180,8 @@ impl Grant<'_> {
 
     fn rmw(&mut self, word: VirtualWord, rmw: Rmw) -> Option<Granted> {
         let loc = self.state.addr(self.common, word);
-        let cpu = Agent::cpu(self.thread);
-        self.seen.touch(loc, cpu, false, self.phase);
-        self.seen.touch(loc, cpu, true, self.phase);
+        self.touch_word(loc, false);
+        self.touch_word(loc, true);
         let old = self.state.locked(self.thread, loc, rmw)?;
         if let Some(wait) = self.wait_mut() {
             wait.reads.push((loc, rmw.apply(old).unwrap_or(old)));
@@ -190,8 +201,7 @@ impl Grant<'_> {
             thread: owner,
             peer: post.peer,
         };
-        self.seen
-            .touch_shared(Shared::QueuePair(qp), self.thread, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_shared(Shared::QueuePair(qp), thread, phase));
         // An access through another thread's queue pair counts for ever: its phase says nothing of this one.
         let phase = if owner == self.thread {
             self.phase
@@ -218,8 +228,7 @@ impl Grant<'_> {
         if self.state.losses.refusal(node, NodeSet::default()).is_some() {
             return Granted::Looked(Reply::Lost(node));
         }
-        self.seen
-            .touch_shared(Shared::Completions(node), self.thread, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_shared(Shared::Completions(node), thread, phase));
         let completions = self.state.poll(node);
         let none = completions.is_empty();
         let reply = Reply::Completions(completions);
@@ -304,7 +313,7 @@ impl Grant<'_> {
 
     fn lock(&mut self, lock: LockId, mode: LockMode) -> Granted {
         let index = self.state.lock_index(self.common, lock.0);
-        self.seen.touch_lock(index, self.thread, false, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_lock(index, thread, false, phase));
         let lock = &mut self.state.locks[index];
         match mode {
             LockMode::Exclusive => lock.writer = Some(self.thread),
@@ -315,7 +324,7 @@ impl Grant<'_> {
 
     fn try_lock(&mut self, lock: LockId) -> Granted {
         let index = self.state.lock_index(self.common, lock.0);
-        self.seen.touch_lock(index, self.thread, true, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_lock(index, thread, true, phase));
         let lock = &mut self.state.locks[index];
         if lock.writer.is_none() && lock.readers == 0 {
             lock.writer = Some(self.thread);
@@ -330,7 +339,7 @@ impl Grant<'_> {
 
     fn unlock(&mut self, lock: LockId, mode: LockMode) -> Granted {
         let index = self.state.lock_index(self.common, lock.0);
-        self.seen.touch_lock(index, self.thread, false, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_lock(index, thread, false, phase));
         let past = self.thread_mut().past;
         let lock = &mut self.state.locks[index];
         match mode {
@@ -348,8 +357,7 @@ impl Grant<'_> {
             return refused;
         }
         let from = self.node();
-        self.seen
-            .touch_shared(Shared::Mailbox(to), self.thread, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_shared(Shared::Mailbox(to), thread, phase));
         if let Some(mailbox) = Arc::make_mut(&mut self.state.mail).get_mut(to as usize) {
             mailbox.messages.push_back((from, payload.clone()));
         }
@@ -358,16 +366,14 @@ impl Grant<'_> {
 
     fn receive(&mut self) -> Granted {
         let node = self.node();
-        self.seen
-            .touch_shared(Shared::Mailbox(node), self.thread, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_shared(Shared::Mailbox(node), thread, phase));
         let mailbox = &mut Arc::make_mut(&mut self.state.mail)[node as usize];
         Granted::Acted(Reply::Message(mailbox.messages.pop_front()))
     }
 
     fn close(&mut self) -> Granted {
         let node = self.node();
-        self.seen
-            .touch_shared(Shared::Mailbox(node), self.thread, self.phase);
+        self.touch(|seen, thread, phase| seen.touch_shared(Shared::Mailbox(node), thread, phase));
         Arc::make_mut(&mut self.state.mail)[node as usize].closed = true;
         Granted::Acted(Reply::Unit)
     }
@@ -375,12 +381,13 @@ impl Grant<'_> {
     fn note(&mut self, note: &Note) -> Granted {
         match note {
             Note::Call(_) => {
-                self.seen.touch_history(self.thread, false, self.phase);
+                self.touch(|seen, thread, phase| seen.touch_history(thread, false, phase));
+                self.thread_mut().called = true;
                 let finished = self.state.threads.iter().map(|t| t.finished).collect();
                 Granted::Acted(Reply::Finished(finished))
             }
             Note::Return(_) => {
-                self.seen.touch_history(self.thread, true, self.phase);
+                self.touch(|seen, thread, phase| seen.touch_history(thread, true, phase));
                 self.thread_mut().finished += 1;
                 Granted::Acted(Reply::Unit)
             }

@@ -15,9 +15,11 @@ pub(crate) mod names;
 mod nic;
 pub(crate) mod rounds;
 pub(crate) mod sharing;
+mod symmetry;
 pub(crate) mod waits;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mowgli::machine::{Addr, Machine, Step};
@@ -117,10 +119,10 @@ struct Versions(Mutex<FxHashMap<(u64, Past), u64>>);
 
 impl Versions {
     /// Returns the number of the value that a holder who releases in `past` has made of `before`. It is odd,
-    /// to differ from a refusal.
+    /// to differ from a refusal, and above 1, which a try that finds the first value is told.
     fn after(&self, before: u64, past: Past) -> u64 {
         let mut known = lock(&self.0);
-        let next = known.len() as u64;
+        let next = known.len() as u64 + 1;
         *known.entry((before, past)).or_insert(next << 1 | 1)
     }
 }
@@ -185,6 +187,8 @@ pub(crate) struct Info {
     pub(crate) node: u16,
     pub(crate) kind: ModelThreadKind,
     pub(crate) name: Arc<str>,
+    /// The numbers of the threads that are [symmetric](symmetry) with this one, itself among them.
+    pub(crate) symmetric: Range<u16>,
 }
 
 /// The progress of a thread.
@@ -196,6 +200,8 @@ pub(crate) struct Thread {
     pub(crate) wait: Option<Arc<Waiting>>,
     /// The number of calls of its history that have returned.
     finished: u16,
+    /// Set once a call of its history has begun: histories tell this thread from others.
+    called: bool,
     /// The number of requests granted, without those that only read. It follows from the past.
     phase: u32,
 }
@@ -204,7 +210,7 @@ impl Thread {
     fn become_copy(&mut self, source: &Thread) {
         share_any(&mut self.wait, &source.wait);
         (self.past, self.status) = (source.past, source.status);
-        (self.finished, self.phase) = (source.finished, source.phase);
+        (self.finished, self.called, self.phase) = (source.finished, source.called, source.phase);
     }
 
     /// Returns the wait that the thread is in, to change it.
@@ -261,17 +267,24 @@ impl State {
         name: Arc<str>,
     ) -> u16 {
         let thread = self.machine.add_thread();
-        Arc::make_mut(&mut self.infos).push(Info { node, kind, name });
+        let past = match by {
+            Some(by) => common
+                .behaviour
+                .started(self.threads[usize::from(by)].past, thread),
+            None => common.behaviour.root(thread),
+        };
+        Arc::make_mut(&mut self.infos).push(Info {
+            node,
+            kind,
+            name,
+            symmetric: thread..thread + 1,
+        });
         self.threads.push(Thread {
-            past: match by {
-                Some(by) => common
-                    .behaviour
-                    .started(self.threads[usize::from(by)].past, thread),
-                None => common.behaviour.root(thread),
-            },
+            past,
             status: Status::Ready,
             wait: None,
             finished: 0,
+            called: false,
             phase: 0,
         });
         thread

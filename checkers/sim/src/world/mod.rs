@@ -34,6 +34,8 @@ pub(crate) struct SetUp {
     pub(crate) node: u16,
     pub(crate) kind: ModelThreadKind,
     pub(crate) name: Arc<str>,
+    /// Set for the last of a group of symmetric threads: their number.
+    pub(crate) ends_group: Option<u16>,
     pub(crate) body: Body,
 }
 
@@ -99,6 +101,7 @@ impl World {
             node: id,
             kind: ModelThreadKind::Worker,
             name: format!("set-up of node {id}").into(),
+            ends_group: None,
             body: Box::new(move || {
                 let nodes = *count.lock().unwrap_or_else(PoisonError::into_inner);
                 let result = set_up(ModelFabric::new(id, nodes, options));
@@ -121,12 +124,35 @@ impl World {
             node: node.id,
             kind: ModelThreadKind::Worker,
             name: name.into(),
+            ends_group: None,
             body: Box::new(move || {
                 if let Some(state) = state.get() {
                     body(&state);
                 }
             }),
         });
+    }
+
+    /// Adds `count` threads on a node that run the same code. They are explored up to symmetry: executions in which they have changed
+    /// places count as one, where an exploration is exhaustive and reduces.
+    ///
+    /// The threads use only what was made before they began, by the node's set-up: what one of them makes itself, such as a
+    /// `Thread` of a manager or a queue pair, tells it from the others, and ends the exploration with
+    /// [`SimError::NotSymmetric`](crate::SimError::NotSymmetric). A thread that calls objects by [`call`] is explored as itself from its
+    /// first call on, as the history names it. A check of ends must not ask which of the threads has done something.
+    pub fn symmetric_threads<T: Send + Sync + 'static>(
+        &mut self,
+        node: &Node<T>,
+        count: u16,
+        name: &str,
+        body: impl Fn(&T) + Clone + Send + 'static,
+    ) {
+        for number in 0..count {
+            self.thread(node, &format!("{name} {number}"), body.clone());
+        }
+        if let Some(last) = self.threads.last_mut().filter(|_| count > 0) {
+            last.ends_group = Some(count);
+        }
     }
 
     /// Adds the nodes of a program. Each runs `program` from its beginning to its end on a fabric of its own, and all of its steps

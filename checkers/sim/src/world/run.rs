@@ -93,6 +93,7 @@ impl Run {
             kind,
             name,
             body,
+            ..
         } in built.take_set_up()
         {
             run.add(common, &mut state, node, kind, name, body)?;
@@ -120,10 +121,14 @@ impl Run {
             node,
             kind,
             name,
+            ends_group,
             body,
         } in built.take_threads()
         {
             run.add(common, &mut state, node, kind, name, body)?;
+            if let Some(count) = ends_group {
+                state.make_symmetric(common, count);
+            }
         }
         run.world = Some(built);
         run.log.clear();
@@ -317,9 +322,16 @@ impl Run {
         for (index, t) in state.threads.iter().enumerate() {
             // A parked thread's past is where its wait began, and its request is to be woken.
             if t.status == Status::Ready {
+                let request = &self.requests[index];
+                if state.tells_apart(index as u16, request) {
+                    return Err(SimError::NotSymmetric {
+                        thread: state.info(index as u16).name.to_string(),
+                        request: format!("{request:?}"),
+                    });
+                }
                 common
                     .behaviour
-                    .learn(t.past, &self.requests[index])
+                    .learn(t.past, request)
                     .map_err(|diverged| SimError::diverged(&diverged))?;
             }
         }

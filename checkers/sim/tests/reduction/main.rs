@@ -9,5 +9,6 @@ mod messages;
 mod node;
 mod programs;
 mod started;
+mod symmetry;
 mod transfers;
 mod waits;

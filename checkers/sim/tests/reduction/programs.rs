@@ -158,6 +158,26 @@ fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
     })
 }
 
+/// A thread tries a lock before another has left something under it, while it does, and after.
+#[test]
+fn a_try_tells_the_first_value_under_a_lock_from_the_next() {
+    let found = outcomes(
+        &Config::default(),
+        &"a try",
+        |end| end.notes(),
+        |world| {
+            let site = world.node(site);
+            world.thread(&site, "leaves", |site| site.list.lock().push(1));
+            world.thread(&site, "tries", |site| match site.list.try_lock() {
+                Some(list) => note(format!("{:?}", *list)),
+                None => note("taken"),
+            });
+        },
+    );
+    let notes: Vec<String> = found.into_iter().flatten().collect();
+    assert_eq!(notes, ["[1]", "[]", "taken"]);
+}
+
 #[test]
 fn the_reduction_keeps_every_history() {
     agree(0..60, plans, histories);

@@ -6,79 +6,100 @@
 
 use super::Machine;
 use super::MessagePart;
-use super::buffers::{Delayed, Entry, LocalBack, Rmw, Source, Stage};
+use super::buffers::{Delayed, Entry, LocalBack, QueuePair, Rmw, Source, Stage, ThreadState};
 use crate::program::Value;
 
 impl Machine {
-    /// Appends the encoding of this state.
+    /// Appends the encoding of this state: of its words, and then of each thread.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_words(out);
+        for thread in &self.threads {
+            encode_thread(out, thread);
+        }
+    }
+
+    /// Appends the encoding of the words.
+    pub fn encode_words(&self, out: &mut Vec<u8>) {
         for &word in &self.memory {
             value(out, word);
         }
-        for thread in &self.threads {
-            number(out, thread.store_buffer.len() as u64);
-            for entry in thread.store_buffer.iter() {
-                match *entry {
-                    Delayed::Store { loc, value: v } => {
-                        out.push(0);
-                        number(out, loc.0.into());
-                        value(out, v);
-                    }
-                    Delayed::Remote { peer, entry } => {
-                        number(out, u64::from(peer) + 1);
-                        encode_entry(out, &entry);
-                    }
-                }
+    }
+
+    /// Appends the encoding of a thread's store buffer and queue pairs. It tells where it ends. Appends nothing if there is no such
+    /// thread.
+    pub fn encode_thread(&self, thread: u16, out: &mut Vec<u8>) {
+        if let Some(thread) = self.threads.get(usize::from(thread)) {
+            encode_thread(out, thread);
+        }
+    }
+}
+
+fn encode_thread(out: &mut Vec<u8>, thread: &ThreadState) {
+    number(out, thread.store_buffer.len() as u64);
+    for entry in thread.store_buffer.iter() {
+        match *entry {
+            Delayed::Store { loc, value: v } => {
+                out.push(0);
+                number(out, loc.0.into());
+                value(out, v);
             }
-            for qp in thread.queue_pairs.iter().filter(|qp| !qp.is_empty()) {
-                number(out, u64::from(qp.peer) + 1);
-                number(out, qp.pipe.len() as u64);
-                number(out, qp.wb_r.len() as u64);
-                number(out, qp.wb_l.len() as u64);
-                if !qp.pipe.is_empty() {
-                    number(out, qp.bounds.rsp.into());
-                    number(out, qp.bounds.out.into());
-                    number(out, qp.bounds.inbox.into());
-                }
-                for entry in qp.pipe.iter() {
-                    encode_entry(out, entry);
-                }
-                for write in qp.wb_r.iter() {
-                    let flags = [
-                        write.before.is_some(),
-                        write.transfer != 0,
-                        write.strong,
-                        write.epoch != 0,
-                        write.atomic,
-                    ];
-                    let flags = flags.iter().fold(0, |bits, &flag| bits << 1 | u64::from(flag));
-                    number(out, u64::from(write.dst.0) << 5 | flags);
-                    value(out, write.value);
-                    if write.transfer != 0 {
-                        number(out, write.transfer.into());
-                    }
-                    if write.epoch != 0 {
-                        number(out, write.epoch.into());
-                    }
-                    if let Some(done) = write.before {
-                        number(out, done.0.into());
-                    }
-                }
-                for entry in qp.wb_l.iter() {
-                    match *entry {
-                        LocalBack::Notification { tag } => {
-                            out.push(0);
-                            number(out, tag);
-                        }
-                        LocalBack::Write { dst, value: v, tag } => {
-                            number(out, u64::from(dst.0) + 1);
-                            value(out, v);
-                            number(out, tag);
-                        }
-                    }
-                }
+            Delayed::Remote { peer, entry } => {
+                number(out, u64::from(peer) + 1);
+                encode_entry(out, &entry);
             }
-            out.push(0);
+        }
+    }
+    for qp in thread.queue_pairs.iter().filter(|qp| !qp.is_empty()) {
+        encode_queue_pair(out, qp);
+    }
+    out.push(0);
+}
+
+fn encode_queue_pair(out: &mut Vec<u8>, qp: &QueuePair) {
+    number(out, u64::from(qp.peer) + 1);
+    number(out, qp.pipe.len() as u64);
+    number(out, qp.wb_r.len() as u64);
+    number(out, qp.wb_l.len() as u64);
+    if !qp.pipe.is_empty() {
+        number(out, qp.bounds.rsp.into());
+        number(out, qp.bounds.out.into());
+        number(out, qp.bounds.inbox.into());
+    }
+    for entry in qp.pipe.iter() {
+        encode_entry(out, entry);
+    }
+    for write in qp.wb_r.iter() {
+        let flags = [
+            write.before.is_some(),
+            write.transfer != 0,
+            write.strong,
+            write.epoch != 0,
+            write.atomic,
+        ];
+        let flags = flags.iter().fold(0, |bits, &flag| bits << 1 | u64::from(flag));
+        number(out, u64::from(write.dst.0) << 5 | flags);
+        value(out, write.value);
+        if write.transfer != 0 {
+            number(out, write.transfer.into());
+        }
+        if write.epoch != 0 {
+            number(out, write.epoch.into());
+        }
+        if let Some(done) = write.before {
+            number(out, done.0.into());
+        }
+    }
+    for entry in qp.wb_l.iter() {
+        match *entry {
+            LocalBack::Notification { tag } => {
+                out.push(0);
+                number(out, tag);
+            }
+            LocalBack::Write { dst, value: v, tag } => {
+                number(out, u64::from(dst.0) + 1);
+                value(out, v);
+                number(out, tag);
+            }
         }
     }
 }
