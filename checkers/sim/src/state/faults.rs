@@ -199,6 +199,8 @@ pub(crate) struct Losses {
     expiries: u32,
     crashes: u32,
     suspicions: u32,
+    /// Nodes may stop by themselves, once a fault has happened.
+    leave: bool,
     pub(crate) links: Links,
     /// The sites by node; empty where nothing can go wrong.
     sites: Vec<Site>,
@@ -238,12 +240,37 @@ impl Losses {
             expiries: allowed.expiries,
             crashes: allowed.crashes,
             suspicions: allowed.suspicions,
+            leave: false,
             links: Links::new(allowed.cuts),
             sites: match allowed.any() {
                 true => vec![site; nodes],
                 false => Vec::new(),
             },
         }
+    }
+
+    /// Lets nodes stop by themselves where anything can go wrong.
+    pub(crate) fn let_nodes_leave(&mut self) {
+        self.leave = self.is_on();
+    }
+
+    /// Returns whether a node has been lost or a deadline has passed while something else could happen.
+    pub(crate) fn have_begun(&self) -> bool {
+        self.crashes < self.allowed.crashes
+            || self.suspicions < self.allowed.suspicions
+            || self.expiries < self.allowed.expiries
+    }
+
+    /// Returns whether nodes are lost in some executions.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.allowed.lossy() || self.leave
+    }
+
+    /// Returns whether nodes may yet be lost.
+    fn may_lose(&self) -> bool {
+        self.crashes > 0
+            || self.suspicions > 0
+            || self.leave && self.sites.iter().any(|site| site.standing == Standing::Up)
     }
 
     /// Returns whether anything can go wrong at all.
@@ -289,22 +316,22 @@ impl Losses {
 
     /// Returns whether the outcome of a call of `node` towards `peer` may still change by a loss.
     pub(crate) fn may_refuse(&self, node: u16, peer: u16) -> bool {
-        if !self.allowed.lossy() || self.refusal(node, NodeSet::of([peer])).is_some() {
+        if !self.is_lossy() || self.refusal(node, NodeSet::of([peer])).is_some() {
             return false;
         }
+        let may_go = self.crashes > 0 || self.leave;
         self.suspicions > 0
-            || peer != node && (self.crashes > 0 || self.sites[usize::from(peer)].standing != Standing::Up)
+            || peer != node && (may_go || self.sites[usize::from(peer)].standing != Standing::Up)
     }
 
     /// Returns whether the node may still stop.
     fn may_stop(&self, node: u16) -> bool {
-        self.crashes > 0 && self.site(node).is_some_and(|site| site.standing == Standing::Up)
+        (self.crashes > 0 || self.leave) && self.site(node).is_some_and(|site| site.standing == Standing::Up)
     }
 
     /// Returns whether nodes may still be lost, or become known to be.
     pub(crate) fn is_settling(&self) -> bool {
-        self.crashes > 0
-            || self.suspicions > 0
+        self.may_lose()
             || self.learns().next().is_some()
             || self.sites.iter().any(|site| site.standing == Standing::Stopped)
     }
@@ -446,8 +473,7 @@ impl State {
 
     /// Returns whether no node can be lost any more once the thread has ended, and some still can until then.
     pub(crate) fn ends_faults(&self, thread: u16) -> bool {
-        let losses = &self.losses;
-        (losses.crashes > 0 || losses.suspicions > 0) && self.busy().eq([thread])
+        self.losses.may_lose() && self.busy().eq([thread])
     }
 
     /// Returns the threads whose end an execution waits for, of nodes that are up.
@@ -531,18 +557,7 @@ impl State {
             }
             Fault::Crash(node) => {
                 self.losses.crashes = self.losses.crashes.saturating_sub(1);
-                self.losses.sites[usize::from(node)].standing = Standing::Stopped;
-                for thread in 0..self.threads.len() as u16 {
-                    if self.info(thread).node != node {
-                        continue;
-                    }
-                    self.machine.discard_store_buffer(thread);
-                    let t = &mut self.threads[usize::from(thread)];
-                    if matches!(t.status, Status::Ready | Status::Parked) {
-                        t.status = Status::Stopped;
-                        t.wait = None;
-                    }
-                }
+                self.stop(node);
             }
             Fault::Suspect(node) => {
                 self.losses.suspicions = self.losses.suspicions.saturating_sub(1);
@@ -572,6 +587,24 @@ impl State {
             Fault::Heal { node, peer } => return self.losses.links.heal(node, peer),
         }
         true
+    }
+
+    /// Stops a node for good, with its threads and what their store buffers hold.
+    pub(crate) fn stop(&mut self, node: u16) {
+        if let Some(site) = self.losses.sites.get_mut(usize::from(node)) {
+            site.standing = Standing::Stopped;
+        }
+        for thread in 0..self.threads.len() as u16 {
+            if self.info(thread).node != node {
+                continue;
+            }
+            self.machine.discard_store_buffer(thread);
+            let t = &mut self.threads[usize::from(thread)];
+            if matches!(t.status, Status::Ready | Status::Parked) {
+                t.status = Status::Stopped;
+                t.wait = None;
+            }
+        }
     }
 
     /// Discards the operations that the node has under way towards others.

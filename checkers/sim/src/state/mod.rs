@@ -336,6 +336,11 @@ impl State {
                 .threads
                 .get(*other as usize)
                 .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed | Status::Stopped)),
+            // A process that ends leaves no store behind.
+            Request::Leave => {
+                let node = self.node_of(thread);
+                (0..self.threads.len() as u16).all(|t| self.node_of(t) != node || self.drained(t))
+            }
             Request::Receive => {
                 let mailbox = &self.mail[self.node_of(thread) as usize];
                 mailbox.closed || !mailbox.messages.is_empty()
