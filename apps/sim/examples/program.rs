@@ -60,7 +60,11 @@ fn run(args: Vec<String>) -> Result<ExitCode, String> {
     let name = call.first().map_or("", String::as_str);
     let add: Box<dyn Fn(&mut World) + Sync> = match name {
         "bulletin" => Box::new(move |world| {
-            let is_of_fault = |failed: &Failed| matches!(failed, Failed::Object(error) if error.is_timeout());
+            // A publisher that has ended may be gone before its news arrive.
+            let is_of_fault = |failed: &Failed| match failed {
+                Failed::Object(error) => error.is_timeout() || error.lost_peer().is_some(),
+                Failed::Wrong(_) => false,
+            };
             world.program_with_faults(nodes, publish, is_of_fault);
         }),
         _ => {
