@@ -153,16 +153,19 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new(
             "updates-there",
             calls_with::<1, 2>((2, 2), BOTH_THERE, UPDATES_THERE),
-        ),
+        )
+        .small(),
         NamedWorld::new("updates-apart", calls_with::<1, 3>((1, 2), APART, UPDATES_APART)),
         NamedWorld::new(
             "updates-and-delete",
             calls_with::<1, 2>((2, 2), BOTH_THERE, UPDATES_AND_DELETE),
-        ),
+        )
+        .small(),
         NamedWorld::new(
             "updates-crossed",
             calls_with::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
-        ),
+        )
+        .small(),
         NamedWorld::new(
             "updates-from-memory",
             calls_with::<9, 2>((1, 2), EACH, UPDATES_CROSSED),
