@@ -3,6 +3,7 @@
 //!
 //! Relies on `mowgli::machine` for memory and NICs and on [`crate::state::behaviour`] for threads. Used by every strategy.
 
+pub(crate) mod allowed;
 pub(crate) mod behaviour;
 pub(crate) mod chunks;
 pub(crate) mod copies;
@@ -25,9 +26,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::fabric::coroutine::Labels;
 use crate::fabric::request::{LockId, LockMode, ModelThreadKind, Reply, Request, VirtualWord};
+use crate::state::allowed::Faults;
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::copies::{share, share_any};
-use crate::state::faults::{Fault, Faults, Losses};
+use crate::state::faults::{Fault, Losses};
 use crate::state::names::Names;
 use crate::state::sharing::Agent;
 use crate::state::waits::{Waiting, Waits};
