@@ -5,7 +5,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use loco::fabric::{Fabric, Lock as _, Platform, Task as _, ThreadKind};
+use loco::fabric::{AtomicCell, Fabric, Lock as _, Platform, Task as _, ThreadKind};
 use loco::{Barrier, Channel, Error, Manager, Participants, Result, Sst, Thread};
 
 use crate::Stop;
@@ -96,6 +96,8 @@ struct Parts<F: Fabric> {
     rates: Sst<f64, F>,
     sums: Sst<i64, F>,
     stopped: Sst<u64, F>,
+    /// Not 0 if a thread of this node has failed.
+    failed: <F::Platform as Platform>::AtomicU64,
     /// A channel that fails for nodes that were started with different options.
     _agreement: Channel<F>,
 }
@@ -129,6 +131,7 @@ impl<F: Fabric> Team<F> {
             rates: Sst::new(manager, "rates")?,
             sums: Sst::new(manager, "sums")?,
             stopped: Sst::new(manager, "stopped")?,
+            failed: AtomicCell::<u64>::new(0),
             _agreement: agreement,
         };
         Ok(Team {
@@ -151,12 +154,23 @@ impl<F: Fabric> Team<F> {
         let (team, stop) = (self.clone(), stop.clone());
         self.each(move |thread, share| {
             prepare(thread, share)?;
-            meet(&team.parts.line, thread)?;
+            team.line_up(thread)?;
             if share.local == 0 {
                 stop.begin_work();
             }
             work(thread, share, &mut || team.is_stopped(thread, &stop))
         })
+    }
+
+    /// Waits until all threads of all nodes have come here, as [`meet`] does, unless a thread of this node has failed: it never comes,
+    /// and the node can only end when no thread waits for it.
+    fn line_up(&self, thread: &Thread<F>) -> Result<()> {
+        loop {
+            match self.parts.line.wait(thread) {
+                Err(error) if error.is_timeout() && self.parts.failed.load() == 0 => {}
+                met => return met,
+            }
+        }
     }
 
     /// Runs `body` in every thread of this node. The threads of other nodes are not waited for.
@@ -176,6 +190,9 @@ impl<F: Fabric> Team<F> {
                 let begun = parts.manager.thread().map_err(E::from);
                 let outcome =
                     begun.and_then(|thread| body(&thread, Share::new(&parts.manager, local, parts.threads)));
+                if outcome.is_err() {
+                    parts.failed.store(1);
+                }
                 *filled.lock() = Some(outcome);
             };
             let platform = self.parts.manager.fabric().platform();

@@ -9,8 +9,8 @@ use loco_app::{OutputError, SECONDS_MAX, counted, print};
 use loco_check::FABRICS;
 use loco_programs::{NoProgram, Program};
 use loco_sim::{
-    Bounds, Completeness, Config, FabricKind, Report, Schedule, SimError, Stats, Strategy, Tier, World,
-    explore, replay, rounds,
+    Bounds, Completeness, Config, FabricKind, Faults, Report, Schedule, SimError, Stats, Strategy, Tier,
+    World, explore, replay, rounds,
 };
 use serde::Serialize;
 
@@ -31,9 +31,16 @@ use crate::error::CliError;
 ///
 /// The programs are `transfer` and `kv` (kv load, kv shell). They take the options of
 /// their commands. Without options they get ones with which they end soon. No time
-/// passes, so a program needs a number of operations; no deadline passes, and no node
-/// is lost. `kv shell` gets the standard input in every execution. A program of your
-/// own is run by a test of its own: docs/checking-your-channel.md.
+/// passes, so a program needs a number of operations. `kv shell` gets the standard
+/// input in every execution. A program of your own is run by a test of its own:
+/// docs/checking-your-channel.md.
+///
+/// Without more options no deadline passes and no node is lost. With --crashes,
+/// --suspicions or --expiries, faults happen at any step of random executions. Once
+/// one has happened, a node may end with an error that reports a loss or a deadline,
+/// and is then lost to the others. The others end, too: with such an error, or with
+/// the right result. A wrong result, another error, a panic, and a node that goes on
+/// for ever are failures.
 ///
 /// Examples:
 ///
@@ -42,6 +49,8 @@ use crate::error::CliError;
 ///   loco sim --nodes 3 --seconds 600 --seed 7 -- transfer --accounts 4 --locks 2 --transfers 3
 ///
 ///   loco sim -- kv load --threads 2 --keys 2 --ops 2 --window 1
+///
+///   loco sim --crashes 1 -- transfer --accounts 2 --locks 1 --transfers 2
 ///
 ///   loco sim --replay '' -- transfer --single-lock --transfers 1
 ///
@@ -61,6 +70,15 @@ pub struct Args {
     /// Explore all executions with at most N delays, in place of random ones. A delay skips a possible move in a fixed round
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(..=1_000_000), conflicts_with = "replay")]
     delays: Option<u32>,
+    /// Let up to N nodes of an execution stop for good, at any step. Executions are random ones
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = loco_app::number::<u32>(..=8), conflicts_with = "delays")]
+    crashes: u32,
+    /// Let up to N nodes be declared lost although they live: their next call says so
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = loco_app::number::<u32>(..=8), conflicts_with = "delays")]
+    suspicions: u32,
+    /// Let up to N waits end by their deadlines while something else could happen
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = loco_app::number::<u32>(..=1_000), conflicts_with = "delays")]
+    expiries: u32,
     /// Repeat this schedule, from an earlier failure of the same call
     #[arg(long, value_name = "SCHEDULE")]
     replay: Option<Schedule>,
@@ -88,6 +106,7 @@ struct Line<'a> {
     seed: Option<u64>,
     fabric: FabricKind,
     tier: Tier,
+    faults: Faults,
     passed: bool,
     completeness: &'a Completeness,
     stats: &'a Stats,
@@ -102,6 +121,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let cancel = interrupt_flag();
     let config = Config {
         tier: args.tier.unwrap_or(Config::default().tier),
+        faults: args.faults(),
+        // After a loss the others end, too.
+        longer_fails: args.faults() != Faults::default(),
         time_max: Some(Duration::from_secs(args.seconds)),
         cancel: Some(cancel.clone()),
         ..Config::default()
@@ -175,6 +197,32 @@ impl Args {
         all.ok_or_else(|| SimError::Host("no fabric to explore".to_owned()))
     }
 
+    /// Returns the faults that may happen.
+    fn faults(&self) -> Faults {
+        let (crashes, suspicions, expiries) = (self.crashes, self.suspicions, self.expiries);
+        Faults {
+            crashes,
+            suspicions,
+            expiries,
+            // Waits for what never comes end, too.
+            idle_expiries: crashes + suspicions + expiries > 0,
+            ..Faults::default()
+        }
+    }
+
+    /// Returns the options that name the faults.
+    fn fault_options(&self) -> String {
+        [
+            ("crashes", self.crashes),
+            ("suspicions", self.suspicions),
+            ("expiries", self.expiries),
+        ]
+        .iter()
+        .filter(|(_, number)| *number > 0)
+        .map(|(name, number)| format!("--{name} {number} "))
+        .collect()
+    }
+
     fn fabrics(&self) -> Vec<FabricKind> {
         match self.tier {
             Some(_) => vec![FabricKind::Model],
@@ -196,6 +244,7 @@ impl Args {
             seed: (mode == "random").then_some(self.seed),
             fabric: report.fabric,
             tier: report.tier,
+            faults: report.faults,
             passed: report.failure.is_none(),
             completeness: &report.completeness,
             stats: &report.stats,
@@ -225,8 +274,10 @@ impl Args {
                     report.fabric.on(report.tier)
                 ))?;
                 print(format_args!(
-                    "again: loco sim --nodes {} --replay '{}' -- {call}",
-                    self.nodes, failure.schedule
+                    "again: loco sim --nodes {} {}--replay '{}' -- {call}",
+                    self.nodes,
+                    self.fault_options(),
+                    failure.schedule
                 ))?;
             }
             None => {
@@ -238,9 +289,13 @@ impl Args {
                 let tier = self.tier.unwrap_or(Config::default().tier);
                 let on: Vec<_> = seen.iter().map(|fabric| fabric.on(tier).to_string()).collect();
                 print(format_args!(
-                    "{call} on {}: no failure found, {}, on {}",
+                    "{call} on {}: no failure found, {}{}, on {}",
                     counted(self.nodes, "node"),
                     report.completeness,
+                    match report.faults == Faults::default() {
+                        true => String::new(),
+                        false => format!(" for at most {}", report.faults),
+                    },
                     on.join(" and on ")
                 ))?;
             }

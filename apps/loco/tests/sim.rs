@@ -46,6 +46,19 @@ fn without_delays_a_program_is_explored_to_its_end() {
 }
 
 #[test]
+fn what_may_happen_is_part_of_the_result() {
+    let options = ["--seconds", "2", "--crashes", "1", "--expiries", "2"];
+    let output = sim(&[
+        &options[..],
+        &["--", "transfer", "--single-lock", "--transfers", "1"],
+    ]
+    .concat());
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(said.contains("for at most 2 expiries and 1 crash"), "{said}");
+}
+
+#[test]
 fn one_line_of_json_says_what_was_run() {
     let call = ["--", "transfer", "--single-lock", "--transfers", "1"];
     let options = ["--seconds", "2", "--seed", "9", "--fabric", "shm", "--json"];
@@ -62,6 +75,7 @@ fn one_line_of_json_says_what_was_run() {
         (Some("random"), Some(9), Some("shm"))
     );
     assert_eq!(line["passed"].as_bool(), Some(true), "{line}");
+    assert_eq!(line["faults"]["crashes"].as_u64(), Some(0), "{line}");
     let executions = line["stats"]["executions"].as_u64();
     assert_eq!(line["completeness"]["Random"].as_u64(), executions, "{line}");
 }
@@ -93,6 +107,15 @@ fn a_failure_has_a_schedule_that_repeats_it() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("no command `fetch`"), "{said}");
     assert!(said.contains("again: loco sim --nodes 1 --replay"), "{said}");
+    let output = run(
+        &mut Command::new(env!("CARGO_BIN_EXE_loco")),
+        &["--nodes", "1", "--crashes", "1", "--", "kv", "shell"],
+    );
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("again: loco sim --nodes 1 --crashes 1 --replay"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -102,6 +125,10 @@ fn calls_that_cannot_be_run_are_bad_usage() {
         (&["--", "transfer", "--accounts", "3"], "give --transfers N"),
         (
             &["--seed", "2", "--delays", "1", "transfer"],
+            "cannot be used with",
+        ),
+        (
+            &["--crashes", "1", "--delays", "1", "transfer"],
             "cannot be used with",
         ),
         (

@@ -1,9 +1,10 @@
 //! Runs a program at random under the model for some seconds, and ends with 1 if an execution fails: for `tools/mutants`.
 //!
-//!     program SECONDS NODES PROGRAM [OPTIONS...]
+//!     program SECONDS NODES [--crashes N] [--expiries N] PROGRAM [OPTIONS...]
 //!
 //! The programs are those of the crate, and `bulletin`: the channel of the project that `loco new` makes, with a program around it
-//! as a user would write it. `--expiries N` lets deadlines pass; `bulletin` then may end with a timeout.
+//! as a user would write it. `--crashes N` lets nodes stop, and `--expiries N` lets deadlines pass. A program may then end with the
+//! error that says so.
 
 #[allow(dead_code)] // The template has all of its project.
 #[path = "../../loco/templates/rust/src/lib.rs"]
@@ -15,7 +16,7 @@ use std::time::Duration;
 use loco::fabric::{Fabric, NodeId};
 use loco::{Manager, Result};
 use loco_programs::Program;
-use loco_sim::{Config, FabricKind, Faults, ModelFabric, World, rounds};
+use loco_sim::{Config, FabricKind, ModelFabric, World, rounds};
 
 /// The number that is published.
 const NUMBER: u64 = 42;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Vec<String>) -> Result<ExitCode, String> {
-    let [seconds, nodes, call @ ..] = &args[..] else {
+    let [seconds, nodes, rest @ ..] = &args[..] else {
         return Err("give SECONDS, NODES and a PROGRAM".to_owned());
     };
     let seconds = seconds
@@ -41,21 +42,31 @@ fn run(args: Vec<String>) -> Result<ExitCode, String> {
         .parse()
         .map_err(|_| format!("no number of nodes: {nodes}"))?;
     let mut config = Config::default();
+    let mut call = rest;
+    while let [option, most, after @ ..] = call {
+        let most = || {
+            most.parse()
+                .map_err(|_| format!("no number for {option}: {most}"))
+        };
+        match option.as_str() {
+            "--crashes" => config.faults.crashes = most()?,
+            "--expiries" => config.faults.expiries = most()?,
+            _ => break,
+        }
+        config.faults.idle_expiries = true;
+        config.longer_fails = true;
+        call = after;
+    }
     let name = call.first().map_or("", String::as_str);
     let add: Box<dyn Fn(&mut World) + Sync> = match name {
-        "bulletin" => {
-            if let [_, option, most] = call {
-                let expiries = most
-                    .parse()
-                    .map_err(|_| format!("no number for {option}: {most}"))?;
-                config.faults = Faults {
-                    expiries,
-                    idle_expiries: true,
-                    ..Faults::default()
-                };
-            }
-            Box::new(move |world| world.program(nodes, publish))
-        }
+        "bulletin" => Box::new(move |world| {
+            // A publisher that has ended may be gone before its news arrive.
+            let is_of_fault = |failed: &Failed| match failed {
+                Failed::Object(error) => error.is_timeout() || error.lost_peer().is_some(),
+                Failed::Wrong(_) => false,
+            };
+            world.program_with_faults(nodes, publish, is_of_fault);
+        }),
         _ => {
             let program =
                 Program::read(call, nodes, b"put a 1\nget a\nquit\n").map_err(|error| error.to_string())?;
@@ -86,13 +97,20 @@ fn run(args: Vec<String>) -> Result<ExitCode, String> {
     )
 }
 
+/// The failure of a node that runs the project's program.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Object(#[from] loco::Error),
+    #[error("{0} was read, and {NUMBER} was published")]
+    Wrong(u64),
+}
+
 /// The program of the project that `loco new` makes, with the number checked.
-fn publish(fabric: ModelFabric) -> Result<(), String> {
-    match show(fabric) {
-        Err(error) if error.is_timeout() && loco_sim::faults() != Faults::default() => Ok(()),
-        Err(error) => Err(error.to_string()),
-        Ok(None | Some(NUMBER)) => Ok(()),
-        Ok(Some(number)) => Err(format!("{number} was read, and {NUMBER} was published")),
+fn publish(fabric: ModelFabric) -> Result<(), Failed> {
+    match show(fabric)? {
+        None | Some(NUMBER) => Ok(()),
+        Some(number) => Err(Failed::Wrong(number)),
     }
 }
 

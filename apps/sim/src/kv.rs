@@ -5,9 +5,9 @@ use std::sync::mpsc;
 
 use loco_app::Stop;
 use loco_kv::command::{Args, Command, Load};
-use loco_kv::{shell, workload};
+use loco_kv::{KvError, shell, workload};
 
-use crate::{NoProgram, Node, all_done, options, text};
+use crate::{Failed, LONG, NoProgram, Node, all_done, options};
 
 /// The slots of the shell's store, where the command has thousands: each is memory of every node.
 const SLOTS: u32 = 4;
@@ -21,18 +21,19 @@ pub(crate) fn read(call: &[String], nodes: u16, input: &[u8]) -> Result<Arc<Node
 
 fn read_load(load: &Load, nodes: u16) -> Result<Arc<Node>, NoProgram> {
     let usage = |why: &str| Err(NoProgram::Usage(format!("kv load: {why}")));
-    let plan = load.plan();
+    let mut plan = load.plan();
     let Some(each) = plan.ops else {
         return usage("give --ops N, since no time passes under the model");
     };
     if plan.restore.is_some() || plan.snapshot.is_some() {
         return usage("--restore and --snapshot use files, which all executions would share");
     }
+    plan.duration = LONG;
     // A batch is not cut short.
     let each = each.next_multiple_of(plan.window as u64);
     let expected = each * u64::from(plan.threads) * u64::from(nodes);
     Ok(Arc::new(move |fabric| {
-        let outcome = workload::run(fabric, &plan, &Stop::default()).map_err(text)?;
+        let outcome = workload::run(fabric, &plan, &Stop::default()).map_err(failed)?;
         outcome.map_or(Ok(()), |outcome| {
             all_done("operations", outcome.reads + outcome.writes, expected)
         })
@@ -58,9 +59,17 @@ fn read_shell(input: &[u8]) -> Arc<Node> {
             &mut answers,
             &Stop::default(),
         );
-        match tally.map_err(text)?.mistakes {
+        match tally.map_err(failed)?.mistakes {
             0 => Ok(()),
-            _ => Err(String::from_utf8_lossy(&answers).into_owned()),
+            _ => Err(Failed::wrong(String::from_utf8_lossy(&answers).into_owned())),
         }
     })
+}
+
+fn failed(error: KvError) -> Failed {
+    let object = match &error {
+        KvError::Object(object) => Some(object),
+        _ => None,
+    };
+    Failed::new(&error, object)
 }

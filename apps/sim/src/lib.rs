@@ -9,14 +9,56 @@
 mod kv;
 mod transfer;
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
+use loco::ErrorKind;
 use loco_sim::{ModelFabric, World};
 
 /// What a node of a program runs.
-type Node = dyn Fn(ModelFabric) -> Result<(), String> + Send + Sync;
+type Node = dyn Fn(ModelFabric) -> Result<(), Failed> + Send + Sync;
+
+/// The failure of a node.
+struct Failed {
+    text: String,
+    /// Set if it reports a loss, or a deadline that has passed.
+    is_of_fault: bool,
+}
+
+impl Failed {
+    /// Makes the failure of a node whose program ends with `error`. `object` is the error of the object that failed, if one did.
+    fn new(error: &impl Display, object: Option<&loco::Error>) -> Failed {
+        let is_of_fault = object.is_some_and(|object| {
+            matches!(
+                object.kind(),
+                ErrorKind::PeerLost | ErrorKind::DeclaredLost | ErrorKind::Timeout | ErrorKind::Poisoned
+            )
+        });
+        Failed {
+            text: error.to_string(),
+            is_of_fault,
+        }
+    }
+
+    /// Makes the failure of a node whose result is wrong, whatever has happened.
+    fn wrong(text: String) -> Failed {
+        Failed {
+            text,
+            is_of_fault: false,
+        }
+    }
+}
+
+impl Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The time that a program may take. The clock moves only where deadlines pass, and must not end a program that counts operations.
+const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A program with its options.
 #[derive(Clone)]
@@ -95,10 +137,15 @@ impl Program {
         &self.call
     }
 
-    /// Adds the nodes that run the program to a world.
+    /// Adds the nodes that run the program to a world. Where faults may happen, a node may end with the error of a loss or of a deadline
+    /// that has passed, once one has happened; whoever ends without an error must have the right result.
     pub fn build(&self, world: &mut World) {
         let node = self.node.clone();
-        world.program(self.nodes, move |fabric| node(fabric));
+        world.program_with_faults(
+            self.nodes,
+            move |fabric| node(fabric),
+            |failed| failed.is_of_fault,
+        );
     }
 }
 
@@ -109,15 +156,11 @@ fn options<T: Parser>(call: &[String]) -> Result<T, NoProgram> {
 
 /// Fails unless the nodes together have done what they were asked for: a count that misses some of it has been read too early, or
 /// before it had arrived.
-fn all_done(what: &str, done: u64, expected: u64) -> Result<(), String> {
+fn all_done(what: &str, done: u64, expected: u64) -> Result<(), Failed> {
     match done == expected {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(Failed::wrong(format!(
             "the nodes have made {expected} {what}, and the result counts {done}"
-        )),
+        ))),
     }
-}
-
-fn text(error: impl Display) -> String {
-    error.to_string()
 }

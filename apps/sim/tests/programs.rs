@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use loco_programs::{NoProgram, Program, names, reads_input};
-use loco_sim::{Completeness, Config, FabricKind, Strategy, World, explore};
+use loco_sim::{Completeness, Config, FabricKind, Faults, Strategy, World, explore};
 
 fn words(call: &str) -> Vec<String> {
     call.split_whitespace().map(str::to_owned).collect()
@@ -39,6 +39,68 @@ fn no_execution_of_a_program_fails() {
             assert_eq!(report.completeness, Completeness::Random(executions), "{call}");
         }
     }
+}
+
+/// A node that is lost, or late, keeps no other from its end. Whoever ends without an error has the right result.
+#[test]
+fn no_execution_of_a_program_with_a_fault_fails() {
+    let none = Faults {
+        idle_expiries: true,
+        ..Faults::default()
+    };
+    let (crash, suspicion, expiry) = (
+        Faults { crashes: 1, ..none },
+        Faults {
+            suspicions: 1,
+            ..none
+        },
+        Faults { expiries: 1, ..none },
+    );
+    for faults in [crash, suspicion, expiry] {
+        for call in [
+            "transfer --accounts 2 --locks 1 --transfers 1",
+            "transfer --threads 2 --accounts 2 --locks 1 --deposit 60 --transfers 1",
+            "kv load --keys 2 --ops 2 --window 1 --locks 1",
+            "kv shell",
+        ] {
+            let program = read(call).unwrap();
+            for fabric in [FabricKind::Model, FabricKind::Shm] {
+                let strategy = Strategy::Pct {
+                    executions: 60,
+                    seed: 3,
+                    depth: 5,
+                };
+                let config = Config {
+                    faults,
+                    longer_fails: true,
+                    ..Config::default().strategy(strategy).fabric(fabric)
+                };
+                let report = explore(&config, |world: &mut World| program.build(world)).unwrap();
+                if let Some(failure) = report.failure {
+                    panic!("{call}, {faults}: {failure}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mistake_is_one_after_a_crash_too() {
+    let program = Program::read(&words("kv shell"), 2, b"fetch a\n").unwrap();
+    let config = Config {
+        faults: Faults {
+            crashes: 1,
+            idle_expiries: true,
+            ..Faults::default()
+        },
+        ..Config::default().strategy(Strategy::Random {
+            executions: 10,
+            seed: 1,
+        })
+    };
+    let report = explore(&config, |world: &mut World| program.build(world)).unwrap();
+    let failure = report.failure.unwrap().to_string();
+    assert!(failure.contains("no command `fetch`"), "{failure}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub use graphs::film::{Film, FilmCall, FilmNote, FilmThread, FilmWord, Frame, Th
 pub use reports::schedule::{NotASchedule, Schedule};
 pub use reports::trace::TraceStep;
 pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
-pub use state::faults::Faults;
+pub use state::allowed::Faults;
 pub use world::history::{End, Event, ThreadHistory};
 pub use world::{Node, World, call, faults, note};
 

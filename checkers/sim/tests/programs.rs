@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use loco::fabric::{Fabric, Memory, NodeId, Peers, Target, WordCell};
 use loco::raw::Flags;
-use loco::{Channel, Manager, Result};
+use loco::{Barrier, Channel, Manager, Result};
 use loco_sim::{
-    Completeness, Config, FabricKind, FailureKind, ModelFabric, Strategy, World, explore, replay, rounds,
+    Completeness, Config, FabricKind, FailureKind, Faults, ModelFabric, Strategy, World, explore, replay,
+    rounds,
 };
 
 const NUMBER: usize = 0;
@@ -105,4 +106,116 @@ fn an_error_of_a_node_is_a_failure() {
     let report = explore(&Config::default(), world).unwrap();
     let failure = report.failure.unwrap().to_string();
     assert!(failure.contains("the program failed: no money left"), "{failure}");
+}
+
+/// Faults of which one execution has one at most.
+fn one(faults: Faults) -> Config {
+    Config {
+        faults: Faults {
+            idle_expiries: true,
+            ..faults
+        },
+        longer_fails: true,
+        ..Config::default()
+    }
+}
+
+fn crash() -> Config {
+    one(Faults {
+        crashes: 1,
+        ..Faults::default()
+    })
+}
+
+fn expiry() -> Config {
+    one(Faults {
+        expiries: 1,
+        ..Faults::default()
+    })
+}
+
+fn random(config: Config) -> Config {
+    config.strategy(Strategy::Random {
+        executions: 3_000,
+        seed: 1,
+    })
+}
+
+fn is_of_fault(error: &loco::Error) -> bool {
+    error.lost_peer().is_some() || error.is_timeout()
+}
+
+#[test]
+fn the_error_of_a_loss_is_a_failure_unless_the_program_says_that_it_is_one_of_a_fault() {
+    let report = explore(&random(crash()), program(Flags::STRONG)).unwrap();
+    let failure = report.failure.unwrap().to_string();
+    assert!(failure.contains("the program failed"), "{failure}");
+    let with_faults = |world: &mut World| {
+        world.program_with_faults(2, |fabric: ModelFabric| news(fabric, Flags::STRONG), is_of_fault);
+    };
+    for fabric in [FabricKind::Model, FabricKind::Shm] {
+        for config in [crash(), expiry()] {
+            let report = explore(&random(config.fabric(fabric)), with_faults).unwrap();
+            if let Some(failure) = report.failure {
+                panic!("{failure}");
+            }
+            assert_eq!(report.completeness, Completeness::Random(3_000));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_result_is_a_failure_also_where_a_node_may_be_lost() {
+    let world = |world: &mut World| {
+        world.program_with_faults(
+            2,
+            |fabric: ModelFabric| news(fabric, Flags::default()),
+            is_of_fault,
+        );
+    };
+    let failure = explore(&random(crash()), world).unwrap().failure.unwrap();
+    assert!(failure.to_string().contains("the number is there"), "{failure}");
+}
+
+/// Where no fault happens, an error that reports one comes from the program.
+#[test]
+fn the_error_of_a_fault_that_has_not_happened_is_a_failure() {
+    let lost =
+        |_: ModelFabric| Err::<(), _>(loco::Error::from(loco::fabric::FabricError::PeerLost(NodeId(0))));
+    let world = move |world: &mut World| world.program_with_faults(1, lost, is_of_fault);
+    let failure = explore(&expiry(), world).unwrap().failure.unwrap();
+    assert!(failure.to_string().contains("the program failed"), "{failure}");
+}
+
+/// A node whose wait at a barrier is late ends, and the other one hears that it is gone.
+#[test]
+fn a_node_that_ends_after_a_fault_is_lost_to_the_others() {
+    let ends = Arc::new([const { AtomicU64::new(0) }; 3]);
+    let counted = ends.clone();
+    let meets = move |fabric: ModelFabric| -> Result<()> {
+        let manager = Manager::new(fabric)?;
+        let barrier = Barrier::new(&manager, "barrier")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        let met = barrier.wait(&thread).and_then(|()| barrier.wait(&thread));
+        let end = match &met {
+            Ok(()) => 0,
+            Err(error) if error.is_timeout() => 1,
+            Err(_) => 2,
+        };
+        counted[end].fetch_add(1, Ordering::Relaxed);
+        met
+    };
+    let world = |world: &mut World| world.program_with_faults(2, meets.clone(), is_of_fault);
+    for fabric in [FabricKind::Model, FabricKind::Shm] {
+        let report = explore(&random(expiry().fabric(fabric)), world).unwrap();
+        if let Some(failure) = report.failure {
+            panic!("{failure}");
+        }
+    }
+    let [met, late, lost] = [0, 1, 2].map(|end| ends[end].load(Ordering::Relaxed));
+    assert!(
+        met > 0 && late > 0 && lost > 0,
+        "{met} have met, {late} were late, {lost} have heard of a loss"
+    );
 }

@@ -254,6 +254,12 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("expiry-refused", refused_after_late).expiries(1),
         NamedWorld::new("crash", lost::<1>(TWO, &[AllGather, Broadcast(1), Gather(0)])).crash(),
         NamedWorld::new("crash-of-three", lost::<1>(THREE, &[Broadcast(1), Gather(0)])).crash(),
+        // A node waits for a root that has stopped for the loss of the third.
+        NamedWorld::new(
+            "crash-of-three-again",
+            lost::<1>(THREE, &[Broadcast(1), Broadcast(1)]),
+        )
+        .crash(),
         NamedWorld::new("suspicion", lost::<1>(TWO, &[Gather(1), Broadcast(0)])).suspicion(),
         NamedWorld::new(
             "two-threads",

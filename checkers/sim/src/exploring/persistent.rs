@@ -407,6 +407,8 @@ impl Needs<'_, '_, '_> {
                 let walker = self.walker;
                 self.add_askers(state, walker.seen.history_of_others(thread, returns));
             }
+            // As a fault. See `reduce`.
+            Request::Faulted | Request::Leave => self.add_all_programs(),
             // Nobody but the thread itself sees these requests.
             Request::Post { .. }
             | Request::Lost

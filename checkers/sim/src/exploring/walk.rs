@@ -258,7 +258,7 @@ impl<'a> Walker<'a> {
                 match (granted, request) {
                     (None, _) => false,
                     // The thread stops here. It gets its reply once it is woken, if ever.
-                    (Some(_), Request::Park | Request::End(_)) => {
+                    (Some(_), Request::Park | Request::Leave | Request::End(_)) => {
                         wakes = true;
                         true
                     }
@@ -504,7 +504,9 @@ impl<'a> Walker<'a> {
             | Request::Reach { .. }
             | Request::Send { .. }
             | Request::Receive
-            | Request::Close => false,
+            | Request::Close
+            | Request::Faulted
+            | Request::Leave => false,
             Request::Note(Note::Call(_) | Note::Return(_)) => {
                 let returns = matches!(request, Request::Note(Note::Return(_)));
                 !state.may_stop(thread) && !state.may_ask_any(self.seen.history_of_others(thread, returns))
@@ -525,7 +527,7 @@ impl<'a> Walker<'a> {
             .as_ref()
             .and_then(|run| run.check_end(self.common, state));
         // Whether a lost node's last write to such a word has arrived makes a difference after all.
-        self.seen.fresh |= self.config.faults.lossy() && self.common.checked() > checked;
+        self.seen.fresh |= state.losses.is_lossy() && self.common.checked() > checked;
         Ok(failed)
     }
 

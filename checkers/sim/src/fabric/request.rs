@@ -272,6 +272,10 @@ pub(crate) enum Request {
     /// Ends the set-up messages of this node.
     Close,
     Note(Note),
+    /// Asks whether a fault has happened so far. The reply is 1 if one has.
+    Faulted,
+    /// Ends the process of this node, with all of its threads: the node stops for good.
+    Leave,
     /// Ends the thread: its body returned, or panicked with this message.
     End(Result<(), Arc<str>>),
 }

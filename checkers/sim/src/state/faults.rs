@@ -3,110 +3,16 @@
 //! A link may also be cut for a while ([`super::links`]).
 //!
 //! Each of these is a move of its own ([`Fault`]). [`Faults`] bounds how many of them an execution has.
-//! Without faults, clocks stand still and nobody is lost. Used by [`super::State`], which lists these moves
+//! Without faults, clocks stand still and nobody is lost. Used by [`State`], which lists these moves
 //! beside those of threads and of the machine.
 
-use std::cell::Cell;
-use std::fmt;
-
 use mowgli::machine::QpId;
-use serde::Serialize;
 use smallvec::SmallVec;
 
+use super::allowed::Faults;
 use super::links::Links;
 use super::{Common, Move, State, Status};
 use crate::fabric::request::{ModelThreadKind, NodeSet, VirtualWord};
-
-/// The faults that may happen in an execution, and how often. By default no deadline passes and no node is
-/// lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Faults {
-    /// The largest number of waits that end by their deadline while something else could still happen.
-    ///
-    /// Clocks promise order only. A node's clock never goes back, and when a wait has ended by its deadline,
-    /// the node's clock has reached that deadline. Nothing relates clocks of different nodes, or a duration
-    /// to the events that happen meanwhile. A wait whose deadline has already passed may end at any time;
-    /// that is not counted.
-    pub expiries: u32,
-    /// The largest number of nodes that stop for good, at any step. A stopped node's posted operations may or
-    /// may not arrive.
-    pub crashes: u32,
-    /// The largest number of nodes that are declared lost although they live.
-    ///
-    /// Membership is enforced and agreed, as the fabric contract says. First a node is cut off: from then on
-    /// none of its operations takes effect at others, not even those under way, and its own next call fails.
-    /// Then each survivor learns of the loss, at any later time. A node that has stopped is also cut off
-    /// before anybody learns of it.
-    pub suspicions: u32,
-    /// The largest number of links that are cut for a while. While the link between two nodes is cut, no operation of one of them
-    /// gets through to the other, and no acknowledgement or result comes back. What was under way then goes on: the link
-    /// loses nothing, and comes back sooner or later. A partition cuts every link between its sides. Operations may take any time
-    /// anyway, so a cut link leads to nothing new; searches within bounds and random schedules find what it leads to sooner. It
-    /// has no effect on fabrics without links ([`FabricKind::is_synchronous`](crate::FabricKind::is_synchronous)), and set-up
-    /// messages pass it.
-    pub cuts: u32,
-    /// Leaves membership unenforced, as it was before the contract demanded it. A suspected node does not learn of it
-    /// and goes on writing, and survivors may learn of a loss while the lost node's operations are still
-    /// under way.
-    pub unenforced: bool,
-    /// Lets time pass when nothing else can happen: the earliest deadline of some node then passes, and is
-    /// not counted. The clocks of the other nodes move by as much, so that a wait that was to end sooner ends
-    /// before time passes again. Without this setting, an execution in which only deadlines could end the
-    /// waits is a deadlock.
-    pub idle_expiries: bool,
-}
-
-thread_local! {
-    /// The faults of the world that this OS thread runs.
-    static CURRENT: Cell<Option<Faults>> = const { Cell::new(None) };
-}
-
-impl Faults {
-    /// Says which faults the world has that this OS thread runs from now on.
-    pub(crate) fn set_current(self) {
-        CURRENT.set(Some(self));
-    }
-
-    /// Returns the faults of the world that this OS thread runs.
-    pub(crate) fn current() -> Faults {
-        CURRENT.get().unwrap_or_default()
-    }
-
-    /// Returns whether deadlines may pass.
-    pub(crate) fn timed(self) -> bool {
-        self.expiries > 0 || self.idle_expiries
-    }
-
-    /// Returns whether anything can go wrong.
-    pub(crate) fn any(self) -> bool {
-        self.timed() || self.lossy() || self.cuts > 0
-    }
-
-    /// Returns whether nodes may be lost.
-    pub(crate) fn lossy(self) -> bool {
-        self.crashes > 0 || self.suspicions > 0
-    }
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [
-            (self.expiries, "expiry", "expiries"),
-            (self.crashes, "crash", "crashes"),
-            (self.suspicions, "suspicion", "suspicions"),
-            (self.cuts, "cut link", "cut links"),
-        ];
-        let parts: Vec<String> = parts
-            .into_iter()
-            .filter(|&(n, ..)| n > 0)
-            .map(|(n, one, more)| format!("{n} {}", if n == 1 { one } else { more }))
-            .collect();
-        match parts.is_empty() {
-            true => write!(f, "no fault"),
-            false => write!(f, "{}", parts.join(" and ")),
-        }
-    }
-}
 
 /// A fault, or the moment at which a node learns of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,6 +105,8 @@ pub(crate) struct Losses {
     expiries: u32,
     crashes: u32,
     suspicions: u32,
+    /// Nodes may stop by themselves, once a fault has happened.
+    leave: bool,
     pub(crate) links: Links,
     /// The sites by node; empty where nothing can go wrong.
     sites: Vec<Site>,
@@ -238,12 +146,37 @@ impl Losses {
             expiries: allowed.expiries,
             crashes: allowed.crashes,
             suspicions: allowed.suspicions,
+            leave: false,
             links: Links::new(allowed.cuts),
             sites: match allowed.any() {
                 true => vec![site; nodes],
                 false => Vec::new(),
             },
         }
+    }
+
+    /// Lets nodes stop by themselves where anything can go wrong.
+    pub(crate) fn let_nodes_leave(&mut self) {
+        self.leave = self.is_on();
+    }
+
+    /// Returns whether a node has been lost or a deadline has passed while something else could happen.
+    pub(crate) fn have_begun(&self) -> bool {
+        self.crashes < self.allowed.crashes
+            || self.suspicions < self.allowed.suspicions
+            || self.expiries < self.allowed.expiries
+    }
+
+    /// Returns whether nodes are lost in some executions.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.allowed.lossy() || self.leave
+    }
+
+    /// Returns whether nodes may yet be lost.
+    fn may_lose(&self) -> bool {
+        self.crashes > 0
+            || self.suspicions > 0
+            || self.leave && self.sites.iter().any(|site| site.standing == Standing::Up)
     }
 
     /// Returns whether anything can go wrong at all.
@@ -289,22 +222,22 @@ impl Losses {
 
     /// Returns whether the outcome of a call of `node` towards `peer` may still change by a loss.
     pub(crate) fn may_refuse(&self, node: u16, peer: u16) -> bool {
-        if !self.allowed.lossy() || self.refusal(node, NodeSet::of([peer])).is_some() {
+        if !self.is_lossy() || self.refusal(node, NodeSet::of([peer])).is_some() {
             return false;
         }
+        let may_go = self.crashes > 0 || self.leave;
         self.suspicions > 0
-            || peer != node && (self.crashes > 0 || self.sites[usize::from(peer)].standing != Standing::Up)
+            || peer != node && (may_go || self.sites[usize::from(peer)].standing != Standing::Up)
     }
 
     /// Returns whether the node may still stop.
     fn may_stop(&self, node: u16) -> bool {
-        self.crashes > 0 && self.site(node).is_some_and(|site| site.standing == Standing::Up)
+        (self.crashes > 0 || self.leave) && self.site(node).is_some_and(|site| site.standing == Standing::Up)
     }
 
     /// Returns whether nodes may still be lost, or become known to be.
     pub(crate) fn is_settling(&self) -> bool {
-        self.crashes > 0
-            || self.suspicions > 0
+        self.may_lose()
             || self.learns().next().is_some()
             || self.sites.iter().any(|site| site.standing == Standing::Stopped)
     }
@@ -446,8 +379,7 @@ impl State {
 
     /// Returns whether no node can be lost any more once the thread has ended, and some still can until then.
     pub(crate) fn ends_faults(&self, thread: u16) -> bool {
-        let losses = &self.losses;
-        (losses.crashes > 0 || losses.suspicions > 0) && self.busy().eq([thread])
+        self.losses.may_lose() && self.busy().eq([thread])
     }
 
     /// Returns the threads whose end an execution waits for, of nodes that are up.
@@ -531,18 +463,7 @@ impl State {
             }
             Fault::Crash(node) => {
                 self.losses.crashes = self.losses.crashes.saturating_sub(1);
-                self.losses.sites[usize::from(node)].standing = Standing::Stopped;
-                for thread in 0..self.threads.len() as u16 {
-                    if self.info(thread).node != node {
-                        continue;
-                    }
-                    self.machine.discard_store_buffer(thread);
-                    let t = &mut self.threads[usize::from(thread)];
-                    if matches!(t.status, Status::Ready | Status::Parked) {
-                        t.status = Status::Stopped;
-                        t.wait = None;
-                    }
-                }
+                self.stop(node);
             }
             Fault::Suspect(node) => {
                 self.losses.suspicions = self.losses.suspicions.saturating_sub(1);
@@ -572,6 +493,24 @@ impl State {
             Fault::Heal { node, peer } => return self.losses.links.heal(node, peer),
         }
         true
+    }
+
+    /// Stops a node for good, with its threads and what their store buffers hold.
+    pub(crate) fn stop(&mut self, node: u16) {
+        if let Some(site) = self.losses.sites.get_mut(usize::from(node)) {
+            site.standing = Standing::Stopped;
+        }
+        for thread in 0..self.threads.len() as u16 {
+            if self.info(thread).node != node {
+                continue;
+            }
+            self.machine.discard_store_buffer(thread);
+            let t = &mut self.threads[usize::from(thread)];
+            if matches!(t.status, Status::Ready | Status::Parked) {
+                t.status = Status::Stopped;
+                t.wait = None;
+            }
+        }
     }
 
     /// Discards the operations that the node has under way towards others.

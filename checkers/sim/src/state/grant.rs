@@ -119,6 +119,11 @@ impl Grant<'_> {
             Request::Receive => self.receive(),
             Request::Close => self.close(),
             Request::Note(ref note) => self.note(note),
+            Request::Faulted => Granted::Acted(Reply::Value(u64::from(self.state.losses.have_begun()))),
+            Request::Leave => {
+                self.state.stop(self.node());
+                Granted::Looked(Reply::Unit)
+            }
             Request::End(ref end) => self.end(end.is_ok()),
             // That they are enabled says all.
             Request::Fence | Request::Join { .. } => Granted::Acted(Reply::Unit),

@@ -3,6 +3,7 @@
 //!
 //! Relies on `mowgli::machine` for memory and NICs and on [`crate::state::behaviour`] for threads. Used by every strategy.
 
+pub(crate) mod allowed;
 pub(crate) mod behaviour;
 pub(crate) mod chunks;
 pub(crate) mod copies;
@@ -27,9 +28,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::fabric::coroutine::Labels;
 use crate::fabric::request::{LockId, LockMode, ModelThreadKind, Reply, Request, VirtualWord};
+use crate::state::allowed::Faults;
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::copies::{share, share_any};
-use crate::state::faults::{Fault, Faults, Losses};
+use crate::state::faults::{Fault, Losses};
 use crate::state::names::Names;
 use crate::state::sharing::Agent;
 use crate::state::waits::{Waiting, Waits};
@@ -349,6 +351,11 @@ impl State {
                 .threads
                 .get(*other as usize)
                 .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed | Status::Stopped)),
+            // A process that ends leaves no store behind.
+            Request::Leave => {
+                let node = self.node_of(thread);
+                (0..self.threads.len() as u16).all(|t| self.node_of(t) != node || self.drained(t))
+            }
             Request::Receive => {
                 let mailbox = &self.mail[self.node_of(thread) as usize];
                 mailbox.closed || !mailbox.messages.is_empty()

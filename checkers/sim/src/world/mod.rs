@@ -26,6 +26,8 @@ pub struct World {
     /// The values that set-ups returned. The world drops them, not a thread, so that tearing down is not
     /// explored.
     keep: Vec<Box<dyn Any>>,
+    /// Set if nodes run programs, whose ends are those of their processes.
+    pub(crate) runs_programs: bool,
 }
 
 type Check = Box<dyn Fn(&End<'_>)>;
@@ -77,6 +79,7 @@ impl World {
             node_count: Arc::new(Mutex::new(0)),
             finally: Vec::new(),
             keep: Vec::new(),
+            runs_programs: false,
         }
     }
 
@@ -165,12 +168,35 @@ impl World {
         nodes: u16,
         program: impl Fn(ModelFabric) -> Result<(), E> + Send + Sync + 'static,
     ) {
-        let program = Arc::new(program);
+        self.program_with_faults(nodes, program, |_| false);
+    }
+
+    /// Adds the nodes of a program, as [`program`](World::program) does, where [`Faults`] may happen. `is_of_fault` says of an error
+    /// whether it reports a fault: a loss, or a deadline that has passed. Such an error is no failure if a fault has happened
+    /// before.
+    ///
+    /// Once a fault has happened, a node whose program ends, with or without an error, is lost to the others, as a process that
+    /// exits is.
+    pub fn program_with_faults<E: Display>(
+        &mut self,
+        nodes: u16,
+        program: impl Fn(ModelFabric) -> Result<(), E> + Send + Sync + 'static,
+        is_of_fault: impl Fn(&E) -> bool + Send + Sync + 'static,
+    ) {
+        self.runs_programs = true;
+        // Whoever ends after a fault is lost to the others.
+        self.options.lossy |= faults().any();
+        let parts = Arc::new((program, is_of_fault));
         for number in 0..nodes {
-            let (node, program) = (self.node(|fabric| fabric), program.clone());
+            let (node, parts) = (self.node(|fabric| fabric), parts.clone());
             self.thread(&node, &format!("node {number}"), move |fabric: &ModelFabric| {
-                if let Err(error) = program(fabric.clone()) {
-                    panic!("the program failed: {error}");
+                let (program, is_of_fault) = &*parts;
+                let ended = program(fabric.clone());
+                let faulted = faults().any() && ask(Request::Faulted) == Reply::Value(1);
+                match ended {
+                    Err(error) if !(faulted && is_of_fault(&error)) => panic!("the program failed: {error}"),
+                    _ if faulted => drop(ask(Request::Leave)),
+                    _ => {}
                 }
             });
         }

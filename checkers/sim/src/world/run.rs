@@ -98,6 +98,9 @@ impl Run {
         {
             run.add(common, &mut state, node, kind, name, body)?;
         }
+        if built.runs_programs {
+            state.losses.let_nodes_leave();
+        }
         run.run_until_idle(common, &mut state)?;
         common.keep_labels(coroutine::take_labels());
         let unfinished: Vec<_> = (0..state.threads.len() as u16)

@@ -98,6 +98,31 @@ pub(super) fn twice(world: &mut World) {
     });
 }
 
+/// Builds a world in which the slot between those of two keys is free. A cut has both keys, and no third one.
+pub(super) fn with_a_gap(world: &mut World) {
+    let make = make::<1>(3, 1);
+    let mut stage = Stage::prepared(world, 2, 1, make, |store, thread| {
+        if thread.node_id().0 == 0 {
+            for (key, value) in [(ONE, 10), (NEW, 50), (TWO, 20)] {
+                assert_eq!(must(store.insert(thread, &key, &[value])), Inserted::Done);
+            }
+        }
+    });
+    stage.run(0, 0, "writer", |store, thread| {
+        assert!(must(store.delete(thread, &NEW)), "it is there");
+        let cut = must(cut(store, thread));
+        assert_eq!(
+            [ONE, TWO, NEW].map(|key| value(&cut, key)),
+            [Some(10), Some(20), None]
+        );
+    });
+    stage.run(1, 0, "reader", |store, thread| {
+        let cut = must(cut(store, thread));
+        assert_eq!([ONE, TWO].map(|key| value(&cut, key)), [Some(10), Some(20)]);
+        assert!(matches!(value(&cut, NEW), None | Some(50)), "{cut:?}");
+    });
+}
+
 /// Builds a world in which a node may be lost. A cut that succeeds has all keys, in the order of their updates. One that has
 /// succeeded is not taken back by the next.
 pub(super) fn lost(world: &mut World) {

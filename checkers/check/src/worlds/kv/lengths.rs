@@ -1,10 +1,15 @@
-//! Values of a length that lookups cannot know.
+//! Values of a length that lookups cannot know, and lookups of more keys than are looked up together.
 
 use loco::fabric::NodeId;
 use loco::{Bytes, Inserted, KvConfig, KvStore, Manager};
 use loco_sim::World;
 
+use super::{There, stores};
+use crate::methods::did;
 use crate::stage::{Fabric, Stage, must};
+
+/// The number of keys that are looked up together, and one.
+const MORE_THAN_A_WINDOW: usize = 129;
 
 /// Builds a world of values that a lookup cannot know the length of, and that are longer than what it reads first. Node 1 looks
 /// them up in every way while node 0 writes one of another length.
@@ -47,5 +52,16 @@ pub(super) fn longer(world: &mut World) {
                 "{found:?}, of the lengths {lens:?}"
             );
         }
+    });
+}
+
+/// Builds a world in which node 1 looks up more keys by one call than overlap. It finds each of them.
+pub(super) fn many(world: &mut World) {
+    const KEYS: &[There] = &[(0, 1, 10)];
+    let mut stage = stores::<1>(world, 2, 1, (1, 1), KEYS);
+    stage.run(1, 0, "reader", |store, thread| {
+        did("KvStore::get_many");
+        let values = must(store.get_many(thread, &[1; MORE_THAN_A_WINDOW]));
+        assert_eq!(values, [Some([10]); MORE_THAN_A_WINDOW], "nobody changes it");
     });
 }

@@ -53,6 +53,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const WINDOW: Script<Call, 2> = [(0, &[Update(1, 20)]), (1, &[GetWindow(1), GetWindow(1)])];
     // A node that is out is told, and does not say that the key is not there.
     const MISSED: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), GetWindow(1)])];
+    const MISSED_UPDATE: Script<Call, 2> =
+        [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(1)])];
     const SWAPPED: Script<Call, 2> = [
         (0, &[Delete(1), Insert(2, 20)]),
         (1, &[Get(1), Delete(1), Get(2)]),
@@ -98,6 +100,15 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (0, &[UpdateMany(1, 2, 30)]),
         (1, &[Delete(1), Insert(1, 40), Get(2)]),
     ];
+    // Both keys are on the node that reads them, and have locks of their own: the lock of one is with the writer, so that its release
+    // places nothing there.
+    const BOTH_THERE: &[There] = &[(1, 1, 10), (1, 2, 20)];
+    const UPDATES_THERE: Script<Call, 2> = [(0, &[UpdateMany(1, 2, 30)]), (1, &[Get(1), Get(2)])];
+    const UPDATES_APART: Script<Call, 3> = [(0, &[UpdateMany(1, 2, 30)]), (1, &[Get(1)]), (2, &[Get(2)])];
+    const UPDATES_AND_DELETE: Script<Call, 2> = [
+        (0, &[UpdateMany(1, 2, 30)]),
+        (1, &[Delete(1), Insert(1, 40), Get(1)]),
+    ];
     const LOST_BATCH: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10), Get(1)]), (1, &[Get(2), Get(1)])];
     const LOST_UPDATES: Script<Call, 2> = [(0, &[UpdateMany(1, 2, 30), Get(2)]), (1, &[Get(1), Get(1)])];
     const LOST_OF_THREE: Script<Call, 3> = [
@@ -127,6 +138,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("changers", calls_with::<1, 3>((1, 1), ONE, CHANGERS)),
         NamedWorld::new("deleted", calls_with::<1, 3>((1, 1), ONE, DELETED)),
         NamedWorld::new("deleted-of-three", calls_with::<1, 3>((1, 1), ONE, THIRDS)),
+        // Short enough to be inline on the weakest fabric, without the words before it.
+        NamedWorld::new("changed-at-the-bound", calls_with::<8, 2>((1, 1), ONE, CHANGED)),
         NamedWorld::new("started-wide", calls_with::<3, 2>((1, 1), ONE, STARTED)),
         NamedWorld::new("window", calls_with::<1, 2>((1, 1), ONE, WINDOW)),
         NamedWorld::new("window-wide", calls_with::<3, 2>((1, 1), ONE, WINDOW)),
@@ -138,9 +151,21 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
         NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
         NamedWorld::new(
+            "updates-there",
+            calls_with::<1, 2>((2, 2), BOTH_THERE, UPDATES_THERE),
+        )
+        .small(),
+        NamedWorld::new("updates-apart", calls_with::<1, 3>((1, 2), APART, UPDATES_APART)),
+        NamedWorld::new(
+            "updates-and-delete",
+            calls_with::<1, 2>((2, 2), BOTH_THERE, UPDATES_AND_DELETE),
+        )
+        .small(),
+        NamedWorld::new(
             "updates-crossed",
             calls_with::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
-        ),
+        )
+        .small(),
         NamedWorld::new(
             "updates-from-memory",
             calls_with::<9, 2>((1, 2), EACH, UPDATES_CROSSED),
@@ -178,6 +203,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
         NamedWorld::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),
         NamedWorld::new("suspicion-missed", faulty::<1, 2>(&[], MISSED)).suspicion(),
+        NamedWorld::new("suspicion-updates", faulty_of::<1, 2>((2, 1), &[], MISSED_UPDATE)).suspicion(),
         NamedWorld::new("suspicion-moved", faulty::<1, 2>(ONE, MOVED)).suspicion(),
         NamedWorld::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
             .suspicion()
@@ -189,11 +215,13 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("cut", cuts::in_order(1, 2)),
         NamedWorld::new("cut-back", cuts::in_order(2, 1)),
         NamedWorld::new("cut-twice", cuts::twice),
+        NamedWorld::new("cut-gap", cuts::with_a_gap),
         NamedWorld::new("cut-batch", cuts::across_a_batch),
         NamedWorld::new("cut-changes", cuts::come_and_gone),
         NamedWorld::new("cut-crash", cuts::lost).crash(),
         NamedWorld::new("cut-late", cuts::left_behind).expiries(1),
         NamedWorld::new("longer", lengths::longer),
+        NamedWorld::new("more-than-a-window", lengths::many),
         NamedWorld::new("batches", batches::batches),
         NamedWorld::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
         NamedWorld::new("life", calls::<1, 2>((1, 1), LIFE)),

@@ -131,7 +131,8 @@ where
         Call::GetInto(key) => {
             did("KvStore::get_many_into");
             let get = || {
-                let mut values = Vec::new();
+                // What was there before is replaced.
+                let mut values = vec![Some([u64::MAX; N])];
                 must(store.get_many_into(thread, &[key], &mut values));
                 assert_eq!(values.len(), 1);
                 found(values[0])
