@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ pub struct Place {
     folder: PathBuf,
     prefix: String,
     number: u32,
-    _lock: File,
+    lock: File,
 }
 
 impl Place {
@@ -51,7 +52,7 @@ impl Place {
                 folder: folder.to_owned(),
                 prefix: prefix.to_owned(),
                 number,
-                _lock: lock,
+                lock,
             };
             match usable(&place) {
                 Ok(Some(with)) => return Ok((place, with)),
@@ -74,6 +75,11 @@ impl Place {
     /// Returns the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns the descriptor whose lock holds the place. A child that inherits it holds the place, too, until it closes it.
+    pub fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
     }
 
     /// Returns the path of this process's file of a kind, which is a name without `/`.

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -88,6 +89,11 @@ impl World {
     /// Returns this process's place in the folder.
     pub fn place(&self) -> u32 {
         self.place.number()
+    }
+
+    /// Returns the descriptor whose lock holds the place.
+    pub fn lock(&self) -> BorrowedFd<'_> {
+        self.place.lock()
     }
 
     /// Returns the folder.

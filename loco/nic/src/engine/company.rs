@@ -2,7 +2,7 @@
 //!
 //! To wake a thread on another processor is to interrupt that processor, which takes long in a virtual machine. On its own, a sender
 //! gives way to the target's thread for some 3 µs, and both programs keep their processors. Much data is better copied beside the
-//! sender. Relies on what [`ring`](super::ring) says of who rang; used by the thread of a NIC that takes no liberties.
+//! sender. What somebody else sets for the thread (`taskset`, a set of processors of the system's), it keeps within. Relies on what [`ring`](super::ring) says of who rang; used by the thread of a NIC that takes no liberties.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -13,8 +13,10 @@ const MUCH: usize = 16 << 10;
 
 /// Where the thread is, and where it may be.
 pub(super) struct Company {
-    /// The processors that the process may use, if there are several.
-    allowed: Option<CpuSet>,
+    /// The processors that the thread may use.
+    allowed: CpuSet,
+    /// Those that it was last given here, if it was.
+    given: Option<CpuSet>,
     on: Option<usize>,
     /// The processor of the last wakings, and how many there were.
     called_from: Option<usize>,
@@ -22,55 +24,68 @@ pub(super) struct Company {
 }
 
 impl Company {
-    /// Makes that of the calling thread.
-    pub fn new() -> Company {
-        let allowed = sched_getaffinity(None).ok();
+    /// Makes that of a thread that may use these processors.
+    pub fn new(allowed: CpuSet) -> Company {
         Company {
-            allowed: allowed.filter(|allowed| allowed.count() > 1),
+            allowed,
+            given: None,
             on: None,
             called_from: None,
             times: 0,
         }
     }
 
-    /// Takes note that the thread was woken from a processor and moved so many bytes. Moves the thread if that is better from now on.
+    /// Takes note that the calling thread was woken from a processor and moved so many bytes. Moves it if that is better from now on.
     pub fn was_woken(&mut self, from: usize, bytes: usize) {
-        let Some(allowed) = self.allowed else { return };
-        // The number is what a neighbour says.
-        if from >= CpuSet::MAX_CPU {
+        if !self.may_move(from, bytes) {
             return;
         }
-        let Some(to) = self.better(from, bytes) else {
+        let Ok(current) = sched_getaffinity(None) else {
             return;
         };
-        let set = match to {
-            Some(processor) if allowed.is_set(processor) => {
-                let mut set = CpuSet::new();
-                set.set(processor);
-                set
-            }
-            _ => allowed,
-        };
-        // If the system refuses, the thread stays where it is, which is no fault.
-        let _ = sched_setaffinity(None, &set);
+        if let Some(set) = self.moves(from, bytes, current) {
+            // If the system refuses, the thread stays where it is, which is no fault.
+            let _ = sched_setaffinity(None, &set);
+        }
     }
 
-    /// Returns where the thread is to be from now on, if that changes: on one processor, or on any.
-    fn better(&mut self, from: usize, bytes: usize) -> Option<Option<usize>> {
+    /// Returns whether the thread may be better elsewhere, without asking the system for anything.
+    fn may_move(&mut self, from: usize, bytes: usize) -> bool {
         if bytes >= MUCH {
             (self.called_from, self.times) = (None, 0);
-            return self.on.take().map(|_| None);
+            return self.on.is_some();
         }
         self.times = match self.called_from == Some(from) {
             true => self.times.saturating_add(1),
             false => 1,
         };
         self.called_from = Some(from);
-        if self.times < OFTEN || self.on == Some(from) {
+        // The number is what a neighbour says.
+        self.times >= OFTEN && self.on != Some(from) && from < CpuSet::MAX_CPU
+    }
+
+    /// Returns the processors that the thread is to have from now on, if that changes. `current` are those that it has: if they are not
+    /// what it was given here, somebody else has set them, and it stays within them.
+    fn moves(&mut self, from: usize, bytes: usize, current: CpuSet) -> Option<CpuSet> {
+        if self.given.unwrap_or(self.allowed) != current {
+            (self.allowed, self.given, self.on) = (current, None, None);
+        }
+        let to = (bytes < MUCH).then_some(from);
+        if to == self.on {
             return None;
         }
-        self.on = Some(from);
-        Some(self.on)
+        self.on = to;
+        if self.allowed.count() < 2 {
+            return None;
+        }
+        let mut set = self.allowed;
+        if let Some(processor) = to.filter(|processor| self.allowed.is_set(*processor)) {
+            set.clear();
+            set.set(processor);
+        }
+        let is_new = set != current;
+        self.given = Some(set);
+        is_new.then_some(set)
     }
 }
 
@@ -78,36 +93,74 @@ impl Company {
 mod tests {
     use super::*;
 
-    fn moves(wakings: &[(usize, usize)]) -> Vec<Option<usize>> {
-        let mut company = Company::new();
-        let moves = wakings.iter().map(|&(from, bytes)| company.better(from, bytes));
-        moves.flatten().collect()
+    fn set(processors: &[usize]) -> CpuSet {
+        let mut set = CpuSet::new();
+        processors.iter().for_each(|processor| set.set(*processor));
+        set
+    }
+
+    /// Wakes a thread, and returns the processors that it has after each move. `current` are those that it has before.
+    fn moves(company: &mut Company, current: &mut CpuSet, wakings: &[(usize, usize)]) -> Vec<CpuSet> {
+        let mut moves = Vec::new();
+        for &(from, bytes) in wakings {
+            let moved = company
+                .may_move(from, bytes)
+                .then(|| company.moves(from, bytes, *current));
+            if let Some(to) = moved.flatten() {
+                *current = to;
+                moves.push(to);
+            }
+        }
+        moves
+    }
+
+    /// Wakes a new thread, which may use four processors.
+    fn moves_of_four(wakings: &[(usize, usize)]) -> Vec<CpuSet> {
+        let mut all = set(&[0, 1, 2, 3]);
+        moves(&mut Company::new(all), &mut all, wakings)
     }
 
     #[test]
     fn the_thread_goes_to_who_calls_often_for_little() {
-        assert_eq!(moves(&[(3, 8); 7]), []);
-        assert_eq!(moves(&[(3, 8); 30]), [Some(3)]);
-        assert_eq!(moves(&[[(3, 8); 9], [(1, 8); 9]].concat()), [Some(3), Some(1)]);
-        // Two that call in turn leave it where it is.
-        assert_eq!(moves(&[(3, 8), (1, 8)].repeat(20)), []);
+        assert_eq!(moves_of_four(&[(3, 8); 7]), []);
+        assert_eq!(moves_of_four(&[(3, 8); 30]), [set(&[3])]);
+        assert_eq!(
+            moves_of_four(&[[(3, 8); 9], [(1, 8); 9]].concat()),
+            [set(&[3]), set(&[1])]
+        );
+        // Two that call in turn leave it where it is, and so does one from where it may not be.
+        assert_eq!(moves_of_four(&[(3, 8), (1, 8)].repeat(20)), []);
+        assert_eq!(moves_of_four(&[(9, 8); 30]), []);
     }
 
     #[test]
     fn the_thread_leaves_who_sends_much() {
-        assert_eq!(moves(&[(3, MUCH); 30]), []);
+        assert_eq!(moves_of_four(&[(3, MUCH); 30]), []);
         assert_eq!(
-            moves(&[&[(3, 8); 9][..], &[(3, MUCH); 9]].concat()),
-            [Some(3), None]
+            moves_of_four(&[&[(3, 8); 9][..], &[(3, MUCH); 9]].concat()),
+            [set(&[3]), set(&[0, 1, 2, 3])]
         );
     }
 
     #[test]
+    fn the_thread_stays_where_somebody_else_puts_it() {
+        let mut current = set(&[0, 1, 2, 3]);
+        let mut company = Company::new(current);
+        assert_eq!(moves(&mut company, &mut current, &[(3, 8); 9]), [set(&[3])]);
+        // To one processor, and to two, of which one calls.
+        current = set(&[0]);
+        assert_eq!(moves(&mut company, &mut current, &[(2, 8); 30]), []);
+        assert_eq!(moves(&mut company, &mut current, &[(3, MUCH); 30]), []);
+        current = set(&[0, 1]);
+        assert_eq!(moves(&mut company, &mut current, &[(2, 8); 30]), []);
+        assert_eq!(moves(&mut company, &mut current, &[(1, 8); 30]), [set(&[1])]);
+        assert_eq!(moves(&mut company, &mut current, &[(1, MUCH); 9]), [set(&[0, 1])]);
+    }
+
+    #[test]
     fn a_processor_that_cannot_be_moves_nothing() {
-        let mut company = Company::new();
         for from in [CpuSet::MAX_CPU, usize::MAX] {
-            (0..30).for_each(|_| company.was_woken(from, 8));
-            assert_eq!(company.on, None);
+            assert_eq!(moves_of_four(&[(from, 8); 30]), []);
         }
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct Nic {
     pub(super) links: HashMap<u64, Link>,
     /// The links to processes of this host.
     pub(super) near: Vec<u64>,
+    /// Room for those that have a turn.
+    pub(super) near_turn: Vec<u64>,
     /// True if a request of this process waits for answers to earlier ones, or may.
     pub(super) wants_answers: bool,
     /// True while calls do the work, so that nobody need ring for answers; and true if not for requests either.
@@ -57,6 +59,8 @@ pub(crate) struct Nic {
     pub(super) unit_taken: bool,
     pub(super) dice: Dice,
     pub(super) faults: Faults,
+    /// True in a child of `fork`, which reaches nobody.
+    pub(super) is_cut_off: bool,
     /// The processes to which the link was lost on request.
     pub(super) lost: BTreeSet<u32>,
     /// The number of calls that looked for completions.
@@ -66,11 +70,13 @@ pub(crate) struct Nic {
     /// The number of bytes that ever came with messages, or left with answers.
     pub(super) moved: usize,
     /// Watches the listener and the sockets of links.
-    pub(super) poller: OwnedFd,
+    pub(super) poller: Arc<OwnedFd>,
     /// On this, the thread sleeps.
-    pub(super) doorbell: OwnedFd,
+    pub(super) doorbell: Arc<OwnedFd>,
     /// This makes the thread that waits for sockets look in.
     pub(super) look_in: OwnedFd,
+    /// A descriptor that makes room for a connection which is to be sent away.
+    pub(super) spare: Option<OwnedFd>,
     pub(super) buffer: Box<[u8]>,
     next_link: u64,
     next_qp: u32,
@@ -112,6 +118,7 @@ impl Nic {
             active: BTreeSet::new(),
             links: HashMap::new(),
             near: Vec::new(),
+            near_turn: Vec::new(),
             wants_answers: false,
             left_to_calls: (false, false),
             has_news: false,
@@ -121,13 +128,15 @@ impl Nic {
             unit_taken: false,
             dice,
             faults: settings.faults,
+            is_cut_off: false,
             lost: BTreeSet::new(),
             looks: 0,
             taken: 0,
             moved: 0,
-            poller,
-            doorbell,
+            poller: Arc::new(poller),
+            doorbell: Arc::new(doorbell),
             look_in,
+            spare: spare(),
             buffer: vec![0; 1 << 16].into_boxed_slice(),
             next_link: FIRST_LINK,
             next_qp: 0,
@@ -237,7 +246,7 @@ impl Nic {
     /// Returns the link to the process of a queue pair, which is made if there is none.
     pub(super) fn way_to(&mut self, qpn: u32) -> Option<u64> {
         let number = qpn >> LOCAL_BITS;
-        if self.lost.contains(&number) {
+        if self.is_cut_off || self.lost.contains(&number) {
             return None;
         }
         if let Some(id) = self.ways.get(&number) {
@@ -250,10 +259,17 @@ impl Nic {
             link.send(&self.hello(number), &[]).ok()?;
             link
         } else {
-            let stream = self.world.connect(number).ok()?;
-            let near = Near::connected(stream, number, &self.greeting(number));
+            let near = match self.world.connect(number) {
+                Ok(stream) => Near::connected(stream, number, &self.greeting(number)),
+                // That nobody is there says enough by itself.
+                Err(error) if !is_short(&error) => return None,
+                Err(error) => Err(error),
+            };
             if let Err(error) = &near {
-                log::once(format_args!("cannot connect to process {number}: {error}"));
+                log::once(format_args!(
+                    "cannot connect to process {number}: {}",
+                    explained(error)
+                ));
             }
             Link::here(near.ok()?, now)
         };
@@ -303,6 +319,7 @@ impl Nic {
             return;
         };
         self.near.retain(|near| *near != id);
+        self.activate_waiting();
         if let Some(descriptor) = link.descriptor() {
             let _ = epoll::delete(&self.poller, descriptor);
         }
@@ -311,7 +328,6 @@ impl Nic {
             return;
         }
         self.ways.remove(&number);
-        self.activate_waiting();
         let now = self.now();
         let lost_at = if link.is_coming() { link.begun_at } else { now };
         for qp in self.qps.values_mut() {
@@ -327,9 +343,10 @@ impl Nic {
         }
     }
 
-    /// Gives queue pairs a turn whose requests wait, since a link takes more now, or is no more.
+    /// Gives queue pairs a turn whose requests, or answers, wait, since a link takes more now, or is no more.
     pub(super) fn activate_waiting(&mut self) {
-        let waiting = self.qps.values().filter(|qp| qp.sent < qp.sends.len());
+        let all = self.qps.values();
+        let waiting = all.filter(|qp| qp.sent < qp.sends.len() || !qp.inbox.is_empty());
         self.active.extend(waiting.map(|qp| qp.qpn));
     }
 
@@ -371,6 +388,26 @@ impl Nic {
                 self.active.insert(other.qpn);
             }
         }
+    }
+}
+
+/// Returns a descriptor that is closed when another is needed, if one is left.
+pub(super) fn spare() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC).ok()
+}
+
+/// Returns whether an error says that no descriptor is left, in this process or in the system.
+pub(super) fn is_short(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Says what to do about an error that has a remedy.
+pub(super) fn explained(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => format!(
+            "{error}: each link to a process of this host takes two descriptors; raise the limit on them (`ulimit -n`)"
+        ),
+        _ => error.to_string(),
     }
 }
 

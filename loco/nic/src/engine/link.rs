@@ -14,6 +14,8 @@ use zerocopy::IntoBytes as _;
 use super::near::Near;
 use crate::wire::{Header, Message, flag, kind, take_off};
 
+/// So many times at most, bytes of another host are taken at once.
+const READS: usize = 16;
 /// A link with so many bytes to write takes no more requests for now.
 const BACKLOG: usize = 4 << 20;
 
@@ -187,6 +189,13 @@ impl Link {
         }
     }
 
+    /// Leaves the shared memory to the parent of this process, which is a child of `fork` and has it not.
+    pub fn leave_memory(&mut self) {
+        if let Way::Here(near) = &mut self.way {
+            near.leave_memory();
+        }
+    }
+
     /// Sends a message, or keeps what cannot be sent now.
     ///
     /// # Errors
@@ -254,7 +263,7 @@ impl Link {
     }
 
     /// Takes the messages that have come, into `messages`. Those of another host come by way of a buffer. Returns false when the other
-    /// side has closed the connection.
+    /// side has closed the connection. What goes on coming is left for the next call.
     ///
     /// # Errors
     /// Fails when the other side is gone, or sends what is no message.
@@ -269,7 +278,7 @@ impl Link {
             Way::There(connection) => connection,
             Way::Coming => return Ok(true),
         };
-        loop {
+        for _ in 0..READS {
             match rustix::net::recv(connection.stream(), &mut *buffer, RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Ok(false),
                 Ok((got, _)) => {
@@ -283,6 +292,7 @@ impl Link {
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(true)
     }
 
     /// Takes the messages that have come from a process of this host without asking the system for anything.

@@ -9,6 +9,7 @@ mod company;
 mod core;
 mod far;
 mod faults;
+mod forked;
 mod link;
 mod near;
 mod order;
@@ -19,5 +20,6 @@ mod responder;
 mod ring;
 mod thread;
 
+pub(crate) use forked::is_child;
 pub(crate) use queue::{Making, Receive, Request, SharedReceives};
 pub(crate) use thread::{expect, nic, poke, start, welcome_by, work};

@@ -3,15 +3,19 @@
 //! The one that connects makes the [`Ring`] and sends it with its hello, and its bell, which is the `eventfd` on which its thread
 //! sleeps. The other answers with its own. After that the socket says only that the other process has ended; until the bell has
 //! come, a byte on the socket stands for it. [`Link`](super::link::Link) keeps what has no room in the ring.
+//!
+//! A connection keeps two descriptors: the socket and the other side's bell. No call takes more than what had come when it began, so
+//! that a neighbour that goes on writing keeps nobody else waiting.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use rustix::fs::OFlags;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
 };
 use zerocopy::IntoBytes as _;
 
@@ -22,6 +26,8 @@ use crate::wire::{HEADER, Header, Message, kind, take_off};
 const RING_THE_BELL: u8 = 1;
 /// The most descriptors that come with a hello.
 const DESCRIPTORS: usize = 2;
+/// The most pieces of a hello, or bells, that are taken from the socket at once.
+const PIECES: usize = 16;
 
 /// What is said when a connection begins: a hello in this process's name, and its bell.
 pub(super) struct Greeting<'g> {
@@ -32,8 +38,8 @@ pub(super) struct Greeting<'g> {
 enum Role {
     /// This side has connected to the process with this number.
     Asks(u32),
-    /// This side answers a hello with its own, and its bell.
-    Serves(Header, OwnedFd),
+    /// This side answers a hello with its own, and its bell. `None` once it has.
+    Serves(Option<(Header, OwnedFd)>),
 }
 
 /// A connection to a NIC of this host.
@@ -53,11 +59,12 @@ fn garbage(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Returns whether a descriptor is an `eventfd`, to which one may write without waiting.
+/// Returns whether a descriptor is an `eventfd` to which one may write without waiting.
 fn is_bell(descriptor: &OwnedFd) -> bool {
     use std::os::fd::AsRawFd as _;
     let name = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
-    name.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
+    let never_waits = rustix::fs::fcntl_getfl(descriptor).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+    never_waits && name.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
 }
 
 impl Near {
@@ -88,7 +95,7 @@ impl Near {
             stream,
             ring: None,
             bell: None,
-            role: Role::Serves(greeting.hello, greeting.bell.try_clone_to_owned()?),
+            role: Role::Serves(Some((greeting.hello, greeting.bell.try_clone_to_owned()?))),
             hello: Some((Vec::new(), Vec::new())),
         })
     }
@@ -101,6 +108,11 @@ impl Near {
     /// Returns true for the side that has connected, to which only answers come.
     pub fn asks(&self) -> bool {
         matches!(self.role, Role::Asks(_))
+    }
+
+    /// Forgets the ring, whose memory is not mapped in a child of `fork`: what is there now may be another's.
+    pub fn leave_memory(&mut self) {
+        std::mem::forget(self.ring.take());
     }
 
     /// Puts parts of a message into the ring, if there is room for all of them. Returns false if there is not.
@@ -161,51 +173,51 @@ impl Near {
         let _ = rung;
     }
 
-    /// Takes the messages that have come by the ring. `input` has the beginning of one that has not come whole.
+    /// Takes the messages that have come by the ring until now. `input` has the beginning of one that has not come whole. What comes
+    /// meanwhile is left for the next call.
     ///
     /// # Errors
     /// Fails when the other side sends what is no message.
     pub fn receive(&mut self, input: &mut Vec<u8>, messages: &mut Vec<Message>) -> io::Result<()> {
         let Some(ring) = &mut self.ring else { return Ok(()) };
-        let mut took = false;
-        loop {
-            let come = ring.come()?;
-            if come == 0 {
-                break;
-            }
-            took = true;
-            if input.is_empty() && come >= HEADER {
+        let come = ring.come()?;
+        let mut left = come;
+        while left > 0 {
+            if input.is_empty() && left >= HEADER {
                 let mut head = [0; HEADER];
                 ring.peek(0, &mut head);
                 let header = Header::read(&head).map_err(garbage)?;
                 let len = usize::try_from(header.len).map_err(io::Error::other)?;
-                if come - HEADER >= len {
+                if left - HEADER >= len {
                     let mut data = vec![0; len];
                     ring.peek(HEADER, &mut data);
                     ring.consume(HEADER + len);
+                    left -= HEADER + len;
                     messages.push(Message { header, data });
                     continue;
                 }
             }
             let start = input.len();
-            input.resize(start + come, 0);
+            input.resize(start + left, 0);
             ring.peek(0, &mut input[start..]);
-            ring.consume(come);
+            ring.consume(left);
+            left = 0;
             take_off(input, messages)?;
         }
-        if took && ring.is_room_wanted() {
+        if come > 0 && ring.is_room_wanted() {
             self.ring_bell();
         }
         Ok(())
     }
 
-    /// Takes what has come over the socket: a hello, and bells. Returns false when the other side is gone.
+    /// Takes what has come over the socket: a hello, and bells. Returns false when the other side is gone. More pieces than a few are
+    /// left for the next call.
     ///
     /// # Errors
     /// Fails when the other side sends what is neither.
     pub fn hear(&mut self, messages: &mut Vec<Message>) -> io::Result<bool> {
         let mut buffer = [0; HEADER];
-        loop {
+        for _ in 0..PIECES {
             let room = self
                 .hello
                 .as_ref()
@@ -215,6 +227,12 @@ impl Near {
             let mut into = [IoSliceMut::new(&mut buffer[..room])];
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
             let come = match rustix::net::recvmsg(&self.stream, &mut into, &mut descriptors, flags) {
+                // Those that were let in are closed with the buffer.
+                Ok(message) if message.flags.contains(ReturnFlags::CTRUNC) => {
+                    return Err(garbage(
+                        "a hello comes with more descriptors than belong to it, or than this process may open (see `ulimit -n`)",
+                    ));
+                }
                 Ok(message) if message.bytes > 0 => message.bytes,
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(true),
                 // It has ended, maybe without having read what this side said.
@@ -232,6 +250,9 @@ impl Near {
                     with.extend(descriptors);
                 }
             }
+            if with.len() > DESCRIPTORS {
+                return Err(garbage("a hello comes with more descriptors than belong to it"));
+            }
             if hello.len() == HEADER {
                 let header = Header::read(hello).map_err(garbage)?;
                 let with = std::mem::take(with);
@@ -244,6 +265,7 @@ impl Near {
                 }
             }
         }
+        Ok(true)
     }
 
     /// Takes the other side's hello, and answers it if it has connected. Returns true if this side learns from it who it is.
@@ -255,16 +277,18 @@ impl Near {
         if self.bell.is_none() {
             return Err(garbage("a hello comes without a bell"));
         }
-        match &self.role {
+        match &mut self.role {
             Role::Asks(peer) if header.from == *peer => Ok(false),
             Role::Asks(_) => Err(garbage("a hello is in another's name")),
-            Role::Serves(hello, bell) => {
+            Role::Serves(answer) => {
                 let memory = with
                     .pop()
                     .ok_or_else(|| garbage("a hello comes without a ring"))?;
                 self.ring = Some(Ring::join(&memory)?);
-                // One that has ended already has left messages, and needs no answer.
-                let _ = greet(&self.stream, hello, &[bell.as_fd()]);
+                if let Some((hello, bell)) = answer.take() {
+                    // One that has ended already has left messages, and needs no answer.
+                    let _ = greet(&self.stream, &hello, &[bell.as_fd()]);
+                }
                 Ok(true)
             }
         }
@@ -305,120 +329,4 @@ fn greet(stream: &UnixStream, hello: &Header, with: &[BorrowedFd<'_>]) -> io::Re
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use rustix::event::{EventfdFlags, eventfd};
-
-    use super::*;
-
-    const ASKING: u32 = 3;
-    const SERVING: u32 = 4;
-
-    fn bell() -> OwnedFd {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
-    }
-
-    fn greeting(from: u32, bell: &OwnedFd) -> Greeting<'_> {
-        Greeting {
-            hello: Header::new(kind::HELLO, from, 0, 0),
-            bell: bell.as_fd(),
-        }
-    }
-
-    /// Returns both ends of a connection on which nothing was heard, and their bells.
-    fn ends() -> [(Near, OwnedFd); 2] {
-        let (one, two) = UnixStream::pair().unwrap();
-        let bells = [bell(), bell()];
-        let asking = Near::connected(one, SERVING, &greeting(ASKING, &bells[0])).unwrap();
-        let serving = Near::accepted(two, &greeting(SERVING, &bells[1])).unwrap();
-        let [first, second] = bells;
-        [(asking, first), (serving, second)]
-    }
-
-    fn request(seq: u64, len: usize) -> (Header, Vec<u8>) {
-        let mut header = Header::new(kind::SEND, 1, 2, seq);
-        header.len = len as u64;
-        (header, vec![seq as u8; len])
-    }
-
-    fn has_rung(bell: &OwnedFd) -> bool {
-        rustix::io::read(bell, &mut [0; 8]).is_ok()
-    }
-
-    #[test]
-    fn what_was_sent_before_an_end_comes_also_if_nobody_had_answered() {
-        let [(mut asking, _), (mut serving, _)] = ends();
-        for (header, data) in [request(1, 10), request(2, 70_000)] {
-            assert!(asking.send([header.as_bytes(), &data], true).unwrap());
-        }
-        drop(asking);
-        let (mut input, mut messages) = (Vec::new(), Vec::new());
-        assert!(!serving.hear(&mut messages).unwrap());
-        serving.receive(&mut input, &mut messages).unwrap();
-        let lens: Vec<_> = messages.iter().map(|message| message.data.len()).collect();
-        assert_eq!(
-            (messages[0].header.kind, lens),
-            (kind::HELLO, vec![0, 10, 70_000])
-        );
-    }
-
-    #[test]
-    fn a_bell_rings_for_who_sleeps_before_and_after_it_is_known() {
-        let [(mut asking, asks), (mut serving, serves)] = ends();
-        let mut messages = Vec::new();
-        assert!(serving.hear(&mut messages).unwrap());
-        let (header, data) = request(1, 3);
-        let message = [header.as_bytes(), &data];
-        // Nobody sleeps.
-        assert!(asking.send(message, true).unwrap() && serving.send(message, true).unwrap());
-        assert!(!has_rung(&asks) && !has_rung(&serves));
-        // The one that has connected has not heard of the other's bell: a byte makes the socket readable.
-        serving.wake_for(Wake::Always);
-        assert!(asking.send(message, true).unwrap());
-        let mut byte = [0];
-        let peeked = rustix::net::recv(&serving.stream, &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK);
-        assert!(!has_rung(&serves) && peeked.is_ok() && byte == [RING_THE_BELL]);
-        assert!(serving.hear(&mut messages).unwrap() && asking.hear(&mut messages).unwrap());
-        assert_eq!(messages.len(), 1);
-        serving.wake_for(Wake::Always);
-        asking.wake_for(Wake::Urgent);
-        assert!(asking.send(message, true).unwrap() && serving.send(message, false).unwrap());
-        assert!(!has_rung(&asks) && has_rung(&serves));
-        assert!(serving.send(message, true).unwrap());
-        assert!(has_rung(&asks) && asking.rang_on().is_some() && asking.rang_on().is_none());
-    }
-
-    #[test]
-    fn what_is_no_greeting_is_refused() {
-        let bells = [bell(), bell()];
-        let hello = Header::new(kind::HELLO, 7, 0, 0);
-        let other = Header::new(kind::SEND, 7, 0, 0);
-        let (_, ring) = Ring::make().unwrap();
-        let file: OwnedFd = tempfile::tempfile().unwrap().into();
-        let wrong: [(&Header, &[BorrowedFd<'_>]); 5] = [
-            (&other, &[ring.as_fd(), bells[0].as_fd()]),
-            (&hello, &[]),
-            (&hello, &[bells[0].as_fd()]),
-            (&hello, &[file.as_fd(), bells[0].as_fd()]),
-            (&hello, &[ring.as_fd(), file.as_fd()]),
-        ];
-        for (header, with) in wrong {
-            let (one, two) = UnixStream::pair().unwrap();
-            let mut serving = Near::accepted(two, &greeting(SERVING, &bells[1])).unwrap();
-            match with {
-                [] => (&one).write_all(header.as_bytes()).unwrap(),
-                _ => greet(&one, header, with).unwrap(),
-            }
-            assert!(serving.hear(&mut Vec::new()).is_err(), "{header:?}");
-        }
-        // An answer in another's name, and a bell that is none.
-        let (one, two) = UnixStream::pair().unwrap();
-        let mut asking = Near::connected(one, SERVING, &greeting(ASKING, &bells[0])).unwrap();
-        greet(&two, &hello, &[bells[1].as_fd()]).unwrap();
-        assert!(asking.hear(&mut Vec::new()).is_err());
-        let [(asking, _), (mut serving, _)] = ends();
-        (&asking.stream).write_all(&[RING_THE_BELL + 1]).unwrap();
-        assert!(serving.hear(&mut Vec::new()).is_err());
-    }
-}
+mod tests;

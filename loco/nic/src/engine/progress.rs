@@ -7,7 +7,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll;
 
 use super::bus::Placed;
-use super::core::{LISTENER, LOOK_IN, Nic};
+use super::core::{LISTENER, LOOK_IN, Nic, explained, is_short, spare};
 use super::link::Link;
 use super::near::Near;
 use super::queue::{Making, QueuePair, Receive};
@@ -21,6 +21,8 @@ use crate::world::{LOCAL_BITS, PROCESSES};
 
 /// So many passes are made at most before others get the lock.
 const PASSES: usize = 16;
+/// So many connections are taken in at once.
+const ACCEPTS: usize = 16;
 
 impl Nic {
     /// Takes what has come and does what is due. Looks at sockets, too, if asked to, or if there are other hosts. Returns when something
@@ -44,9 +46,10 @@ impl Nic {
     /// Takes what has come from processes of this host, and gives them what waits. Returns true if something has come.
     fn take_near(&mut self) -> bool {
         let mut came = false;
-        let mut at = 0;
-        while let Some(&id) = self.near.get(at) {
-            at += 1;
+        // What comes may end links, and begin some, which have their turn in the next pass.
+        let mut turn = std::mem::take(&mut self.near_turn);
+        turn.clone_from(&self.near);
+        for &id in &turn {
             let Some(link) = self.links.get_mut(&id) else {
                 continue;
             };
@@ -58,6 +61,7 @@ impl Nic {
                 self.flush_link(id);
             }
         }
+        self.near_turn = turn;
         came
     }
 
@@ -148,14 +152,37 @@ impl Nic {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.world.listener.accept() {
+        self.spare = self.spare.take().or_else(spare);
+        for _ in 0..ACCEPTS {
+            let stream = match self.world.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if is_short(&error) => {
+                    if self.send_away(&error) {
+                        continue;
+                    }
+                    return;
+                }
+                Err(_) => return,
+            };
             let now = self.now();
             let near = Near::accepted(stream, &self.greeting(0));
             let added = near.and_then(|near| self.add_link(Link::here(near, now)));
             if let Err(error) = added {
-                log::say(format_args!("cannot take a connection: {error}"));
+                log::say(format_args!("cannot take a connection: {}", explained(&error)));
             }
         }
+    }
+
+    /// Closes the connection that comes next, for which no descriptor is left. Its side sees that at once, where it would wait without
+    /// end for one that is never taken in. Returns false if not even the spare descriptor is there for that.
+    fn send_away(&mut self, why: &io::Error) -> bool {
+        log::once(format_args!("cannot take a connection: {}", explained(why)));
+        let had_one = self.spare.take().is_some();
+        if had_one {
+            drop(self.world.listener.accept());
+        }
+        self.spare = spare();
+        had_one
     }
 
     fn flush_link(&mut self, id: u64) {
@@ -399,3 +426,6 @@ impl Nic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,6 +143,8 @@ pub(crate) struct QueuePair {
     pub(super) local: Bus,
     /// True if a failure was seen and the queues are to be flushed.
     pub(super) failed: bool,
+    /// True if the program asked for an event when the send queue is drained.
+    pub tells_drained: bool,
 }
 
 /// What a queue pair is made with.
@@ -183,6 +185,7 @@ impl QueuePair {
             remote: Bus::default(),
             local: Bus::default(),
             failed: false,
+            tells_drained: false,
         }
     }
 
@@ -197,6 +200,22 @@ impl QueuePair {
             self.state(),
             IBV_QPS_RTR | IBV_QPS_RTS | IBV_QPS_SQD | IBV_QPS_SQE
         )
+    }
+
+    /// Returns true in the state `SQD` until what was sent has ended.
+    pub fn is_draining(&self) -> bool {
+        let under_way = |sending: &Sending| matches!(sending.stage, Stage::Sent | Stage::Landing);
+        self.state() == IBV_QPS_SQD && self.sends.iter().any(under_way)
+    }
+
+    /// Reports that the send queue is drained, if that was asked for and is so.
+    pub(super) fn tell_drained(&mut self) {
+        if self.tells_drained && !self.is_draining() {
+            self.tells_drained = false;
+            if self.state() == IBV_QPS_SQD {
+                self.event(IBV_EVENT_SQ_DRAINED);
+            }
+        }
     }
 
     /// Reports an event of this queue pair.
@@ -217,6 +236,7 @@ impl QueuePair {
         self.sent = 0;
         self.uncovered = 0;
         self.failed = false;
+        self.tells_drained = false;
         self.sends_used = Arc::new(AtomicU32::new(0));
         self.receives_used = Arc::new(AtomicU32::new(0));
         self.send_cq.forget(self.qpn);

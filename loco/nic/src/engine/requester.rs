@@ -332,6 +332,7 @@ impl Nic {
                 self.fail(qp);
             }
         }
+        qp.tell_drained();
         due
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bus::{Load, Placed, runs};
 use super::core::Nic;
+use super::link::Link;
 use super::order::{Kind, passes, reads_push};
 use super::queue::{Incoming, QueuePair, Receive, SharedReceives};
 use super::requester::about;
@@ -405,6 +406,10 @@ impl Nic {
             return self.refuse(qp, incoming, IBV_WC_REM_ACCESS_ERR);
         };
         if incoming.gathering.is_none() {
+            // One that does not take its answers, as it is stopped maybe, gets no more memory for them.
+            if self.links.get(&incoming.link).is_some_and(Link::is_crowded) {
+                return Tried::Later(u64::MAX);
+            }
             self.push_before_read(qp, now);
             let mut left = runs(&pieces, self.tier, &mut self.dice);
             left.reverse();

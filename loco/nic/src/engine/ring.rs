@@ -17,7 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::process::{Resource, getrlimit};
 
 /// The bytes of one direction: some messages of 64 KiB, and no more than a processor keeps close.
-const SIZE: usize = 256 << 10;
+pub(super) const SIZE: usize = 256 << 10;
 /// The words of each direction come first, in lines of their own.
 const WORDS: usize = 512;
 const DATA: usize = 4096;

@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 
 use loco_host::dispatch::Destination;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::sched_getaffinity;
 
 use super::company::Company;
 use super::core::Nic;
+use super::forked::{self, is_child};
 use crate::abroad::is_nobody;
 use crate::events::lock;
 use crate::ffi::RawGid;
@@ -39,6 +41,8 @@ static POLLED: AtomicU64 = AtomicU64::new(0);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// While calls do the work, a thread looks in as seldom as this.
 const LOOKS_IN: Duration = Duration::from_micros(500);
+/// Without a descriptor for a connection that comes, a thread looks as seldom as this.
+const SHORT: Duration = Duration::from_millis(20);
 /// One of so many calls looks at sockets, too: where many programs poll, the thread that waits for these gets no processor soon.
 const SOCKETS_EVERY: u32 = 256;
 /// Calls do the work if the thread has been woken so often in a row without finding a message. A program that polls its memory, and not a
@@ -68,6 +72,7 @@ pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
     spawn("loco-nic", run)?;
     spawn("loco-nic-sockets", watch)?;
     at_exit();
+    forked::prepare(self::nic)?;
     if let Some(abroad) = abroad() {
         abroad.accept(
             &world.opened,
@@ -96,13 +101,17 @@ pub(crate) fn welcome_by(welcome: fn(loco_job::Link)) {
     let _ = WELCOME.set(welcome);
 }
 
-/// Connects to the processes of other hosts for which links are to come about.
-fn set_out(nic: &mut Nic) {
+/// Connects to the processes of other hosts for which links are to come about. Returns false if some have failed already, which
+/// gives their queue pairs something to do.
+fn set_out(nic: &mut Nic) -> bool {
+    let mut begun = true;
     for (id, number) in nic.take_visits() {
         if let Err(error) = spawn("loco-nic-connect", move || connect(id, number)) {
             nic.has_come(id, Err(error));
+            begun = false;
         }
     }
+    begun
 }
 
 fn connect(id: u64, number: u32) {
@@ -164,13 +173,12 @@ pub(crate) fn expect() {
 /// Does the thread's work for it, and tells it what is left. Returns true if there were messages.
 fn go_on(mut nic: MutexGuard<'_, Nic>, sockets: bool) -> bool {
     let before = nic.taken;
-    let mut due = nic.progress(sockets);
-    // Who sleeps does not know of a new link, or of a request that now waits for answers.
-    if nic.has_news && ASLEEP.load(Ordering::Acquire) && !nic.fall_asleep() {
-        due = nic.progress(false);
-    }
-    set_out(&mut nic);
-    if due.is_some() && ASLEEP.swap(false, Ordering::AcqRel) {
+    let due = nic.progress(sockets);
+    // Who sleeps does not know of a new link, or of a request that now waits for answers. If something has come meanwhile, it is to
+    // look by itself: to bring that may give it more to know.
+    let sleeps_well = !nic.has_news || !ASLEEP.load(Ordering::Acquire) || nic.fall_asleep();
+    let goes_on = !set_out(&mut nic) || !sleeps_well || due.is_some();
+    if goes_on && ASLEEP.swap(false, Ordering::AcqRel) {
         ring(&nic.doorbell);
     }
     nic.taken != before
@@ -190,11 +198,9 @@ fn is_polled() -> bool {
 /// What the thread does.
 fn run() {
     let Some(shared) = NIC.get() else { return };
-    let Ok(doorbell) = rustix::io::fcntl_dupfd_cloexec(&lock(shared).doorbell, 0) else {
-        return;
-    };
+    let doorbell = Arc::clone(&lock(shared).doorbell);
     let mut vain: u32 = 0;
-    let mut company = Company::new();
+    let mut company = sched_getaffinity(None).ok().map(Company::new);
     take_short_turns();
     loop {
         let mut nic = lock(shared);
@@ -207,16 +213,17 @@ fn run() {
             0
         };
         if nic.is_plain()
+            && let Some(company) = &mut company
             && let Some(from) = nic.rang_on()
         {
             company.was_woken(from, nic.moved - bytes_before);
         }
-        set_out(&mut nic);
+        let begun = set_out(&mut nic);
         let wait = due.map(|due| Duration::from_nanos(due.saturating_sub(nic.now())));
         if nic.leave_to_calls(is_polled(), vain >= VAIN_MAX) {
             ring(&nic.look_in);
         }
-        if nic.fall_asleep() {
+        if begun && nic.fall_asleep() {
             ASLEEP.store(true, Ordering::Release);
             drop(nic);
             sleep(&doorbell, wait);
@@ -241,9 +248,7 @@ fn sleep(doorbell: &OwnedFd, wait: Option<Duration>) {
 /// What the thread does that waits for sockets, and looks in while calls do the work.
 fn watch() {
     let Some(shared) = NIC.get() else { return };
-    let Ok(poller) = rustix::io::fcntl_dupfd_cloexec(&lock(shared).poller, 0) else {
-        return;
-    };
+    let poller = Arc::clone(&lock(shared).poller);
     let looks_in = Timespec {
         tv_sec: 0,
         tv_nsec: i64::from(LOOKS_IN.subsec_nanos()),
@@ -268,6 +273,10 @@ fn watch() {
             true => 0,
             false => vain.saturating_add(1),
         };
+        // A connection waits for a descriptor, and the listener says so without end.
+        if lock(shared).spare.is_none() {
+            std::thread::sleep(SHORT);
+        }
     }
 }
 
@@ -275,6 +284,10 @@ fn watch() {
 #[allow(unsafe_code)]
 fn at_exit() {
     extern "C" fn ends() {
+        // The parent does so itself.
+        if is_child() {
+            return;
+        }
         counts::report();
         trace::flush();
         if let Some(world) = WORLD.get() {

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::abroad::Abroad;
 use crate::engine;
 use crate::ffi::*;
+use crate::log::unsupported;
 use crate::settings::{abroad, settings};
 use crate::verbs::set_errno;
 
@@ -374,6 +375,11 @@ pub(super) unsafe extern "C" fn query_clock(_context: *mut Context, values: *mut
 /// # Errors
 /// Returns the error of `ibv_open_device`.
 pub(super) fn start() -> Result<(), i32> {
+    if engine::is_child() {
+        return Err(unsupported(
+            "a device in a child of `fork` whose parent has opened it",
+        ));
+    }
     engine::start(gids()).map_err(|error| {
         crate::log::say(format_args!("cannot start: {error}"));
         error.raw_os_error().unwrap_or(libc::ENODEV)

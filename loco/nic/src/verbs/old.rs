@@ -21,7 +21,7 @@ pub(crate) unsafe extern "C" fn read_sysfs_file(
     -1
 }
 
-/// Memory of a child is its own copy here, as nothing is pinned.
+/// Answers that children are provided for: the memory of one is its own copy here, as nothing is pinned, and so is the device.
 pub(crate) unsafe extern "C" fn fork_init() -> c_int {
     0
 }

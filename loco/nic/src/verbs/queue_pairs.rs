@@ -148,6 +148,7 @@ pub(crate) unsafe extern "C" fn query_qp(
         let mut current = found.attr;
         current.cap = found.cap;
         current.cur_qp_state = current.qp_state;
+        current.sq_draining = u8::from(found.is_draining());
         (*qp).state = current.qp_state;
         attr.write(current);
         init.write(handle::<QpObject>(qp).init);
@@ -178,6 +179,9 @@ pub(crate) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
             return libc::EINVAL;
         }
         merge(&mut found.attr, given, mask);
+        if mask & IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 {
+            found.tells_drained = given.en_sqd_async_notify != 0;
+        }
         let qpn = found.qpn;
         if mask & IBV_QP_STATE != 0 {
             nic.change_state(qpn, to);

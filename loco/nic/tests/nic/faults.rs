@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use crate::support::{World, compiled, compiled_of};
+use crate::support::{Ended, World, compiled, compiled_of, wait_for_listener};
 
 #[test]
 fn garbage_is_refused_and_does_no_harm() {
@@ -13,12 +13,14 @@ fn garbage_is_refused_and_does_no_harm() {
         return;
     };
     let world = World::new("ibta", "none", 0);
-    let child = world
+    let mut child = world
         .command(&program, &["mended", "20000"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let socket = loop {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "it has ended: {ended:?}");
         let sockets = std::fs::read_dir(world.meeting()).into_iter().flatten().flatten();
         let mut sockets = sockets.map(|entry| entry.path());
         if let Some(socket) = sockets.find(|path| path.extension().is_some_and(|it| it == "sock")) {
@@ -70,4 +72,55 @@ fn garbage_in_the_folder_is_stepped_over() {
         .collect();
     left.sort();
     assert_eq!(left, ["nic-10.lock", "nic-8.port-106-20001", "notes.txt"]);
+}
+
+/// A process that has no descriptor left for a connection says so, with the remedy, and closes it: its side does not wait without end.
+#[test]
+fn a_connection_for_which_no_descriptor_is_left_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "apart", folder.path()) else {
+        return;
+    };
+    let world = World::new("ibta", "none", 0);
+    let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
+    let target = world.start(&program, &["short", "127.0.0.1", &port]);
+    let mut target = Ended(Some(target));
+    wait_for_listener(&port);
+    let writer = world.run(&program, &["lost", "127.0.0.1", &port, "0"]);
+    let said = String::from_utf8_lossy(&writer.stdout).into_owned();
+    assert!(writer.status.success(), "{writer:?}");
+    assert!(
+        said.contains("transport retry counter exceeded") && said.contains("after 0 successes"),
+        "{said}"
+    );
+    let target = target.0.take().unwrap().wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&target.stderr).into_owned();
+    assert!(
+        target.status.success() && said.contains("ulimit -n"),
+        "{target:?}"
+    );
+}
+
+/// `forked.c` says what is checked. The child reports nothing, and removes nothing of its parent's.
+#[test]
+fn a_child_of_a_process_with_the_device_has_a_copy_that_reaches_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "forked", folder.path()) else {
+        return;
+    };
+    for stress in ["none", "default"] {
+        let world = World::new("ibta", stress, 1);
+        let report = world.meeting().with_extension("report");
+        let output = world
+            .command(&program, &[])
+            .env("LOCO_NIC_REPORT", &report)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{stress}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("a device in a child of `fork`"), "{said}");
+        let lines = std::fs::read_to_string(&report).unwrap();
+        assert_eq!(lines.lines().count(), 1, "{lines}");
+        assert_eq!(std::fs::read_dir(world.meeting()).unwrap().count(), 0);
+    }
 }

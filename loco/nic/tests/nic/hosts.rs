@@ -12,7 +12,10 @@ use loco_host::dispatch::{Destination, Dispatcher, HostTable, PENDING_MAX};
 use loco_host::places;
 use loco_testing::skipped;
 
-use crate::support::{Ended, Host, World, compiled_of, lacks, wait_for_listener_of, wait_for_port};
+use crate::support::{
+    Ended, Host, World, compiled_of, is_lost, lacks, wait_for_listener_of, wait_for_port,
+    wait_until_it_writes,
+};
 
 /// How many processes a world may have, as the library has it.
 const NUMBERS: u32 = 1 << 12;
@@ -183,6 +186,26 @@ fn a_random_program_ends_alike_on_one_host_and_on_two() {
     }
 }
 
+/// A target whose client is gone ends, however it waits for messages.
+#[test]
+fn a_random_program_whose_client_fails_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "alike", folder.path()) else {
+        return;
+    };
+    for seed in ["0", "1", "2"] {
+        let world = World::new("ibta", "none", 5);
+        let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
+        let target = world.start(&program, &["target", "127.0.0.1", &port, seed]);
+        let mut target = Ended(Some(target));
+        wait_for_listener_of(target.0.as_ref().unwrap().id(), &port);
+        let client = world.run(&program, &["fails", "127.0.0.1", &port, seed, "0"]);
+        assert_eq!(client.status.code(), Some(1), "{client:?}");
+        let target = target.0.take().unwrap().wait_with_output().unwrap();
+        assert_eq!(target.status.code(), Some(1), "{target:?}");
+    }
+}
+
 #[test]
 fn a_mistake_shows_between_two_hosts_and_its_mended_form_does_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -199,27 +222,6 @@ fn a_mistake_shows_between_two_hosts_and_its_mended_form_does_not() {
     for output in ordered.apart(&program, "mistake", "300") {
         assert!(output.status.success(), "{output:?}");
     }
-}
-
-/// Waits until a child says that it writes.
-fn wait_until_it_writes(child: &mut Child) -> BufReader<std::process::ChildStdout> {
-    let mut said = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    said.read_line(&mut line).unwrap();
-    assert_eq!(line, "writing\n");
-    said
-}
-
-/// Checks that a writer has ended because its peer did not answer.
-fn is_lost(mut writer: Child, mut said: BufReader<std::process::ChildStdout>) {
-    let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
-    let status = writer.wait().unwrap();
-    println!("{rest}");
-    assert!(
-        status.success() && rest.contains("transport retry counter exceeded"),
-        "{rest}"
-    );
 }
 
 #[test]

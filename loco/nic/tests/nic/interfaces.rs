@@ -33,6 +33,11 @@ fn solicited_events_come_for_solicited_messages() {
 }
 
 #[test]
+fn a_drained_send_queue_gives_its_event_and_goes_on() {
+    case("drained", &[]);
+}
+
+#[test]
 fn shared_receive_queues_report_their_limit_and_end() {
     case("shared", &[]);
 }

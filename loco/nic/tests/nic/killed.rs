@@ -1,6 +1,10 @@
 //! A process that is killed at a random moment: what the other is left with, and what is left in the folder of the world.
 
-use crate::support::{World, compiled_of};
+use std::process::Stdio;
+
+use crate::support::{
+    Ended, World, compiled_of, is_lost, wait_for_listener, wait_until, wait_until_it_writes,
+};
 
 /// Kills of a test. `LOCO_NIC_KILLS` makes it more.
 fn kills() -> String {
@@ -30,6 +34,49 @@ fn is_survived(mode: &str) {
             assert!(left.is_empty(), "{left:?}");
         }
     }
+}
+
+/// `stopped.c` says what is checked: memory, rest, and how all of it ends.
+#[test]
+fn a_stopped_process_is_waited_for_at_rest_and_with_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "stopped", folder.path()) else {
+        return;
+    };
+    for (tier, stress) in [("ibta", "none"), ("ibta", "default"), ("ooo-rw", "default")] {
+        let output = World::new(tier, stress, 1).run(&program, &[]);
+        assert!(output.status.success(), "{tier}, {stress}: {output:?}");
+        print!("{tier}, {stress}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// A child that runs on with what it has inherited, and one that is another program, keep nobody from seeing that their parent is gone.
+#[test]
+fn a_killed_process_is_gone_also_if_it_has_children() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "apart", folder.path()) else {
+        return;
+    };
+    let world = World::new("ibta", "none", 1);
+    let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
+    let mut parent = world.command(&program, &["forks", "127.0.0.1", &port]);
+    let parent = parent.stdin(Stdio::piped()).spawn().unwrap();
+    let mut parent = Ended(Some(parent));
+    wait_for_listener(&port);
+    let mut writer = world.start(&program, &["lost", "127.0.0.1", &port, "0"]);
+    let said = wait_until_it_writes(&mut writer);
+    // The children live until the pipe is closed.
+    let process = parent.0.as_mut().unwrap();
+    let children = process.stdin.take().unwrap();
+    let alive = format!("/proc/{0}/task/{0}/children", process.id());
+    wait_until(|| std::fs::read_to_string(&alive).is_ok_and(|ids| ids.split_whitespace().count() == 2));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    is_lost(writer, said);
+    // Its place is free, so that its files go with those of the writer.
+    let left = std::fs::read_dir(world.meeting()).unwrap().count();
+    drop(children);
+    assert_eq!(left, 0);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Runs programs on the library: a world of their own in a temporary folder, and the names under which programs look for it.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use loco_testing::skipped;
 use tempfile::TempDir;
@@ -145,18 +146,43 @@ impl Drop for Ended {
     }
 }
 
+/// Waits until a child says that it writes.
+pub fn wait_until_it_writes(child: &mut Child) -> BufReader<ChildStdout> {
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "writing\n");
+    said
+}
+
+/// Checks that a writer has ended because its peer did not answer.
+pub fn is_lost(mut writer: Child, mut said: BufReader<ChildStdout>) {
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    let status = writer.wait().unwrap();
+    println!("{rest}");
+    assert!(
+        status.success() && rest.contains("transport retry counter exceeded"),
+        "{rest}"
+    );
+}
+
+/// Waits for something, for a minute at most.
+pub fn wait_until(is_so: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        assert!(start.elapsed().as_secs() < 60, "it does not come about");
+        std::thread::yield_now();
+    }
+}
+
 /// Waits until a program of librdmacm listens in a world.
 pub fn wait_for_port(world: &World) {
-    let start = std::time::Instant::now();
-    let listens = || {
+    wait_until(|| {
         let entries = fs::read_dir(world.meeting()).into_iter().flatten().flatten();
         let mut names = entries.map(|entry| entry.file_name());
         names.any(|name| name.to_string_lossy().contains(".port-"))
-    };
-    while !listens() {
-        assert!(start.elapsed().as_secs() < 60, "nobody listens");
-        std::thread::yield_now();
-    }
+    });
 }
 
 /// Waits until somebody listens on a port, without connecting to it: some servers take one connection only.

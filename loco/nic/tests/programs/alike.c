@@ -2,7 +2,8 @@
  * its target then has in memory. Both check all of it.
  *
  * It is run as `PROGRAM target ADDRESS PORT SEED` and then as `PROGRAM client ADDRESS PORT SEED ROUNDS`. By the seed, each polls or
- * waits for events, or the target looks at nothing until the client is done. The client prints what it has seen. */
+ * waits for events, or the target looks at nothing until the client is done. The client prints what it has seen. With `fails` for
+ * `client`, it ends as soon as the two have met. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -20,6 +21,11 @@ struct card {
     uint32_t qpn, rkey;
     uint64_t addr;
     union ibv_gid gid;
+};
+
+/* What the client says at its end: the account of the target's memory, that of the messages, and their number. */
+struct end {
+    uint64_t memory, told, messages;
 };
 
 static unsigned char *memory, *received, *wanted;
@@ -132,6 +138,13 @@ static struct ibv_wc completed(void) {
     return wc;
 }
 
+/* Looks whether the client has said its end. Ends the program if the client is gone without that. */
+static int has_said(int line, struct end *end, int flags) {
+    ssize_t came = recv(line, end, sizeof *end, flags | MSG_PEEK);
+    CHECK(came > 0 || (came < 0 && errno == EAGAIN));
+    return came == sizeof *end;
+}
+
 static void post(enum ibv_wr_opcode opcode, size_t from, size_t len, size_t to, int flags, struct ibv_send_wr more) {
     struct ibv_sge sge = {(uintptr_t)(memory + from), len, mr->lkey};
     struct ibv_send_wr wr = more, *bad;
@@ -211,11 +224,6 @@ static void atomics(void) {
     CHECK(got == old);
 }
 
-/* What the client says at its end: the account of the target's memory, that of the messages, and their number. */
-struct end {
-    uint64_t memory, told, messages;
-};
-
 static void client(int line, int rounds) {
     struct end end = {.memory = 0xcbf29ce484222325};
     char answer;
@@ -264,8 +272,8 @@ static void target(int line, enum way way) {
     struct end end;
     uint64_t account = 0xcbf29ce484222325;
     if (way == LOOKS_AWAY)
-        CHECK(recv(line, &end, sizeof end, MSG_WAITALL | MSG_PEEK) == sizeof end);
-    while (recv(line, &end, sizeof end, MSG_DONTWAIT | MSG_PEEK) != sizeof end) {
+        CHECK(has_said(line, &end, MSG_WAITALL));
+    while (!has_said(line, &end, MSG_DONTWAIT)) {
         struct pollfd watched[] = {{.fd = channel->fd, .events = POLLIN}, {.fd = line, .events = POLLIN}};
         if (way == SLEEPS)
             CHECK(!ibv_req_notify_cq(cq, 0));
@@ -278,9 +286,12 @@ static void target(int line, enum way way) {
         }
     }
     CHECK(recv(line, &end, sizeof end, MSG_WAITALL) == sizeof end);
-    /* The last completions may be late. */
-    while (messages < end.messages)
+    /* The last completions may be late. The client waits for this side, and says no more. */
+    while (messages < end.messages) {
+        char more;
         take_messages();
+        CHECK(recv(line, &more, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN);
+    }
     CHECK(messages == end.messages && told == end.told);
     add(&account, memory, SIZE);
     CHECK(account == end.memory);
@@ -307,6 +318,8 @@ int main(int argc, char **argv) {
         CHECK(!connect(line, (void *)&at, sizeof at));
     }
     meet(line);
+    if (!is_target && !strcmp(argv[1], "fails"))
+        return 1;
     if (is_target)
         target(line, seed % 3);
     else

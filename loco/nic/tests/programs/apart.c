@@ -2,11 +2,15 @@
  *
  * It is run as `PROGRAM target ADDRESS PORT` and then as `PROGRAM FORM ADDRESS PORT ROUNDS`. The forms `mistake` and `mended` write
  * data and a flag, as `flag_before_data.c` does; the target exits with 3 if it sees the flag before the data. The form `lost` writes
- * until a completion is no success, says `writing` after the first, and prints the last one's status and how late it came. */
+ * until a completion is no success, says `writing` after the first, and prints the last one's status and how late it came.
+ *
+ * A target of the form `short` may open no more descriptors when the two have met. One of the form `forks` has then two children that
+ * wait for the end of its input, of which one is another program. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +41,8 @@ static double now(void) {
     return at.tv_sec + at.tv_nsec * 1e-9;
 }
 
-static void meet(int line) {
+/* Connects with the other. Does something just before both begin. */
+static void meet(int line, void (*before)(void)) {
     struct ibv_device **list = ibv_get_device_list(NULL);
     struct ibv_context *context;
     struct ibv_pd *pd;
@@ -79,6 +84,8 @@ static void meet(int line) {
     CHECK(!ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                              IBV_QP_MAX_QP_RD_ATOMIC));
+    if (before)
+        before();
     /* Neither begins before the other is ready. */
     char ready = 1;
     CHECK(write(line, &ready, 1) == 1);
@@ -158,22 +165,51 @@ static int write_until_lost(void) {
     }
 }
 
+/* Leaves no number for one more descriptor. */
+static void open_no_more(void) {
+    struct rlimit limit;
+    int next = dup(0);
+    CHECK(next >= 0 && !close(next) && !getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = next;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+/* Makes two children, which outlive this process. */
+static void have_children(int line) {
+    char end;
+    for (int is_other = 0; is_other < 2; is_other++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            close(line);
+            if (is_other)
+                execlp("cat", "cat", (char *)NULL);
+            while (read(0, &end, 1) > 0) {
+            }
+            _exit(0);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     CHECK(argc >= 4);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[3]))};
     CHECK(inet_pton(AF_INET, argv[2], &at.sin_addr) == 1);
     int line = socket(AF_INET, SOCK_STREAM, 0), on = 1;
     CHECK(line >= 0);
-    if (strcmp(argv[1], "target") == 0) {
+    int is_short = strcmp(argv[1], "short") == 0, forks = strcmp(argv[1], "forks") == 0;
+    if (strcmp(argv[1], "target") == 0 || is_short || forks) {
         CHECK(!setsockopt(line, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
         CHECK(!bind(line, (struct sockaddr *)&at, sizeof at) && !listen(line, 1));
         CHECK((line = accept(line, NULL, NULL)) >= 0);
-        meet(line);
+        meet(line, is_short ? open_no_more : NULL);
+        if (forks)
+            have_children(line);
         return look(line);
     }
     CHECK(argc == 5);
     CHECK(!connect(line, (struct sockaddr *)&at, sizeof at));
-    meet(line);
+    meet(line, NULL);
     if (strcmp(argv[1], "lost") == 0)
         return write_until_lost();
     return write_all(line, strcmp(argv[1], "mended") == 0, atol(argv[4]));

@@ -121,6 +121,37 @@ static void solicited(void) {
     ended(p.cq_b, IBV_WC_WR_FLUSH_ERR);
 }
 
+/* A send queue that is drained, and then goes on. */
+static void drained(void) {
+    struct pair p = make_pair(0, 7);
+    struct ibv_wc wc;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1}, found;
+    struct ibv_qp_init_attr init;
+    for (int round = 0; round < 20; round++) {
+        for (int write = 0; write < 16; write++)
+            CHECK(!post(&p, p.a, IBV_WR_RDMA_WRITE, 0, 0, WORDS, IBV_SEND_SIGNALED));
+        attr.qp_state = IBV_QPS_SQD;
+        CHECK(!ibv_modify_qp(p.a, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
+        event(&p, IBV_EVENT_SQ_DRAINED, p.a);
+        CHECK(!ibv_query_qp(p.a, &found, IBV_QP_STATE, &init));
+        CHECK(found.qp_state == IBV_QPS_SQD && !found.sq_draining);
+        complete(p.cq_a, 16);
+        /* What is posted now waits. */
+        CHECK(!post(&p, p.a, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
+        for (int look = 0; look < 100; look++) {
+            CHECK(ibv_poll_cq(p.cq_a, 1, &wc) == 0);
+            let_go(&p);
+        }
+        attr.qp_state = IBV_QPS_RTS;
+        CHECK(!ibv_modify_qp(p.a, &attr, IBV_QP_STATE));
+        complete(p.cq_a, 1);
+    }
+    /* Nobody asked for this one. */
+    attr.qp_state = IBV_QPS_SQD;
+    CHECK(!ibv_modify_qp(p.a, &attr, IBV_QP_STATE));
+    CHECK(!is_readable(p.context->async_fd));
+}
+
 /* Sends nothing into receives that have been posted, and then into one without memory. */
 static void complete_empty(struct pair *p, struct ibv_qp *from, struct ibv_srq *srq) {
     struct ibv_sge nowhere = {0, 256, 0};
@@ -443,6 +474,8 @@ int main(int argc, char **argv) {
         errors();
     else if (!strcmp(which, "solicited"))
         solicited();
+    else if (!strcmp(which, "drained"))
+        drained();
     else if (!strcmp(which, "shared"))
         shared();
     else if (!strcmp(which, "builders"))

@@ -1,0 +1,90 @@
+//! What a child of `fork` gets of its parent's NIC: a copy that reaches nobody.
+//!
+//! The child has the objects, and no thread that works on them. It gives the descriptors back, so that others see when the parent ends,
+//! and the places of the world are free then. Its requests end as those to a dead machine do. Relies on the lock of the NIC, which is
+//! taken while the process forks, so that the child finds it free and the state whole; used by [`thread`](super::thread).
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{MutexGuard, OnceLock};
+
+use rustix::fs::{Mode, OFlags, open};
+
+use super::core::Nic;
+
+/// True in a child of a process that has started its NIC.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+/// Takes the lock of the NIC.
+static LOCK: OnceLock<fn() -> MutexGuard<'static, Nic>> = OnceLock::new();
+
+thread_local! {
+    /// The lock, while this thread forks.
+    static FORKING: RefCell<Option<MutexGuard<'static, Nic>>> = const { RefCell::new(None) };
+}
+
+/// Returns whether this process has its NIC from a parent.
+pub(crate) fn is_child() -> bool {
+    IS_CHILD.load(Ordering::Relaxed)
+}
+
+/// Makes children of this process ones that have their own copy of the NIC, whose lock `locked` takes. Call it once, when the NIC has
+/// started, and fork with the lock free.
+///
+/// # Errors
+/// Fails when there is no memory for it.
+#[allow(unsafe_code)]
+pub(super) fn prepare(locked: fn() -> MutexGuard<'static, Nic>) -> io::Result<()> {
+    extern "C" fn before() {
+        let guard = LOCK.get().map(|locked| locked());
+        let _ = FORKING.try_with(|forking| forking.replace(guard));
+    }
+    extern "C" fn in_parent() {
+        drop(FORKING.try_with(RefCell::take));
+    }
+    extern "C" fn in_child() {
+        IS_CHILD.store(true, Ordering::Relaxed);
+        if let Ok(Some(mut nic)) = FORKING.try_with(RefCell::take) {
+            nic.cut_off();
+        }
+    }
+    let _ = LOCK.set(locked);
+    // SAFETY: the functions take and return nothing, and do not unwind.
+    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+impl Nic {
+    /// Makes this copy one that reaches nobody, without a word to others or to the system about what is the parent's.
+    fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        if let Ok(nothing) = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+            let own = [
+                self.world.listener.as_fd(),
+                self.world.lock(),
+                self.poller.as_fd(),
+                self.doorbell.as_fd(),
+                self.look_in.as_fd(),
+            ];
+            own.into_iter()
+                .for_each(|descriptor| replace(descriptor, nothing.as_fd()));
+        }
+        let ids: Vec<u64> = self.links.keys().copied().collect();
+        for id in ids {
+            if let Some(link) = self.links.get_mut(&id) {
+                link.leave_memory();
+            }
+            self.drop_link(id);
+        }
+    }
+}
+
+/// Makes a descriptor, which stays open, one of something else.
+#[allow(unsafe_code)]
+fn replace(descriptor: BorrowedFd<'_>, by: BorrowedFd<'_>) {
+    // SAFETY: both are open, and who has the first reads and writes it as before.
+    unsafe { libc::dup3(by.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
+}

@@ -1,0 +1,96 @@
+//! Tests of passes over a NIC whose neighbours are played by the test.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use loco_fabric::Tier;
+use rustix::event::{EventfdFlags, eventfd};
+use zerocopy::IntoBytes as _;
+
+use super::*;
+use crate::engine::near::Greeting;
+use crate::settings::{Faults, Schedule, Settings, Stress};
+use crate::wire::{HEADER, Header};
+
+fn nic(world: &Path) -> Nic {
+    let settings = Settings {
+        world: world.to_owned(),
+        abroad: Ok(None),
+        tier: Tier::Ibta,
+        stress: Stress::None,
+        schedule: Schedule::Random,
+        seed: 0,
+        report: None,
+        trace: None,
+        faults: Faults::default(),
+    };
+    Nic::new(&settings, vec![[0; 16]]).unwrap()
+}
+
+/// Connects a neighbour with a number, which has said hello.
+fn connect(nic: &mut Nic, number: u32) -> (Near, OwnedFd) {
+    let (one, two) = UnixStream::pair().unwrap();
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let greeting = Greeting {
+        hello: Header::new(kind::HELLO, number, 0, 0),
+        bell: bell.as_fd(),
+    };
+    let mut asking = Near::connected(one, nic.world.number, &greeting).unwrap();
+    let served = Near::accepted(two, &nic.greeting(0)).unwrap();
+    nic.add_link(Link::here(served, 0)).unwrap();
+    while nic.take_messages() {}
+    assert!(asking.hear(&mut Vec::new()).unwrap());
+    (asking, bell)
+}
+
+/// Returns a message that asks for nothing.
+fn probe(number: u32) -> Header {
+    Header::new(kind::PROBE, number << LOCAL_BITS, 0, 0)
+}
+
+#[test]
+fn a_link_that_ends_takes_no_turn_from_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nic = nic(folder.path());
+    let mut neighbours: Vec<_> = (1..=4).map(|number| connect(&mut nic, number)).collect();
+    let before = nic.taken;
+    // The first and the third break the rules, and the others do not.
+    for (number, (asking, _)) in (1..).zip(&mut neighbours) {
+        let message = probe(number);
+        let sent = match number % 2 {
+            1 => asking.send([&[0xff; HEADER], &[]], true),
+            _ => asking.send([message.as_bytes(), &[]], true),
+        };
+        assert!(sent.unwrap());
+    }
+    assert!(nic.take_near());
+    assert_eq!((nic.taken - before, nic.links.len()), (2, 2));
+}
+
+/// A program that has polled and then watches its memory waits for the thread that looks in. Perftest's writes do so.
+#[test]
+fn a_call_leaves_its_bell_to_the_thread_that_looks_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nic = nic(folder.path());
+    rustix::io::write(&nic.look_in, &1_u64.to_ne_bytes()).unwrap();
+    for _ in 0..3 {
+        let _ = nic.progress(true);
+    }
+    assert!(rustix::io::read(&nic.look_in, &mut [0; 8]).is_ok());
+}
+
+/// What has come is seen before the thread sleeps, and what comes after that rings.
+#[test]
+fn nobody_falls_asleep_before_what_has_come_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nic = nic(folder.path());
+    let (mut asking, _bell) = connect(&mut nic, 1);
+    let message = probe(1);
+    let rings = |nic: &Nic| rustix::io::read(&nic.doorbell, &mut [0; 8]).is_ok();
+    assert!(asking.send([message.as_bytes(), &[]], true).unwrap());
+    assert!(!nic.fall_asleep() && !rings(&nic));
+    assert!(nic.take_near() && nic.fall_asleep());
+    assert!(asking.send([message.as_bytes(), &[]], true).unwrap());
+    assert!(rings(&nic));
+}
