@@ -64,7 +64,10 @@ def build_unfenced():
         subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", tree], check=True)
     subprocess.run(["git", "-C", ROOT, "worktree", "add", "--quiet", "--detach", tree, "HEAD"], check=True)
     mutations = tomllib.loads((ROOT / "tools/mutants/mutations/kv.toml").read_text())["mutation"]
-    for mutation in (m for m in mutations if m["name"] in UNFENCED):
+    wanted = [mutation for mutation in mutations if mutation["name"] in UNFENCED]
+    if len(wanted) != len(UNFENCED):
+        sys.exit(f"tools/mutants/mutations/kv.toml lacks one of {', '.join(UNFENCED)}")
+    for mutation in wanted:
         path = tree / mutation["file"]
         text = path.read_text()
         if text.count(mutation["find"]) != 1:
