@@ -10,7 +10,7 @@ import csv
 import math
 import os
 import platform
-import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -93,6 +93,8 @@ def machine():
 
 def main():
     """Measures the panels of a figure in turn, and writes the results as they come."""
+    # The servers end with this program, also when it is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     args = arguments()
     name = figures.SAME.get(args.figure, args.figure)
     unfenced = build_unfenced() if args.build_unfenced else args.unfenced
