@@ -1,27 +1,16 @@
 //! Counts what one operation of each object asks of the network on every tier: the table of `docs/evidence/ordering.md`.
 //!
-//! Two nodes, on the deferred card. Node 0 calls, and what it works with is on node 1. The first call, which may set things up,
-//! does not count.
+//! Two nodes, on the deferred card, make the calls of [`calls`](crate::calls).
 
-use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::common::{PATIENCE, Shared, run_on_shm};
-use crate::counting::{Counting, Counts};
-use loco::fabric::{NodeId, ShmConfig, Tier};
-use loco::fence::{self, Scope};
-use loco::{
-    AtomicVar, Barrier, Collective, Config, KvConfig, KvStore, Log, LogConfig, Manager, Msw, OwnedVar,
-    Result, RingBuffer, RingConfig, SharedQueue, SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock,
-    WideOwnedVar,
-};
+use crate::calls::{CALLS, Objects, calls, counted};
+use crate::common::Net;
+use crate::counting::Counts;
+use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, Tier};
+use loco::{Barrier, Log, LogConfig, Result};
 use loco_test_networks::deferred::Nic;
-
-type Fabric = Counting<Shared>;
-/// A value of several words.
-type Wide = [u64; 4];
 
 /// What an operation asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,97 +88,31 @@ impl fmt::Display for Cost {
     }
 }
 
-/// The objects that node 0 calls.
-struct Objects {
-    region: SharedRegion<Fabric>,
-    var: SharedVar<u64, Fabric>,
-    owned: OwnedVar<u64, Fabric>,
-    theirs: OwnedVar<u64, Fabric>,
-    wide: WideOwnedVar<Wide, Fabric>,
-    sst: Sst<u64, Fabric>,
-    msw: Msw<Fabric>,
-    barrier: Barrier<Fabric>,
-    collective: RefCell<Collective<u64, Fabric>>,
-    ring: RingBuffer<Fabric>,
-    counter: AtomicVar<u64, Fabric>,
-    ticket: TicketLock<Fabric>,
-    tas: TasLock<Fabric>,
-    queue: SharedQueue<u64, Fabric>,
-    store: KvStore<u64, u64, Fabric>,
-}
-
-impl Objects {
-    fn new(manager: &Manager<Fabric>) -> Result<Objects> {
-        let (here, there) = (NodeId(0), NodeId(1));
-        Ok(Objects {
-            region: SharedRegion::new(manager, "region", 64)?,
-            var: SharedVar::new(manager, "var")?,
-            owned: OwnedVar::new(manager, "owned", here)?,
-            theirs: OwnedVar::new(manager, "theirs", there)?,
-            wide: WideOwnedVar::new(manager, "wide", here)?,
-            sst: Sst::new(manager, "sst")?,
-            msw: Msw::new(manager, "msw", &[32])?,
-            barrier: Barrier::new(manager, "barrier")?,
-            collective: RefCell::new(Collective::new(manager, "collective")?),
-            ring: RingBuffer::with_config(manager, "ring", here, &RingConfig::new(4096).readers([there]))?,
-            counter: AtomicVar::new(manager, "counter", there)?,
-            ticket: TicketLock::new(manager, "ticket", there)?,
-            tas: TasLock::new(manager, "tas", there)?,
-            queue: SharedQueue::new(manager, "queue", there, 8)?,
-            store: KvStore::new(manager, "store", KvConfig::default())?,
-        })
-    }
-}
-
-/// The number of calls of each kind that count.
-const CALLS: u64 = 6;
 /// The number of appends to a log.
 const APPENDS: u64 = 30;
-/// A key whose value is on node 1.
-const THEIRS: u64 = 1000;
-
-/// Makes the manager of a node whose posted requests are counted.
-fn counted(inner: Shared) -> Result<(Manager<Fabric>, Arc<Counts>)> {
-    let counts = Arc::new(Counts::default());
-    let fabric = Counting {
-        inner,
-        counts: counts.clone(),
-    };
-    let manager = Manager::with_config(fabric, Config::default().deadline(PATIENCE))?;
-    Ok((manager, counts))
-}
 
 /// Returns what each call on each object asks for on this tier.
 fn costs(tier: Tier) -> Vec<(&'static str, Cost)> {
     let nic = Nic::deferred(1).tier(tier);
-    let mut of_nodes = run_on_shm(2, &ShmConfig::default(), Some(&nic), |inner| {
+    let mut of_nodes = on_card(&nic, |inner| {
         let (manager, counts) = counted(inner)?;
         let objects = Objects::new(&manager)?;
-        let end = Barrier::new(&manager, "end")?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
         let mut table = Vec::new();
-        if manager.node().0 == 1 {
-            assert_eq!(objects.store.insert(&thread, &THEIRS, &1)?, loco::Inserted::Done);
-            end.wait(&thread)?;
-        } else {
-            end.wait(&thread)?;
-            calls(&objects, &thread, &counts, &mut table)?;
-        }
-        end.wait(&thread)?;
-        row(&counts, &mut table, "barrier: wait", |_| {
-            objects.barrier.wait(&thread)
+        calls(&manager, &thread, &objects, &mut |name, call| {
+            row(&counts, &mut table, name, call)
         })?;
-        row(&counts, &mut table, "collective: all_reduce", |n| {
-            let mut collective = objects.collective.borrow_mut();
-            collective
-                .all_reduce(&thread, n, |sum, value| sum + value)
-                .map(drop)
-        })?;
-        end.wait(&thread)?;
         Ok(table)
     });
     of_nodes.swap_remove(0)
+}
+
+/// Runs two nodes over shared memory with such a card.
+fn on_card<T: Send>(nic: &Nic, node: impl Fn(Net) -> Result<T> + Sync) -> Vec<T> {
+    let config = AnyConfig::default().choice(FabricChoice::Shm);
+    let bring_up = |mesh| Net::new(AnyFabric::new(mesh, config.clone())?, Some(nic));
+    loco::testing::run_on(2, bring_up, node)
 }
 
 /// Makes a call several times, and adds to the table the most that one asked for. Calls on the queue differ: some find the room
@@ -209,72 +132,6 @@ fn row(
     }
     table.push((name, most));
     Ok(())
-}
-
-/// Makes the calls that concern node 0 alone.
-fn calls(
-    objects: &Objects,
-    thread: &Thread<Fabric>,
-    counts: &Counts,
-    table: &mut Vec<(&'static str, Cost)>,
-) -> Result<()> {
-    let there = NodeId(1);
-    let word = || objects.region.target(there, 0);
-    let mut add = |name, call: &dyn Fn(u64) -> Result<()>| row(counts, table, name, call);
-    add("region: put, and a pair fence", &|n| {
-        thread.put_inline_untracked(&n.to_ne_bytes(), word()?)?;
-        fence::pair(thread, there)
-    })?;
-    add("shared-var: broadcast", &|n| {
-        objects.var.write(n);
-        objects.var.broadcast(thread)?.wait(thread)
-    })?;
-    add("owned-var: push", &|n| {
-        objects.owned.store(n)?;
-        objects.owned.push(thread)?.wait(thread)
-    })?;
-    add("owned-var: pull", &|_| objects.theirs.pull(thread).map(drop))?;
-    add("wide-owned-var: push", &|n| {
-        objects.wide.store(thread, [n; 4])?;
-        objects.wide.push(thread)?.wait(thread)
-    })?;
-    add("sst: push", &|n| {
-        objects.sst.store_mine(n)?;
-        objects.sst.push(thread)?.wait(thread)
-    })?;
-    add("msw: put", &|n| {
-        objects.msw.write(0, &[n.to_ne_bytes()[0]; 32])?;
-        objects.msw.put(thread, 0, there, 0)?.wait(thread)
-    })?;
-    add("msw: get", &|_| {
-        objects.msw.get(thread, 0, there, 0)?.wait(thread)
-    })?;
-    let writer = RefCell::new(objects.ring.writer()?);
-    add("ring-buffer: submit", &|n| {
-        writer.borrow_mut().submit(thread, &n.to_ne_bytes())
-    })?;
-    add("atomic: fetch_add", &|n| {
-        objects.counter.fetch_add(thread, n).map(drop)
-    })?;
-    add("atomic: read", &|_| objects.counter.read(thread).map(drop))?;
-    add("ticket-lock: lock, put, release", &|n| {
-        let guard = objects.ticket.lock(thread, Scope::Thread)?;
-        thread.put_inline_untracked(&n.to_ne_bytes(), word()?)?;
-        guard.release()
-    })?;
-    add("tas-lock: lock, put, release", &|n| {
-        let guard = objects.tas.lock(thread, Scope::Thread)?;
-        thread.put_inline_untracked(&n.to_ne_bytes(), word()?)?;
-        guard.release()
-    })?;
-    add("queue: push", &|n| objects.queue.try_push(thread, n).map(drop))?;
-    add("queue: pop", &|_| objects.queue.try_pop(thread).map(drop))?;
-    add("kv: insert", &|n| objects.store.insert(thread, &n, &n).map(drop))?;
-    add("kv: get", &|_| objects.store.get(thread, &THEIRS).map(drop))?;
-    add("kv: update", &|n| {
-        objects.store.update(thread, &THEIRS, &n).map(drop)
-    })?;
-    add("kv: delete", &|n| objects.store.delete(thread, &n).map(drop))
 }
 
 /// Prints the table with `--nocapture`.
@@ -312,7 +169,7 @@ fn every_call_asks_for_the_same_on_every_weak_tier_and_for_no_more_where_the_net
 fn an_append_to_a_log_asks_for_an_order_for_each_record_and_each_word_that_tells_of_it() {
     for tier in Tier::ALL {
         let nic = Nic::deferred(1).tier(tier);
-        let mut of_nodes = run_on_shm(2, &ShmConfig::default(), Some(&nic), |inner| {
+        let mut of_nodes = on_card(&nic, |inner| {
             let (manager, counts) = counted(inner)?;
             let log = Log::new(&manager, "log", LogConfig::new(64, 8))?;
             let end = Barrier::new(&manager, "end")?;

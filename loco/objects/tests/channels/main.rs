@@ -11,11 +11,14 @@ mod common;
 mod counting;
 #[path = "../common/failing.rs"]
 mod failing;
+#[path = "../common/trips.rs"]
+mod trips;
 
 mod after_timeout;
 mod asynchronous;
 mod atomic_var;
 mod awaiting;
+mod calls;
 mod collective;
 mod completion;
 mod costs;
@@ -34,6 +37,7 @@ mod mixed_size;
 mod no_inline;
 mod panics;
 mod ring_buffer;
+mod round_trips;
 mod setup;
 mod setup_many;
 mod shared_queue;

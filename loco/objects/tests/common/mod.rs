@@ -184,12 +184,14 @@ impl Cluster {
             Cluster::DeferredPolled(_) => Polling::Thread,
             _ => Polling::CallerDriven,
         });
+        self.run_fabric(n, |fabric| node(Manager::with_config(fabric, config.clone())?))
+    }
+
+    /// Runs `node` on the fabric of each of `n` nodes, for tests that put something around it; their results in order.
+    pub fn run_fabric<T: Send>(self, n: usize, node: impl Fn(Net) -> Result<T> + Sync) -> Vec<T> {
         let (fabric, nic) = (self.fabric(), self.nic());
-        loco::testing::run_on(
-            n,
-            |mesh| Net::new(AnyFabric::new(mesh, fabric.clone())?, nic.as_ref()),
-            |fabric| node(Manager::with_config(fabric, config.clone())?),
-        )
+        let bring_up = |mesh| Net::new(AnyFabric::new(mesh, fabric.clone())?, nic.as_ref());
+        loco::testing::run_on(n, bring_up, node)
     }
 
     fn nic(self) -> Option<Nic> {

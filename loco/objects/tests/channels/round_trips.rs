@@ -1,0 +1,152 @@
+//! Counts the round trips of each call of each object on each kind of network, and holds `docs/round-trips.md` to them.
+//!
+//! [`trips`](crate::trips) says what is counted. The nodes run in step: a thread that waits hears of everything that it has under
+//! way at once, so the counts are those of a network on which each batch takes the same time, and are the same in each run.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::calls::{CALLS, Objects, calls, counted};
+use crate::common::{ALL, Cluster, on_device};
+use crate::trips::Trips;
+use loco::fabric::{Caps, Cost, Fabric as _};
+use loco::{Log, LogConfig, Result, fence};
+
+/// The document.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/round-trips.md");
+/// The first column of the table's head.
+const HEAD: &str = "| call |";
+
+/// The kinds of networks, in the order of the table's columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Operations are done when they are posted.
+    AtOnce,
+    /// Order costs nothing.
+    InOrder,
+    /// The card obeys a flag that asks for order.
+    ByFlag,
+    /// The fabric waits for earlier operations where order is asked for.
+    ByWait,
+}
+
+impl Kind {
+    fn of(caps: &Caps) -> Kind {
+        match caps.order.strong {
+            _ if caps.synchronous => Kind::AtOnce,
+            Cost::Free => Kind::InOrder,
+            Cost::Flag => Kind::ByFlag,
+            Cost::Wait | Cost::Read | Cost::WaitAndRead => Kind::ByWait,
+        }
+    }
+}
+
+/// Shows round trips as the table does.
+fn cell(trips: Trips) -> String {
+    let own = trips.own + trips.bought;
+    match trips.others {
+        0 => own.to_string(),
+        others => format!("{own} + {others}"),
+    }
+}
+
+/// Returns the most that each call takes on these nodes.
+fn measured(cluster: Cluster) -> (Kind, Vec<(&'static str, Trips)>) {
+    let mut of_nodes = cluster.run_fabric(2, |inner| {
+        let kind = Kind::of(inner.caps());
+        let (manager, counts) = counted(inner)?;
+        let objects = Objects::new(&manager)?;
+        // A leader without a thread that serves others does all by itself, and nothing is left to chance.
+        let alone = Log::new(&manager, "alone", LogConfig::new(64, 8).service(false))?;
+        let served = Log::new(&manager, "served", LogConfig::new(64, 8))?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        counts.in_step.store(true, SeqCst);
+        let mut table = Vec::new();
+        let mut row = |name, call: &dyn Fn(u64) -> Result<()>| {
+            call(0)?;
+            let mut most = Trips::default();
+            for n in 1..=CALLS {
+                // Nothing is under way when the call begins.
+                fence::thread(&thread)?;
+                let before = Trips::begin();
+                call(n)?;
+                most = most.max(Trips::so_far().since(before));
+            }
+            table.push((name, most));
+            Ok(())
+        };
+        calls(&manager, &thread, &objects, &mut row)?;
+        for (log, name, leads) in [
+            (&alone, "log: append, on the leader", true),
+            (&served, "log: append, elsewhere", false),
+        ] {
+            if (manager.node() == log.leader()) == leads {
+                row(name, &|n| log.append(&thread, &n.to_ne_bytes()).map(drop))?;
+            }
+            objects.meet(&thread)?;
+        }
+        row("log: read", &|_| alone.read(&thread).map(drop))?;
+        objects.meet(&thread)?;
+        // The table of a node has the calls that it made.
+        Ok((kind, table))
+    });
+    let (kind, mut table) = of_nodes.swap_remove(0);
+    let (_, others) = of_nodes.swap_remove(0);
+    let there: Vec<_> = table.iter().map(|&(name, _)| name).collect();
+    table.extend(others.into_iter().filter(|(name, _)| !there.contains(name)));
+    (kind, table)
+}
+
+/// Returns the rows of the document's table: the call, and the cells.
+fn documented() -> Vec<(String, Vec<String>)> {
+    let page = std::fs::read_to_string(PAGE).expect("the document");
+    let rows = page.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    rows.map(|line| {
+        let mut cells = line
+            .trim_matches('|')
+            .split('|')
+            .map(|cell| cell.trim().to_owned());
+        (cells.next().unwrap_or_default(), cells.collect())
+    })
+    .collect()
+}
+
+#[test]
+fn each_call_takes_as_many_round_trips_as_the_document_says() {
+    let documented = documented();
+    let mut kinds = Vec::new();
+    let mut wrong = String::new();
+    for cluster in ALL {
+        let (kind, table) = measured(cluster);
+        kinds.push(kind);
+        let names: Vec<_> = table.iter().map(|&(name, _)| name).collect();
+        for (name, trips) in &table {
+            println!("{cluster:?} {kind:?} {name}: {} {trips:?}", cell(*trips));
+            let says = documented.iter().find(|(call, _)| call == name);
+            let says = says.and_then(|(_, cells)| cells.get(kind as usize));
+            if says != Some(&cell(*trips)) {
+                let _ = writeln!(
+                    wrong,
+                    "{name} on {cluster:?} ({kind:?}): {}, documented: {says:?}",
+                    cell(*trips)
+                );
+            }
+        }
+        let unknown = documented
+            .iter()
+            .filter(|(call, _)| !names.contains(&call.as_str()));
+        for (call, _) in unknown {
+            let _ = writeln!(wrong, "{call}: documented, and never called");
+        }
+    }
+    assert!(wrong.is_empty(), "docs/round-trips.md:\n{wrong}");
+    // On a device there is one kind of network, whichever it is.
+    let all = [Kind::AtOnce, Kind::InOrder, Kind::ByFlag, Kind::ByWait];
+    let missing: Vec<_> = all.iter().filter(|kind| !kinds.contains(kind)).collect();
+    assert!(
+        on_device() || missing.is_empty(),
+        "no network was of the kind {missing:?}"
+    );
+}
