@@ -9,8 +9,8 @@ use crate::named_world::NamedWorld;
 /// Returns the worlds of the store.
 pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{
-        Delete, Get, GetInto, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany, Update,
-        UpdateBatch, UpdateMany,
+        Delete, Get, GetInto, GetLastOfWindow, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany,
+        Update, UpdateBatch, UpdateMany,
     };
     const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
     const UPDATE: Script<Call, 2> = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
@@ -51,6 +51,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (1, &[GetStart(1), GetInto(1), GetMany(1, 2)]),
     ];
     const WINDOW: Script<Call, 2> = [(0, &[Update(1, 20)]), (1, &[GetWindow(1), GetWindow(1)])];
+    const WINDOW_LAST: Script<Call, 2> = [(0, &[Update(1, 20)]), (1, &[GetLastOfWindow(1)])];
     // A node that is out is told, and does not say that the key is not there.
     const MISSED: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), GetWindow(1)])];
     const MISSED_UPDATE: Script<Call, 2> =
@@ -105,6 +106,17 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const BOTH_THERE: &[There] = &[(1, 1, 10), (1, 2, 20)];
     const UPDATES_THERE: Script<Call, 2> = [(0, &[UpdateMany(1, 2, 30)]), (1, &[Get(1), Get(2)])];
     const UPDATES_APART: Script<Call, 3> = [(0, &[UpdateMany(1, 2, 30)]), (1, &[Get(1)]), (2, &[Get(2)])];
+    // Both locks are with the writer and the values elsewhere, so that no release places them.
+    const LOCKS_HERE: &[There] = &[(1, 1, 10), (1, 4, 20)];
+    const UPDATES_LOCKS_HERE: Script<Call, 2> = [(0, &[UpdateMany(1, 4, 30)]), (1, &[Get(1), Get(4)])];
+    const LOCKS_HERE_OF_THREE: &[There] = &[(1, 4, 10), (2, 6, 20)];
+    const UPDATES_LOCKS_HERE_OF_THREE: Script<Call, 3> =
+        [(0, &[UpdateMany(4, 6, 30)]), (1, &[Get(4)]), (2, &[Get(6)])];
+    // Both locks and both values are where the other writer is.
+    const LOCKS_THERE: &[There] = &[(1, 2, 10), (1, 3, 20)];
+    const LATE_UPDATES: Script<Call, 2> =
+        [(0, &[UpdateMany(2, 3, 30), Update(2, 40)]), (1, &[Update(2, 50)])];
+    const LOST_LOCKS: Script<Call, 2> = [(0, &[UpdateMany(2, 3, 30)]), (1, &[Update(2, 40)])];
     const UPDATES_AND_DELETE: Script<Call, 2> = [
         (0, &[UpdateMany(1, 2, 30)]),
         (1, &[Delete(1), Insert(1, 40), Get(1)]),
@@ -143,6 +155,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("started-wide", calls_with::<3, 2>((1, 1), ONE, STARTED)),
         NamedWorld::new("window", calls_with::<1, 2>((1, 1), ONE, WINDOW)),
         NamedWorld::new("window-wide", calls_with::<3, 2>((1, 1), ONE, WINDOW)),
+        NamedWorld::new("window-last", calls_with::<3, 2>((1, 1), ONE, WINDOW_LAST)),
         NamedWorld::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
         NamedWorld::new("batch-twice", batches::batch_twice),
         NamedWorld::new("batch-across", batches::batch_across),
@@ -153,6 +166,21 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new(
             "updates-there",
             calls_with::<1, 2>((2, 2), BOTH_THERE, UPDATES_THERE),
+        )
+        .small(),
+        NamedWorld::new(
+            "updates-locks-here",
+            calls_with::<1, 2>((2, 4), LOCKS_HERE, UPDATES_LOCKS_HERE),
+        )
+        .small(),
+        NamedWorld::new(
+            "updates-locks-here-of-three",
+            calls_with::<1, 3>((1, 6), LOCKS_HERE_OF_THREE, UPDATES_LOCKS_HERE_OF_THREE),
+        )
+        .small(),
+        NamedWorld::new(
+            "updates-one-lock",
+            calls_with::<1, 3>((1, 1), APART, UPDATES_APART),
         )
         .small(),
         NamedWorld::new("updates-apart", calls_with::<1, 3>((1, 2), APART, UPDATES_APART)),
@@ -188,6 +216,18 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             faulty_of::<1, 2>((1, 2), EACH, UPDATES_CROSSED),
         )
         .crash(),
+        NamedWorld::new(
+            "crash-updates-locks",
+            faulty_of::<1, 2>((2, 4), LOCKS_THERE, LOST_LOCKS),
+        )
+        .crash()
+        .small(),
+        NamedWorld::new(
+            "expiry-updates-again",
+            faulty_of::<1, 2>((2, 4), LOCKS_THERE, LATE_UPDATES),
+        )
+        .expiries(1)
+        .small(),
         NamedWorld::new("expiry-updates", faulty_of::<1, 2>((1, 2), EACH, UPDATES_CROSSED)).expiries(1),
         NamedWorld::new("crash-of-three", faulty::<1, 3>(&[], LOST_OF_THREE)).crash(),
         NamedWorld::new("expiry-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).expiries(1),

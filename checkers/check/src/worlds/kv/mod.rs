@@ -49,6 +49,8 @@ enum Call {
     GetMany(u64, u64),
     /// A lookup of the key together with one that nobody inserts.
     GetWindow(u64),
+    /// The same, in the other order.
+    GetLastOfWindow(u64),
     GetInto(u64),
     GetStart(u64),
     InsertMany(u64, u64, u64),
@@ -67,6 +69,20 @@ fn found<const N: usize>(value: Option<[u64; N]>) -> String {
         );
         words[0].to_string()
     })
+}
+
+/// Looks a key up after one that nobody inserts.
+fn last_of_window<const N: usize>(
+    store: &Store<N>,
+    thread: &Thread<Fabric>,
+    key: u64,
+) -> Result<Option<[u64; N]>>
+where
+    [u64; N]: loco::Encode,
+{
+    let values = store.get_many(thread, &[u64::MAX, key])?;
+    assert_eq!(values[0], None, "nobody inserts the other key");
+    Ok(values[1])
 }
 
 /// Looks a key up together with one that nobody inserts.
@@ -151,6 +167,11 @@ where
         Call::GetWindow(key) => {
             did("KvStore::get_many");
             let get = || found(must(first_of_window(store, thread, key)));
+            call(format!("get {key}"), get, String::clone);
+        }
+        Call::GetLastOfWindow(key) => {
+            did("KvStore::get_many");
+            let get = || found(must(last_of_window(store, thread, key)));
             call(format!("get {key}"), get, String::clone);
         }
         Call::InsertMany(one, two, value) => {
