@@ -6,12 +6,15 @@ use serde::Serialize;
 /// The maximum number of steps of an execution. Executions of the worlds have some hundreds, because a waiting thread
 /// stops until it can go on.
 pub(crate) const STEPS_MAX: usize = 10_000;
+/// The maximum number of steps of an execution of a [long](NamedWorld::long) world.
+const LONG_STEPS_MAX: usize = 100_000;
 
 /// One world of an object's ladder.
 pub struct NamedWorld {
     name: &'static str,
     glob: bool,
     small: bool,
+    steps_max: usize,
     faults: Faults,
     build: Box<dyn Fn(&mut World) + Send + Sync>,
 }
@@ -24,6 +27,7 @@ impl NamedWorld {
             name,
             glob: false,
             small: false,
+            steps_max: STEPS_MAX,
             faults: Faults::default(),
             build: Box::new(build),
         }
@@ -40,6 +44,15 @@ impl NamedWorld {
     #[must_use]
     pub(crate) fn small(self) -> NamedWorld {
         NamedWorld { small: true, ..self }
+    }
+
+    /// Lets executions have ten times as many steps. For calls that do something more than a hundred times.
+    #[must_use]
+    pub(crate) fn long(self) -> NamedWorld {
+        NamedWorld {
+            steps_max: LONG_STEPS_MAX,
+            ..self
+        }
     }
 
     /// Lets time pass when nothing else can happen.
@@ -112,7 +125,7 @@ impl NamedWorld {
     pub fn configure(&self, config: &mut Config) {
         config.glob = self.glob;
         config.faults = self.faults;
-        config.steps_max = STEPS_MAX;
+        config.steps_max = self.steps_max;
         config.longer_fails = true;
     }
 }

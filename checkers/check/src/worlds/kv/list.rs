@@ -261,7 +261,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("cut-crash", cuts::lost).crash(),
         NamedWorld::new("cut-late", cuts::left_behind).expiries(1),
         NamedWorld::new("longer", lengths::longer),
-        NamedWorld::new("more-than-a-window", lengths::many),
+        NamedWorld::new("more-than-a-window", lengths::many).long(),
         NamedWorld::new("batches", batches::batches),
         NamedWorld::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
         NamedWorld::new("life", calls::<1, 2>((1, 1), LIFE)),
