@@ -117,6 +117,14 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const LATE_UPDATES: Script<Call, 2> =
         [(0, &[UpdateMany(2, 3, 30), Update(2, 40)]), (1, &[Update(2, 50)])];
     const LOST_LOCKS: Script<Call, 2> = [(0, &[UpdateMany(2, 3, 30)]), (1, &[Update(2, 40)])];
+    // Node 1 must not take the tickets of node 0 for those of node 2, which is lost. The locks and values are on node 1.
+    const LOCKS_AT_ONE: &[There] = &[(1, 2, 10), (1, 14, 20)];
+    const THIRD_LOST: Script<Call, 3> = [(0, &[UpdateMany(2, 14, 30)]), (1, &[Update(2, 40)]), (2, &[])];
+    const THIRD_LOST_AGAIN: Script<Call, 3> = [
+        (0, &[UpdateMany(2, 14, 30), Update(2, 50)]),
+        (1, &[Update(2, 40)]),
+        (2, &[]),
+    ];
     const UPDATES_AND_DELETE: Script<Call, 2> = [
         (0, &[UpdateMany(1, 2, 30)]),
         (1, &[Delete(1), Insert(1, 40), Get(1)]),
@@ -223,6 +231,18 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         .crash()
         .small(),
         NamedWorld::new(
+            "crash-of-three-updates",
+            faulty_of::<1, 3>((2, 6), LOCKS_AT_ONE, THIRD_LOST),
+        )
+        .crash()
+        .small(),
+        NamedWorld::new(
+            "crash-of-three-updates-again",
+            faulty_of::<1, 3>((2, 6), LOCKS_AT_ONE, THIRD_LOST_AGAIN),
+        )
+        .crash()
+        .small(),
+        NamedWorld::new(
             "expiry-updates-again",
             faulty_of::<1, 2>((2, 4), LOCKS_THERE, LATE_UPDATES),
         )
@@ -243,7 +263,9 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
         NamedWorld::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),
         NamedWorld::new("suspicion-missed", faulty::<1, 2>(&[], MISSED)).suspicion(),
-        NamedWorld::new("suspicion-updates", faulty_of::<1, 2>((2, 1), &[], MISSED_UPDATE)).suspicion(),
+        NamedWorld::new("suspicion-updates", faulty_of::<1, 2>((2, 1), &[], MISSED_UPDATE))
+            .suspicion()
+            .small(),
         NamedWorld::new("suspicion-moved", faulty::<1, 2>(ONE, MOVED)).suspicion(),
         NamedWorld::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
             .suspicion()
