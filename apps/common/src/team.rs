@@ -85,6 +85,22 @@ impl<F: Fabric> Clone for Team<F> {
 /// The place of a thread's result.
 type Slot<T, F> = <<F as Fabric>::Platform as Platform>::Mutex<Option<T>>;
 
+/// Tells the other threads of a node that one has failed, by an error or a panic, when it is dropped.
+struct Failure<'a, N: AtomicCell<u64>> {
+    /// 1 + the number of the first that has failed, or 0.
+    first: &'a N,
+    number: u64,
+    is_none: bool,
+}
+
+impl<N: AtomicCell<u64>> Drop for Failure<'_, N> {
+    fn drop(&mut self) {
+        if !self.is_none {
+            let _later = self.first.compare_exchange(0, self.number);
+        }
+    }
+}
+
 struct Parts<F: Fabric> {
     manager: Manager<F>,
     threads: usize,
@@ -96,7 +112,7 @@ struct Parts<F: Fabric> {
     rates: Sst<f64, F>,
     sums: Sst<i64, F>,
     stopped: Sst<u64, F>,
-    /// Not 0 if a thread of this node has failed.
+    /// 1 + the number of the thread of this node that has failed first, or 0.
     failed: <F::Platform as Platform>::AtomicU64,
     /// A channel that fails for nodes that were started with different options.
     _agreement: Channel<F>,
@@ -176,7 +192,7 @@ impl<F: Fabric> Team<F> {
     /// Runs `body` in every thread of this node. The threads of other nodes are not waited for.
     ///
     /// # Errors
-    /// Returns the first error of a thread. A panic of a thread is an error too.
+    /// Returns the error of the thread that failed first. A panic of a thread is an error too.
     pub fn each<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
         body: impl Fn(&Thread<F>, Share) -> Result<T, E> + Send + Sync + 'static,
@@ -187,12 +203,16 @@ impl<F: Fabric> Team<F> {
             let slot = Arc::new(Slot::<Result<T, E>, F>::new(None));
             let filled = slot.clone();
             let run = move || {
+                let mut failure = Failure {
+                    first: &parts.failed,
+                    number: 1 + local as u64,
+                    is_none: false,
+                };
                 let begun = parts.manager.thread().map_err(E::from);
                 let outcome =
                     begun.and_then(|thread| body(&thread, Share::new(&parts.manager, local, parts.threads)));
-                if outcome.is_err() {
-                    parts.failed.store(1);
-                }
+                failure.is_none = outcome.is_ok();
+                drop(failure);
                 *filled.lock() = Some(outcome);
             };
             let platform = self.parts.manager.fabric().platform();
@@ -205,6 +225,11 @@ impl<F: Fabric> Team<F> {
             task.join().map_err(Error::from)?;
             // A thread that has ended without a panic has left its result.
             outcomes.extend(slot.lock().take());
+        }
+        // What failed later may be a consequence of what failed first.
+        let first = (self.parts.failed.load() as usize).checked_sub(1);
+        if let Some(first) = first.filter(|&first| outcomes.get(first).is_some_and(Result::is_err)) {
+            outcomes.swap(0, first);
         }
         outcomes.into_iter().collect()
     }

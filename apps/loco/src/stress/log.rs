@@ -10,7 +10,7 @@ use loco::{Error, Log, LogConfig};
 use loco_history::{History, Journal, MonotonicClock, Operation};
 use serde::{Deserialize, Serialize};
 
-use super::worker::{Failed, PATIENCE, Site, Worker};
+use super::worker::{PATIENCE, Site, Worker};
 use super::{calls::recording, load::NODES_MAX};
 use crate::error::CliError;
 
@@ -70,13 +70,9 @@ fn of(worker: &Worker<'_>, number: u64) -> u64 {
 fn append(worker: &mut Worker<'_>, log: &Log, journal: &mut Calls, value: u64) -> Result<(), CliError> {
     let open = journal.invoke(Call::Append(value)).map_err(recording)?;
     worker.die_soon();
-    match log.append(&worker.thread, &value.to_le_bytes()) {
-        Ok(position) => journal.respond(open, Ret::Appended(position)).map_err(recording),
-        Err(error) => {
-            let Failed::Expected = worker.excuse(error)?;
-            Ok(())
-        }
-    }
+    // The loss of others is no error of a log.
+    let position = log.append(&worker.thread, &value.to_le_bytes())?;
+    journal.respond(open, Ret::Appended(position)).map_err(recording)
 }
 
 /// A node's place in the log.

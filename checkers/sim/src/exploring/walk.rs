@@ -466,11 +466,9 @@ impl<'a> Walker<'a> {
 
     fn thread_commutes(&self, state: &mut State, thread: u16, request: &Request) -> bool {
         match *request {
-            Request::Store { .. }
-            | Request::Fence
-            | Request::WaitEnd
-            | Request::Park
-            | Request::Join { .. } => true,
+            Request::Fence | Request::WaitEnd | Request::Park | Request::Join { .. } => true,
+            // A node that leaves leaves no store behind: its exit is after the stores of all of its threads.
+            Request::Store { .. } => !state.may_leave_others(thread),
             // The end of an execution shows whether these moves came before the node stopped, so their order matters.
             Request::Spawn { .. } | Request::Note(Note::Mark(_)) => !state.may_stop(thread),
             Request::End(_) => !state.ends_faults(thread),

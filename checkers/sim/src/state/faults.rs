@@ -235,6 +235,11 @@ impl Losses {
         (self.crashes > 0 || self.leave) && self.site(node).is_some_and(|site| site.standing == Standing::Up)
     }
 
+    /// Returns whether the node's program may end and the others go on without it.
+    fn may_leave(&self, node: u16) -> bool {
+        self.leave && self.site(node).is_some_and(|site| site.standing == Standing::Up)
+    }
+
     /// Returns whether nodes may still be lost, or become known to be.
     pub(crate) fn is_settling(&self) -> bool {
         self.may_lose()
@@ -375,6 +380,13 @@ impl State {
     /// Returns whether the thread's node may still stop, before or after the thread's next move.
     pub(crate) fn may_stop(&self, thread: u16) -> bool {
         self.losses.may_stop(self.info(thread).node)
+    }
+
+    /// Returns whether another thread of the thread's node may end the node's program.
+    pub(crate) fn may_leave_others(&self, thread: u16) -> bool {
+        let node = self.info(thread).node;
+        let mut others = (0..self.threads.len() as u16).filter(|&other| other != thread);
+        self.losses.may_leave(node) && others.any(|other| self.node_of(other) == node)
     }
 
     /// Returns whether no node can be lost any more once the thread has ended, and some still can until then.

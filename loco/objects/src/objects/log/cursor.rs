@@ -1,9 +1,9 @@
 //! How far this node has read, and what it knows of the records before: the last request of each node that was appended.
 //!
 //! A thread that appends does not read meanwhile. If the ring is full of what its node has not read, nobody's append could go on, its
-//! own among them. It then sets the unread records aside, in memory of this node, from where later reads take them. So that they stay
-//! few, a thread waits for its node's reader before it appends more and more. The reader itself may wait for its turn to append
-//! behind such a thread, so the wait comes before that turn, and every thread may append some records between two reads.
+//! own among them. It then sets the unread records aside, in memory of this node, from where later reads take them. So that they do
+//! not become more and more, a thread that only appends waits for its node's reader. The reader itself may wait for its turn to append
+//! behind such a thread, so the wait comes before that turn, and a thread that reads between its appends never waits so.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use loco_fabric::{AtomicCell, Fabric, Peers};
 use smallvec::SmallVec;
 
 use super::{Log, Shared};
-use crate::{Result, Thread};
+use crate::{Parent, Result, Thread};
 
 /// A request that was appended: its number, which counts from 1, and the position of its record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,8 @@ pub(super) struct Cursor {
     examined: u64,
     /// The last request of each node among the records before `examined`, by the node's position.
     last: Box<[Appended]>,
-    /// The threads that have begun appends since this node last read, with how many, by the names of their windows.
+    /// The threads that have begun appends, by the names of their windows, with how many since they last read. Nothing while few
+    /// records are unread.
     begun: SmallVec<[(u64, usize); 4]>,
 }
 
@@ -53,9 +54,8 @@ impl Cursor {
         committed - self.next + self.aside.len() as u64
     }
 
-    /// Notes that a thread begins an append, and returns true. Returns false if it must wait for a read of its node: more records
-    /// before `committed` are unread than two rings hold, and the thread has begun a ring of appends since the last read. A thread
-    /// that reads after each of its appends never waits so.
+    /// Notes that a thread begins an append, and returns true. Returns false if it must wait for its node's reader: as many records
+    /// before `committed` are unread as two rings hold, and the thread has begun a ring of appends since it last read.
     fn begins(&mut self, thread: u64, committed: u64, capacity: usize) -> bool {
         let at = self.begun.iter().position(|&(name, _)| name == thread);
         let at = at.unwrap_or_else(|| {
@@ -67,6 +67,17 @@ impl Cursor {
             self.begun[at].1 += 1;
         }
         may
+    }
+
+    /// Notes that a thread has read. Returns true if a thread that waits for its node's reader may go on.
+    fn has_read(&mut self, thread: u64, committed: u64, capacity: usize) -> bool {
+        if self.unread(committed) < 2 * capacity as u64 {
+            let waited = !self.begun.is_empty();
+            self.begun.clear();
+            return waited;
+        }
+        self.begun.retain(|&mut (name, _)| name != thread);
+        false
     }
 
     /// Returns the last request of each node among the committed records, as far as they are examined.
@@ -158,9 +169,11 @@ impl<F: Fabric> Shared<F> {
             }
             None => self.take(&mut cursor, record)?,
         };
-        if !cursor.begun.is_empty() {
-            cursor.begun.clear();
+        if cursor.has_read(thread.window().name(), self.committed(), self.copy.capacity()) {
             self.waited_reads.store(self.waited_reads.load() + 1);
+            if let Some(bell) = self.channel.manager().network().bell() {
+                bell.ring();
+            }
         }
         self.release(thread, &mut cursor);
         Ok(read)
@@ -177,8 +190,8 @@ impl<F: Fabric> Shared<F> {
         Ok(Some(position))
     }
 
-    /// Waits until a thread may begin an append, for a read of this node where there is much to read. A node without a service thread
-    /// leads meanwhile.
+    /// Waits until a thread may begin an append: where there is much to read, until its node's reader has read most of it. A node
+    /// without a service thread leads meanwhile.
     pub(super) fn wait_for_reader(&self, thread: &Thread<F>) -> Result<()> {
         let (name, capacity) = (self.channel.name(), self.copy.capacity());
         loop {

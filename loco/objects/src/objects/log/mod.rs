@@ -176,7 +176,7 @@ struct Shared<F: Fabric> {
     reads: Sst<u64, F>,
     sender: Exclusive<F, Sender<F>>,
     cursor: Exclusive<F, Cursor>,
-    /// The number of reads that came after an append had begun. Appends that must wait for a read watch it.
+    /// The number of times that reads have let appends go on. Appends that wait for their node's reader watch it.
     waited_reads: AtomicU64Of<F>,
     /// What this node knows as the leader; `None` before it leads.
     lead: Exclusive<F, Option<Lead>>,
