@@ -320,7 +320,8 @@ impl Nic {
         };
         self.near.retain(|near| *near != id);
         self.activate_waiting();
-        if let Some(descriptor) = link.descriptor() {
+        // A child of `fork` may have the poller of its parent still.
+        if let Some(descriptor) = link.descriptor().filter(|_| !self.is_cut_off) {
             let _ = epoll::delete(&self.poller, descriptor);
         }
         let Some(number) = link.peer else { return };
