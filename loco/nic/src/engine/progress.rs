@@ -122,6 +122,9 @@ impl Nic {
 
     /// Takes what has come over sockets. Returns true if something has.
     fn take_messages(&mut self) -> bool {
+        if self.is_cut_off {
+            return false;
+        }
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
@@ -208,7 +211,16 @@ impl Nic {
         let mut messages = Vec::new();
         let received = link.receive(&mut self.buffer, &mut messages);
         self.has_news = true;
-        self.take_all(id, messages, received)
+        let came = self.take_all(id, messages, received);
+        // What was heard may be a bell that says that there is room, and it is not rung again.
+        if self
+            .links
+            .get(&id)
+            .is_some_and(|link| link.near().is_some() && link.is_blocked())
+        {
+            self.flush_link(id);
+        }
+        came
     }
 
     /// Takes messages of a link, and looks how it is. Returns true if there are some.
@@ -282,6 +294,8 @@ impl Nic {
             if next.is_some() {
                 busy.push(qpn);
             }
+            // What waits without end for something that comes is due at no time.
+            let next = next.filter(|next| *next < u64::MAX);
             due = [due, next].into_iter().flatten().min();
             self.qps.insert(qpn, qp);
         }
