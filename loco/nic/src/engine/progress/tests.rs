@@ -122,3 +122,25 @@ fn room_that_a_byte_on_the_socket_tells_of_is_used() {
     asking.receive(&mut input, &mut messages).unwrap();
     assert!(messages.len() == 1 && messages[0].data == data);
 }
+
+#[test]
+fn connections_without_a_hello_are_few_and_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nic = nic(folder.path());
+    let address = nic.world.listener.local_addr().unwrap();
+    let connect = || UnixStream::connect_addr(&address).unwrap();
+    let mut strangers = Vec::new();
+    for _ in 0..STRANGERS_MAX + 3 {
+        strangers.push(connect());
+        nic.accept();
+    }
+    assert_eq!(nic.links.len(), STRANGERS_MAX);
+    let due = nic.progress(true).unwrap();
+    assert!(due <= HELLO_PATIENCE + nic.now());
+    nic.started -= std::time::Duration::from_nanos(2 * HELLO_PATIENCE);
+    nic.progress(false);
+    assert!(nic.links.is_empty() && nic.strangers.is_empty());
+    strangers.push(connect());
+    nic.accept();
+    assert_eq!(nic.links.len(), 1);
+}
