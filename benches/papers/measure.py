@@ -13,7 +13,6 @@ import platform
 import signal
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import draw
@@ -59,7 +58,12 @@ def arguments():
 
 def build_unfenced():
     """Builds loco without the store's fence from the working tree's commit, by mutations of tools/mutants. Returns its path."""
+    # Python has it since 3.11, and nothing else here needs it.
+    import tomllib
+
     tree = ROOT / "target/papers/unfenced"
+    # A folder that somebody removed is registered still.
+    subprocess.run(["git", "-C", ROOT, "worktree", "prune"], check=True)
     if tree.exists():
         subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", tree], check=True)
     subprocess.run(["git", "-C", ROOT, "worktree", "add", "--quiet", "--detach", tree, "HEAD"], check=True)
@@ -130,7 +134,7 @@ def main():
                                 if not value > 0:
                                     raise Failed(f"a figure of {value}")
                                 found[series.name].append(value)
-                                table.writerow({**base, "value": f"{value:.1f}"})
+                                table.writerow({**base, "value": f"{value:.4g}"})
                             except (Missing, Failed) as error:
                                 what = "missing" if isinstance(error, Missing) else "failed"
                                 table.writerow({**base, "note": f"{what}: {error}"})

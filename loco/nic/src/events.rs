@@ -1,4 +1,6 @@
 //! Queues of events with a file descriptor that is readable while there is one.
+//!
+//! A child of `fork` shares the descriptors with its parent, so that it neither writes nor reads them: the events are the parent's.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,6 +8,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::engine::is_child;
 
 /// A queue of events. Programs may wait for its descriptor, and may make it non-blocking.
 pub(crate) struct Events<T> {
@@ -36,8 +40,11 @@ impl<T> Events<T> {
         self.fd.as_raw_fd()
     }
 
-    /// Appends an event.
+    /// Appends an event. A child of `fork` is told of none.
     pub fn push(&self, event: T) {
+        if is_child() {
+            return;
+        }
         lock(&self.queue).push_back(event);
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
@@ -46,7 +53,11 @@ impl<T> Events<T> {
     ///
     /// # Errors
     /// Fails with what reading the descriptor fails with: `EAGAIN` if it is non-blocking and there is no event, `EINTR` after a signal.
+    /// Fails with `EOPNOTSUPP` in a child of `fork`, to which no event comes.
     pub fn take(&self) -> io::Result<T> {
+        if is_child() {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
         loop {
             let mut count = [0; 8];
             rustix::io::read(&self.fd, &mut count)?;
@@ -66,7 +77,8 @@ impl<T> Events<T> {
         };
         queue.retain(|event| {
             let kept = keep(event);
-            if !kept && rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
+            if !kept && !is_child() && rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+            {
                 let _ = rustix::io::read(&self.fd, &mut [0; 8]);
             }
             kept

@@ -1,4 +1,6 @@
 //! The connection of two connection managers: a socket in the folder, or an encrypted connection to another host.
+//!
+//! A child of `fork` shares the socket with its parent, whose connection it is: the child says nothing there, and does not end it.
 
 use std::io::{self, Read as _};
 use std::net::{Shutdown, TcpStream};
@@ -9,6 +11,7 @@ use std::sync::Mutex;
 use loco_job::Link;
 use rustix::net::SendFlags;
 
+use crate::engine::is_child;
 use crate::events::lock;
 
 /// A connection. One thread reads it, and any may write.
@@ -48,8 +51,11 @@ impl Line {
     /// Writes bytes.
     ///
     /// # Errors
-    /// Fails when the other side is gone.
+    /// Fails when the other side is gone, and in a child of `fork`.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        if is_child() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         match self {
             Line::Here(stream) => send_all(stream.as_fd(), bytes),
             Line::There(there) => {
@@ -84,8 +90,11 @@ impl Line {
         Ok(())
     }
 
-    /// Ends the connection, also for a thread that waits for it.
+    /// Ends the connection, also for a thread that waits for it. In a child of `fork`, it goes on: it is the parent's.
     pub fn shut(&self) {
+        if is_child() {
+            return;
+        }
         let _ = match self {
             Line::Here(stream) => stream.shutdown(Shutdown::Both),
             Line::There(there) => there.stream.shutdown(Shutdown::Both),

@@ -17,7 +17,7 @@ use super::frames::{Letter, kind};
 use super::line::Line;
 use super::state::{Phase, Shared, What};
 use crate::abroad::{at_port, is_nobody};
-use crate::engine::{nic, welcome_by};
+use crate::engine::{is_child, nic, welcome_by};
 use crate::events::lock;
 use crate::ffi::*;
 use crate::log;
@@ -131,6 +131,10 @@ pub(super) fn unlisten(shared: &Shared) {
     let Some(path) = lock(&shared.inner).listens.take() else {
         return;
     };
+    // The file is the parent's.
+    if is_child() {
+        return;
+    }
     // Without the file, the port is another's at once: nothing else of the listener may be left by then.
     let mut listeners = lock(&LISTENERS);
     if let Some(all) = &mut *listeners {

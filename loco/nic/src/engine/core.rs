@@ -43,6 +43,8 @@ pub(crate) struct Nic {
     pub(super) near: Vec<u64>,
     /// Room for those that have a turn.
     pub(super) near_turn: Vec<u64>,
+    /// Links that were taken in from processes of this host, and whose hello may be to come.
+    pub(super) strangers: Vec<u64>,
     /// True if a request of this process waits for answers to earlier ones, or may.
     pub(super) wants_answers: bool,
     /// True while calls do the work, so that nobody need ring for answers; and true if not for requests either.
@@ -81,7 +83,7 @@ pub(crate) struct Nic {
     next_link: u64,
     next_qp: u32,
     next_srq: u32,
-    started: Instant,
+    pub(super) started: Instant,
 }
 
 impl Nic {
@@ -119,6 +121,7 @@ impl Nic {
             links: HashMap::new(),
             near: Vec::new(),
             near_turn: Vec::new(),
+            strangers: Vec::new(),
             wants_answers: false,
             left_to_calls: (false, false),
             has_news: false,
@@ -320,7 +323,8 @@ impl Nic {
         };
         self.near.retain(|near| *near != id);
         self.activate_waiting();
-        if let Some(descriptor) = link.descriptor() {
+        // A child of `fork` may have the poller of its parent still.
+        if let Some(descriptor) = link.descriptor().filter(|_| !self.is_cut_off) {
             let _ = epoll::delete(&self.poller, descriptor);
         }
         let Some(number) = link.peer else { return };

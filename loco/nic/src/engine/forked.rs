@@ -10,9 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, OnceLock};
 
-use rustix::fs::{Mode, OFlags, open};
-
-use super::core::Nic;
+use super::core::{Nic, spare};
 
 /// True in a child of a process that has started its NIC.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
@@ -61,23 +59,30 @@ impl Nic {
     /// Makes this copy one that reaches nobody, without a word to others or to the system about what is the parent's.
     fn cut_off(&mut self) {
         self.is_cut_off = true;
-        if let Ok(nothing) = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
-            let own = [
-                self.world.listener.as_fd(),
-                self.world.lock(),
-                self.poller.as_fd(),
-                self.doorbell.as_fd(),
-                self.look_in.as_fd(),
-            ];
-            own.into_iter()
-                .for_each(|descriptor| replace(descriptor, nothing.as_fd()));
-        }
         let ids: Vec<u64> = self.links.keys().copied().collect();
         for id in ids {
             if let Some(link) = self.links.get_mut(&id) {
                 link.leave_memory();
             }
             self.drop_link(id);
+        }
+        // No file and no free descriptor is needed for it: the spare one does, and the links have left some.
+        let nothing = self.spare.take().or_else(spare);
+        let own = [
+            self.world.listener.as_fd(),
+            self.world.lock(),
+            self.poller.as_fd(),
+            self.doorbell.as_fd(),
+            self.look_in.as_fd(),
+        ];
+        for descriptor in own {
+            // With none left, a copy of the last one, on which nobody waits but the parent's thread that looks in, stands for the others.
+            replace(
+                descriptor,
+                nothing
+                    .as_ref()
+                    .map_or(self.look_in.as_fd(), |spare| spare.as_fd()),
+            );
         }
     }
 }

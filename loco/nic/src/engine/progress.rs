@@ -23,6 +23,9 @@ use crate::world::{LOCAL_BITS, PROCESSES};
 const PASSES: usize = 16;
 /// So many connections are taken in at once.
 const ACCEPTS: usize = 16;
+/// So many connections of this host may be without a hello at once, and each for so long, in nanoseconds, as those of other hosts.
+const STRANGERS_MAX: usize = 64;
+const HELLO_PATIENCE: u64 = 5_000_000_000;
 
 impl Nic {
     /// Takes what has come and does what is due. Looks at sockets, too, if asked to, or if there are other hosts. Returns when something
@@ -40,7 +43,35 @@ impl Nic {
                 break;
             }
         }
-        due
+        [due, self.look_after_strangers()].into_iter().flatten().min()
+    }
+
+    /// Closes connections of this host that have said no hello for too long. Returns when the next one will have.
+    fn look_after_strangers(&mut self) -> Option<u64> {
+        if self.strangers.is_empty() {
+            return None;
+        }
+        let now = self.now();
+        for id in std::mem::take(&mut self.strangers) {
+            if self.until(id).is_some_and(|until| until <= now) {
+                // If this process was stopped, the hello may be there.
+                self.read_link(id);
+                if self.until(id).is_some() {
+                    log::say("closed a connection: no hello came");
+                    self.drop_link(id);
+                }
+            }
+            if self.until(id).is_some() {
+                self.strangers.push(id);
+            }
+        }
+        self.strangers.iter().filter_map(|id| self.until(*id)).min()
+    }
+
+    /// Returns until when the hello of a link may come, if it is to come.
+    fn until(&self, id: u64) -> Option<u64> {
+        let link = self.links.get(&id)?;
+        link.peer.is_none().then_some(link.begun_at + HELLO_PATIENCE)
     }
 
     /// Takes what has come from processes of this host, and gives them what waits. Returns true if something has come.
@@ -122,6 +153,9 @@ impl Nic {
 
     /// Takes what has come over sockets. Returns true if something has.
     fn take_messages(&mut self) -> bool {
+        if self.is_cut_off {
+            return false;
+        }
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
@@ -164,11 +198,21 @@ impl Nic {
                 }
                 Err(_) => return,
             };
+            if self.strangers.len() >= STRANGERS_MAX {
+                self.look_after_strangers();
+            }
+            if self.strangers.len() >= STRANGERS_MAX {
+                log::once(format_args!(
+                    "closed a connection: {STRANGERS_MAX} others have said no hello"
+                ));
+                continue;
+            }
             let now = self.now();
             let near = Near::accepted(stream, &self.greeting(0));
             let added = near.and_then(|near| self.add_link(Link::here(near, now)));
-            if let Err(error) = added {
-                log::say(format_args!("cannot take a connection: {}", explained(&error)));
+            match added {
+                Ok(id) => self.strangers.push(id),
+                Err(error) => log::say(format_args!("cannot take a connection: {}", explained(&error))),
             }
         }
     }
@@ -208,7 +252,16 @@ impl Nic {
         let mut messages = Vec::new();
         let received = link.receive(&mut self.buffer, &mut messages);
         self.has_news = true;
-        self.take_all(id, messages, received)
+        let came = self.take_all(id, messages, received);
+        // What was heard may be a bell that says that there is room, and it is not rung again.
+        if self
+            .links
+            .get(&id)
+            .is_some_and(|link| link.near().is_some() && link.is_blocked())
+        {
+            self.flush_link(id);
+        }
+        came
     }
 
     /// Takes messages of a link, and looks how it is. Returns true if there are some.
@@ -282,6 +335,8 @@ impl Nic {
             if next.is_some() {
                 busy.push(qpn);
             }
+            // What waits without end for something that comes is due at no time.
+            let next = next.filter(|next| *next < u64::MAX);
             due = [due, next].into_iter().flatten().min();
             self.qps.insert(qpn, qp);
         }

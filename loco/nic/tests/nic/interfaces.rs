@@ -35,6 +35,8 @@ fn solicited_events_come_for_solicited_messages() {
 #[test]
 fn a_drained_send_queue_gives_its_event_and_goes_on() {
     case("drained", &[]);
+    // With stress, some requests are under way when the queue begins to drain, and others have not begun.
+    case("drained", &[("LOCO_NIC_STRESS", "default")]);
 }
 
 #[test]

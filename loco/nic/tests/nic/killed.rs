@@ -50,6 +50,19 @@ fn a_stopped_process_is_waited_for_at_rest_and_with_little_memory() {
     }
 }
 
+/// Returns how many children a process has.
+fn children_of(id: u32) -> usize {
+    let id = id.to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    // The number of the parent is the second word behind the name, which is in parentheses.
+    let of = stats.filter(|stat| {
+        let behind = stat.rsplit_once(')').map(|(_, behind)| behind);
+        behind.and_then(|behind| behind.split_whitespace().nth(1)) == Some(id.as_str())
+    });
+    of.count()
+}
+
 /// A child that runs on with what it has inherited, and one that is another program, keep nobody from seeing that their parent is gone.
 #[test]
 fn a_killed_process_is_gone_also_if_it_has_children() {
@@ -68,8 +81,8 @@ fn a_killed_process_is_gone_also_if_it_has_children() {
     // The children live until the pipe is closed.
     let process = parent.0.as_mut().unwrap();
     let children = process.stdin.take().unwrap();
-    let alive = format!("/proc/{0}/task/{0}/children", process.id());
-    wait_until(|| std::fs::read_to_string(&alive).is_ok_and(|ids| ids.split_whitespace().count() == 2));
+    let id = process.id();
+    wait_until(|| children_of(id) == 2);
     process.kill().unwrap();
     process.wait().unwrap();
     is_lost(writer, said);

@@ -237,9 +237,18 @@ fn a_call_takes_what_had_come_and_no_more() {
     const BYTES: usize = 64 << 20;
     let [(mut asking, _bell), (mut serving, _other)] = ends();
     assert!(serving.hear(&mut Vec::new()).unwrap());
+    /// Says that it is over, also when a side fails: the other would go on without end.
+    struct Over<'o>(&'o AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         scope.spawn(|| {
+            let _over = Over(&over);
             let (header, data) = request(1, 4000);
             while !over.load(Ordering::Relaxed) {
                 asking.send([header.as_bytes(), &data], true).unwrap();
@@ -248,13 +257,13 @@ fn a_call_takes_what_had_come_and_no_more() {
         let mut input = Vec::new();
         let (mut most, mut all) = (0, 0);
         while all < BYTES {
+            assert!(!over.load(Ordering::Relaxed), "who sends has failed");
             let mut messages = Vec::new();
             serving.receive(&mut input, &mut messages).unwrap();
             let took: usize = messages.iter().map(|message| HEADER + message.data.len()).sum();
             most = most.max(took);
             all += took;
         }
-        over.store(true, Ordering::Relaxed);
         assert!(
             most > 0 && most <= super::super::ring::SIZE,
             "{most} bytes in one call"

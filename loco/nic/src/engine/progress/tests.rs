@@ -94,3 +94,53 @@ fn nobody_falls_asleep_before_what_has_come_is_taken() {
     assert!(asking.send([message.as_bytes(), &[]], true).unwrap());
     assert!(rings(&nic));
 }
+
+/// Until a neighbour has heard this side's hello, a byte on the socket is its bell. That one says that there is room is heard once.
+#[test]
+fn room_that_a_byte_on_the_socket_tells_of_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nic = nic(folder.path());
+    let (one, two) = UnixStream::pair().unwrap();
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    let greeting = Greeting {
+        hello: Header::new(kind::HELLO, 1, 0, 0),
+        bell: bell.as_fd(),
+    };
+    let mut asking = Near::connected(one, nic.world.number, &greeting).unwrap();
+    let served = Near::accepted(two, &nic.greeting(0)).unwrap();
+    let id = nic.add_link(Link::here(served, 0)).unwrap();
+    while nic.take_messages() {}
+    let data = vec![7; 3 * crate::engine::ring::SIZE / 2];
+    let answer = Header::new(kind::ANSWER, nic.world.number << LOCAL_BITS, 1 << LOCAL_BITS, 0);
+    assert!(nic.send(id, &answer, &data) && nic.links[&id].is_blocked());
+    // It takes what is there, and has not heard whose bell to ring.
+    let (mut input, mut messages) = (Vec::new(), Vec::new());
+    asking.receive(&mut input, &mut messages).unwrap();
+    assert!(messages.is_empty());
+    nic.take_messages();
+    assert!(!nic.links[&id].is_blocked());
+    asking.receive(&mut input, &mut messages).unwrap();
+    assert!(messages.len() == 1 && messages[0].data == data);
+}
+
+#[test]
+fn connections_without_a_hello_are_few_and_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nic = nic(folder.path());
+    let address = nic.world.listener.local_addr().unwrap();
+    let connect = || UnixStream::connect_addr(&address).unwrap();
+    let mut strangers = Vec::new();
+    for _ in 0..STRANGERS_MAX + 3 {
+        strangers.push(connect());
+        nic.accept();
+    }
+    assert_eq!(nic.links.len(), STRANGERS_MAX);
+    let due = nic.progress(true).unwrap();
+    assert!(due <= HELLO_PATIENCE + nic.now());
+    nic.started -= std::time::Duration::from_nanos(2 * HELLO_PATIENCE);
+    nic.progress(false);
+    assert!(nic.links.is_empty() && nic.strangers.is_empty());
+    strangers.push(connect());
+    nic.accept();
+    assert_eq!(nic.links.len(), 1);
+}
