@@ -12,8 +12,8 @@ use crate::trips::Trips;
 use loco::fabric::{Caps, Cost, Fabric as _};
 use loco::{Log, LogConfig, Result, fence};
 
-/// The document.
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/round-trips.md");
+/// The document. It is part of the program, which may run in a virtual machine that has no sources.
+const PAGE: &str = include_str!("../../../../docs/round-trips.md");
 /// The first column of the table's head.
 const HEAD: &str = "| call |";
 
@@ -100,8 +100,7 @@ fn measured(cluster: Cluster) -> (Kind, Vec<(&'static str, Trips)>) {
 
 /// Returns the rows of the document's table: the call, and the cells.
 fn documented() -> Vec<(String, Vec<String>)> {
-    let page = std::fs::read_to_string(PAGE).expect("the document");
-    let rows = page.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2);
+    let rows = PAGE.lines().skip_while(|line| !line.starts_with(HEAD)).skip(2);
     let rows = rows.take_while(|line| line.starts_with('|'));
     rows.map(|line| {
         let mut cells = line
