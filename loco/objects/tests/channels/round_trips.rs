@@ -50,6 +50,14 @@ fn cell(trips: Trips) -> String {
     }
 }
 
+/// Returns whether a call may take so many round trips on a device, where the table says `says`. The table is of networks that make
+/// atomics on a node's own words without the device. A device that cannot makes them itself, which takes a round trip each.
+fn may_be_of_device(says: &str, trips: Trips) -> bool {
+    let (own, others) = says.split_once(" + ").unwrap_or((says, "0"));
+    let least = own.parse().unwrap_or(u64::MAX);
+    u64::from(trips.own + trips.bought) >= least && trips.others.to_string() == others
+}
+
 /// Returns the most that each call takes on these nodes.
 fn measured(cluster: Cluster) -> (Kind, Vec<(&'static str, Trips)>) {
     let mut of_nodes = cluster.run_fabric(2, |inner| {
@@ -125,7 +133,11 @@ fn each_call_takes_as_many_round_trips_as_the_document_says() {
             println!("{cluster:?} {kind:?} {name}: {} {trips:?}", cell(*trips));
             let says = documented.iter().find(|(call, _)| call == name);
             let says = says.and_then(|(_, cells)| cells.get(kind as usize));
-            if says != Some(&cell(*trips)) {
+            let fits = says.is_some_and(|says| match on_device() {
+                false => *says == cell(*trips),
+                true => may_be_of_device(says, *trips),
+            });
+            if !fits {
                 let _ = writeln!(
                     wrong,
                     "{name} on {cluster:?} ({kind:?}): {}, documented: {says:?}",
