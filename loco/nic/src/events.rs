@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::engine::is_child;
+use crate::child::is_child;
 
 /// A queue of events. Programs may wait for its descriptor, and may make it non-blocking.
 pub(crate) struct Events<T> {

@@ -14,6 +14,7 @@
 #![allow(clippy::missing_safety_doc)] // The functions of C have their documentation there.
 
 mod abroad;
+mod child;
 mod cm;
 mod completions;
 mod counts;

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use loco_job::Link;
 use rustix::net::SendFlags;
 
-use crate::engine::is_child;
+use crate::child::is_child;
 use crate::events::lock;
 
 /// A connection. One thread reads it, and any may write.

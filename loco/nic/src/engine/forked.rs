@@ -7,24 +7,17 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, OnceLock};
 
 use super::core::{Nic, spare};
+use crate::child::becomes_child;
 
-/// True in a child of a process that has started its NIC.
-static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// Takes the lock of the NIC.
 static LOCK: OnceLock<fn() -> MutexGuard<'static, Nic>> = OnceLock::new();
 
 thread_local! {
     /// The lock, while this thread forks.
     static FORKING: RefCell<Option<MutexGuard<'static, Nic>>> = const { RefCell::new(None) };
-}
-
-/// Returns whether this process has its NIC from a parent.
-pub(crate) fn is_child() -> bool {
-    IS_CHILD.load(Ordering::Relaxed)
 }
 
 /// Makes children of this process ones that have their own copy of the NIC, whose lock `locked` takes. Call it once, when the NIC has
@@ -42,7 +35,7 @@ pub(super) fn prepare(locked: fn() -> MutexGuard<'static, Nic>) -> io::Result<()
         drop(FORKING.try_with(RefCell::take));
     }
     extern "C" fn in_child() {
-        IS_CHILD.store(true, Ordering::Relaxed);
+        becomes_child();
         if let Ok(Some(mut nic)) = FORKING.try_with(RefCell::take) {
             nic.cut_off();
         }

@@ -20,6 +20,5 @@ mod responder;
 mod ring;
 mod thread;
 
-pub(crate) use forked::is_child;
 pub(crate) use queue::{Making, Receive, Request, SharedReceives};
 pub(crate) use thread::{expect, nic, poke, start, welcome_by, work};

@@ -17,8 +17,9 @@ use rustix::thread::sched_getaffinity;
 
 use super::company::Company;
 use super::core::Nic;
-use super::forked::{self, is_child};
+use super::forked;
 use crate::abroad::is_nobody;
+use crate::child::is_child;
 use crate::events::lock;
 use crate::ffi::RawGid;
 use crate::log;

@@ -375,7 +375,7 @@ pub(super) unsafe extern "C" fn query_clock(_context: *mut Context, values: *mut
 /// # Errors
 /// Returns the error of `ibv_open_device`.
 pub(super) fn start() -> Result<(), i32> {
-    if engine::is_child() {
+    if crate::child::is_child() {
         return Err(unsupported(
             "a device in a child of `fork` whose parent has opened it",
         ));
