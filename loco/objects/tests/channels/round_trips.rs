@@ -55,7 +55,7 @@ fn cell(trips: Trips) -> String {
 fn may_be_of_device(says: &str, trips: Trips) -> bool {
     let (own, others) = says.split_once(" + ").unwrap_or((says, "0"));
     let least = own.parse().unwrap_or(u64::MAX);
-    u64::from(trips.own + trips.bought) >= least && trips.others.to_string() == others
+    trips.own + trips.bought >= least && trips.others.to_string() == others
 }
 
 /// Returns the most that each call takes on these nodes.
