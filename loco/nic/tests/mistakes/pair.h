@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../check.h"
+#include "../connect.h"
 
 enum { WORDS = 512, DEPTH = 64 };
 
@@ -44,29 +44,17 @@ static inline void shows(const char *what) {
     exit(3);
 }
 
-static inline void connect_qp(struct ibv_qp *qp, struct ibv_qp *to, const union ibv_gid *gid, int rnr_retry) {
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT,
-        .port_num = 1,
-        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+/* Connects a queue pair with another of this process. */
+static inline void connect_to(struct ibv_qp *qp, struct ibv_qp *to, const union ibv_gid *gid, int rnr_retry) {
+    struct terms terms = {
+        .access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+        .reads = 4,
+        .timeout = 14,
+        .retries = 7,
+        .rnr_retries = rnr_retry,
     };
-    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = IBV_MTU_1024,
-        .dest_qp_num = to->qp_num,
-        .max_dest_rd_atomic = 4,
-        .min_rnr_timer = 1,
-        .ah_attr = {.is_global = 1, .grh = {.dgid = *gid, .sgid_index = 1, .hop_limit = 1}, .port_num = 1},
-    };
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = rnr_retry, .max_rd_atomic = 4};
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                             IBV_QP_MAX_QP_RD_ATOMIC));
+    init_qp(qp, &terms);
+    connect_qp(qp, to->qp_num, gid, &terms);
 }
 
 /* Makes two connected queue pairs, which use the completion queues. */
@@ -81,8 +69,8 @@ static inline void make_qps(struct pair *p, struct ibv_qp **a, struct ibv_qp **b
     CHECK(*a = ibv_create_qp(p->pd, &init));
     init.send_cq = init.recv_cq = p->cq_b;
     CHECK(*b = ibv_create_qp(p->pd, &init));
-    connect_qp(*a, *b, &gid, rnr_retry);
-    connect_qp(*b, *a, &gid, rnr_retry);
+    connect_to(*a, *b, &gid, rnr_retry);
+    connect_to(*b, *a, &gid, rnr_retry);
 }
 
 static inline struct pair make_pair(int there_flags, int rnr_retry) {
@@ -131,16 +119,6 @@ static inline int post_receive(struct pair *p, int to, int words) {
     struct ibv_sge sge = {(uintptr_t)(p->there + to), words * 8, p->mr_there->lkey};
     struct ibv_recv_wr wr = {.sg_list = words ? &sge : NULL, .num_sge = words ? 1 : 0}, *bad;
     return ibv_post_recv(p->b, &wr, &bad);
-}
-
-/* Waits for a completion and returns it. */
-static inline struct ibv_wc completed(struct ibv_cq *cq) {
-    struct ibv_wc wc;
-    int count;
-    while ((count = ibv_poll_cq(cq, 1, &wc)) == 0) {
-    }
-    CHECK(count == 1);
-    return wc;
 }
 
 /* Waits for so many completions, which must be successes. */

@@ -12,16 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../check.h"
+#include "../connect.h"
 
 enum { SIZE = 1 << 20, DEPTH = 256, MESSAGE = 4096, BATCH = 8 };
-
-/* What each tells the other. */
-struct card {
-    uint32_t qpn, rkey;
-    uint64_t addr;
-    union ibv_gid gid;
-};
 
 /* What the client says at its end: the account of the target's memory, that of the messages, and their number. */
 struct end {
@@ -90,37 +83,21 @@ static void meet(int line) {
         .cap = {.max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 64},
     };
     CHECK(qp = ibv_create_qp(pd, &init));
-    struct card own = {.qpn = qp->qp_num, .rkey = mr->rkey, .addr = (uintptr_t)memory};
-    CHECK(!ibv_query_gid(context, 1, 1, &own.gid));
+    struct card own = card_of(qp, mr);
     CHECK(write(line, &own, sizeof own) == sizeof own);
     CHECK(recv(line, &other, sizeof other, MSG_WAITALL) == sizeof other);
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
-    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+    struct terms terms = {.access = access, .reads = 1, .timeout = 20, .retries = 7, .rnr_retries = 7};
+    init_qp(qp, &terms);
     for (int slot = 0; slot < DEPTH; slot++)
         post_receive(slot);
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = IBV_MTU_1024,
-        .dest_qp_num = other.qpn,
-        .max_dest_rd_atomic = 1,
-        .min_rnr_timer = 1,
-        .ah_attr = {.is_global = 1, .grh = {.dgid = other.gid, .sgid_index = 1, .hop_limit = 1}, .port_num = 1},
-    };
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                             IBV_QP_MAX_QP_RD_ATOMIC));
+    connect_qp(qp, other.qpn, &other.gid, &terms);
     /* Neither begins before the other is ready. */
     char ready = 1;
     CHECK(write(line, &ready, 1) == 1);
     CHECK(recv(line, &ready, 1, MSG_WAITALL) == 1);
 }
 
-static struct ibv_wc completed(void) {
+static struct ibv_wc next_completed(void) {
     struct ibv_wc wc;
     int count;
     while ((count = ibv_poll_cq(cq, 1, &wc)) == 0) {
@@ -161,7 +138,7 @@ static void post(enum ibv_wr_opcode opcode, size_t from, size_t len, size_t to, 
 
 /* Waits for the completion of the last request, and takes its kind and its length into the account. */
 static void done(void) {
-    struct ibv_wc wc = completed();
+    struct ibv_wc wc = next_completed();
     CHECK(wc.status == IBV_WC_SUCCESS);
     add(&seen, &wc.opcode, sizeof wc.opcode);
 }
@@ -248,9 +225,9 @@ static void client(int line, int rounds) {
     /* Beyond the region, a write fails, and what comes after it is flushed. */
     post(IBV_WR_RDMA_WRITE, 0, 64, SIZE - 8, IBV_SEND_SIGNALED, (struct ibv_send_wr){0});
     post(IBV_WR_RDMA_WRITE, 0, 64, 0, IBV_SEND_SIGNALED, (struct ibv_send_wr){0});
-    CHECK(completed().status == IBV_WC_REM_ACCESS_ERR);
+    CHECK(next_completed().status == IBV_WC_REM_ACCESS_ERR);
     for (int flushed = 0; flushed < DEPTH + 1; flushed++)
-        CHECK(completed().status == IBV_WC_WR_FLUSH_ERR);
+        CHECK(next_completed().status == IBV_WC_WR_FLUSH_ERR);
     add(&seen, &end, sizeof end);
     printf("%016llx\n", (unsigned long long)seen);
 }

@@ -15,19 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../check.h"
+#include "../connect.h"
 
 enum { WORDS = 16, FLAG = 8, DEPTH = 64 };
 
 /* A queue pair waits 4.096 us * 2^14 * 8 for its peer: 0.54 s. */
 enum { TIMEOUT = 14, RETRIES = 7 };
-
-/* What each tells the other. */
-struct card {
-    uint32_t qpn, rkey;
-    uint64_t addr;
-    union ibv_gid gid;
-};
 
 static volatile uint64_t *memory;
 static struct ibv_cq *cq;
@@ -61,29 +54,12 @@ static void meet(int line, void (*before)(void)) {
         .cap = {.max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
     };
     CHECK(qp = ibv_create_qp(pd, &init));
-    struct card own = {.qpn = qp->qp_num, .rkey = mr->rkey, .addr = (uintptr_t)memory};
-    CHECK(!ibv_query_gid(context, 1, 1, &own.gid));
+    struct card own = card_of(qp, mr);
     CHECK(write(line, &own, sizeof own) == sizeof own);
     CHECK(recv(line, &other, sizeof other, MSG_WAITALL) == sizeof other);
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = IBV_MTU_1024,
-        .dest_qp_num = other.qpn,
-        .max_dest_rd_atomic = 1,
-        .min_rnr_timer = 1,
-        .ah_attr = {.is_global = 1, .grh = {.dgid = other.gid, .sgid_index = 1, .hop_limit = 1}, .port_num = 1},
-    };
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = TIMEOUT, .retry_cnt = RETRIES, .rnr_retry = 7, .max_rd_atomic = 1};
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                             IBV_QP_MAX_QP_RD_ATOMIC));
+    struct terms terms = {.access = IBV_ACCESS_REMOTE_WRITE, .reads = 1, .timeout = TIMEOUT, .retries = RETRIES, .rnr_retries = 7};
+    init_qp(qp, &terms);
+    connect_qp(qp, other.qpn, &other.gid, &terms);
     if (before)
         before();
     /* Neither begins before the other is ready. */
@@ -99,15 +75,6 @@ static void post(int from, int words) {
     wr.wr.rdma.remote_addr = other.addr + from * 8;
     wr.wr.rdma.rkey = other.rkey;
     CHECK(!ibv_post_send(qp, &wr, &bad));
-}
-
-static enum ibv_wc_status completed(void) {
-    struct ibv_wc wc;
-    int count;
-    while ((count = ibv_poll_cq(cq, 1, &wc)) == 0) {
-    }
-    CHECK(count == 1);
-    return wc.status;
 }
 
 static int look(int line) {
@@ -138,12 +105,12 @@ static int write_all(int line, int mended, long rounds) {
             memory[word] = round;
         post(0, FLAG);
         if (mended)
-            CHECK(completed() == IBV_WC_SUCCESS);
+            CHECK(completed(cq).status == IBV_WC_SUCCESS);
         post(FLAG, 1);
         if (recv(line, &seen, 1, MSG_WAITALL) != 1)
             return 0; /* The target has seen the mistake. */
         for (int count = mended ? 1 : 2; count > 0; count--)
-            CHECK(completed() == IBV_WC_SUCCESS);
+            CHECK(completed(cq).status == IBV_WC_SUCCESS);
     }
     return 0;
 }
@@ -152,7 +119,7 @@ static int write_until_lost(void) {
     double last = now();
     for (long successes = 0;; successes++) {
         post(0, 1);
-        enum ibv_wc_status status = completed();
+        enum ibv_wc_status status = completed(cq).status;
         if (status != IBV_WC_SUCCESS) {
             printf("%s, %.0f ms after %ld successes\n", ibv_wc_status_str(status), (now() - last) * 1e3, successes);
             return status == IBV_WC_RETRY_EXC_ERR ? 0 : 1;

@@ -190,8 +190,8 @@ static void shared(void) {
         CHECK(!ibv_destroy_qp(unused));
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
         CHECK(!ibv_modify_qp(from[at], &attr, IBV_QP_STATE));
-        connect_qp(from[at], to[at], &gid, 7);
-        connect_qp(to[at], from[at], &gid, 7);
+        connect_to(from[at], to[at], &gid, 7);
+        connect_to(to[at], from[at], &gid, 7);
     }
     struct ibv_sge sge = {(uintptr_t)p.there, 8, p.mr_there->lkey};
     struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
@@ -240,8 +240,8 @@ static void builders(void) {
     struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
     union ibv_gid gid;
     CHECK(!ibv_query_gid(p.context, 1, 1, &gid) && !ibv_modify_qp(p.b, &reset, IBV_QP_STATE));
-    connect_qp(base, p.b, &gid, 7);
-    connect_qp(p.b, base, &gid, 7);
+    connect_to(base, p.b, &gid, 7);
+    connect_to(p.b, base, &gid, 7);
     for (int receive = 0; receive < 3; receive++)
         CHECK(!post_receive(&p, 64, 1));
 

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../check.h"
+#include "../connect.h"
 
 enum { DEPTH = 16, RECEIVES = 64, BYTES = 1 << 16, HANGS_AFTER = 60 };
 
@@ -37,13 +37,6 @@ static double now(void) {
     clock_gettime(CLOCK_MONOTONIC, &at);
     return at.tv_sec + at.tv_nsec * 1e-9;
 }
-
-/* What each tells the other. */
-struct card {
-    uint32_t qpn, rkey;
-    uint64_t addr;
-    union ibv_gid gid;
-};
 
 struct side {
     struct ibv_context *context;
@@ -84,34 +77,20 @@ static void receive(struct side *s) {
 
 /* Connects with the one at the other end of the pipes. Returns 0 if that one is gone. */
 static int meet(struct side *s, int in, int out) {
-    struct card own = {.qpn = s->qp->qp_num, .rkey = s->mr->rkey, .addr = (uintptr_t)s->memory};
-    CHECK(!ibv_query_gid(s->context, 1, 1, &own.gid));
+    struct card own = card_of(s->qp, s->mr);
     if (write(out, &own, sizeof own) != sizeof own || read(in, &s->other, sizeof s->other) != sizeof s->other)
         return 0;
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT,
-        .port_num = 1,
-        .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+    struct terms terms = {
+        .access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+        .reads = 4,
+        .timeout = TIMEOUT,
+        .retries = RETRIES,
+        .rnr_retries = 7,
     };
-    CHECK(!ibv_modify_qp(s->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+    init_qp(s->qp, &terms);
     for (int count = 0; count < RECEIVES; count++)
         receive(s);
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = IBV_MTU_1024,
-        .dest_qp_num = s->other.qpn,
-        .max_dest_rd_atomic = 4,
-        .min_rnr_timer = 1,
-        .ah_attr = {.is_global = 1, .grh = {.dgid = s->other.gid, .sgid_index = 1, .hop_limit = 1}, .port_num = 1},
-    };
-    CHECK(!ibv_modify_qp(s->qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = TIMEOUT, .retry_cnt = RETRIES, .rnr_retry = 7, .max_rd_atomic = 4};
-    CHECK(!ibv_modify_qp(s->qp, &attr,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                             IBV_QP_MAX_QP_RD_ATOMIC));
+    connect_qp(s->qp, s->other.qpn, &s->other.gid, &terms);
     return 1;
 }
 

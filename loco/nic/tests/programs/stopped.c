@@ -13,19 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../check.h"
+#include "../connect.h"
 
 enum { READS = 4, READ = 8 << 20, WRITES = 64, WRITE = 1 << 20, REST_MS = 300, KEPT_MAX = 24 << 20 };
 
 /* A queue pair waits 4.096 us * 2^TIMEOUT * (RETRIES + 1) for its peer: 34 ms. */
 enum { TIMEOUT = 12, RETRIES = 1 };
-
-/* What each tells the other. */
-struct card {
-    uint32_t qpn, rkey;
-    uint64_t addr;
-    union ibv_gid gid;
-};
 
 static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
@@ -69,28 +62,12 @@ static void meet(int line, int byte) {
         .cap = {.max_send_wr = WRITES, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
     };
     CHECK(qp = ibv_create_qp(pd, &init));
-    struct card own = {.qpn = qp->qp_num, .rkey = mr->rkey, .addr = (uintptr_t)memory};
-    CHECK(!ibv_query_gid(context, 1, 1, &own.gid));
+    struct card own = card_of(qp, mr);
     CHECK(write(line, &own, sizeof own) == sizeof own);
     CHECK(recv(line, &other, sizeof other, MSG_WAITALL) == sizeof other);
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
-    CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTR,
-        .path_mtu = IBV_MTU_1024,
-        .dest_qp_num = other.qpn,
-        .max_dest_rd_atomic = READS,
-        .min_rnr_timer = 1,
-        .ah_attr = {.is_global = 1, .grh = {.dgid = other.gid, .sgid_index = 1, .hop_limit = 1}, .port_num = 1},
-    };
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-    attr = (struct ibv_qp_attr){
-        .qp_state = IBV_QPS_RTS, .timeout = TIMEOUT, .retry_cnt = RETRIES, .rnr_retry = 7, .max_rd_atomic = READS};
-    CHECK(!ibv_modify_qp(qp, &attr,
-                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                             IBV_QP_MAX_QP_RD_ATOMIC));
+    struct terms terms = {.access = access, .reads = READS, .timeout = TIMEOUT, .retries = RETRIES, .rnr_retries = 7};
+    init_qp(qp, &terms);
+    connect_qp(qp, other.qpn, &other.gid, &terms);
     say(line, 'r');
     hear(line, 'r');
 }
@@ -101,15 +78,6 @@ static void post(enum ibv_wr_opcode opcode, size_t at, size_t len) {
     wr.wr.rdma.remote_addr = other.addr + at;
     wr.wr.rdma.rkey = other.rkey;
     CHECK(!ibv_post_send(qp, &wr, &bad));
-}
-
-static enum ibv_wc_status completed(void) {
-    struct ibv_wc wc;
-    int count;
-    while ((count = ibv_poll_cq(cq, 1, &wc)) == 0) {
-    }
-    CHECK(count == 1);
-    return wc.status;
 }
 
 /* The bytes of memory that the process has. */
@@ -127,7 +95,7 @@ static void victim(int line) {
         post(IBV_WR_RDMA_READ, at * READ, READ);
     raise(SIGSTOP);
     for (int read = 0; read < READS; read++)
-        CHECK(completed() == IBV_WC_SUCCESS);
+        CHECK(completed(cq).status == IBV_WC_SUCCESS);
     for (size_t at = WRITE; at < READS * READ; at += 4096)
         CHECK(memory[at] == 7);
     say(line, 'g');
@@ -164,7 +132,7 @@ static void stays(int line, int parent) {
     CHECK(kept < KEPT_MAX + (strcmp(getenv("LOCO_NIC_STRESS"), "none") ? READS * READ : 0));
     say(parent, 'c');
     for (int write = 0; write < WRITES; write++)
-        CHECK(completed() == IBV_WC_SUCCESS);
+        CHECK(completed(cq).status == IBV_WC_SUCCESS);
     /* The first of them gave the event that was asked for. */
     struct ibv_cq *which;
     void *with;
@@ -178,10 +146,10 @@ static void stays(int line, int parent) {
     rest();
     say(parent, 'k');
     double killed = clock_of(CLOCK_MONOTONIC);
-    CHECK(completed() == IBV_WC_RETRY_EXC_ERR);
+    CHECK(completed(cq).status == IBV_WC_RETRY_EXC_ERR);
     printf("%.0f ms from the kill\n", (clock_of(CLOCK_MONOTONIC) - killed) * 1e3);
     for (int write = 1; write < WRITES; write++)
-        CHECK(completed() == IBV_WC_WR_FLUSH_ERR);
+        CHECK(completed(cq).status == IBV_WC_WR_FLUSH_ERR);
 }
 
 int main(void) {
