@@ -2,7 +2,8 @@
 //!
 //! To wake a thread on another processor is to interrupt that processor, which takes long in a virtual machine. On its own, a sender
 //! gives way to the target's thread for some 3 µs, and both programs keep their processors. Much data is better copied beside the
-//! sender. What somebody else sets for the thread (`taskset`, a set of processors of the system's), it keeps within. Relies on what [`ring`](super::ring) says of who rang; used by the thread of a NIC that takes no liberties.
+//! sender. The thread stays within the processors that somebody else gives it (`taskset`, a set of processors of the system's). Relies on
+//! what [`ring`](super::ring) says of who rang; used by the thread of a NIC that takes no liberties.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -13,6 +13,7 @@ use super::bus::Placed;
 use super::link::Link;
 use super::near::{Greeting, Near};
 use super::queue::{Incoming, QueuePair, SharedReceives, Stage};
+use crate::child::is_child;
 use crate::completions::Completions;
 use crate::dice::Dice;
 use crate::ffi::*;
@@ -61,8 +62,6 @@ pub(crate) struct Nic {
     pub(super) unit_taken: bool,
     pub(super) dice: Dice,
     pub(super) faults: Faults,
-    /// True in a child of `fork`, which reaches nobody.
-    pub(super) is_cut_off: bool,
     /// The processes to which the link was lost on request.
     pub(super) lost: BTreeSet<u32>,
     /// The number of calls that looked for completions.
@@ -131,7 +130,6 @@ impl Nic {
             unit_taken: false,
             dice,
             faults: settings.faults,
-            is_cut_off: false,
             lost: BTreeSet::new(),
             looks: 0,
             taken: 0,
@@ -249,7 +247,7 @@ impl Nic {
     /// Returns the link to the process of a queue pair, which is made if there is none.
     pub(super) fn way_to(&mut self, qpn: u32) -> Option<u64> {
         let number = qpn >> LOCAL_BITS;
-        if self.is_cut_off || self.lost.contains(&number) {
+        if is_child() || self.lost.contains(&number) {
             return None;
         }
         if let Some(id) = self.ways.get(&number) {
@@ -324,7 +322,7 @@ impl Nic {
         self.near.retain(|near| *near != id);
         self.activate_waiting();
         // A child of `fork` may have the poller of its parent still.
-        if let Some(descriptor) = link.descriptor().filter(|_| !self.is_cut_off) {
+        if let Some(descriptor) = link.descriptor().filter(|_| !is_child()) {
             let _ = epoll::delete(&self.poller, descriptor);
         }
         let Some(number) = link.peer else { return };

@@ -1,4 +1,4 @@
-//! What a child of `fork` gets of its parent's NIC: a copy that reaches nobody.
+//! Makes a child of `fork` a copy of its parent's NIC that reaches nobody.
 //!
 //! The child has the objects, and no thread that works on them. It gives the descriptors back, so that others see when the parent ends,
 //! and the places of the world are free then. Its requests end as those to a dead machine do. Relies on the lock of the NIC, which is
@@ -51,7 +51,6 @@ pub(super) fn prepare(locked: fn() -> MutexGuard<'static, Nic>) -> io::Result<()
 impl Nic {
     /// Makes this copy one that reaches nobody, without a word to others or to the system about what is the parent's.
     fn cut_off(&mut self) {
-        self.is_cut_off = true;
         let ids: Vec<u64> = self.links.keys().copied().collect();
         for id in ids {
             if let Some(link) = self.links.get_mut(&id) {

@@ -12,6 +12,7 @@ use super::link::Link;
 use super::near::Near;
 use super::queue::{Making, QueuePair, Receive};
 use super::ring::Wake;
+use crate::child::is_child;
 use crate::completions::is_any_armed;
 use crate::ffi::*;
 use crate::log;
@@ -77,7 +78,7 @@ impl Nic {
     /// Takes what has come from processes of this host, and gives them what waits. Returns true if something has come.
     fn take_near(&mut self) -> bool {
         let mut came = false;
-        // What comes may end links, and begin some, which have their turn in the next pass.
+        // A message may end links and begin new ones. New links have their turn in the next pass.
         let mut turn = std::mem::take(&mut self.near_turn);
         turn.clone_from(&self.near);
         for &id in &turn {
@@ -153,7 +154,7 @@ impl Nic {
 
     /// Takes what has come over sockets. Returns true if something has.
     fn take_messages(&mut self) -> bool {
-        if self.is_cut_off {
+        if is_child() {
             return false;
         }
         let mut events = [epoll::Event {
@@ -253,7 +254,7 @@ impl Nic {
         let received = link.receive(&mut self.buffer, &mut messages);
         self.has_news = true;
         let came = self.take_all(id, messages, received);
-        // What was heard may be a bell that says that there is room, and it is not rung again.
+        // A byte that was heard may say that the ring has room again. It is sent once, so the link goes on here.
         if self
             .links
             .get(&id)
@@ -335,7 +336,7 @@ impl Nic {
             if next.is_some() {
                 busy.push(qpn);
             }
-            // What waits without end for something that comes is due at no time.
+            // A queue pair that waits for an arrival, however long, is due at no time.
             let next = next.filter(|next| *next < u64::MAX);
             due = [due, next].into_iter().flatten().min();
             self.qps.insert(qpn, qp);

@@ -80,7 +80,7 @@ fn a_call_leaves_its_bell_to_the_thread_that_looks_in() {
     assert!(rustix::io::read(&nic.look_in, &mut [0; 8]).is_ok());
 }
 
-/// What has come is seen before the thread sleeps, and what comes after that rings.
+/// The thread sees a message that came before it sleeps; a message that comes later rings.
 #[test]
 fn nobody_falls_asleep_before_what_has_come_is_taken() {
     let folder = tempfile::tempdir().unwrap();
