@@ -61,9 +61,18 @@ pub fn agreement<F: Fabric>(manager: &Manager<F>, options: String) -> Result<Cha
 /// # Errors
 /// Returns the errors of the barrier but [`Timeout`](loco::ErrorKind::Timeout).
 pub fn meet<F: Fabric>(barrier: &Barrier<F>, thread: &Thread<F>) -> Result<()> {
+    meet_while(barrier, thread, || true)
+}
+
+/// Waits as [`meet`] does, but after a wait's deadline only while `may_come` says that the others may still come.
+fn meet_while<F: Fabric>(
+    barrier: &Barrier<F>,
+    thread: &Thread<F>,
+    may_come: impl Fn() -> bool,
+) -> Result<()> {
     loop {
         match barrier.wait(thread) {
-            Err(error) if error.is_timeout() => {}
+            Err(error) if error.is_timeout() && may_come() => {}
             met => return met,
         }
     }
@@ -170,23 +179,13 @@ impl<F: Fabric> Team<F> {
         let (team, stop) = (self.clone(), stop.clone());
         self.each(move |thread, share| {
             prepare(thread, share)?;
-            team.line_up(thread)?;
+            // A thread of this node that has failed never comes, and the node can only end when no thread waits for it.
+            meet_while(&team.parts.line, thread, || team.parts.failed.load() == 0)?;
             if share.local == 0 {
                 stop.begin_work();
             }
             work(thread, share, &mut || team.is_stopped(thread, &stop))
         })
-    }
-
-    /// Waits until all threads of all nodes have come here, as [`meet`] does, unless a thread of this node has failed: it never comes,
-    /// and the node can only end when no thread waits for it.
-    fn line_up(&self, thread: &Thread<F>) -> Result<()> {
-        loop {
-            match self.parts.line.wait(thread) {
-                Err(error) if error.is_timeout() && self.parts.failed.load() == 0 => {}
-                met => return met,
-            }
-        }
     }
 
     /// Runs `body` in every thread of this node. The threads of other nodes are not waited for.
@@ -226,7 +225,7 @@ impl<F: Fabric> Team<F> {
             // A thread that has ended without a panic has left its result.
             outcomes.extend(slot.lock().take());
         }
-        // What failed later may be a consequence of what failed first.
+        // The first failure is the cause: a later one may be a wait for the thread that had failed.
         let first = (self.parts.failed.load() as usize).checked_sub(1);
         if let Some(first) = first.filter(|&first| outcomes.get(first).is_some_and(Result::is_err)) {
             outcomes.swap(0, first);
