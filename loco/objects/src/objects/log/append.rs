@@ -44,9 +44,9 @@ impl<F: Fabric> Log<F> {
     /// Returns [`TooLarge`](crate::Error::TooLarge) for a record that is too long, [`PeerLost`](crate::ErrorKind::PeerLost) if
     /// fewer than [`members_min`](super::LogConfig::members_min) participants are left, or
     /// [`Timeout`](crate::ErrorKind::Timeout), which names the leader, or the participants that have not read enough, this node among
-    /// them if its program does not read at all. (A thread may leave
-    /// two rings of records unread and append a ring of records more, before it waits for its node's reader. A thread that reads
-    /// between its appends never waits for itself.) A participant that is lost is not an error by itself. The errors of posting and of fences are possible, too.
+    /// them if its program does not read at all. (A thread may leave two rings of records unread and append a ring of records more
+    /// before it waits for its node's reader. A thread that reads between its appends never waits for itself.) A participant that is lost
+    /// is not an error by itself. The errors of posting and of fences are possible, too.
     ///
     /// # After a timeout
     /// The record may be appended at any later time, once. The next append of this node waits for it first. After another error, too, it

@@ -32,9 +32,11 @@ pub(super) struct Cursor {
     examined: u64,
     /// The last request of each node among the records before `examined`, by the node's position.
     last: Box<[Appended]>,
-    /// The threads that have begun appends, by the names of their windows, with how many since they last read. Nothing while few
-    /// records are unread.
+    /// The threads that have begun appends, by the names of their windows, with how many since they last read, or since few records
+    /// were unread.
     begun: SmallVec<[(u64, usize); 4]>,
+    /// Set if a thread waits for this node's reader.
+    is_awaited: bool,
 }
 
 impl Cursor {
@@ -46,6 +48,7 @@ impl Cursor {
             examined: 0,
             last: vec![Appended::default(); nodes].into(),
             begun: SmallVec::new(),
+            is_awaited: false,
         }
     }
 
@@ -63,8 +66,9 @@ impl Cursor {
             self.begun.len() - 1
         });
         let may = self.begun[at].1 < capacity || self.unread(committed) < 2 * capacity as u64;
-        if may {
-            self.begun[at].1 += 1;
+        match may {
+            true => self.begun[at].1 += 1,
+            false => self.is_awaited = true,
         }
         may
     }
@@ -72,9 +76,8 @@ impl Cursor {
     /// Notes that a thread has read. Returns true if a thread that waits for its node's reader may go on.
     fn has_read(&mut self, thread: u64, committed: u64, capacity: usize) -> bool {
         if self.unread(committed) < 2 * capacity as u64 {
-            let waited = !self.begun.is_empty();
             self.begun.clear();
-            return waited;
+            return std::mem::take(&mut self.is_awaited);
         }
         self.begun.retain(|&mut (name, _)| name != thread);
         false
