@@ -55,7 +55,8 @@ class Sides:
         self.loco_path, self.unfenced, self.fabric, self.seconds = loco, unfenced, fabric, seconds
         self.folder = tempfile.TemporaryDirectory(prefix="papers-")
         self.cluster = None
-        self.counts = {}
+        # Operations a second of the cases that count operations.
+        self.rates = {}
 
     def close(self):
         """Ends the servers and removes the folder."""
@@ -66,27 +67,29 @@ class Sides:
     # loco
 
     def loco(self, what, arguments, result, program=None):
-        """Returns the rate of a result of `loco bench`, operations a second. A first run that only learns the length is not taken."""
-        timed = what in ("kv", "lock", "transfer")
-        key = ("loco", what, *arguments)
-        learns = not timed and key not in self.counts
-        amount = ["--duration", f"{self.seconds}s"] if timed else ["--iters", str(self._count(key))]
-        command = [program or self.loco_path, "bench", what, *arguments, "--fabric", self.fabric, "--json", *amount]
-        rates = {}
-        for line in output(command, PATIENCE + 4 * self.seconds).splitlines():
-            record = json.loads(line)
-            rates[record["name"]] = record["results"]["operations_per_second"]
-        if result not in rates:
-            raise Failed(f"`loco bench {what}` gave no `{result}`")
-        self._learn(key, min(rates.values()))
-        return self.loco(what, arguments, result, program) if learns else rates[result]
+        """Returns the rate of a result of `loco bench`, operations a second."""
 
-    def _count(self, key):
-        """Returns the number of operations that take about the wanted time, once a run has shown how long they take."""
-        return max(FIRST, int(self.counts.get(key, 0) * self.seconds))
+        def rates(*amount):
+            command = [program or self.loco_path, "bench", what, *arguments, "--fabric", self.fabric, "--json", *amount]
+            records = map(json.loads, output(command, PATIENCE + 4 * self.seconds).splitlines())
+            found = {record["name"]: record["results"]["operations_per_second"] for record in records}
+            if result not in found:
+                raise Failed(f"`loco bench {what}` gave no `{result}`")
+            return min(found.values()), found[result]
 
-    def _learn(self, key, rate):
-        self.counts[key] = rate
+        if what in ("kv", "lock", "transfer"):
+            return rates("--duration", f"{self.seconds}s")[1]
+        return self._measured(("loco", what, *arguments), lambda count: rates("--iters", str(count)))
+
+    def _measured(self, key, measure):
+        """Measures with as many operations as take about the wanted time. The first run of a case only learns how many these are.
+
+        `measure` takes their number, and returns the rate of the slowest and the rate that counts.
+        """
+        if key not in self.rates:
+            self.rates[key], _ = measure(FIRST)
+        self.rates[key], rate = measure(max(FIRST, int(self.rates[key] * self.seconds)))
+        return rate
 
     def unfenced_loco(self):
         """Returns the build of loco whose store does not fence."""
@@ -113,19 +116,21 @@ class Sides:
 
     def mpi_barrier(self, ranks):
         """Returns barriers a second of MPI_Barrier."""
-        key = ("mpi", "barrier", ranks)
-        learns = key not in self.counts
-        rate = 1e9 / self.mpi("barrier", ranks, [self._count(key)])
-        self._learn(key, rate)
-        return self.mpi_barrier(ranks) if learns else rate
+
+        def measure(count):
+            rate = 1e9 / self.mpi("barrier", ranks, [count])
+            return rate, rate
+
+        return self._measured(("mpi", "barrier", ranks), measure)
 
     def mpi_ibcast(self, ranks, load):
         """Returns messages of 64 B a second of MPI_Ibcast with so many outstanding."""
-        key = ("mpi", "ibcast", ranks, load)
-        learns = key not in self.counts
-        rate = self.mpi("ibcast", ranks, [self._count(key), 64, load])
-        self._learn(key, rate)
-        return self.mpi_ibcast(ranks, load) if learns else rate
+
+        def measure(count):
+            rate = self.mpi("ibcast", ranks, [count, 64, load])
+            return rate, rate
+
+        return self._measured(("mpi", "ibcast", ranks, load), measure)
 
     # Redis
 

@@ -11,7 +11,7 @@ use loco_fabric::{
     Work, WorkRequestId,
 };
 
-use crate::shared::{LINES_MAX, SCRATCH, SCRATCH_AT, Shared};
+use crate::shared::{LINES_MAX, SCRATCH, SCRATCH_AT, Shared, bytes_of};
 
 /// The number of the set of queue pairs through which the nodes synchronize.
 pub const CONTROL: usize = usize::MAX;
@@ -241,7 +241,7 @@ impl<F: Fabric> Lines<F> {
     /// Returns the errors of [`Self::post`].
     pub fn put_words(&mut self, line: usize, at: usize, words: &[u64], deadline: Instant) -> Result<u64> {
         let node = self.lines[line].node;
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bytes = bytes_of(words);
         self.post(line, deadline, |qp, shared, work| {
             let target = Target {
                 remote: &shared.remotes[node],

@@ -22,7 +22,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::code::Code;
 use crate::line::CONTROL;
 use crate::pin;
-use crate::shared::{COMMAND_AT, DATA, GO_AT, REPORT, REPORT_AT, Shared, THREADS_MAX, arrived_at, inbox_at};
+use crate::shared::{
+    COMMAND_AT, DATA, GO_AT, REPORT, REPORT_AT, Shared, THREADS_MAX, arrived_at, bytes_of, inbox_at,
+};
 use crate::stress::{Stress, Traffic};
 use crate::traffic::flood;
 use crate::worker::{Batch, Share, Status, Worker};
@@ -225,7 +227,7 @@ impl<F: Fabric> Node<F> {
     /// # Errors
     /// Fails if the fabric fails.
     pub fn command(&mut self, command: &Command) -> Result<()> {
-        let words = [
+        let words: [u64; COMMAND_WORDS] = [
             command.test.map_or(0, |test| test as u64 + 1),
             command.runs as u64,
             command.stress.to_bits(),
@@ -548,8 +550,4 @@ impl<F: Fabric> Node<F> {
 fn sealed(words: &[u64], number: u64) -> Vec<u64> {
     let seal = xxh3_64_with_seed(&bytes_of(words), number);
     std::iter::once(seal).chain(words.iter().copied()).collect()
-}
-
-fn bytes_of(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

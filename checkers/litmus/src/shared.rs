@@ -58,6 +58,11 @@ pub const fn inbox_at(node: usize) -> usize {
     INBOX_AT + node * REPORT
 }
 
+/// Returns words as they lie in a region.
+pub fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
 /// The time that nodes wait for one another at set-up.
 const SET_UP: Duration = Duration::from_secs(60);
 

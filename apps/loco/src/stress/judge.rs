@@ -47,7 +47,7 @@ pub(super) struct Findings {
     /// median and maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     overtaken: Option<Overtaken>,
-    /// What was shown, in a word for people.
+    /// The property that holds if the verdict is `Ok`, as the line for people names it.
     #[serde(skip)]
     shown: &'static str,
 }

@@ -74,8 +74,8 @@ pub struct Load {
     /// Seed of the calls.
     #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     pub(super) seed: u64,
-    /// Kill the last node (of the log the first, which leads) this time after the start of the calls (a number alone counts milliseconds), or at a random one of its
-    /// calls.
+    /// Kill the last node (of the log the first, which leads) this time after the start of the calls (a number alone counts
+    /// milliseconds), or at a random one of its calls.
     #[arg(long, value_name = "TIME|random")]
     pub(super) kill: Option<Moment>,
     /// Stop that node (SIGSTOP) this time after the start of the calls, or at a random one of its calls.

@@ -41,11 +41,11 @@ use load::{ALWAYS, Load, MODES, NODES_MAX, Object};
 ///
 /// --kill kills the last node in the middle of a call: while it holds the lock,
 /// inside an insert, inside a pop. Of the log it kills the first node, which
-/// leads, inside an append: the next one has to lead. The others go on or get errors, in bounded
-/// time. What they saw has to be linearizable, whether or not the victim's last
-/// calls took effect.
+/// leads, inside an append: the next one has to lead. The others go on or get
+/// errors, in bounded time. What they saw has to be linearizable, whether or not
+/// the victim's last calls took effect.
 ///
-/// --pause stops the last node and resumes it after --pause-for. If that is
+/// --pause stops that node and resumes it after --pause-for. If that is
 /// longer than --silence, the others give the node up: it has to end with an
 /// error, and what the others saw has to be linearizable.
 ///

@@ -44,7 +44,7 @@ impl State {
         encodings
             .iter()
             .for_each(|encoding| out.extend_from_slice(encoding));
-        // Who holds a lock stands with the threads.
+        // The encoding of each thread says which locks it holds, so the locks do not name their holders.
         self.encode_rest(out, |writer| writer.map(|_| 0));
     }
 

@@ -232,12 +232,16 @@ impl Losses {
 
     /// Returns whether the node may still stop.
     fn may_stop(&self, node: u16) -> bool {
-        (self.crashes > 0 || self.leave) && self.site(node).is_some_and(|site| site.standing == Standing::Up)
+        self.crashes > 0 && self.is_up(node) || self.may_leave(node)
+    }
+
+    fn is_up(&self, node: u16) -> bool {
+        self.site(node).is_some_and(|site| site.standing == Standing::Up)
     }
 
     /// Returns whether the node's program may end and the others go on without it.
     fn may_leave(&self, node: u16) -> bool {
-        self.leave && self.site(node).is_some_and(|site| site.standing == Standing::Up)
+        self.leave && self.is_up(node)
     }
 
     /// Returns whether nodes may still be lost, or become known to be.
@@ -399,8 +403,7 @@ impl State {
         let threads = (0u16..).zip(&self.threads);
         let busy = threads.filter(|(t, thread)| {
             let info = self.info(*t);
-            let site = self.losses.site(info.node);
-            let up = site.is_some_and(|site| site.standing == Standing::Up);
+            let up = self.losses.is_up(info.node);
             info.kind == ModelThreadKind::Worker && up && thread.status != Status::Done
         });
         busy.map(|(t, _)| t)

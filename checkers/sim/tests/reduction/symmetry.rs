@@ -40,7 +40,7 @@ struct Plan {
     others: Vec<Vec<Step>>,
 }
 
-/// What the threads of the node share.
+/// Holds the memory that the threads of the node share.
 struct Site {
     fabric: ModelFabric,
     words: [Atomic; 2],
@@ -232,7 +232,7 @@ fn symmetry_keeps_every_history_up_to_the_order_of_the_threads() {
     }
 }
 
-/// What the threads of the worlds of known size do.
+/// Names what each thread of a world of known size does.
 type Body = fn(&Site);
 
 /// Two counters and a note each.

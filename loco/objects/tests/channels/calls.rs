@@ -87,9 +87,7 @@ impl Objects {
             end: Barrier::new(manager, "end")?,
         })
     }
-}
 
-impl Objects {
     /// Waits for the other node.
     pub fn meet(&self, thread: &Thread<Fabric>) -> Result<()> {
         self.end.wait(thread)
@@ -109,7 +107,7 @@ pub fn calls(
     objects: &Objects,
     row: Row<'_>,
 ) -> Result<()> {
-    let (me, end) = (manager.node().0, &objects.end);
+    let me = manager.node().0;
     if me == 1 {
         for key in THEIRS..THEIRS + 8 {
             assert_eq!(objects.store.insert(thread, &key, &1)?, loco::Inserted::Done);
@@ -120,13 +118,13 @@ pub fn calls(
             writer.submit(thread, &n.to_ne_bytes())?;
         }
     }
-    end.wait(thread)?;
+    objects.meet(thread)?;
     if me == 0 {
         of_one(thread, objects, row)?;
     }
-    end.wait(thread)?;
+    objects.meet(thread)?;
     of_both(me, thread, objects, row)?;
-    end.wait(thread)
+    objects.meet(thread)
 }
 
 /// Makes the calls that concern both nodes.

@@ -49,7 +49,7 @@ enum Call {
     GetMany(u64, u64),
     /// A lookup of the key together with one that nobody inserts.
     GetWindow(u64),
-    /// The same, in the other order.
+    /// A lookup of the key after one that nobody inserts.
     GetLastOfWindow(u64),
     GetInto(u64),
     GetStart(u64),
@@ -71,32 +71,22 @@ fn found<const N: usize>(value: Option<[u64; N]>) -> String {
     })
 }
 
-/// Looks a key up after one that nobody inserts.
-fn last_of_window<const N: usize>(
+/// Looks a key up together with one that nobody inserts. The key is at place `at` of the two.
+fn of_window<const N: usize>(
     store: &Store<N>,
     thread: &Thread<Fabric>,
     key: u64,
+    at: usize,
 ) -> Result<Option<[u64; N]>>
 where
     [u64; N]: loco::Encode,
 {
-    let values = store.get_many(thread, &[u64::MAX, key])?;
-    assert_eq!(values[0], None, "nobody inserts the other key");
-    Ok(values[1])
-}
-
-/// Looks a key up together with one that nobody inserts.
-fn first_of_window<const N: usize>(
-    store: &Store<N>,
-    thread: &Thread<Fabric>,
-    key: u64,
-) -> Result<Option<[u64; N]>>
-where
-    [u64; N]: loco::Encode,
-{
-    let values = store.get_many(thread, &[key, u64::MAX])?;
-    assert_eq!(values[1..], [None], "nobody inserts the other key");
-    Ok(values[0])
+    let mut keys = [u64::MAX; 2];
+    keys[at] = key;
+    let values = store.get_many(thread, &keys)?;
+    assert_eq!(values.len(), 2);
+    assert_eq!(values[1 - at], None, "nobody inserts the other key");
+    Ok(values[at])
 }
 
 /// Returns how the history shows the result of an insert.
@@ -147,7 +137,7 @@ where
         Call::GetInto(key) => {
             did("KvStore::get_many_into");
             let get = || {
-                // What was there before is replaced.
+                // The call replaces the contents of the vector.
                 let mut values = vec![Some([u64::MAX; N])];
                 must(store.get_many_into(thread, &[key], &mut values));
                 assert_eq!(values.len(), 1);
@@ -166,12 +156,12 @@ where
         }
         Call::GetWindow(key) => {
             did("KvStore::get_many");
-            let get = || found(must(first_of_window(store, thread, key)));
+            let get = || found(must(of_window(store, thread, key, 0)));
             call(format!("get {key}"), get, String::clone);
         }
         Call::GetLastOfWindow(key) => {
             did("KvStore::get_many");
-            let get = || found(must(last_of_window(store, thread, key)));
+            let get = || found(must(of_window(store, thread, key, 1)));
             call(format!("get {key}"), get, String::clone);
         }
         Call::InsertMany(one, two, value) => {
@@ -347,7 +337,7 @@ where
         ),
         Call::GetWindow(key) => call(
             format!("get {key}"),
-            || Ok(found(until_in_time(|| first_of_window(store, thread, key))?)),
+            || Ok(found(until_in_time(|| of_window(store, thread, key, 0))?)),
             text,
         ),
         Call::InsertMany(one, two, value) => batches::insert_two(store, thread, one, two, value),
