@@ -336,8 +336,11 @@ impl Nic {
             if qp.kind == IBV_QPT_RC && qp.attr.dest_qp_num >> LOCAL_BITS == number {
                 let patience = patience(&qp.attr);
                 for sending in &mut qp.sends {
-                    if sending.stage == Stage::Sent && patience > 0 {
-                        sending.fails_at.get_or_insert(now.max(lost_at + patience));
+                    if sending.stage == Stage::Sent {
+                        qp.has_lost = true;
+                        if patience > 0 {
+                            sending.fails_at.get_or_insert(now.max(lost_at + patience));
+                        }
                     }
                 }
                 self.active.insert(qp.qpn);

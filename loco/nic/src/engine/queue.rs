@@ -143,6 +143,8 @@ pub(crate) struct QueuePair {
     pub(super) local: Bus,
     /// True if a failure was seen and the queues are to be flushed.
     pub(super) failed: bool,
+    /// True if a request was lost with its link. What is behind it is not sent, though another link may come about.
+    pub(super) has_lost: bool,
     /// True if the program asked for an event when the send queue is drained.
     pub tells_drained: bool,
 }
@@ -185,6 +187,7 @@ impl QueuePair {
             remote: Bus::default(),
             local: Bus::default(),
             failed: false,
+            has_lost: false,
             tells_drained: false,
         }
     }
@@ -236,6 +239,7 @@ impl QueuePair {
         self.sent = 0;
         self.uncovered = 0;
         self.failed = false;
+        self.has_lost = false;
         self.tells_drained = false;
         self.sends_used = Arc::new(AtomicU32::new(0));
         self.receives_used = Arc::new(AtomicU32::new(0));
