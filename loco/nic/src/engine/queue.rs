@@ -145,6 +145,8 @@ pub(crate) struct QueuePair {
     pub(super) failed: bool,
     /// True if a request was lost with its link. What is behind it is not sent, though another link may come about.
     pub(super) has_lost: bool,
+    /// True if the program was told that a peer has spoken before this side was brought to `RTS`.
+    pub(super) told_established: bool,
     /// True if the program asked for an event when the send queue is drained.
     pub tells_drained: bool,
 }
@@ -188,6 +190,7 @@ impl QueuePair {
             local: Bus::default(),
             failed: false,
             has_lost: false,
+            told_established: false,
             tells_drained: false,
         }
     }
@@ -240,6 +243,7 @@ impl QueuePair {
         self.uncovered = 0;
         self.failed = false;
         self.has_lost = false;
+        self.told_established = false;
         self.tells_drained = false;
         self.sends_used = Arc::new(AtomicU32::new(0));
         self.receives_used = Arc::new(AtomicU32::new(0));

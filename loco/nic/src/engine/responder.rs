@@ -64,6 +64,10 @@ impl Nic {
         if !is_for_it || !qp.receives_messages() {
             return self.keep_in_limbo(incoming);
         }
+        if qp.state() == IBV_QPS_RTR && !is_datagram && !qp.told_established {
+            qp.told_established = true;
+            qp.event(IBV_EVENT_COMM_EST);
+        }
         qp.inbox.push_back(incoming);
         self.active.insert(qp.qpn);
     }
