@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::bus::{Bus, Run};
 use crate::completions::{Completion, Completions};
+use crate::devices::Identity;
 use crate::events::Events;
 use crate::ffi::*;
 use crate::wire::Message;
@@ -115,6 +116,8 @@ impl SharedReceives {
 /// A queue pair.
 pub(crate) struct QueuePair {
     pub qpn: u32,
+    /// The device that it is of.
+    pub device: &'static Identity,
     pub kind: u32,
     pub pd: u32,
     pub attr: QpAttr,
@@ -153,6 +156,7 @@ pub(crate) struct QueuePair {
 
 /// What a queue pair is made with.
 pub(crate) struct Making {
+    pub device: &'static Identity,
     pub kind: u32,
     pub pd: u32,
     pub cap: QpCap,
@@ -168,6 +172,7 @@ impl QueuePair {
     pub(super) fn new(qpn: u32, making: Making) -> QueuePair {
         QueuePair {
             qpn,
+            device: making.device,
             kind: making.kind,
             pd: making.pd,
             attr: zeroed(),

@@ -155,7 +155,7 @@ impl Nic {
             return failed(IBV_WC_WR_FLUSH_ERR);
         }
         if let Some((gid, ..)) = request.datagram {
-            header.gid = self.gid_beside(&gid);
+            header.gid = qp.device.gid_beside(&gid);
         }
         self.may_lose_link(destination >> LOCAL_BITS);
         let Some(way) = way.filter(|way| self.links.contains_key(way)) else {

@@ -328,7 +328,7 @@ impl Nic {
         let mut data = std::mem::take(&mut incoming.message.data);
         let mut grh_is_of_ipv4 = false;
         if is_datagram {
-            let grh = grh(&header, self.gid_beside(&header.gid), data.len());
+            let grh = grh(&header, qp.device.gid_beside(&header.gid), data.len());
             grh_is_of_ipv4 = grh[0] == 0;
             data.splice(0..0, grh);
         }

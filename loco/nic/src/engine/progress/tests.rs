@@ -17,6 +17,7 @@ fn nic(world: &Path) -> Nic {
     let settings = Settings {
         world: world.to_owned(),
         abroad: Ok(None),
+        devices: 1,
         tier: Tier::Ibta,
         stress: Stress::None,
         schedule: Schedule::Random,
@@ -25,7 +26,7 @@ fn nic(world: &Path) -> Nic {
         trace: None,
         faults: Faults::default(),
     };
-    Nic::new(&settings, vec![[0; 16]]).unwrap()
+    Nic::new(&settings).unwrap()
 }
 
 /// Connects a neighbour with a number, which has said hello.
