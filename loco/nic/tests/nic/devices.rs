@@ -85,16 +85,14 @@ fn connections_use_the_device_that_has_the_address() {
         ("0.0.0.0", "127.0.0.1"),
     ] {
         let world = two("ibta", "default");
-        let common = ["-C", "10", "-V", "-v", "-d", "-S", "1000"];
+        let common = ["-C", "10", "-V", "-S", "1000"];
         let server = [&["-s", "-a", listens][..], &common].concat();
         let client = [&["-c", "-a", connects][..], &common].concat();
-        let mut server = Ended(Some(world.start("rping", &server)));
+        // The server of rdma-core 44 frees its event channel while a thread of its own may be about to wait there (later versions join
+        // that thread first), so that how it ends says nothing. The client checks what it reads back.
+        let _server = Ended(Some(world.start("rping", &server)));
         wait_for_port(&world);
         let client = world.run("rping", &client);
-        let server = server.0.take().unwrap().wait_with_output().unwrap();
-        assert!(
-            client.status.success() && server.status.success(),
-            "{listens}, {connects}: client: {client:?}\nserver: {server:?}"
-        );
+        assert!(client.status.success(), "{listens}, {connects}: {client:?}");
     }
 }
