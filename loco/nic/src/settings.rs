@@ -54,6 +54,9 @@ pub(crate) struct Faults {
     pub kill_qp: u64,
 }
 
+/// The most devices.
+const DEVICES_MAX: u8 = 8;
+
 /// The settings of this process.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -61,6 +64,8 @@ pub(crate) struct Settings {
     pub world: PathBuf,
     /// The other hosts of the world, or what is wrong with what was said of them.
     pub abroad: Result<Option<Abroad>, String>,
+    /// The number of devices.
+    pub devices: u8,
     /// What the network keeps in order.
     pub tier: Tier,
     /// How much the NIC does out of the ordinary.
@@ -120,6 +125,18 @@ fn read() -> Settings {
             Stress::None
         }
     };
+    let devices = variable("LOCO_NIC_DEVICES").map_or(1, |text| {
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number| (1..=DEVICES_MAX).contains(number));
+        number.unwrap_or_else(|| {
+            log::say(format_args!(
+                "LOCO_NIC_DEVICES={text} is not from 1 to {DEVICES_MAX}; this is 1"
+            ));
+            1
+        })
+    });
     let schedule = variable("LOCO_NIC_SCHEDULE").map_or(Schedule::Random, |text| {
         Schedule::read(&text).unwrap_or_else(|| {
             log::say(format_args!(
@@ -133,6 +150,7 @@ fn read() -> Settings {
         abroad: variable("LOCO_NIC_HOSTS")
             .map(|hosts| Abroad::read(&hosts, number("LOCO_NIC_HOST")))
             .transpose(),
+        devices,
         tier: tier.unwrap_or(Tier::Ibta),
         stress,
         schedule,

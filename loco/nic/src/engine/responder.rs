@@ -64,6 +64,10 @@ impl Nic {
         if !is_for_it || !qp.receives_messages() {
             return self.keep_in_limbo(incoming);
         }
+        if qp.state() == IBV_QPS_RTR && !is_datagram && !qp.told_established {
+            qp.told_established = true;
+            qp.event(IBV_EVENT_COMM_EST);
+        }
         qp.inbox.push_back(incoming);
         self.active.insert(qp.qpn);
     }
@@ -324,7 +328,7 @@ impl Nic {
         let mut data = std::mem::take(&mut incoming.message.data);
         let mut grh_is_of_ipv4 = false;
         if is_datagram {
-            let grh = grh(&header, self.gid_beside(&header.gid), data.len());
+            let grh = grh(&header, qp.device.gid_beside(&header.gid), data.len());
             grh_is_of_ipv4 = grh[0] == 0;
             data.splice(0..0, grh);
         }
