@@ -24,6 +24,7 @@ fn nic(world: &Path) -> Nic {
         report: None,
         trace: None,
         faults: Faults::default(),
+        atomics_push: false,
     };
     Nic::new(&settings, vec![[0; 16]]).unwrap()
 }
