@@ -4,7 +4,6 @@
 //!
 //! - [`altered`]: the device of `loco nic` with faults and smaller limits, in place of libibverbs and librdmacm;
 //! - [`deferred`]: a network card played by a thread, around a fabric that executes operations as they are posted;
-//! - [`soft`]: an RDMA device played by software, in place of libibverbs and librdmacm;
 //! - [`weak`]: a provider as weak as its attributes allow, in place of libfabric.
 
 #![deny(unsafe_code)]
@@ -12,7 +11,5 @@
 #[allow(unsafe_code)]
 pub mod altered;
 pub mod deferred;
-#[allow(unsafe_code)]
-pub mod soft;
 #[allow(unsafe_code)]
 pub mod weak;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::net::{AsyncThread, Driver, RingSink, RingStream};
 use common::net::{Barrier, KvStore, Manager, RingBuffer, SharedRegion, TasLock, Thread, TicketLock};
-use common::{Cluster, Net, PATIENCE, wait_until};
+use common::{Cluster, Net, PATIENCE, unknown, wait_until};
 use loco::asynchronous::Async;
 use loco::fabric::verbs::VerbsConfig;
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, NodeId};
@@ -370,14 +370,14 @@ fn a_thousand_waiting_tasks_take_no_rounds_while_nothing_happens() {
     });
 }
 
-/// Runs `test` on node 1 of two over a device played in software, and then lets completions out. Node 0 has a word at the
+/// Runs `test` on node 1 of two over an altered device that keeps requests back, and then lets them go. Node 0 has a word at the
 /// start of the region, and does nothing else until `test` is over.
-fn over_soft_device(
+fn over_altered_device(
     limits: Limits,
     polling: Polling,
     test: impl Fn(&AlteredDevice, &Manager, &Arc<SharedRegion>) -> Result<()> + Sync,
 ) {
-    let device = AlteredDevice::new(limits);
+    let device = unknown(limits);
     let over = AtomicUsize::new(0);
     let config = AnyConfig::default().choice(FabricChoice::Verbs).verbs(
         VerbsConfig::default()
@@ -408,8 +408,8 @@ fn over_soft_device(
     assert_eq!(device.counts().unacknowledged_events, 0);
 }
 
-/// Polls each task once, releases completions when the device has been rung `reads` times for them and the driver sleeps, and
-/// waits until all tasks are over. A completion that came after the release would be held for ever.
+/// Polls each task once, releases requests when the device has been rung for the read of each and the driver sleeps, and waits
+/// until all tasks are over. A request that came after the release would be held for ever.
 fn asleep_until_released(device: &AlteredDevice, driver: &Driver, tasks: Vec<Task<'_>>) -> Result<()> {
     let (posted, reads) = (device.doorbells(), tasks.len() as u64);
     asleep_until(driver, tasks, || {
@@ -433,7 +433,7 @@ fn reads<'a>(thread: AsyncThread, region: &Arc<SharedRegion>) -> Task<'a> {
 #[test]
 fn a_completion_ends_the_sleep() {
     for polling in [Polling::CallerDriven, Polling::Thread] {
-        over_soft_device(Limits::default(), polling, |device, manager, region| {
+        over_altered_device(Limits::default(), polling, |device, manager, region| {
             let driver = Driver::with_sleep_max(manager, NEVER)?;
             for _ in 0..5 {
                 let tasks = vec![reads(driver.thread()?, region), reads(driver.thread()?, region)];
@@ -446,7 +446,7 @@ fn a_completion_ends_the_sleep() {
 
 #[test]
 fn a_completion_that_another_thread_polls_ends_the_sleep() {
-    over_soft_device(
+    over_altered_device(
         Limits::default(),
         Polling::CallerDriven,
         |device, manager, region| {
@@ -472,7 +472,7 @@ fn a_device_without_completion_events_is_looked_at_in_rounds() {
         completion_events: false,
         ..Limits::default()
     };
-    over_soft_device(limits, Polling::CallerDriven, |device, manager, region| {
+    over_altered_device(limits, Polling::CallerDriven, |device, manager, region| {
         let driver = Driver::with_sleep_max(manager, NEVER)?;
         let task = reads(driver.thread()?, region);
         std::thread::scope(|scope| {
@@ -489,7 +489,7 @@ fn a_device_without_completion_events_is_looked_at_in_rounds() {
 #[test]
 fn the_polling_thread_sleeps_while_awaited_operations_do_not_end() {
     for polling in [Polling::CallerDriven, Polling::Thread] {
-        over_soft_device(Limits::default(), polling, |device, manager, region| {
+        over_altered_device(Limits::default(), polling, |device, manager, region| {
             let thread = manager.thread()?;
             for _ in 0..5 {
                 let mut put: Task<'_> = {
