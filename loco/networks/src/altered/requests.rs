@@ -209,8 +209,9 @@ pub(super) unsafe extern "C" fn post_send(qp: *mut Qp, first: *mut SendWr, bad: 
             own.device.complete(first);
             return 0;
         }
-        own.device.doorbells.fetch_add(1, SeqCst);
         let mut state = lock(&own.state);
+        // Under the lock: who sees the count and releases what is kept finds these requests.
+        own.device.doorbells.fetch_add(1, SeqCst);
         let mut next = first;
         while !next.is_null() {
             let errno = post_one(qp, own.device, &mut state, &*next);
