@@ -12,6 +12,7 @@ use crate::counts::{Count, count};
 use crate::dice::Step;
 use crate::ffi::*;
 use crate::memory::{Piece, exchange, load};
+use crate::settings::settings;
 use crate::trace::{self, About, Side};
 use crate::wire::{Header, Message, flag, kind};
 
@@ -393,11 +394,12 @@ impl Nic {
         srq.map_or(qp.pd, |srq| srq.pd)
     }
 
-    /// Places what the bus keeps before a read.
-    fn push_before_read(&mut self, qp: &mut QueuePair, now: u64) {
+    /// Places what the bus keeps before a read, or before the read of an atomic.
+    fn push_before(&mut self, kind: Kind, qp: &mut QueuePair, now: u64) {
         if reads_push(self.tier) {
             let mut placed = Placed::default();
-            let also_relaxed = self.tier != loco_fabric::Tier::PcieRelaxed;
+            let atomics_push = kind == Kind::Atomic && settings().atomics_push;
+            let also_relaxed = self.tier != loco_fabric::Tier::PcieRelaxed || atomics_push;
             qp.remote.push(also_relaxed, &mut placed);
             self.placed(qp, placed, now);
         }
@@ -414,7 +416,7 @@ impl Nic {
             if self.links.get(&incoming.link).is_some_and(Link::is_crowded) {
                 return Tried::Later(u64::MAX);
             }
-            self.push_before_read(qp, now);
+            self.push_before(Kind::Read, qp, now);
             let mut left = runs(&pieces, self.tier, &mut self.dice);
             left.reverse();
             incoming.message.data = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -449,7 +451,7 @@ impl Nic {
         if self.unit_taken {
             return Tried::Later(u64::MAX);
         }
-        self.push_before_read(qp, now);
+        self.push_before(Kind::Atomic, qp, now);
         let piece = pieces[0];
         let change = |old: u64| match header.kind {
             kind::ADD => Some(old.wrapping_add(header.first)),

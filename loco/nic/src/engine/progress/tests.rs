@@ -25,6 +25,7 @@ fn nic(world: &Path) -> Nic {
         report: None,
         trace: None,
         faults: Faults::default(),
+        atomics_push: false,
     };
     Nic::new(&settings).unwrap()
 }
