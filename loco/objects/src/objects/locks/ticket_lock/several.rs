@@ -36,8 +36,11 @@ pub(crate) struct Several<'a, F: Fabric> {
     entries: SmallVec<[Entry<'a, F>; USUAL]>,
 }
 
-/// Releases that were begun: of each the lock, and the service of the next ticket.
-pub(crate) struct Releases<'a, F: Fabric>(SmallVec<[(&'a TicketLock<F>, Option<Service<'a, F>>); USUAL]>);
+/// Releases that were begun.
+pub(crate) struct Releases<'a, F: Fabric>(SmallVec<[Release<'a, F>; USUAL]>);
+
+/// A release that was begun: the lock, and the service of the next ticket.
+type Release<'a, F> = (&'a TicketLock<F>, Option<Service<'a, F>>);
 
 struct Entry<'a, F: Fabric> {
     lock: &'a TicketLock<F>,
