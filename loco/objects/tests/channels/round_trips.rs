@@ -19,10 +19,11 @@ const HEAD: &str = "| call |";
 
 /// The calls that make atomics on a node's own words, and what they take on the verbs fabric, where the NIC makes these, too: a round
 /// trip each. The table is of networks that make them without the NIC.
-const OWN_ATOMICS: [(&str, &str); 3] = [
+const OWN_ATOMICS: [(&str, &str); 4] = [
     ("queue: push", "6"),
-    ("kv: insert_many, 8 keys", "48 + 1"),
-    ("kv: update_many, 8 keys", "22"),
+    ("kv: insert_many, 8 keys", "26 + 1"),
+    ("kv: update", "5"),
+    ("kv: update_many, 8 keys", "19"),
 ];
 
 /// The kinds of networks, in the order of the table's columns.
