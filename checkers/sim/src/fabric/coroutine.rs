@@ -14,6 +14,7 @@ use std::sync::{Arc, Once};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::fabric::platform::ModelAtomic;
 use crate::fabric::request::{Reply, Request, VirtualWord};
 use crate::fabric::{dying, place};
 
@@ -65,6 +66,8 @@ struct Known {
     named: u64,
     /// The number of the last transfer.
     transfer: u32,
+    /// The flag that ends its waits.
+    give_up: Option<Arc<ModelAtomic>>,
 }
 
 /// The number and the common name of words that were allocated together, by the first of them.
@@ -266,6 +269,19 @@ pub(crate) fn fresh_transfer() -> u32 {
         *last = *last % TRANSFERS_MAX + 1;
         u32::from(thread) * TRANSFERS_MAX + *last
     })
+}
+
+/// Makes the running thread look at `flag` in each of its waits.
+pub(crate) fn give_up_by(flag: Arc<ModelAtomic>) {
+    if let Some((thread, _)) = current() {
+        THREADS.with_borrow_mut(|threads| threads[usize::from(thread)].give_up = Some(flag));
+    }
+}
+
+/// Returns the flag at which the running thread looks in each of its waits.
+pub(crate) fn flag_to_give_up() -> Option<Arc<ModelAtomic>> {
+    let (thread, _) = current()?;
+    THREADS.with_borrow(|threads| threads[usize::from(thread)].give_up.clone())
 }
 
 /// Names words that were allocated together, for reports. A later name replaces an earlier one.

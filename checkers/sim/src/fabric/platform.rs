@@ -5,11 +5,11 @@
 //! locked instructions.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
 
-use crate::fabric::coroutine::{ask, current, dismantling, fresh_names, hand_over, holds, lets_go};
+use crate::fabric::coroutine::{self, ask, current, dismantling, fresh_names, hand_over, holds, lets_go};
 use crate::fabric::reaper;
 use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
@@ -49,9 +49,26 @@ impl Platform for ModelPlatform {
         }
     }
 
+    fn has_fibers(&self) -> bool {
+        false
+    }
+
+    fn give_up_by(&self, flag: Arc<ModelAtomic>) {
+        coroutine::give_up_by(flag);
+    }
+
+    fn given_up(&self) -> bool {
+        given_up()
+    }
+
     fn unwinds(&self) -> bool {
         dismantling()
     }
+}
+
+/// Returns true if somebody has set the flag by which the running thread gives its waits up. A look at it is a step.
+pub(crate) fn given_up() -> bool {
+    coroutine::flag_to_give_up().is_some_and(|flag| AtomicCell::<u32>::load(&*flag) != 0)
 }
 
 /// Returns the error of an action that was tried outside a model thread.
