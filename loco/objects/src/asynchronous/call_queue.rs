@@ -74,10 +74,11 @@ impl<F: Fabric> CallQueue<F> {
         });
     }
 
-    /// Queues a call behind those under way.
-    pub(super) fn enqueue(self: Arc<Self>, job: Job<F>) {
+    /// Queues a call behind that under way.
+    pub(super) fn enqueue(self: Arc<Self>, job: Job<F>, place: Place) {
         let mut state = self.state.lock();
         match state.thread.take() {
+            None if place == Place::First => state.waiting.push_front(job),
             None => state.waiting.push_back(job),
             // The call under way has ended in between.
             Some(thread) => {
@@ -86,6 +87,13 @@ impl<F: Fabric> CallQueue<F> {
             }
         }
     }
+}
+
+/// The place of a call among those that wait for their thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    First,
+    Last,
 }
 
 /// A call to run.

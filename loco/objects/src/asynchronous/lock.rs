@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loco_fabric::Fabric;
 
 use crate::asynchronous::call::Call;
+use crate::asynchronous::call_queue::Place;
 use crate::asynchronous::shared::Async;
 use crate::asynchronous::thread::AsyncThread;
 use crate::fabric::AnyFabric;
@@ -20,6 +21,8 @@ pub struct AsyncGuard<L: Unlock<F> + Send + Sync + 'static, F: Fabric = AnyFabri
     /// `None` once the lock is being released.
     held: Option<Held<L, F>>,
     recovered: bool,
+    /// Set once a task has the guard. Before, the future of its call may be dropped with it.
+    is_had: bool,
 }
 
 struct Held<L, F: Fabric> {
@@ -30,7 +33,7 @@ struct Held<L, F: Fabric> {
 
 impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> Held<L, F> {
     /// Begins the release, which nothing stops. If `awaited` is false, an error is logged, since nobody gets the outcome.
-    fn release(self, awaited: bool) -> Call<(), F::Platform> {
+    fn release(self, awaited: bool, place: Place) -> Call<(), F::Platform> {
         let Held { lock, thread, scope } = self;
         let unlock = move |thread: &Thread<F>| {
             let released = lock.unlock(thread, scope);
@@ -39,7 +42,7 @@ impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> Held<L, F> {
             }
             released
         };
-        thread.begin(unlock, |unlock, thread| Some(unlock(thread)), false)
+        thread.begin_at(place, unlock, |unlock, thread| Some(unlock(thread)), false)
     }
 }
 
@@ -62,7 +65,7 @@ impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> AsyncGuard<L, F> {
     /// Returns the errors of [`LockGuard::release`].
     pub async fn release(mut self) -> Result<()> {
         match self.held.take() {
-            Some(held) => held.release(true).await,
+            Some(held) => held.release(true, Place::Last).await,
             // Not reached: only `release` and `drop` take it.
             None => Ok(()),
         }
@@ -72,7 +75,10 @@ impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> AsyncGuard<L, F> {
 impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> Drop for AsyncGuard<L, F> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            drop(held.release(false));
+            // No call of the task comes before the release of a guard that the task never had. A call of its `AsyncThread` that
+            // waits for the lock would otherwise come first, and wait for this release.
+            let place = if self.is_had { Place::Last } else { Place::First };
+            drop(held.release(false, place));
         }
     }
 }
@@ -97,6 +103,7 @@ fn keep<L: Lock<F>, F: Fabric>(
             thread: thread.clone(),
             scope,
         }),
+        is_had: false,
     }
 }
 
@@ -118,7 +125,9 @@ async fn lock<L: Lock<F>, F: Fabric>(
         Err(error) => Some(Err(error)),
     };
     let call = thread.begin(waiting, trying, true);
-    call.await
+    let mut guard = call.await?;
+    guard.is_had = true;
+    Ok(guard)
 }
 
 macro_rules! lock {

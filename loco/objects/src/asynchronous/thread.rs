@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loco_fabric::{Fabric, Time};
 
 use crate::asynchronous::call::Call;
-use crate::asynchronous::call_queue::{CallQueue, Calls, Job};
+use crate::asynchronous::call_queue::{CallQueue, Calls, Job, Place};
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
@@ -124,10 +124,24 @@ impl<F: Fabric> AsyncThread<F> {
         self.begin(call, at_once, true).await
     }
 
-    /// Begins a call: first `at_once` on the calling thread, if operations are done when posted and no other call is
-    /// under way; then, if that gave nothing, `call` by the driver.
+    /// Begins a call behind those that wait: first `at_once` on the calling thread, if operations are done when posted and no
+    /// other call is under way; then, if that gave nothing, `call` by the driver.
     pub(super) fn begin<T: Send + 'static, C>(
         &self,
+        call: C,
+        at_once: impl FnOnce(&C, &Thread<F>) -> Option<Result<T>>,
+        gives_up: bool,
+    ) -> Call<T, F::Platform>
+    where
+        C: FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
+    {
+        self.begin_at(Place::Last, call, at_once, gives_up)
+    }
+
+    /// Begins a call as [`begin`](AsyncThread::begin) does, at this place among those that wait.
+    pub(super) fn begin_at<T: Send + 'static, C>(
+        &self,
+        place: Place,
         call: C,
         at_once: impl FnOnce(&C, &Thread<F>) -> Option<Result<T>>,
         gives_up: bool,
@@ -160,7 +174,7 @@ impl<F: Fabric> AsyncThread<F> {
         };
         match borrowed.call_queue.take() {
             Some((call_queue, thread)) => call_queue.start(thread, job),
-            None => self.call_queue.clone().enqueue(job),
+            None => self.call_queue.clone().enqueue(job, place),
         }
         outcome
     }
