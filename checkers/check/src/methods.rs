@@ -158,6 +158,9 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "KvStore::update_many",
             "KvStore::delete",
             "KvStore::entries",
+            "KvStore::snapshot",
+            "KvStore::restore",
+            "KvStore::restore_part",
             "Async<KvStore>::get",
             "Async<KvStore>::insert",
             "Async<KvStore>::update",
@@ -181,9 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// The sources of the objects, each with the type whose methods it has. Snapshots of the store are not among them: they are
-    /// files around `KvStore::entries` and the inserts.
-    const SOURCES: [(&str, &str); 23] = [
+    /// The sources of the objects, each with the type whose methods it has.
+    const SOURCES: [(&str, &str); 24] = [
         ("variables/shared_var.rs", "SharedVar"),
         ("variables/owned_var.rs", "OwnedVar"),
         ("variables/wide_owned_var.rs", "WideOwnedVar"),
@@ -203,6 +205,7 @@ mod tests {
         ("kvstore/write.rs", "KvStore"),
         ("kvstore/batch.rs", "KvStore"),
         ("kvstore/scan.rs", "KvStore"),
+        ("kvstore/snapshot/mod.rs", "KvStore"),
         ("log/mod.rs", "Log"),
         ("log/append.rs", "Log"),
         ("log/cursor.rs", "Log"),
