@@ -162,7 +162,7 @@ fn dropped_in_line<L: Lock>(world: &mut World) {
 
 fn worlds<L: Lock>() -> Vec<NamedWorld> {
     vec![
-        NamedWorld::new("tasks", two::<L>),
+        NamedWorld::new("tasks", two::<L>).small(),
         NamedWorld::new("task-and-thread", beside_a_thread::<L>),
         NamedWorld::new("task-dropped", dropped::<L>),
         NamedWorld::new("task-dropped-in-line", dropped_in_line::<L>),

@@ -159,7 +159,10 @@ fn life_of_a_key(world: &mut World) {
             Box::pin(async {
                 did("Async<KvStore>::get");
                 let found = must(store.get(&threads[1], 1).await);
-                assert!(matches!(found, None | Some(10 | 11)), "a value that was written: {found:?}");
+                assert!(
+                    matches!(found, None | Some(10 | 11)),
+                    "a value that was written: {found:?}"
+                );
             }) as _,
         ]);
     });
@@ -245,7 +248,11 @@ fn stream(world: &mut World) {
                     Some(received) => Some(received),
                     None => stream.next().await,
                 };
-                assert_eq!(received.map(must), Some(message.to_vec()), "the messages in order");
+                assert_eq!(
+                    received.map(must),
+                    Some(message.to_vec()),
+                    "the messages in order"
+                );
             }
             assert!(once(stream.next()).await.is_none(), "nothing more was sent");
         }) as _]);
