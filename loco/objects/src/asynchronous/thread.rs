@@ -189,10 +189,7 @@ impl<F: Fabric> AsyncThread<F> {
 }
 
 /// Runs `steps` with a deadline that no call reaches, for waits that last until the future is dropped.
-pub(super) fn as_long_as_wanted<F: Fabric, T>(
-    thread: &Thread<F>,
-    steps: impl FnOnce() -> T,
-) -> T {
+pub(super) fn as_long_as_wanted<F: Fabric, T>(thread: &Thread<F>, steps: impl FnOnce() -> T) -> T {
     thread.until(Time::LAST, steps)
 }
 
