@@ -51,6 +51,7 @@ pub use reports::schedule::{NotASchedule, Schedule};
 pub use reports::trace::TraceStep;
 pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
 pub use state::allowed::Faults;
+pub use world::blame::Blame;
 pub use world::history::{End, Event, ThreadHistory};
 pub use world::{Node, World, call, faults, note};
 
@@ -247,6 +248,15 @@ pub enum SimError {
         thread: String,
         /// The request.
         request: String,
+    },
+    /// A check of ends asks which of several symmetric threads has done something.
+    #[error(
+        "a check of ends holds of an execution, and not of the one in which threads that are said to be symmetric have changed places: \
+         {message}; ask what the threads have done together, or add them one by one (World::thread)"
+    )]
+    EndNotSymmetric {
+        /// The message of the check.
+        message: String,
     },
     /// A schedule does not fit this world.
     #[error(
