@@ -38,6 +38,7 @@ pub use exploring::progress::Progress;
 pub use exploring::reach::{Reach, reaches};
 pub use exploring::robust::{Robustness, Strength, robust};
 pub use exploring::rounds::rounds;
+pub use fabric::blame::Blame;
 pub use fabric::platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,
@@ -51,7 +52,6 @@ pub use reports::schedule::{NotASchedule, Schedule};
 pub use reports::trace::TraceStep;
 pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
 pub use state::allowed::Faults;
-pub use world::blame::Blame;
 pub use world::history::{End, Event, ThreadHistory};
 pub use world::{Node, World, call, faults, note};
 

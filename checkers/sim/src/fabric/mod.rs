@@ -6,6 +6,7 @@
 //! capabilities of shared memory, operations are CPU accesses ([`FabricKind`]). A narrower CPU store reads the word and writes it
 //! back, so two threads that store to different bytes of one word at the same time are not modelled.
 
+pub(crate) mod blame;
 pub(crate) mod coroutine;
 mod direct;
 mod dying;

@@ -11,7 +11,7 @@ use loco_fabric::{NodeId, ThreadKind};
 use mowgli::machine::NODES_MAX;
 use smallvec::SmallVec;
 
-use crate::world::blame::Blame;
+use crate::fabric::blame::Blame;
 
 /// A word of model memory, named by its position in the address space of the thread that allocated it. The
 /// name does not depend on how threads interleave. [`crate::state`] maps the words in use to words of the

@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use super::allowed::Faults;
 use super::links::Links;
 use super::{Common, Move, State, Status};
+use crate::fabric::blame::Blame;
 use crate::fabric::request::{ModelThreadKind, NodeSet, VirtualWord};
-use crate::world::blame::Blame;
 
 /// A fault, or the moment at which a node learns of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

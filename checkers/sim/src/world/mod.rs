@@ -1,6 +1,5 @@
 //! Describes the world that an exploration runs: nodes with their set-up, threads, and checks at the end.
 
-pub(crate) mod blame;
 pub(crate) mod history;
 pub(crate) mod run;
 
@@ -9,10 +8,10 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::fabric::blame::Blame;
 use crate::fabric::coroutine::{Body, ask};
 use crate::fabric::request::{ModelThreadKind, Note, Reply, Request};
 use crate::fabric::{ModelFabric, Options, place};
-use crate::world::blame::Blame;
 use crate::world::history::End;
 use crate::{Config, Faults};
 
