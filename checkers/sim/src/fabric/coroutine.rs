@@ -14,7 +14,6 @@ use std::sync::{Arc, Once};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::fabric::platform::ModelAtomic;
 use crate::fabric::request::{Reply, Request, VirtualWord};
 use crate::fabric::{dying, place};
 
@@ -66,12 +65,15 @@ struct Known {
     named: u64,
     /// The number of the last transfer.
     transfer: u32,
-    /// The flag that ends its waits.
-    give_up: Option<Arc<ModelAtomic>>,
+    /// Looks whether its waits are given up.
+    given_up: Option<Looks>,
 }
 
 /// The number and the common name of words that were allocated together, by the first of them.
 pub(crate) type Labels = BTreeMap<VirtualWord, (u64, Box<str>)>;
+
+/// Looks at memory of the model.
+type Looks = Arc<dyn Fn() -> bool>;
 
 /// Makes a text that is hardly ever needed.
 type Shows = Box<dyn Fn() -> String>;
@@ -271,17 +273,18 @@ pub(crate) fn fresh_transfer() -> u32 {
     })
 }
 
-/// Makes the running thread look at `flag` in each of its waits.
-pub(crate) fn give_up_by(flag: Arc<ModelAtomic>) {
+/// Makes the running thread ask `looks` in each of its waits whether to give up.
+pub(crate) fn give_up_when(looks: Looks) {
     if let Some((thread, _)) = current() {
-        THREADS.with_borrow_mut(|threads| threads[usize::from(thread)].give_up = Some(flag));
+        THREADS.with_borrow_mut(|threads| threads[usize::from(thread)].given_up = Some(looks));
     }
 }
 
-/// Returns the flag at which the running thread looks in each of its waits.
-pub(crate) fn flag_to_give_up() -> Option<Arc<ModelAtomic>> {
-    let (thread, _) = current()?;
-    THREADS.with_borrow(|threads| threads[usize::from(thread)].give_up.clone())
+/// Returns whether the running thread gives its waits up. A look is a step of the thread.
+pub(crate) fn given_up() -> bool {
+    let looks = current()
+        .and_then(|(thread, _)| THREADS.with_borrow(|threads| threads[usize::from(thread)].given_up.clone()));
+    looks.is_some_and(|looks| looks())
 }
 
 /// Names words that were allocated together, for reports. A later name replaces an earlier one.

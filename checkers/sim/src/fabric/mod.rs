@@ -28,10 +28,10 @@ use loco_fabric::{
 
 use mowgli::model::Tier;
 
-use crate::fabric::coroutine::{ask, current};
+use crate::fabric::coroutine::{ask, current, given_up};
 use crate::fabric::direct::Direct;
 use crate::fabric::memory::word_of;
-use crate::fabric::platform::{ModelPlatform, allocate, given_up, outside, value};
+use crate::fabric::platform::{ModelPlatform, allocate, outside, value};
 use crate::fabric::queue_pair::Way;
 use crate::fabric::request::{Deadline, NodeSet, Reply, Request, VirtualWord};
 

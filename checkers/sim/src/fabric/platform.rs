@@ -54,21 +54,16 @@ impl Platform for ModelPlatform {
     }
 
     fn give_up_by(&self, flag: Arc<ModelAtomic>) {
-        coroutine::give_up_by(flag);
+        coroutine::give_up_when(Arc::new(move || AtomicCell::<u32>::load(&*flag) != 0));
     }
 
     fn given_up(&self) -> bool {
-        given_up()
+        coroutine::given_up()
     }
 
     fn unwinds(&self) -> bool {
         dismantling()
     }
-}
-
-/// Returns true if somebody has set the flag by which the running thread gives its waits up. A look at it is a step.
-pub(crate) fn given_up() -> bool {
-    coroutine::flag_to_give_up().is_some_and(|flag| AtomicCell::<u32>::load(&*flag) != 0)
 }
 
 /// Returns the error of an action that was tried outside a model thread.
