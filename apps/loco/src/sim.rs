@@ -36,10 +36,11 @@ use crate::error::CliError;
 /// docs/checking-your-channel.md.
 ///
 /// Without more options no deadline passes and no node is lost. With --crashes,
-/// --suspicions or --expiries, faults happen at any step of random executions. Once
-/// one has happened, a node may end with an error that reports a loss or a deadline,
-/// and is then lost to the others. The others end, too: with such an error, or with
-/// the right result. A wrong result, another error, a panic, and a node that goes on
+/// --suspicions or --expiries, faults happen at any step of random executions. A node
+/// may then end with an error that reports the loss of a node that is lost, or a
+/// deadline of its own that has passed, and is then lost to the others. The others
+/// end, too: with such an error, or with the right result. A wrong result, another
+/// error, one that blames a node that is not lost, a panic, and a node that goes on
 /// for ever are failures.
 ///
 /// Examples:

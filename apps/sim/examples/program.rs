@@ -16,7 +16,7 @@ use std::time::Duration;
 use loco::fabric::{Fabric, NodeId};
 use loco::{Manager, Result};
 use loco_programs::Program;
-use loco_sim::{Config, FabricKind, ModelFabric, World, rounds};
+use loco_sim::{Blame, Config, FabricKind, ModelFabric, World, rounds};
 
 /// The number that is published.
 const NUMBER: u64 = 42;
@@ -61,11 +61,12 @@ fn run(args: Vec<String>) -> Result<ExitCode, String> {
     let add: Box<dyn Fn(&mut World) + Sync> = match name {
         "bulletin" => Box::new(move |world| {
             // A publisher that has ended may be gone before its news arrive.
-            let is_of_fault = |failed: &Failed| match failed {
-                Failed::Object(error) => error.is_timeout() || error.lost_peer().is_some(),
-                Failed::Wrong(_) => false,
+            let blames = |failed: &Failed| match failed {
+                Failed::Object(error) if error.is_timeout() => Some(Blame::Deadline),
+                Failed::Object(error) => error.lost_peer().map(Blame::Loss),
+                Failed::Wrong(_) => None,
             };
-            world.program_with_faults(nodes, publish, is_of_fault);
+            world.program_with_faults(nodes, publish, blames);
         }),
         _ => {
             let program =

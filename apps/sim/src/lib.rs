@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use loco::ErrorKind;
-use loco_sim::{ModelFabric, World};
+use loco_sim::{Blame, ModelFabric, World};
 
 /// What a node of a program runs.
 type Node = dyn Fn(ModelFabric) -> Result<(), Failed> + Send + Sync;
@@ -23,31 +23,32 @@ type Node = dyn Fn(ModelFabric) -> Result<(), Failed> + Send + Sync;
 /// The failure of a node.
 struct Failed {
     text: String,
-    /// Set if it reports a loss, or a deadline that has passed.
-    is_of_fault: bool,
+    /// The fault that it reports, if it reports one.
+    blames: Option<Blame>,
 }
 
 impl Failed {
     /// Makes the failure of a node whose program ends with `error`. `object` is the error of the object that failed, if one did.
     fn new(error: &impl Display, object: Option<&loco::Error>) -> Failed {
-        let is_of_fault = object.is_some_and(|object| {
-            matches!(
-                object.kind(),
-                ErrorKind::PeerLost | ErrorKind::DeclaredLost | ErrorKind::Timeout | ErrorKind::Poisoned
-            )
+        let blames = object.and_then(|object| match object.kind() {
+            ErrorKind::PeerLost => object.lost_peer().map(Blame::Loss),
+            ErrorKind::DeclaredLost => Some(Blame::OwnLoss),
+            ErrorKind::Timeout => Some(Blame::Deadline),
+            ErrorKind::Poisoned => Some(match object {
+                loco::Error::HolderLost { node, .. } => Blame::Loss(*node),
+                _ => Blame::SomeLoss,
+            }),
+            _ => None,
         });
         Failed {
             text: error.to_string(),
-            is_of_fault,
+            blames,
         }
     }
 
     /// Makes the failure of a node whose result is wrong, whatever has happened.
     fn wrong(text: String) -> Failed {
-        Failed {
-            text,
-            is_of_fault: false,
-        }
+        Failed { text, blames: None }
     }
 }
 
@@ -137,15 +138,11 @@ impl Program {
         &self.call
     }
 
-    /// Adds the nodes that run the program to a world. Where faults may happen, a node may end with the error of a loss or of a deadline
-    /// that has passed, once one has happened; whoever ends without an error must have the right result.
+    /// Adds the nodes that run the program to a world. Where faults may happen, a node may end with the error of the loss of a node that is
+    /// lost, or of a deadline of its own that has passed; whoever ends without an error must have the right result.
     pub fn build(&self, world: &mut World) {
         let node = self.node.clone();
-        world.program_with_faults(
-            self.nodes,
-            move |fabric| node(fabric),
-            |failed| failed.is_of_fault,
-        );
+        world.program_with_faults(self.nodes, move |fabric| node(fabric), |failed| failed.blames);
     }
 }
 

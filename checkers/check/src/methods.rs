@@ -37,6 +37,8 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "fence::thread",
             "fence::all_threads",
             "fence::towards",
+            "AsyncThread::call",
+            "AsyncThread::with",
         ],
         Object::Region => &[
             "SharedRegion::read",
@@ -86,6 +88,7 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "Barrier::wait",
             "Barrier::wait_fencing_all_threads",
             "Barrier::wait_unfenced",
+            "Async<Barrier>::wait",
         ],
         Object::Collective => &[
             "Collective::broadcast",
@@ -106,6 +109,9 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "RingReader::receive",
             "RingReader::receive_into",
             "RingReader::leave",
+            "RingStream::next",
+            "RingSink::submit",
+            "RingSink::wait_until_read",
         ],
         Object::Atomic => &[
             "AtomicVar::read",
@@ -123,12 +129,14 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "TicketLock::lock",
             "TicketLock::lock_until",
             "TicketLock::try_lock",
+            "Async<TicketLock>::lock",
         ],
         Object::TasLock => &[
             "TasLock::lock",
             "TasLock::lock_until",
             "TasLock::try_lock",
             "TasLock::combine",
+            "Async<TasLock>::lock",
         ],
         Object::Queue => &[
             "SharedQueue::try_push",
@@ -136,6 +144,8 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "SharedQueue::try_pop",
             "SharedQueue::pop",
             "SharedQueue::close",
+            "Async<SharedQueue>::push",
+            "Async<SharedQueue>::pop",
         ],
         Object::Kv => &[
             "KvStore::get",
@@ -148,6 +158,13 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "KvStore::update_many",
             "KvStore::delete",
             "KvStore::entries",
+            "KvStore::snapshot",
+            "KvStore::restore",
+            "KvStore::restore_part",
+            "Async<KvStore>::get",
+            "Async<KvStore>::insert",
+            "Async<KvStore>::update",
+            "Async<KvStore>::delete",
         ],
         Object::Log => &[
             "Log::append",
@@ -167,9 +184,8 @@ mod tests {
 
     use super::*;
 
-    /// The sources of the objects, each with the type whose methods it has. Snapshots of the store are not among them: they are
-    /// files around `KvStore::entries` and the inserts.
-    const SOURCES: [(&str, &str); 23] = [
+    /// The sources of the objects, each with the type whose methods it has.
+    const SOURCES: [(&str, &str); 24] = [
         ("variables/shared_var.rs", "SharedVar"),
         ("variables/owned_var.rs", "OwnedVar"),
         ("variables/wide_owned_var.rs", "WideOwnedVar"),
@@ -189,6 +205,7 @@ mod tests {
         ("kvstore/write.rs", "KvStore"),
         ("kvstore/batch.rs", "KvStore"),
         ("kvstore/scan.rs", "KvStore"),
+        ("kvstore/snapshot/mod.rs", "KvStore"),
         ("log/mod.rs", "Log"),
         ("log/append.rs", "Log"),
         ("log/cursor.rs", "Log"),

@@ -38,6 +38,7 @@ pub use exploring::progress::Progress;
 pub use exploring::reach::{Reach, reaches};
 pub use exploring::robust::{Robustness, Strength, robust};
 pub use exploring::rounds::rounds;
+pub use fabric::blame::Blame;
 pub use fabric::platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,
@@ -247,6 +248,15 @@ pub enum SimError {
         thread: String,
         /// The request.
         request: String,
+    },
+    /// A check of ends asks which of several symmetric threads has done something.
+    #[error(
+        "a check of ends holds of an execution, and not of the one in which threads that are said to be symmetric have changed places: \
+         {message}; ask what the threads have done together, or add them one by one (World::thread)"
+    )]
+    EndNotSymmetric {
+        /// The message of the check.
+        message: String,
     },
     /// A schedule does not fit this world.
     #[error(

@@ -8,8 +8,8 @@ mod support;
 use loco::fabric::{Fabric, Lock, NodeId, Platform, Target};
 use loco::{Channel, Manager, Thread};
 use loco_sim::{
-    Config, FabricKind, FailureKind, Fate, Liveness, ModelFabric, Schedule, SimError, World, liveness, note,
-    replay,
+    Completeness, Config, FabricKind, FailureKind, Fate, Liveness, ModelFabric, Schedule, SimError, World,
+    explore, liveness, note, replay,
 };
 use support::{Site, site};
 
@@ -126,6 +126,43 @@ fn spin_lock(words: &Words, thread: &Thread<ModelFabric>, _: usize) {
 fn a_spin_lock_is_no_livelock() {
     let asked = asks(spin_lock);
     assert!(matches!(asked.fate, Fate::Ends), "{}", asked.fate);
+}
+
+/// Explores the world with both threads' loops as they are, within this many steps. Returns what is said of a longer execution:
+/// without and with [`Config::longer_fails`].
+fn explored(body: fn(&Words, &Thread<ModelFabric>, usize)) -> (Completeness, FailureKind) {
+    let short = config().steps_max(STEPS);
+    let said = explore(&short, world(body)).unwrap();
+    assert!(said.failure.is_none(), "{:?}", said.failure);
+    let fails = Config {
+        longer_fails: true,
+        ..short
+    };
+    let failure = explore(&fails, world(body))
+        .unwrap()
+        .failure
+        .expect("it is too long");
+    (said.completeness, failure.kind)
+}
+
+/// The most steps of an execution that is explored: ten times as many as either world needs to end.
+const STEPS: usize = 300;
+
+/// Two threads that give way to one another in step go on for ever, and everybody moves. Two that spin for a lock go on only while its
+/// holder stands still. Both have executions of any length, and an exploration says the same of both, whatever its limit: only the
+/// question after fair executions tells one from the other.
+#[test]
+fn only_liveness_tells_a_livelock_from_a_long_run() {
+    for body in [polite, spin_lock] {
+        let (open, endless) = explored(body);
+        assert!(matches!(open, Completeness::Incomplete(_)), "{open:?}");
+        let FailureKind::Endless { steps, .. } = endless else {
+            panic!("{endless:?}")
+        };
+        assert_eq!(steps, STEPS);
+    }
+    livelock(&asks(polite));
+    assert!(matches!(asks(spin_lock).fate, Fate::Ends));
 }
 
 /// A round of reads before each attempt, as of a lock that first looks.

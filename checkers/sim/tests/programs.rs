@@ -9,8 +9,8 @@ use loco::fabric::{Fabric, Memory, NodeId, Peers, Target, WordCell};
 use loco::raw::Flags;
 use loco::{Barrier, Channel, Manager, Result};
 use loco_sim::{
-    Completeness, Config, FabricKind, FailureKind, Faults, ModelFabric, Strategy, World, explore, replay,
-    rounds,
+    Blame, Completeness, Config, FabricKind, FailureKind, Faults, ModelFabric, Strategy, World, explore,
+    replay, rounds,
 };
 
 const NUMBER: usize = 0;
@@ -141,8 +141,11 @@ fn random(config: Config) -> Config {
     })
 }
 
-fn is_of_fault(error: &loco::Error) -> bool {
-    error.lost_peer().is_some() || error.is_timeout()
+fn blames(error: &loco::Error) -> Option<Blame> {
+    match error.lost_peer() {
+        Some(peer) => Some(Blame::Loss(peer)),
+        None => error.is_timeout().then_some(Blame::Deadline),
+    }
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn the_error_of_a_loss_is_a_failure_unless_the_program_says_that_it_is_one_of_a_
     let failure = report.failure.unwrap().to_string();
     assert!(failure.contains("the program failed"), "{failure}");
     let with_faults = |world: &mut World| {
-        world.program_with_faults(2, |fabric: ModelFabric| news(fabric, Flags::STRONG), is_of_fault);
+        world.program_with_faults(2, |fabric: ModelFabric| news(fabric, Flags::STRONG), blames);
     };
     for fabric in [FabricKind::Model, FabricKind::Shm] {
         for config in [crash(), expiry()] {
@@ -167,11 +170,7 @@ fn the_error_of_a_loss_is_a_failure_unless_the_program_says_that_it_is_one_of_a_
 #[test]
 fn a_wrong_result_is_a_failure_also_where_a_node_may_be_lost() {
     let world = |world: &mut World| {
-        world.program_with_faults(
-            2,
-            |fabric: ModelFabric| news(fabric, Flags::default()),
-            is_of_fault,
-        );
+        world.program_with_faults(2, |fabric: ModelFabric| news(fabric, Flags::default()), blames);
     };
     let failure = explore(&random(crash()), world).unwrap().failure.unwrap();
     assert!(failure.to_string().contains("the number is there"), "{failure}");
@@ -182,7 +181,7 @@ fn a_wrong_result_is_a_failure_also_where_a_node_may_be_lost() {
 fn the_error_of_a_fault_that_has_not_happened_is_a_failure() {
     let lost =
         |_: ModelFabric| Err::<(), _>(loco::Error::from(loco::fabric::FabricError::PeerLost(NodeId(0))));
-    let world = move |world: &mut World| world.program_with_faults(1, lost, is_of_fault);
+    let world = move |world: &mut World| world.program_with_faults(1, lost, blames);
     let failure = explore(&expiry(), world).unwrap().failure.unwrap();
     assert!(failure.to_string().contains("the program failed"), "{failure}");
 }
@@ -206,7 +205,7 @@ fn a_node_that_ends_after_a_fault_is_lost_to_the_others() {
         counted[end].fetch_add(1, Ordering::Relaxed);
         met
     };
-    let world = |world: &mut World| world.program_with_faults(2, meets.clone(), is_of_fault);
+    let world = |world: &mut World| world.program_with_faults(2, meets.clone(), blames);
     for fabric in [FabricKind::Model, FabricKind::Shm] {
         let report = explore(&random(expiry().fabric(fabric)), world).unwrap();
         if let Some(failure) = report.failure {
@@ -218,4 +217,71 @@ fn a_node_that_ends_after_a_fault_is_lost_to_the_others() {
         met > 0 && late > 0 && lost > 0,
         "{met} have met, {late} were late, {lost} have heard of a loss"
     );
+}
+
+/// Waits for a word that node 2 puts into the memory of node 0. Node 0 returns `of_loss` for the error of that wait.
+fn waits_for_node_2(fabric: impl Fabric, of_loss: fn(loco::Error) -> loco::Error) -> Result<()> {
+    let manager = Manager::new(fabric)?;
+    let channel = Channel::builder(&manager, "news").region("words", 16).join()?;
+    manager.wait_for_ready()?;
+    let (thread, words) = (manager.thread()?, channel.region("words")?);
+    match manager.node() {
+        NodeId(0) => {
+            let news = words.local()?.cell::<u64>(NEWS)?;
+            let there = || (news.load() == 1).then_some(());
+            let waited = thread.wait_until("news", Peers::One(NodeId(2)), there);
+            waited.map_err(of_loss)
+        }
+        NodeId(2) => {
+            let remote = words.remote(NodeId(0))?;
+            let target = Target { remote, offset: NEWS };
+            thread.put_inline(&1_u64.to_le_bytes(), target)?.wait(&thread)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Explores random executions of three nodes of which node 0 returns `of_loss` for its error, on both fabrics.
+fn of_three(config: &Config, of_loss: fn(loco::Error) -> loco::Error) -> Option<String> {
+    let world = |world: &mut World| {
+        world.program_with_faults(
+            3,
+            move |fabric: ModelFabric| waits_for_node_2(fabric, of_loss),
+            blames,
+        );
+    };
+    [FabricKind::Model, FabricKind::Shm]
+        .into_iter()
+        .find_map(|fabric| {
+            let report = explore(&random(config.clone().fabric(fabric)), world).unwrap();
+            report.failure.map(|failure| failure.to_string())
+        })
+}
+
+fn blames_node_1(_: loco::Error) -> loco::Error {
+    loco::Error::from(loco::fabric::FabricError::PeerLost(NodeId(1)))
+}
+
+#[test]
+fn an_error_that_names_a_node_that_is_not_lost_is_a_failure() {
+    // The deadlines of nodes pass, and nobody is lost but those that end by them.
+    for config in [crash(), expiry()] {
+        assert_eq!(of_three(&config, |error| error), None);
+        let failure = of_three(&config, blames_node_1).expect("node 1 is there");
+        assert!(failure.contains("what it blames has not happened"), "{failure}");
+        assert!(failure.contains("node 1"), "{failure}");
+    }
+}
+
+/// A program that calls the loss of another node a timeout may not: no deadline of its own has passed.
+#[test]
+fn a_timeout_without_a_deadline_that_passes_is_a_failure() {
+    let late = |_| {
+        loco::Error::from(loco::fabric::FabricError::Timeout {
+            what: "news".to_owned(),
+            after: Duration::from_secs(1),
+        })
+    };
+    let failure = of_three(&crash(), late).expect("no deadline has passed");
+    assert!(failure.contains("what it blames has not happened"), "{failure}");
 }

@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use crate::{FabricError, Result, Time};
@@ -33,6 +33,24 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// Returns [`FabricError::Os`] when the system refuses another thread.
     fn spawn(&self, name: &str, kind: ThreadKind, body: impl FnOnce() + Send + 'static)
     -> Result<Self::Task>;
+
+    /// Returns whether code may suspend itself on a stack that the platform does not know. Where it may not, as in the model,
+    /// each asynchronous call runs on a thread of its own.
+    fn has_fibers(&self) -> bool {
+        true
+    }
+
+    /// Makes the calling thread end its waits that have a deadline once `flag` is not zero, as if the deadline had come. Only for
+    /// platforms without fibers: a fiber is told when it is resumed.
+    fn give_up_by(&self, flag: Arc<Self::AtomicU32>) {
+        let _ = flag;
+    }
+
+    /// Returns true if the flag of [`give_up_by`](Platform::give_up_by) is set for the calling thread.
+    #[inline]
+    fn given_up(&self) -> bool {
+        false
+    }
 
     /// Returns true while the platform ends the calling thread by unwinding its stack. Code that catches a panic then
     /// passes it on.

@@ -18,6 +18,7 @@ pub(crate) mod ring_buffer;
 mod robust;
 pub(crate) mod shared_var;
 pub(crate) mod sst;
+mod tasks;
 pub(crate) mod wide_owned_var;
 
 use crate::Object;
@@ -28,21 +29,28 @@ pub(crate) use robust::asked;
 /// Returns the worlds of an object, cheapest world first.
 pub fn worlds(object: Object) -> Vec<NamedWorld> {
     match object {
-        Object::Fence => fence::worlds(),
+        Object::Fence => with_tasks(fence::worlds(), tasks::fence()),
         Object::Region => region::worlds(),
         Object::SharedVar => shared_var::worlds(),
         Object::OwnedVar => owned_var::worlds(),
         Object::WideOwnedVar => wide_owned_var::worlds(),
         Object::Sst => sst::worlds(),
         Object::Msw => msw::worlds(),
-        Object::Barrier => barrier::worlds(),
+        Object::Barrier => with_tasks(barrier::worlds(), tasks::barrier()),
         Object::Collective => collective::worlds(),
-        Object::RingBuffer => ring_buffer::worlds(),
+        Object::RingBuffer => with_tasks(ring_buffer::worlds(), tasks::ring_buffer()),
         Object::Atomic => atomic::worlds(),
-        Object::TicketLock => locks::ticket_worlds(),
-        Object::TasLock => locks::tas_worlds(),
-        Object::Queue => queue::worlds(),
-        Object::Kv => kv::worlds(),
+        Object::TicketLock => with_tasks(locks::ticket_worlds(), tasks::ticket_lock()),
+        Object::TasLock => with_tasks(locks::tas_worlds(), tasks::tas_lock()),
+        Object::Queue => with_tasks(queue::worlds(), tasks::queue()),
+        Object::Kv => with_tasks(kv::worlds(), tasks::kv()),
         Object::Log => log::worlds(),
     }
+}
+
+/// Returns the worlds of an object with those of its tasks, which come before the larger half of the others.
+fn with_tasks(mut worlds: Vec<NamedWorld>, tasks: Vec<NamedWorld>) -> Vec<NamedWorld> {
+    let middle = worlds.len() / 2;
+    worlds.splice(middle..middle, tasks);
+    worlds
 }

@@ -408,7 +408,7 @@ impl Needs<'_, '_, '_> {
                 self.add_askers(state, walker.seen.history_of_others(thread, returns));
             }
             // As a fault. See `reduce`.
-            Request::Faulted | Request::Leave => self.add_all_programs(),
+            Request::Faulted | Request::HasHappened(_) | Request::Leave => self.add_all_programs(),
             // Nobody but the thread itself sees these requests.
             Request::Post { .. }
             | Request::Lost

@@ -504,6 +504,7 @@ impl<'a> Walker<'a> {
             | Request::Receive
             | Request::Close
             | Request::Faulted
+            | Request::HasHappened(_)
             | Request::Leave => false,
             Request::Note(Note::Call(_) | Note::Return(_)) => {
                 let returns = matches!(request, Request::Note(Note::Return(_)));
@@ -523,7 +524,7 @@ impl<'a> Walker<'a> {
         let failed = self
             .run
             .as_ref()
-            .and_then(|run| run.check_end(self.common, state));
+            .map_or(Ok(None), |run| run.check_end(self.common, state))?;
         // Whether a lost node's last write to such a word has arrived makes a difference after all.
         self.seen.fresh |= state.losses.is_lossy() && self.common.checked() > checked;
         Ok(failed)

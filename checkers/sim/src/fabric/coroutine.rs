@@ -65,10 +65,15 @@ struct Known {
     named: u64,
     /// The number of the last transfer.
     transfer: u32,
+    /// Looks whether its waits are given up.
+    given_up: Option<Looks>,
 }
 
 /// The number and the common name of words that were allocated together, by the first of them.
 pub(crate) type Labels = BTreeMap<VirtualWord, (u64, Box<str>)>;
+
+/// Looks at memory of the model.
+type Looks = Arc<dyn Fn() -> bool>;
 
 /// Makes a text that is hardly ever needed.
 type Shows = Box<dyn Fn() -> String>;
@@ -266,6 +271,20 @@ pub(crate) fn fresh_transfer() -> u32 {
         *last = *last % TRANSFERS_MAX + 1;
         u32::from(thread) * TRANSFERS_MAX + *last
     })
+}
+
+/// Makes the running thread ask `looks` in each of its waits whether to give up.
+pub(crate) fn give_up_when(looks: Looks) {
+    if let Some((thread, _)) = current() {
+        THREADS.with_borrow_mut(|threads| threads[usize::from(thread)].given_up = Some(looks));
+    }
+}
+
+/// Returns whether the running thread gives its waits up. A look is a step of the thread.
+pub(crate) fn given_up() -> bool {
+    let looks = current()
+        .and_then(|(thread, _)| THREADS.with_borrow(|threads| threads[usize::from(thread)].given_up.clone()));
+    looks.is_some_and(|looks| looks())
 }
 
 /// Names words that were allocated together, for reports. A later name replaces an earlier one.

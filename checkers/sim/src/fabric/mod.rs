@@ -6,6 +6,7 @@
 //! capabilities of shared memory, operations are CPU accesses ([`FabricKind`]). A narrower CPU store reads the word and writes it
 //! back, so two threads that store to different bytes of one word at the same time are not modelled.
 
+pub(crate) mod blame;
 pub(crate) mod coroutine;
 mod direct;
 mod dying;
@@ -27,7 +28,7 @@ use loco_fabric::{
 
 use mowgli::model::Tier;
 
-use crate::fabric::coroutine::{ask, current};
+use crate::fabric::coroutine::{ask, current, given_up};
 use crate::fabric::direct::Direct;
 use crate::fabric::memory::word_of;
 use crate::fabric::platform::{ModelPlatform, allocate, outside, value};
@@ -196,10 +197,12 @@ impl Fabric for ModelFabric {
 
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         let deadline = match wait.deadline {
-            Some(Time(time)) if time != u64::MAX => Deadline::At(time),
+            // No clock gets as far as the last time.
+            Some(time) if time < Time::LAST => Deadline::At(time.0),
             _ => Deadline::Never,
         };
-        self.wait_for(wait, deadline, ready)
+        let gives_up = wait.deadline.is_some_and(|deadline| deadline != Time::NEVER);
+        self.wait_for(wait, deadline, gives_up, ready)
     }
 
     fn wait_within<T>(
@@ -209,7 +212,7 @@ impl Fabric for ModelFabric {
         ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         let nanoseconds = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
-        self.wait_for(wait, Deadline::Within(nanoseconds), ready)
+        self.wait_for(wait, Deadline::Within(nanoseconds), true, ready)
     }
 
     /// Waits until the memory differs from what was seen, whenever that is. Any number of looks in between
@@ -230,16 +233,23 @@ impl Fabric for ModelFabric {
 
 impl ModelFabric {
     /// Waits until `ready` returns a value. Where no deadline may pass, the explorer reports a thread that
-    /// waits in vain.
+    /// waits in vain. `gives_up` says that the wait also ends when the thread's call is given up.
     fn wait_for<T>(
         &self,
         wait: Wait<'_>,
         deadline: Deadline,
+        gives_up: bool,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
+        // A deadline at the beginning of time has passed already: who waits so only looks.
+        let looks = deadline == Deadline::At(0);
         let deadline = match self.platform.timed {
             true => deadline,
             false => Deadline::Never,
+        };
+        let timeout = |after| FabricError::Timeout {
+            what: wait.what.to_owned(),
+            after: Duration::from_nanos(after),
         };
         let begun = ask(Request::WaitBegin {
             what: wait.what.into(),
@@ -254,16 +264,17 @@ impl ModelFabric {
                 ask(Request::WaitEnd);
                 return Ok(result);
             }
+            if looks || (gives_up && given_up()) {
+                ask(Request::WaitEnd);
+                return Err(timeout(0));
+            }
             match ask(Request::Park) {
                 Reply::Dismantled => return Err(outside("a wait")),
                 Reply::Expired => {
                     let (Deadline::At(after) | Deadline::Within(after)) = deadline else {
                         return Err(outside("a deadline"));
                     };
-                    return Err(FabricError::Timeout {
-                        what: wait.what.to_owned(),
-                        after: Duration::from_nanos(after),
-                    });
+                    return Err(timeout(after));
                 }
                 // Ask once more, as the contract requires.
                 Reply::Lost(node) => return ready().ok_or_else(|| lost(self.node(), node)),

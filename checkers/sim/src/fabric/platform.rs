@@ -5,11 +5,11 @@
 //! locked instructions.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
 
-use crate::fabric::coroutine::{ask, current, dismantling, fresh_names, hand_over, holds, lets_go};
+use crate::fabric::coroutine::{self, ask, current, dismantling, fresh_names, hand_over, holds, lets_go};
 use crate::fabric::reaper;
 use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
@@ -47,6 +47,18 @@ impl Platform for ModelPlatform {
             }),
             _ => Err(outside("spawn")),
         }
+    }
+
+    fn has_fibers(&self) -> bool {
+        false
+    }
+
+    fn give_up_by(&self, flag: Arc<ModelAtomic>) {
+        coroutine::give_up_when(Arc::new(move || AtomicCell::<u32>::load(&*flag) != 0));
+    }
+
+    fn given_up(&self) -> bool {
+        coroutine::given_up()
     }
 
     fn unwinds(&self) -> bool {

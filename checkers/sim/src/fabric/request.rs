@@ -11,6 +11,8 @@ use loco_fabric::{NodeId, ThreadKind};
 use mowgli::machine::NODES_MAX;
 use smallvec::SmallVec;
 
+use crate::fabric::blame::Blame;
+
 /// A word of model memory, named by its position in the address space of the thread that allocated it. The
 /// name does not depend on how threads interleave. [`crate::state`] maps the words in use to words of the
 /// machine.
@@ -274,6 +276,8 @@ pub(crate) enum Request {
     Note(Note),
     /// Asks whether a fault has happened so far. The reply is 1 if one has.
     Faulted,
+    /// Asks whether what an error of this node blames has happened. The reply is 1 if it has.
+    HasHappened(Blame),
     /// Ends the process of this node, with all of its threads: the node stops for good.
     Leave,
     /// Ends the thread: its body returned, or panicked with this message.

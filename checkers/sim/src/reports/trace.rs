@@ -359,6 +359,7 @@ impl fmt::Display for Said<'_> {
             Request::Note(Note::Return(ref text)) => write!(f, "returns {text}"),
             Request::Note(Note::Mark(ref text)) => write!(f, "notes {text}"),
             Request::Faulted => f.write_str("asks whether a fault has happened"),
+            Request::HasHappened(_) => f.write_str("asks whether what its error blames has happened"),
             Request::Leave => f.write_str("ends the process of its node"),
             Request::End(Ok(())) => f.write_str("ends"),
             Request::End(Err(ref message)) => write!(f, "panics: {message}"),

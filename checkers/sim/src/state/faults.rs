@@ -6,12 +6,14 @@
 //! Without faults, clocks stand still and nobody is lost. Used by [`State`], which lists these moves
 //! beside those of threads and of the machine.
 
+use loco_fabric::NodeId;
 use mowgli::machine::QpId;
 use smallvec::SmallVec;
 
 use super::allowed::Faults;
 use super::links::Links;
 use super::{Common, Move, State, Status};
+use crate::fabric::blame::Blame;
 use crate::fabric::request::{ModelThreadKind, NodeSet, VirtualWord};
 
 /// A fault, or the moment at which a node learns of one.
@@ -165,6 +167,18 @@ impl Losses {
         self.crashes < self.allowed.crashes
             || self.suspicions < self.allowed.suspicions
             || self.expiries < self.allowed.expiries
+    }
+
+    /// Returns whether what an error of `node` blames has happened.
+    pub(crate) fn has_happened(&self, node: u16, blame: Blame) -> bool {
+        let is_lost = |node| self.site(node).is_some_and(|site| site.standing != Standing::Up);
+        match blame {
+            Blame::Loss(NodeId(lost)) => is_lost(lost),
+            Blame::SomeLoss => self.sites.iter().any(|site| site.standing != Standing::Up),
+            Blame::OwnLoss => is_lost(node),
+            // The clock of a node moves only when a wait of the node ends by its deadline.
+            Blame::Deadline => self.have_begun() && self.clock(node) > 0,
+        }
     }
 
     /// Returns whether nodes are lost in some executions.

@@ -120,6 +120,10 @@ impl Grant<'_> {
             Request::Close => self.close(),
             Request::Note(ref note) => self.note(note),
             Request::Faulted => Granted::Acted(Reply::Value(u64::from(self.state.losses.have_begun()))),
+            Request::HasHappened(blame) => {
+                let has = self.state.losses.has_happened(self.node(), blame);
+                Granted::Acted(Reply::Value(u64::from(has)))
+            }
             Request::Leave => {
                 self.state.stop(self.node());
                 Granted::Looked(Reply::Unit)

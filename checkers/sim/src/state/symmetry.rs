@@ -20,6 +20,37 @@ use std::sync::Arc;
 use super::{Common, State};
 use crate::fabric::request::{LockId, Request, VirtualWord};
 
+/// The size of the largest group of which all permutations are tried.
+const ALL_OF: usize = 4;
+
+/// Returns the orders of some threads.
+fn orders(threads: &[u16]) -> Vec<Vec<u16>> {
+    let Some((&first, rest)) = threads.split_first() else {
+        return vec![Vec::new()];
+    };
+    let mut all = Vec::new();
+    for order in orders(rest) {
+        for at in 0..=order.len() {
+            let mut with = order.clone();
+            with.insert(at, first);
+            all.push(with);
+        }
+    }
+    all
+}
+
+/// Returns the orders of some threads in which two have changed places.
+fn exchanges(threads: &[u16]) -> Vec<Vec<u16>> {
+    let pairs = (0..threads.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    pairs
+        .map(|(a, b)| {
+            let mut order = threads.to_vec();
+            order.swap(a, b);
+            order
+        })
+        .collect()
+}
+
 impl State {
     /// Makes the last `count` threads symmetric. They are of one node, and have not begun.
     pub(crate) fn make_symmetric(&mut self, common: &Common, count: u16) {
@@ -66,6 +97,31 @@ impl State {
     /// Returns whether the world has symmetric threads.
     pub(super) fn has_symmetric(&self) -> bool {
         self.infos.iter().any(|info| info.symmetric.len() > 1)
+    }
+
+    /// Returns for each thread the one that takes its place, in each permutation of the interchangeable threads of a group but the one
+    /// that changes nothing. Of groups of more than [`ALL_OF`] threads only two change places at a time.
+    pub(crate) fn permutations(&self) -> Vec<Vec<u16>> {
+        let unchanged: Vec<u16> = (0..self.threads.len() as u16).collect();
+        let mut all = Vec::new();
+        let mut begin = 0;
+        while begin < unchanged.len() as u16 {
+            let group = self.symmetric(begin);
+            let places: Vec<u16> = group.clone().filter(|&t| self.is_interchangeable(t)).collect();
+            let orders = match places.len() <= ALL_OF {
+                true => orders(&places),
+                false => exchanges(&places),
+            };
+            all.extend(orders.into_iter().filter(|order| *order != places).map(|order| {
+                let mut permuted = unchanged.clone();
+                for (&place, thread) in places.iter().zip(order) {
+                    permuted[usize::from(place)] = thread;
+                }
+                permuted
+            }));
+            begin = group.end.max(begin + 1);
+        }
+        all
     }
 
     /// Puts the encodings of threads, one for each thread in order, in the order that all permutations of interchangeable threads have

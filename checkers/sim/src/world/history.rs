@@ -13,6 +13,8 @@ use crate::state::{Common, State};
 pub struct End<'a> {
     pub(crate) common: &'a Common,
     pub(crate) state: &'a State,
+    /// The thread whose records stand in the place of each thread's, where symmetric threads have changed places.
+    pub(crate) places: Option<&'a [u16]>,
 }
 
 /// The records of one thread.
@@ -58,7 +60,7 @@ impl End<'_> {
 
     /// Returns the histories of all threads that recorded anything.
     pub fn histories(&self) -> Vec<ThreadHistory> {
-        histories(self.common, self.state)
+        histories_in(self.common, self.state, self.places)
     }
 
     /// Returns every line that was recorded by [`note`](crate::note), thread after thread.
@@ -76,11 +78,13 @@ impl End<'_> {
 
 /// Returns the histories up to `state`.
 pub(crate) fn histories(common: &Common, state: &State) -> Vec<ThreadHistory> {
-    state
-        .threads
-        .iter()
-        .enumerate()
-        .map(|(index, t)| {
+    histories_in(common, state, None)
+}
+
+fn histories_in(common: &Common, state: &State, places: Option<&[u16]>) -> Vec<ThreadHistory> {
+    (0..state.threads.len())
+        .map(|index| {
+            let t = &state.threads[places.map_or(index, |places| usize::from(places[index]))];
             let info = state.info(index as u16);
             let mut events = Vec::new();
             for (note, reply) in common.behaviour.notes(t.past) {

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::fabric::blame::Blame;
 use crate::fabric::coroutine::{Body, ask};
 use crate::fabric::request::{ModelThreadKind, Note, Reply, Request};
 use crate::fabric::{ModelFabric, Options, place};
@@ -142,7 +143,9 @@ impl World {
     /// The threads use only what was made before they began, by the node's set-up: what one of them makes itself, such as a
     /// `Thread` of a manager or a queue pair, tells it from the others, and ends the exploration with
     /// [`SimError::NotSymmetric`](crate::SimError::NotSymmetric). A thread that calls objects by [`call`] is explored as itself from its
-    /// first call on, as the history names it. A check of ends must not ask which of the threads has done something.
+    /// first call on, as the history names it. A check of ends must not ask which of the threads has done something: it is made of each end
+    /// with the threads in other places too, and one that holds of one order only ends the exploration with
+    /// [`SimError::EndNotSymmetric`](crate::SimError::EndNotSymmetric).
     pub fn symmetric_threads<T: Send + Sync + 'static>(
         &mut self,
         node: &Node<T>,
@@ -168,12 +171,12 @@ impl World {
         nodes: u16,
         program: impl Fn(ModelFabric) -> Result<(), E> + Send + Sync + 'static,
     ) {
-        self.program_with_faults(nodes, program, |_| false);
+        self.program_with_faults(nodes, program, |_| None);
     }
 
-    /// Adds the nodes of a program, as [`program`](World::program) does, where [`Faults`] may happen. `is_of_fault` says of an error
-    /// whether it reports a fault: a loss, or a deadline that has passed. Such an error is no failure if a fault has happened
-    /// before.
+    /// Adds the nodes of a program, as [`program`](World::program) does, where [`Faults`] may happen. `blames` says of an error which
+    /// fault it reports, if it reports one. Such an error is no failure if that fault has happened: a loss of the node that it names,
+    /// or a deadline of the node that fails. The loss of another node is no excuse, and nor is another node's deadline.
     ///
     /// Once a fault has happened, a node whose program ends, with or without an error, is lost to the others, as a process that
     /// exits is.
@@ -181,22 +184,27 @@ impl World {
         &mut self,
         nodes: u16,
         program: impl Fn(ModelFabric) -> Result<(), E> + Send + Sync + 'static,
-        is_of_fault: impl Fn(&E) -> bool + Send + Sync + 'static,
+        blames: impl Fn(&E) -> Option<Blame> + Send + Sync + 'static,
     ) {
         self.runs_programs = true;
         // Whoever ends after a fault is lost to the others.
         self.options.lossy |= faults().any();
-        let parts = Arc::new((program, is_of_fault));
+        let parts = Arc::new((program, blames));
         for number in 0..nodes {
             let (node, parts) = (self.node(|fabric| fabric), parts.clone());
             self.thread(&node, &format!("node {number}"), move |fabric: &ModelFabric| {
-                let (program, is_of_fault) = &*parts;
+                let (program, blames) = &*parts;
                 let ended = program(fabric.clone());
-                let faulted = faults().any() && ask(Request::Faulted) == Reply::Value(1);
-                match ended {
-                    Err(error) if !(faulted && is_of_fault(&error)) => panic!("the program failed: {error}"),
-                    _ if faulted => drop(ask(Request::Leave)),
-                    _ => {}
+                let is = |request| faults().any() && ask(request) == Reply::Value(1);
+                if let Err(error) = ended {
+                    match blames(&error) {
+                        Some(blame) if is(Request::HasHappened(blame)) => {}
+                        Some(_) => panic!("the program failed, and what it blames has not happened: {error}"),
+                        None => panic!("the program failed: {error}"),
+                    }
+                }
+                if is(Request::Faulted) {
+                    ask(Request::Leave);
                 }
             });
         }

@@ -314,10 +314,31 @@ impl Run {
     }
 
     /// Runs the world's checks of a complete execution. Returns the message of the first that panics.
-    pub(crate) fn check_end(&self, common: &Common, state: &State) -> Option<String> {
-        let world = self.world.as_ref()?;
-        let end = End { common, state };
-        coroutine::catch(|| world.check_end(&end)).err()
+    ///
+    /// # Errors
+    /// Returns `EndNotSymmetric` if none panics here, and one does where symmetric threads have changed places. That execution exists
+    /// too, and is left out.
+    pub(crate) fn check_end(&self, common: &Common, state: &State) -> Result<Option<String>, SimError> {
+        let Some(world) = self.world.as_ref() else {
+            return Ok(None);
+        };
+        let check = |places: Option<&[u16]>| {
+            let end = End {
+                common,
+                state,
+                places,
+            };
+            coroutine::catch(|| world.check_end(&end)).err()
+        };
+        let failed = check(None);
+        if failed.is_none() {
+            for places in state.permutations() {
+                if let Some(message) = check(Some(&places)) {
+                    return Err(SimError::EndNotSymmetric { message });
+                }
+            }
+        }
+        Ok(failed)
     }
 
     /// Records the next request of every thread of `state`, which this run has reached.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use loco_fabric::{AtomicCell, Fabric, Lock, Peers, Platform, Wait};
 use loco_sim::{
     Completeness, Config, End, Event, ModelFabric, Report, SimError, ThreadHistory, World, call, explore,
-    note,
+    note, reaches,
 };
 
 use crate::node::{Dice, outcomes, seeds};
@@ -329,4 +329,62 @@ fn threads_that_use_what_they_have_made_are_not_symmetric() {
     };
     let text = error.to_string();
     assert!(text.contains("thread 0") && text.contains("Store"), "{text}");
+}
+
+/// Which of the threads comes first is not decided. Up to symmetry there is one execution of it, in which it is always the same one.
+#[test]
+fn an_end_that_asks_which_thread_has_done_something_is_refused() {
+    let first_of = |end: &End<'_>, name: &str| {
+        let its = end.histories().into_iter().find(|history| history.name == name);
+        its.is_some_and(|history| history.events == [Event::Note("0".to_owned())])
+    };
+    let world = |world: &mut World, count: u16| {
+        let node = world.node(site);
+        world.symmetric_threads(&node, count, "thread", |site: &Site| {
+            note(site.met.fetch_add(1_u64));
+        });
+    };
+    for count in [2, 3, 5] {
+        let mut refused = 0;
+        for number in 0..count {
+            let name = format!("thread {number}");
+            let explored = explore(&Config::default(), |it| {
+                world(it, count);
+                let name = name.clone();
+                it.finally(move |end| assert!(!first_of(end, &name), "{name} is never the first"));
+            });
+            match explored {
+                Err(SimError::EndNotSymmetric { message }) => {
+                    assert!(message.contains(&name), "{message}");
+                    refused += 1;
+                }
+                Ok(report) => assert!(report.failure.is_some(), "it may be the first: {count} threads"),
+                Err(error) => panic!("{error}"),
+            }
+            // The same question, asked of one thread: the wanted end is found, or the question is refused.
+            let reached = reaches(&Config::default(), |it| world(it, count), {
+                let name = format!("thread {number}");
+                move |end| first_of(end, &name)
+            });
+            match reached {
+                Err(SimError::EndNotSymmetric { .. }) => {}
+                Ok(reach) => assert!(reach.witness.is_some(), "{count} threads"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(
+            refused > 0,
+            "one of {count} threads is the first in what is explored"
+        );
+    }
+    // A question about all of them is answered.
+    let all = explore(&Config::default(), |it| {
+        world(it, 3);
+        it.finally(|end| {
+            let mut notes = end.notes();
+            notes.sort_unstable();
+            assert_eq!(notes, ["0", "1", "2"]);
+        });
+    });
+    assert!(all.unwrap_or_else(|error| panic!("{error}")).failure.is_none());
 }

@@ -1,12 +1,12 @@
 //! The barrier, awaited.
 
-use loco_fabric::{Fabric, Std};
+use loco_fabric::Fabric;
 
 use crate::asynchronous::shared::Async;
 use crate::asynchronous::thread::AsyncThread;
 use crate::{Barrier, Result};
 
-impl<F: Fabric<Platform = Std>> Async<Barrier<F>> {
+impl<F: Fabric> Async<Barrier<F>> {
     /// Completes the remote operations of `thread` towards all nodes, arrives, and waits for everybody:
     /// [`Barrier::wait`].
     ///

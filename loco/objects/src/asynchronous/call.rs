@@ -3,11 +3,10 @@
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use loco_fabric::{Doorbell, Std};
+use loco_fabric::{AtomicCell, Doorbell, Lock, Platform};
 
 use crate::operations::panics;
 use crate::{Error, Result};
@@ -15,16 +14,19 @@ use crate::{Error, Result};
 /// The outcome of a call: its result, or the panic of its code.
 type Outcome<T> = std::thread::Result<Result<T>>;
 
+/// The flag that a call is given up: not zero once nobody wants the outcome any more.
+pub(crate) type GivenUp<P> = Arc<<P as Platform>::AtomicU32>;
+
 /// A call under way. It resolves to the call's result. A panic in the call continues where the future is awaited.
-pub(crate) struct Call<T> {
-    state: State<T>,
+pub(crate) struct Call<T: Send + 'static, P: Platform> {
+    state: State<T, P>,
 }
 
-enum State<T> {
+enum State<T: Send + 'static, P: Platform> {
     /// The outcome was known at once. `None` once it was taken.
     Known(Option<Result<T>>),
     UnderWay {
-        left: Arc<Left<T>>,
+        left: Arc<Left<T, P>>,
         /// Set if dropping the future gives the call up.
         gives_up: bool,
         /// Wakes the driver.
@@ -33,9 +35,10 @@ enum State<T> {
 }
 
 /// The place where the outcome is left.
-struct Left<T> {
-    progress: Mutex<Progress<T>>,
-    given_up: Arc<AtomicBool>,
+struct Left<T: Send + 'static, P: Platform> {
+    progress: P::Mutex<Progress<T>>,
+    given_up: GivenUp<P>,
+    platform: P,
 }
 
 enum Progress<T> {
@@ -45,11 +48,11 @@ enum Progress<T> {
 }
 
 /// Leaves the outcome of a call, once. If dropped before that, it reports that the node has gone down.
-pub(crate) struct Finish<T>(Option<Arc<Left<T>>>);
+pub(crate) struct Finish<T: Send + 'static, P: Platform>(Option<Arc<Left<T, P>>>);
 
-impl<T> Call<T> {
+impl<T: Send + 'static, P: Platform> Call<T, P> {
     /// Makes a call that is over.
-    pub(crate) fn known(result: Result<T>) -> Call<T> {
+    pub(crate) fn known(result: Result<T>) -> Call<T, P> {
         Call {
             state: State::Known(Some(result)),
         }
@@ -58,13 +61,15 @@ impl<T> Call<T> {
     /// Makes a call under way, the half that finishes it, and the flag that the call is given up. If `gives_up`,
     /// dropping the future sets the flag and wakes the driver, which may sleep, by `bell`.
     pub(crate) fn under_way(
+        platform: &P,
         gives_up: bool,
         bell: Option<Arc<dyn Doorbell>>,
-    ) -> (Call<T>, Finish<T>, Arc<AtomicBool>) {
-        let given_up = Arc::new(AtomicBool::new(false));
+    ) -> (Call<T, P>, Finish<T, P>, GivenUp<P>) {
+        let given_up: GivenUp<P> = Arc::new(AtomicCell::new(0));
         let left = Arc::new(Left {
-            progress: Mutex::new(Progress::Awaited(None)),
+            progress: Lock::new(Progress::Awaited(None)),
             given_up: given_up.clone(),
+            platform: platform.clone(),
         });
         let call = Call {
             state: State::UnderWay {
@@ -77,13 +82,7 @@ impl<T> Call<T> {
     }
 }
 
-impl<T> Left<T> {
-    fn lock(&self) -> MutexGuard<'_, Progress<T>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T> Finish<T> {
+impl<T: Send + 'static, P: Platform> Finish<T, P> {
     /// Leaves the outcome and wakes the awaiting task.
     pub(crate) fn finish(mut self, outcome: Outcome<T>) {
         self.leave(outcome);
@@ -91,24 +90,24 @@ impl<T> Finish<T> {
 
     fn leave(&mut self, outcome: Outcome<T>) {
         let Some(left) = self.0.take() else { return };
-        let before = std::mem::replace(&mut *left.lock(), Progress::Over(outcome));
+        let before = std::mem::replace(&mut *left.progress.lock(), Progress::Over(outcome));
         if let Progress::Awaited(Some(waker)) = before {
             // On the driver's thread, which serves other calls too.
-            panics::wake(&Std, waker);
+            panics::wake(&left.platform, waker);
         }
     }
 }
 
-impl<T> Drop for Finish<T> {
+impl<T: Send + 'static, P: Platform> Drop for Finish<T, P> {
     fn drop(&mut self) {
         self.leave(Ok(Err(Error::Closed)));
     }
 }
 
 // Nothing in it is pinned: it owns handles.
-impl<T> Unpin for Call<T> {}
+impl<T: Send + 'static, P: Platform> Unpin for Call<T, P> {}
 
-impl<T> Future for Call<T> {
+impl<T: Send + 'static, P: Platform> Future for Call<T, P> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
@@ -116,7 +115,7 @@ impl<T> Future for Call<T> {
             State::Known(result) => return Poll::Ready(result.take().unwrap_or(Err(Error::Closed))),
             State::UnderWay { left, .. } => left,
         };
-        let mut progress = left.lock();
+        let mut progress = left.progress.lock();
         match std::mem::replace(&mut *progress, Progress::Taken) {
             Progress::Awaited(before) => {
                 let waker = match before {
@@ -137,19 +136,18 @@ impl<T> Future for Call<T> {
     }
 }
 
-impl<T> Drop for Call<T> {
+impl<T: Send + 'static, P: Platform> Drop for Call<T, P> {
     fn drop(&mut self) {
         if let State::UnderWay { left, gives_up, bell } = &self.state {
             if *gives_up {
-                // Relaxed: the flag publishes no other data. The driver looks repeatedly, or is woken by the
-                // doorbell.
-                left.given_up.store(true, Ordering::Relaxed);
+                // The driver looks repeatedly, or is woken by the doorbell.
+                left.given_up.store(1);
                 if let Some(bell) = bell {
                     bell.ring();
                 }
             }
             // A waker or an outcome that nobody needs is dropped, so that it does not keep the task alive.
-            let rest = match &mut *left.lock() {
+            let rest = match &mut *left.progress.lock() {
                 Progress::Awaited(waker) => Progress::Awaited({
                     drop(waker.take());
                     None

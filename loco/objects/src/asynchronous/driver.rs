@@ -1,14 +1,15 @@
 //! The driver: the one thread of a node that waits for all asynchronous calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use loco_fabric::{Doorbell, Fabric, FabricError, Platform, Std, Time};
+use loco_fabric::{AtomicCell, Doorbell, Fabric, FabricError, Platform, Time};
 use loco_host::fiber::{Fiber, Paused, Resume};
 
-use crate::asynchronous::call_queue::{Calls, Start};
+use crate::asynchronous::call::GivenUp;
+use crate::asynchronous::call_queue::{Calls, Start, make};
 use crate::asynchronous::thread::AsyncThread;
 use crate::fabric::AnyFabric;
 use crate::operations::panics;
@@ -28,13 +29,13 @@ const SLEEP_BY_BELL_MAX: Duration = Duration::from_secs(1);
 ///
 /// The thread ends when the last handle, the last [`AsyncThread`] and the last call have ended. Without calls that wait it
 /// sleeps and takes no processor time.
-pub struct Driver<F: Fabric<Platform = Std> = AnyFabric> {
+pub struct Driver<F: Fabric = AnyFabric> {
     manager: Manager<F>,
     calls: Calls<F>,
     rounds: Arc<AtomicU64>,
 }
 
-impl<F: Fabric<Platform = Std>> Driver<F> {
+impl<F: Fabric> Driver<F> {
     /// Starts the driver's thread. One driver for each node suffices.
     ///
     /// # Errors
@@ -50,20 +51,25 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
     /// # Errors
     /// Returns the errors of [`new`](Driver::new).
     pub fn with_sleep_max(manager: &Manager<F>, sleep_max: Duration) -> Result<Driver<F>> {
+        let rounds = Arc::new(AtomicU64::new(0));
+        let bell = manager.network().bell().cloned();
+        let driver = |starts| Driver {
+            manager: manager.clone(),
+            calls: Calls::new(starts, bell.clone()),
+            rounds: rounds.clone(),
+        };
+        let platform = manager.network().fabric().platform().clone();
+        if !platform.has_fibers() {
+            return Ok(driver(None));
+        }
         let (starts, arriving) = channel();
         let name = format!("loco-async-{}", manager.node().0);
-        let bell = manager.network().bell().cloned();
-        let rounds = Arc::new(AtomicU64::new(0));
         let (sleeps_by, counts) = (bell.clone(), rounds.clone());
         std::thread::Builder::new()
             .name(name.clone())
-            .spawn(move || drive(&arriving, sleeps_by.as_deref(), sleep_max, &counts))
+            .spawn(move || drive(&platform, &arriving, sleeps_by.as_deref(), sleep_max, &counts))
             .map_err(|error| FabricError::os(format!("starting thread `{name}`"), &error))?;
-        Ok(Driver {
-            manager: manager.clone(),
-            calls: Calls::new(starts, bell),
-            rounds,
-        })
+        Ok(driver(Some(starts)))
     }
 
     /// Returns how many times the driver has looked at its calls. The number stands still while the driver sleeps.
@@ -82,7 +88,7 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
     }
 }
 
-impl<F: Fabric<Platform = Std>> Clone for Driver<F> {
+impl<F: Fabric> Clone for Driver<F> {
     fn clone(&self) -> Self {
         Driver {
             manager: self.manager.clone(),
@@ -93,40 +99,33 @@ impl<F: Fabric<Platform = Std>> Clone for Driver<F> {
 }
 
 /// A call that has begun.
-struct Running {
+struct Running<P: Platform> {
     fiber: Fiber,
-    given_up: Arc<AtomicBool>,
+    given_up: GivenUp<P>,
 }
 
-impl Running {
+impl<P: Platform> Running<P> {
     /// Begins a call; `None` if there is nothing to run.
-    fn new<F: Fabric<Platform = Std>>(start: Start<F>) -> Option<Running> {
+    fn new<F: Fabric<Platform = P>>(start: Start<F>) -> Option<Running<P>> {
         let Start {
             call_queue,
             thread,
             job,
-        } = start;
-        if job.is_given_up() {
-            panics::contain(&Std, || drop(job));
-            call_queue.give_back(thread);
-            return None;
-        }
+        } = start.unless_given_up()?;
         let given_up = job.given_up.clone();
         // The work is taken back from here if there is no stack.
         let work = std::rc::Rc::new(std::cell::Cell::new(Some((call_queue, thread, job.body))));
         let its = work.clone();
         let body = move || {
             if let Some((call_queue, thread, body)) = its.take() {
-                // An outcome that nobody awaits any more is dropped here.
-                panics::contain(&Std, || body(Ok(&thread)));
-                call_queue.give_back(thread);
+                make(call_queue, thread, body);
             }
         };
         match Fiber::new(body) {
             Ok(fiber) => Some(Running { fiber, given_up }),
             Err(error) => {
                 if let Some((call_queue, thread, body)) = work.take() {
-                    panics::contain(&Std, || body(Err(error.into())));
+                    panics::contain(&thread.platform(), || body(Err(error.into())));
                     call_queue.give_back(thread);
                 }
                 None
@@ -138,13 +137,14 @@ impl Running {
 /// Runs the driver's thread: examines every call in rounds, and pauses after rounds in which nothing happened, like a
 /// thread that waits. A call that arrives ends the pause. If the node has a doorbell that covers all waits, the
 /// thread sleeps until it rings.
-fn drive<F: Fabric<Platform = Std>>(
+fn drive<F: Fabric>(
+    platform: &F::Platform,
     arriving: &Receiver<Start<F>>,
     bell: Option<&dyn Doorbell>,
     sleep_max: Duration,
     rounds: &AtomicU64,
 ) {
-    let mut running: Vec<Running> = Vec::new();
+    let mut running: Vec<Running<F::Platform>> = Vec::new();
     let mut pauses = Pauses::default();
     // The time of the next check without a ring; `None` if some call needs rounds.
     let mut rung_or_at = None;
@@ -191,7 +191,7 @@ fn drive<F: Fabric<Platform = Std>>(
             pauses = Pauses::default();
         } else if let (Some(bell), Some(armed), Some(at)) = (bell, armed, rung_or_at) {
             // Everything was looked at since the doorbell was armed.
-            bell.sleep(armed, at.since(Std.now()).min(sleep_max));
+            bell.sleep(armed, at.since(platform.now()).min(sleep_max));
         }
     }
 }
@@ -206,10 +206,10 @@ enum Look {
     Over,
 }
 
-impl Running {
+impl<P: Platform> Running<P> {
     /// Runs the call until it waits again, or is over.
     fn look(&mut self) -> Look {
-        let with = match self.given_up.load(Ordering::Relaxed) {
+        let with = match self.given_up.load() != 0 {
             false => Resume::GoOn,
             true => Resume::GiveUp,
         };

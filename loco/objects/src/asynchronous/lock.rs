@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use loco_fabric::{Fabric, Std};
+use loco_fabric::Fabric;
 
 use crate::asynchronous::call::Call;
+use crate::asynchronous::call_queue::Place;
 use crate::asynchronous::shared::Async;
 use crate::asynchronous::thread::AsyncThread;
 use crate::fabric::AnyFabric;
@@ -16,21 +17,23 @@ use crate::{LockGuard, Result, TasLock, Thread, TicketLock, Unlock};
 ///
 /// Dropping it releases the lock without waiting for the end of the release: see [`release`](AsyncGuard::release).
 #[must_use = "dropped, it releases the lock"]
-pub struct AsyncGuard<L: Unlock<F> + Send + Sync + 'static, F: Fabric<Platform = Std> = AnyFabric> {
+pub struct AsyncGuard<L: Unlock<F> + Send + Sync + 'static, F: Fabric = AnyFabric> {
     /// `None` once the lock is being released.
     held: Option<Held<L, F>>,
     recovered: bool,
+    /// Set once a task has the guard. Before, the future of its call may be dropped with it.
+    is_had: bool,
 }
 
-struct Held<L, F: Fabric<Platform = Std>> {
+struct Held<L, F: Fabric> {
     lock: Arc<L>,
     thread: AsyncThread<F>,
     scope: Scope,
 }
 
-impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Held<L, F> {
+impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> Held<L, F> {
     /// Begins the release, which nothing stops. If `awaited` is false, an error is logged, since nobody gets the outcome.
-    fn release(self, awaited: bool) -> Call<()> {
+    fn release(self, awaited: bool, place: Place) -> Call<(), F::Platform> {
         let Held { lock, thread, scope } = self;
         let unlock = move |thread: &Thread<F>| {
             let released = lock.unlock(thread, scope);
@@ -39,11 +42,11 @@ impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Held<L, F>
             }
             released
         };
-        thread.begin(unlock, |unlock, thread| Some(unlock(thread)), false)
+        thread.begin_at(place, unlock, |unlock, thread| Some(unlock(thread)), false)
     }
 }
 
-impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> AsyncGuard<L, F> {
+impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> AsyncGuard<L, F> {
     /// Returns true if a former holder was lost while it held the lock: [`LockGuard::recovered`].
     pub fn recovered(&self) -> bool {
         self.recovered
@@ -62,29 +65,32 @@ impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> AsyncGuard
     /// Returns the errors of [`LockGuard::release`].
     pub async fn release(mut self) -> Result<()> {
         match self.held.take() {
-            Some(held) => held.release(true).await,
+            Some(held) => held.release(true, Place::Last).await,
             // Not reached: only `release` and `drop` take it.
             None => Ok(()),
         }
     }
 }
 
-impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Drop for AsyncGuard<L, F> {
+impl<F: Fabric, L: Unlock<F> + Send + Sync + 'static> Drop for AsyncGuard<L, F> {
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            drop(held.release(false));
+            // No call of the task comes before the release of a guard that the task never had. A call of its `AsyncThread` that
+            // waits for the lock would otherwise come first, and wait for this release.
+            let place = if self.is_had { Place::Last } else { Place::First };
+            drop(held.release(false, place));
         }
     }
 }
 
 /// A lock whose guard a task can keep.
-trait Lock<F: Fabric<Platform = Std>>: Unlock<F> + Send + Sync + Sized + 'static {
+trait Lock<F: Fabric>: Unlock<F> + Send + Sync + Sized + 'static {
     fn blocking<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, Self, F>>;
     fn at_once<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<Option<LockGuard<'a, Self, F>>>;
 }
 
 /// Converts `guard` into one that a task can keep.
-fn keep<L: Lock<F>, F: Fabric<Platform = Std>>(
+fn keep<L: Lock<F>, F: Fabric>(
     guard: LockGuard<'_, L, F>,
     lock: &Arc<L>,
     thread: &AsyncThread<F>,
@@ -97,11 +103,12 @@ fn keep<L: Lock<F>, F: Fabric<Platform = Std>>(
             thread: thread.clone(),
             scope,
         }),
+        is_had: false,
     }
 }
 
 /// Waits for `lock`. If the future was dropped, the guard is dropped too and releases the lock.
-async fn lock<L: Lock<F>, F: Fabric<Platform = Std>>(
+async fn lock<L: Lock<F>, F: Fabric>(
     lock: Arc<L>,
     thread: &AsyncThread<F>,
     scope: Scope,
@@ -118,12 +125,14 @@ async fn lock<L: Lock<F>, F: Fabric<Platform = Std>>(
         Err(error) => Some(Err(error)),
     };
     let call = thread.begin(waiting, trying, true);
-    call.await
+    let mut guard = call.await?;
+    guard.is_had = true;
+    Ok(guard)
 }
 
 macro_rules! lock {
     ($lock:ident) => {
-        impl<F: Fabric<Platform = Std>> Lock<F> for $lock<F> {
+        impl<F: Fabric> Lock<F> for $lock<F> {
             fn blocking<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, Self, F>> {
                 self.lock(thread, scope)
             }
@@ -136,7 +145,7 @@ macro_rules! lock {
             }
         }
 
-        impl<F: Fabric<Platform = Std>> Async<$lock<F>> {
+        impl<F: Fabric> Async<$lock<F>> {
             /// Waits for the lock, for the thread's deadline at most. `scope` is the fence at release, which covers the
             /// operations of `thread`. Tasks of one node wait in the order in which they came.
             ///

@@ -22,7 +22,7 @@
 //!
 //! # How it works
 //!
-//! The model checker runs the blocking calls, and there is no second form of them. An asynchronous call is the
+//! There is no second form of the calls for tasks. An asynchronous call is the
 //! blocking call, made on a stack of its own ([`loco_host::fiber`]). Where it would wait, the stack is set aside,
 //! and the thread of the node's [`Driver`] turns to the other calls under way. One thread therefore waits for
 //! thousands of calls, and no waiting call keeps another from running: there is no pool that could be full of calls

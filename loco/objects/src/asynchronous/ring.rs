@@ -2,18 +2,21 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 use futures_sink::Sink;
-use loco_fabric::{Fabric, Std};
+use loco_fabric::{Fabric, Lock, Platform};
 
 use crate::asynchronous::call::Call;
 use crate::asynchronous::thread::{AsyncThread, as_long_as_wanted, unless_it_waits};
 use crate::fabric::AnyFabric;
 use crate::{Error, Result, RingReader, RingWriter, Thread};
+
+/// One end of a ring buffer, which the calls of one thread use one at a time.
+type Shared<T, F> = Arc<<<F as Fabric>::Platform as Platform>::Mutex<T>>;
 
 /// The messages of a ring buffer, as a [`Stream`]. It waits for the next message as long as it is polled, without a
 /// deadline.
@@ -22,19 +25,19 @@ use crate::{Error, Result, RingReader, RingWriter, Thread};
 /// messages are read.
 ///
 /// No message is lost when a future of [`next`](RingStream::next) is dropped: the next future returns it.
-pub struct RingStream<F: Fabric<Platform = Std> = AnyFabric> {
+pub struct RingStream<F: Fabric = AnyFabric> {
     /// One call at a time uses it, because the calls have one thread.
-    reader: Arc<Mutex<RingReader<F>>>,
+    reader: Shared<RingReader<F>, F>,
     thread: AsyncThread<F>,
-    receiving: Option<Call<Vec<u8>>>,
+    receiving: Option<Call<Vec<u8>, F::Platform>>,
     ended: bool,
 }
 
-impl<F: Fabric<Platform = Std>> RingStream<F> {
+impl<F: Fabric> RingStream<F> {
     /// Makes a stream of the messages that `reader` receives, by calls of `thread`.
     pub fn new(reader: RingReader<F>, thread: &AsyncThread<F>) -> RingStream<F> {
         RingStream {
-            reader: Arc::new(Mutex::new(reader)),
+            reader: Arc::new(Lock::new(reader)),
             thread: thread.clone(),
             receiving: None,
             ended: false,
@@ -49,14 +52,14 @@ impl<F: Fabric<Platform = Std>> RingStream<F> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
-    fn receive(&self) -> Call<Vec<u8>> {
+    fn receive(&self) -> Call<Vec<u8>, F::Platform> {
         let (reader, at_once) = (self.reader.clone(), self.reader.clone());
         let receive = move |thread: &Thread<F>| {
-            let mut reader = lock(&reader);
+            let mut reader = reader.lock();
             as_long_as_wanted(thread, || reader.receive(thread))
         };
         let try_receive = |_: &_, thread: &Thread<F>| {
-            let (mut reader, mut message) = (lock(&at_once), Vec::new());
+            let (mut reader, mut message) = (at_once.lock(), Vec::new());
             match unless_it_waits(thread, |thread| reader.try_receive(thread, &mut message)) {
                 Some(Ok(true)) => Some(Ok(message)),
                 Some(Ok(false)) | None => None,
@@ -67,7 +70,7 @@ impl<F: Fabric<Platform = Std>> RingStream<F> {
     }
 }
 
-impl<F: Fabric<Platform = Std>> Stream for RingStream<F> {
+impl<F: Fabric> Stream for RingStream<F> {
     type Item = Result<Vec<u8>>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -91,7 +94,10 @@ impl<F: Fabric<Platform = Std>> Stream for RingStream<F> {
     }
 }
 
-impl<F: Fabric<Platform = Std>> FusedStream for RingStream<F> {
+// Nothing in it is pinned: it owns handles.
+impl<F: Fabric> Unpin for RingStream<F> {}
+
+impl<F: Fabric> FusedStream for RingStream<F> {
     fn is_terminated(&self) -> bool {
         self.ended
     }
@@ -104,19 +110,19 @@ impl<F: Fabric<Platform = Std>> FusedStream for RingStream<F> {
 /// Flushing waits until the message has been submitted. Closing does the same, and waits for no reader.
 ///
 /// A message that was sent into the sink and not flushed when the sink is dropped may have been submitted or not.
-pub struct RingSink<F: Fabric<Platform = Std> = AnyFabric> {
+pub struct RingSink<F: Fabric = AnyFabric> {
     /// One call at a time uses it, because the calls have one thread.
-    writer: Arc<Mutex<RingWriter<F>>>,
+    writer: Shared<RingWriter<F>, F>,
     thread: AsyncThread<F>,
     /// The message that waits for room.
-    submitting: Option<Call<()>>,
+    submitting: Option<Call<(), F::Platform>>,
 }
 
-impl<F: Fabric<Platform = Std>> RingSink<F> {
+impl<F: Fabric> RingSink<F> {
     /// Makes a sink of `writer`, which submits by calls of `thread`.
     pub fn new(writer: RingWriter<F>, thread: &AsyncThread<F>) -> RingSink<F> {
         RingSink {
-            writer: Arc::new(Mutex::new(writer)),
+            writer: Arc::new(Lock::new(writer)),
             thread: thread.clone(),
             submitting: None,
         }
@@ -142,7 +148,7 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
         poll_fn(|context| self.finish(context)).await?;
         let writer = self.writer.clone();
         let wait = move |thread: &Thread<F>| {
-            let mut writer = lock(&writer);
+            let mut writer = writer.lock();
             as_long_as_wanted(thread, || writer.wait_until_read(thread))
         };
         self.thread.begin(wait, |_, _| None, true).await
@@ -160,20 +166,20 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
         poll_fn(|context| self.finish(context)).await?;
         let writer = self.writer.clone();
         self.thread
-            .with(move |thread| step(&mut lock(&writer), thread))
+            .with(move |thread| step(&mut writer.lock(), thread))
             .await
     }
 
-    fn begin(&self, message: Vec<u8>) -> Call<()> {
+    fn begin(&self, message: Vec<u8>) -> Call<(), F::Platform> {
         let (writer, at_once) = (self.writer.clone(), self.writer.clone());
         let message = Arc::new(message);
         let its = message.clone();
         let submit = move |thread: &Thread<F>| {
-            let mut writer = lock(&writer);
+            let mut writer = writer.lock();
             as_long_as_wanted(thread, || writer.submit(thread, &its))
         };
         let try_submit = |_: &_, thread: &Thread<F>| {
-            let mut writer = lock(&at_once);
+            let mut writer = at_once.lock();
             match unless_it_waits(thread, |thread| writer.try_submit(thread, &message)) {
                 Some(Ok(true)) => Some(Ok(())),
                 Some(Ok(false)) | None => None,
@@ -196,7 +202,10 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
     }
 }
 
-impl<F: Fabric<Platform = Std>, M: Into<Vec<u8>>> Sink<M> for RingSink<F> {
+// Nothing in it is pinned: it owns handles.
+impl<F: Fabric> Unpin for RingSink<F> {}
+
+impl<F: Fabric, M: Into<Vec<u8>>> Sink<M> for RingSink<F> {
     type Error = Error;
 
     fn poll_ready(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -221,9 +230,4 @@ impl<F: Fabric<Platform = Std>, M: Into<Vec<u8>>> Sink<M> for RingSink<F> {
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         self.finish(context)
     }
-}
-
-/// Locks a mutex and ignores poisoning: a panic is reported where the call is awaited.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
 //! The shared queue, awaited.
 
-use loco_fabric::{Fabric, Std};
+use loco_fabric::Fabric;
 
 use crate::asynchronous::shared::Async;
 use crate::asynchronous::thread::AsyncThread;
 use crate::{Popped, Pushed, Result, SharedQueue, Value};
 
-impl<T: Value, F: Fabric<Platform = Std>> Async<SharedQueue<T, F>> {
+impl<T: Value, F: Fabric> Async<SharedQueue<T, F>> {
     /// Appends a value, waiting for room: [`SharedQueue::push`].
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The key-value store, awaited.
 
-use loco_fabric::{Fabric, Std};
+use loco_fabric::Fabric;
 
 use crate::asynchronous::shared::Async;
 use crate::asynchronous::thread::AsyncThread;
@@ -10,7 +10,7 @@ impl<K, V, F> Async<KvStore<K, V, F>>
 where
     K: Encode + Eq,
     V: Encode,
-    F: Fabric<Platform = Std>,
+    F: Fabric,
 {
     /// Returns the value of `key`, or `None`: [`KvStore::get`].
     ///

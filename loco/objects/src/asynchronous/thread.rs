@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loco_fabric::{Fabric, Std, Time};
+use loco_fabric::{Fabric, Time};
 
 use crate::asynchronous::call::Call;
-use crate::asynchronous::call_queue::{CallQueue, Calls, Job};
+use crate::asynchronous::call_queue::{CallQueue, Calls, Job, Place};
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
@@ -17,21 +17,22 @@ use crate::{Error, Result, Thread};
 /// fences cover them. They run one at a time, in the order in which they were begun. Use one `AsyncThread` for each
 /// independent task. It costs a few kilobytes, and on RDMA hardware a queue pair for each node that operations are
 /// posted to.
-pub struct AsyncThread<F: Fabric<Platform = Std> = AnyFabric> {
+pub struct AsyncThread<F: Fabric = AnyFabric> {
     call_queue: Arc<CallQueue<F>>,
     /// Operations are done when they are posted.
     synchronous: bool,
+    platform: F::Platform,
 }
 
 /// A call queue, and its thread, which is in use.
 type InUse<F> = (Arc<CallQueue<F>>, Box<Thread<F>>);
 
 /// The use of a call queue's thread by the calling thread, until dropped.
-struct Borrowed<F: Fabric<Platform = Std>> {
+struct Borrowed<F: Fabric> {
     call_queue: Option<InUse<F>>,
 }
 
-impl<F: Fabric<Platform = Std>> Drop for Borrowed<F> {
+impl<F: Fabric> Drop for Borrowed<F> {
     fn drop(&mut self) {
         if let Some((call_queue, thread)) = self.call_queue.take() {
             call_queue.give_back(thread);
@@ -39,10 +40,11 @@ impl<F: Fabric<Platform = Std>> Drop for Borrowed<F> {
     }
 }
 
-impl<F: Fabric<Platform = Std>> AsyncThread<F> {
+impl<F: Fabric> AsyncThread<F> {
     pub(super) fn new(thread: Thread<F>, driver: Calls<F>) -> AsyncThread<F> {
         AsyncThread {
             synchronous: thread.network().synchronous(),
+            platform: thread.platform(),
             call_queue: Arc::new(CallQueue::new(thread, driver)),
         }
     }
@@ -94,7 +96,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     fn begin_with<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
-    ) -> Call<T> {
+    ) -> Call<T, F::Platform> {
         let borrowed = self.borrow();
         match &borrowed.call_queue {
             Some((_, thread)) => Call::known(step(thread)),
@@ -122,14 +124,28 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         self.begin(call, at_once, true).await
     }
 
-    /// Begins a call: first `at_once` on the calling thread, if operations are done when posted and no other call is
-    /// under way; then, if that gave nothing, `call` by the driver.
+    /// Begins a call behind those that wait: first `at_once` on the calling thread, if operations are done when posted and no
+    /// other call is under way; then, if that gave nothing, `call` by the driver.
     pub(super) fn begin<T: Send + 'static, C>(
         &self,
         call: C,
         at_once: impl FnOnce(&C, &Thread<F>) -> Option<Result<T>>,
         gives_up: bool,
-    ) -> Call<T>
+    ) -> Call<T, F::Platform>
+    where
+        C: FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
+    {
+        self.begin_at(Place::Last, call, at_once, gives_up)
+    }
+
+    /// Begins a call as [`begin`](AsyncThread::begin) does, at this place among those that wait.
+    pub(super) fn begin_at<T: Send + 'static, C>(
+        &self,
+        place: Place,
+        call: C,
+        at_once: impl FnOnce(&C, &Thread<F>) -> Option<Result<T>>,
+        gives_up: bool,
+    ) -> Call<T, F::Platform>
     where
         C: FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
     {
@@ -140,7 +156,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         {
             return Call::known(result);
         }
-        let (outcome, finish, given_up) = Call::under_way(gives_up, self.call_queue.bell());
+        let (outcome, finish, given_up) = Call::under_way(&self.platform, gives_up, self.call_queue.bell());
         let body = move |thread: Result<&Thread<F>>| {
             finish.finish(match thread {
                 Err(error) => Ok(Err(error)),
@@ -158,7 +174,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         };
         match borrowed.call_queue.take() {
             Some((call_queue, thread)) => call_queue.start(thread, job),
-            None => self.call_queue.clone().enqueue(job),
+            None => self.call_queue.clone().enqueue(job, place),
         }
         outcome
     }
@@ -173,15 +189,12 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
 }
 
 /// Runs `steps` with a deadline that no call reaches, for waits that last until the future is dropped.
-pub(super) fn as_long_as_wanted<F: Fabric<Platform = Std>, T>(
-    thread: &Thread<F>,
-    steps: impl FnOnce() -> T,
-) -> T {
+pub(super) fn as_long_as_wanted<F: Fabric, T>(thread: &Thread<F>, steps: impl FnOnce() -> T) -> T {
     thread.until(Time::LAST, steps)
 }
 
 /// Makes a call with a deadline that has passed. Returns `None` if the call would have had to wait.
-pub(super) fn unless_it_waits<F: Fabric<Platform = Std>, T>(
+pub(super) fn unless_it_waits<F: Fabric, T>(
     thread: &Thread<F>,
     call: impl FnOnce(&Thread<F>) -> Result<T>,
 ) -> Option<Result<T>> {
@@ -191,11 +204,12 @@ pub(super) fn unless_it_waits<F: Fabric<Platform = Std>, T>(
     }
 }
 
-impl<F: Fabric<Platform = Std>> Clone for AsyncThread<F> {
+impl<F: Fabric> Clone for AsyncThread<F> {
     fn clone(&self) -> Self {
         AsyncThread {
             call_queue: self.call_queue.clone(),
             synchronous: self.synchronous,
+            platform: self.platform.clone(),
         }
     }
 }

@@ -180,10 +180,10 @@ impl<F: Fabric> Thread<F> {
     /// Returns true if the call's future was dropped, or the program has interrupted the call. Waits then end at once; loops of
     /// short waits must ask, and end as at their deadline.
     #[inline]
-    #[allow(clippy::unused_self)] // It is this thread's call.
+    #[cfg_attr(not(feature = "async"), allow(clippy::unused_self))] // It is this thread's call.
     pub(crate) fn given_up(&self) -> bool {
         #[cfg(feature = "async")]
-        if loco_host::fiber::given_up() {
+        if loco_host::fiber::given_up() || self.fabric().platform().given_up() {
             return true;
         }
         interrupt::requested()
@@ -220,6 +220,12 @@ impl<F: Fabric> Thread<F> {
             return Span::default();
         }
         timeline::call(self.node_id(), object, method)
+    }
+
+    /// Returns the platform of the fabric.
+    #[cfg(feature = "async")]
+    pub(crate) fn platform(&self) -> F::Platform {
+        self.fabric().platform().clone()
     }
 
     /// Returns the clock of this node.

@@ -2,7 +2,7 @@
 
 use super::{
     Call, Script, There, batches, calls, calls_with, cuts, deleted_late, faulty, faulty_of, freed, lengths,
-    taken_over,
+    snapshots, taken_over,
 };
 use crate::named_world::NamedWorld;
 
@@ -306,6 +306,9 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("cut-changes", cuts::come_and_gone),
         NamedWorld::new("cut-crash", cuts::lost).crash(),
         NamedWorld::new("cut-late", cuts::left_behind).expiries(1),
+        NamedWorld::new("snapshot", snapshots::in_order(1, 2)).small(),
+        NamedWorld::new("snapshot-back", snapshots::in_order(2, 1)),
+        NamedWorld::new("snapshot-batch", snapshots::across_a_batch).small(),
         NamedWorld::new("longer", lengths::longer),
         NamedWorld::new("more-than-a-window", lengths::many).long(),
         NamedWorld::new("batches", batches::batches),

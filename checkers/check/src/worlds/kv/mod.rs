@@ -5,6 +5,7 @@ mod batches;
 mod cuts;
 mod lengths;
 mod list;
+mod snapshots;
 
 pub(crate) use list::worlds;
 
@@ -29,6 +30,17 @@ fn make<const N: usize>(
 where
     [u64; N]: loco::Encode,
 {
+    named("kv", slots, locks)
+}
+
+fn named<const N: usize>(
+    name: &'static str,
+    slots: u32,
+    locks: u32,
+) -> impl Fn(&Manager<Fabric>) -> Result<Store<N>> + Clone + Send
+where
+    [u64; N]: loco::Encode,
+{
     move |manager| {
         let config = KvConfig::default()
             .slots_per_node(slots)
@@ -36,7 +48,7 @@ where
             .key_bytes_max(8)
             .locks(locks)
             .tracker_bytes(128);
-        KvStore::new(manager, "kv", config)
+        KvStore::new(manager, name, config)
     }
 }
 

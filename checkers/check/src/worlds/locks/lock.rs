@@ -110,7 +110,7 @@ pub(super) fn make<L: Lock>(
 
 /// Checks that the numbers that holders found are all those from 0, each once: no holder overwrote another's number,
 /// or missed it.
-pub(super) fn distinct(lines: &[String], what: &str, count: Option<u64>) {
+pub(crate) fn distinct(lines: &[String], what: &str, count: Option<u64>) {
     let mut found: Vec<u64> = lines
         .iter()
         .filter_map(|line| line.strip_prefix(what)?.trim().parse().ok())

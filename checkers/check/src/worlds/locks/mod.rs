@@ -24,6 +24,8 @@ use faulty::{
 use holders::{Ask, PLAIN, Shape, combined, holders, tries, tries_again};
 use lock::Lock;
 
+pub(super) use lock::distinct;
+
 const TWICE: Shape = Shape {
     acquisitions: 2,
     ..PLAIN
