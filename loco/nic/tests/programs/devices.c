@@ -202,6 +202,78 @@ static void have_addresses(struct side *sides, int count) {
     rdma_free_devices(contexts);
 }
 
+static struct rdma_cm_id *listening(struct rdma_event_channel *channel, struct sockaddr_in at) {
+    struct rdma_cm_id *id;
+    CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+    CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at));
+    CHECK(!rdma_listen(id, 1));
+    return id;
+}
+
+/* Connects to an address: `listener` is asked, which says no, or nobody is there if it is NULL. */
+static void ask(struct rdma_event_channel *channel, struct rdma_event_channel *listens, struct sockaddr_in to,
+                struct rdma_cm_id *listener) {
+    struct rdma_cm_id *id;
+    struct rdma_conn_param param = {.qp_num = 1};
+    CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+    CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+    rdma_ack_cm_event(next_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
+    CHECK(!rdma_resolve_route(id, 1000));
+    rdma_ack_cm_event(next_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED));
+    CHECK(!rdma_connect(id, &param));
+    if (listener) {
+        struct rdma_cm_event *event = next_event(listens, RDMA_CM_EVENT_CONNECT_REQUEST);
+        CHECK(event->listen_id == listener);
+        CHECK(!rdma_reject(event->id, NULL, 0) && !rdma_destroy_id(event->id));
+        rdma_ack_cm_event(event);
+    }
+    struct rdma_cm_event *refused = next_event(channel, RDMA_CM_EVENT_REJECTED);
+    CHECK(refused->status == (listener ? 28 : 8));
+    rdma_ack_cm_event(refused);
+    CHECK(!rdma_destroy_id(id));
+}
+
+/* A listener for each device, on one port: each is asked by its own address, and the end of one leaves the others. */
+static void listen_on_one_port(struct side *sides, int count) {
+    struct rdma_event_channel *channel = rdma_create_event_channel(), *listens = rdma_create_event_channel();
+    struct rdma_cm_id *listeners[MOST], *again;
+    struct sockaddr_in at[MOST], any = {.sin_family = AF_INET};
+    CHECK(channel && listens);
+    for (int one = 0; one < count; one++) {
+        at[one] = (struct sockaddr_in){.sin_family = AF_INET};
+        memcpy(&at[one].sin_addr, &sides[one].gid.raw[12], 4);
+        /* The first one chooses the port. */
+        at[one].sin_port = any.sin_port;
+        listeners[one] = listening(listens, at[one]);
+        at[one].sin_port = any.sin_port = rdma_get_src_port(listeners[one]);
+        for (int before = 0; before <= one; before++)
+            ask(channel, listens, at[before], listeners[before]);
+    }
+    struct sockaddr_in taken[] = {at[0], at[count - 1], any};
+    for (int one = 0; one < 3; one++) {
+        CHECK(!rdma_create_id(listens, &again, NULL, RDMA_PS_TCP));
+        CHECK(!rdma_bind_addr(again, (struct sockaddr *)&taken[one]));
+        CHECK(rdma_listen(again, 1) != 0 && errno == EADDRINUSE);
+        CHECK(!rdma_destroy_id(again));
+    }
+    for (int one = 0; one < count; one++) {
+        CHECK(!rdma_destroy_id(listeners[one]));
+        ask(channel, listens, at[one], NULL);
+        for (int after = one + 1; after < count; after++)
+            ask(channel, listens, at[after], listeners[after]);
+        if (one == 0) {
+            listeners[0] = listening(listens, at[0]);
+            ask(channel, listens, at[0], listeners[0]);
+            CHECK(!rdma_destroy_id(listeners[0]));
+        }
+    }
+    again = listening(listens, any);
+    ask(channel, listens, at[0], again);
+    CHECK(!rdma_destroy_id(again));
+    rdma_destroy_event_channel(channel);
+    rdma_destroy_event_channel(listens);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     static struct side sides[MOST], again;
@@ -223,5 +295,6 @@ int main(int argc, char **argv) {
         }
     }
     have_addresses(sides, count);
+    listen_on_one_port(sides, count);
     return 0;
 }
