@@ -126,8 +126,10 @@ pub(crate) unsafe extern "C" fn resolve_addr(
         let Some(target) = read(target) else {
             return answer(Err(libc::EINVAL));
         };
-        let source = read(source).or_else(|| of(&(*id).src_addr));
-        let source = source.filter(|source| !source.ip().is_unspecified());
+        // An address to which the identifier is bound stays, as in the kernel.
+        let is_known = |source: &SocketAddr| !source.ip().is_unspecified();
+        let bound = of(&(*id).src_addr).filter(is_known);
+        let source = bound.or_else(|| read(source).filter(is_known));
         let mut source = source.unwrap_or_else(|| {
             let own = host_address();
             let is_far = abroad().is_some_and(|abroad| abroad.host_at(target.ip()).is_some());

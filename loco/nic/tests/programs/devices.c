@@ -233,6 +233,36 @@ static void ask(struct rdma_event_channel *channel, struct rdma_event_channel *l
     CHECK(!rdma_destroy_id(id));
 }
 
+/* An identifier that is bound to a device stays there, with its queue pair, whatever source it is told later. One that has a queue pair
+ * goes to no other device. */
+static void stay_where_they_are_bound(struct side *sides, int count) {
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    CHECK(channel);
+    for (int one = 1; one < count; one++) {
+        struct rdma_cm_id *id;
+        struct sockaddr_in own = {.sin_family = AF_INET}, other = own;
+        memcpy(&own.sin_addr, &sides[one].gid.raw[12], 4);
+        memcpy(&other.sin_addr, &sides[0].gid.raw[12], 4);
+        CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+        CHECK(!rdma_bind_addr(id, (struct sockaddr *)&own));
+        struct ibv_context *context = id->verbs;
+        struct ibv_pd *pd = id->pd;
+        uint16_t port = rdma_get_src_port(id);
+        struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 1, .max_recv_wr = 1}};
+        CHECK(!rdma_create_qp(id, NULL, &init));
+        CHECK(rdma_bind_addr(id, (struct sockaddr *)&other) != 0 && errno == EINVAL);
+        CHECK(!rdma_resolve_addr(id, (struct sockaddr *)&other, (struct sockaddr *)&other, 1000));
+        rdma_ack_cm_event(next_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
+        CHECK(id->verbs == context && id->pd == pd && id->qp->context == context);
+        CHECK(context->device == sides[one].context->device);
+        CHECK(memcmp(&((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr, &own.sin_addr, 4) == 0);
+        CHECK(rdma_get_src_port(id) == port);
+        rdma_destroy_qp(id);
+        CHECK(!rdma_destroy_id(id));
+    }
+    rdma_destroy_event_channel(channel);
+}
+
 /* A listener for each device, on one port: each is asked by its own address, and the end of one leaves the others. */
 static void listen_on_one_port(struct side *sides, int count) {
     struct rdma_event_channel *channel = rdma_create_event_channel(), *listens = rdma_create_event_channel();
@@ -295,6 +325,7 @@ int main(int argc, char **argv) {
         }
     }
     have_addresses(sides, count);
+    stay_where_they_are_bound(sides, count);
     listen_on_one_port(sides, count);
     return 0;
 }
