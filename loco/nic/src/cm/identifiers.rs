@@ -98,7 +98,6 @@ pub(crate) unsafe extern "C" fn bind_addr(id: *mut CmId, address: *const c_void)
         // Without an address it is of no device until somebody connects.
         let bound = match address.ip().is_unspecified() {
             true => opened(0).map(drop),
-            false if device_at(address.ip()).is_none() => Err(libc::EADDRNOTAVAIL),
             false => bind_device(id, address.ip()),
         };
         if let Err(error) = bound {
@@ -135,7 +134,7 @@ pub(crate) unsafe extern "C" fn resolve_addr(
             let is_far = abroad().is_some_and(|abroad| abroad.host_at(target.ip()).is_some());
             let ip = match target.ip() {
                 _ if is_far => own,
-                ip if ip.is_loopback() || ip.is_ipv4() != own.is_ipv4() => ip,
+                ip if (ip.is_loopback() || ip.is_ipv4() != own.is_ipv4()) && device_at(ip).is_some() => ip,
                 _ => own,
             };
             SocketAddr::new(ip, of(&(*id).src_addr).map_or(0, |bound| bound.port()))

@@ -46,16 +46,16 @@ pub(super) fn opened(index: usize) -> Result<(*mut Context, *mut Pd), i32> {
     Ok((all[index].0, all[index].1))
 }
 
-/// Gives an identifier the device that has an address, which is the first one if none has. The device's protection domain goes with it,
-/// unless the identifier has one of that device.
+/// Gives an identifier the device that has an address. The device's protection domain goes with it, unless the identifier has one of
+/// that device.
 ///
 /// # Errors
-/// Fails with `EINVAL` when the identifier has a queue pair of another device, and as [`opened`].
+/// Fails with `EADDRNOTAVAIL` when no device has the address, with `EINVAL` when the identifier has a queue pair of another device, and as [`opened`].
 ///
 /// # Safety
 /// `id` is the program's own.
 pub(super) unsafe fn bind_device(id: *mut CmId, address: IpAddr) -> Result<(), i32> {
-    let index = device_at(address).unwrap_or(0);
+    let index = device_at(address).ok_or(libc::EADDRNOTAVAIL)?;
     let (context, pd) = opened(index)?;
     // SAFETY: as the caller's.
     unsafe {

@@ -194,11 +194,24 @@ static void have_addresses(struct side *sides, int count) {
         CHECK(!rdma_bind_addr(id, (struct sockaddr *)&own) && id->verbs == contexts[at]);
         CHECK(!rdma_destroy_id(id));
     }
-    /* No device has the address after the last one's. */
-    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK + count);
-    CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
-    CHECK(rdma_bind_addr(id, (struct sockaddr *)&any) != 0 && errno == EADDRNOTAVAIL);
-    CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(listener));
+    /* No device has the address after the last one's, or one of 203.0.113.0/24, which is for examples. Nobody connects from there. */
+    const uint32_t nobodys[] = {INADDR_LOOPBACK + count, 0xcb007108};
+    for (int at = 0; at < 2; at++) {
+        any.sin_addr.s_addr = htonl(nobodys[at]);
+        struct sockaddr_in first = {.sin_family = AF_INET, .sin_port = rdma_get_src_port(listener)};
+        memcpy(&first.sin_addr, &sides[0].gid.raw[12], 4);
+        CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+        CHECK(rdma_bind_addr(id, (struct sockaddr *)&any) != 0 && errno == EADDRNOTAVAIL);
+        CHECK(rdma_resolve_addr(id, (struct sockaddr *)&any, (struct sockaddr *)&first, 1000) != 0);
+        CHECK(errno == EADDRNOTAVAIL && !id->verbs);
+        /* To there, one goes from the host's own address. */
+        CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&any, 1000));
+        rdma_ack_cm_event(next_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
+        CHECK(id->verbs == contexts[0]);
+        CHECK(memcmp(&((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr, &first.sin_addr, 4) == 0);
+        CHECK(!rdma_destroy_id(id));
+    }
+    CHECK(!rdma_destroy_id(listener));
     rdma_free_devices(contexts);
 }
 
