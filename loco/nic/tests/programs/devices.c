@@ -80,7 +80,35 @@ static void do_not_mix(struct side *one, struct side *other) {
     is_invalid("a domain with another's receive queue", make_qp(one->pd, one->cq, other->cq, NULL, IBV_QPT_RC));
     is_invalid("a domain with another's shared queue", make_qp(one->pd, one->cq, one->cq, other->srq, IBV_QPT_RC));
     is_invalid("a queue with another's channel", ibv_create_cq(one->context, DEPTH, NULL, other->channel, 0));
-    CHECK(ibv_rereg_mr(one->mr, IBV_REREG_MR_CHANGE_PD, other->pd, NULL, 0, 0) != 0);
+    errno = 0;
+    CHECK(ibv_rereg_mr(one->mr, IBV_REREG_MR_CHANGE_PD, other->pd, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
+    CHECK(one->mr->pd == one->pd);
+    /* With the domain alone, or a plain queue, rdma-core's inline functions call the functions without `_ex`. */
+    struct ibv_qp_init_attr_ex extended = {
+        .qp_type = IBV_QPT_RC,
+        .send_cq = other->cq,
+        .recv_cq = other->cq,
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1},
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+        .send_ops_flags = IBV_QP_EX_WITH_SEND,
+        .pd = other->pd,
+    };
+    errno = 0;
+    is_invalid("an extended queue pair of another's objects", ibv_create_qp_ex(one->context, &extended));
+    struct ibv_qp *qp = ibv_create_qp_ex(other->context, &extended);
+    CHECK(qp && !ibv_destroy_qp(qp));
+    struct ibv_srq_init_attr_ex shared = {
+        .attr = {.max_wr = 1, .max_sge = 1},
+        .comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE,
+        .srq_type = IBV_SRQT_BASIC,
+        .pd = other->pd,
+    };
+    struct verbs_context *of_one = verbs_get_ctx_op(one->context, create_srq_ex);
+    CHECK(of_one);
+    errno = 0;
+    is_invalid("an extended shared queue of another's domain", of_one->create_srq_ex(one->context, &shared));
+    struct ibv_srq *srq = of_one->create_srq_ex(other->context, &shared);
+    CHECK(srq && !ibv_destroy_srq(srq));
 }
 
 /* Writes from a device into the memory of another, and not with the key of a third domain. */
