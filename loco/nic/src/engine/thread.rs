@@ -17,7 +17,7 @@ use rustix::thread::sched_getaffinity;
 
 use super::company::Company;
 use super::core::Nic;
-use super::forked;
+use super::forked::{self, Stopped};
 use crate::abroad::is_nobody;
 use crate::child::is_child;
 use crate::events::lock;
@@ -32,6 +32,8 @@ static NIC: OnceLock<Mutex<Nic>> = OnceLock::new();
 static WORLD: OnceLock<Arc<World>> = OnceLock::new();
 /// Who takes connections in that are for a port: the connection manager, once somebody listens.
 static WELCOME: OnceLock<fn(loco_job::Link)> = OnceLock::new();
+/// Taken while the NIC starts.
+static STARTING: Mutex<()> = Mutex::new(());
 /// True while the thread sleeps on its bell and would not see new work.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// When a call that looks for completions has last done the thread's work.
@@ -60,7 +62,10 @@ fn epoch() -> Instant {
 /// # Errors
 /// Fails as [`Nic::new`] does.
 pub(crate) fn start() -> io::Result<()> {
-    static STARTING: Mutex<()> = Mutex::new(());
+    forked::prepare(|| Stopped {
+        _starting: lock(&STARTING),
+        nic: NIC.get().map(lock),
+    })?;
     let _starting = lock(&STARTING);
     if NIC.get().is_some() {
         return Ok(());
@@ -72,7 +77,6 @@ pub(crate) fn start() -> io::Result<()> {
     spawn("loco-nic", run)?;
     spawn("loco-nic-sockets", watch)?;
     at_exit();
-    forked::prepare(self::nic)?;
     if let Some(abroad) = abroad() {
         abroad.accept(
             &world.opened,
