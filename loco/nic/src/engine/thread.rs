@@ -23,7 +23,7 @@ use crate::child::is_child;
 use crate::events::lock;
 use crate::log;
 use crate::settings::{abroad, settings};
-use crate::threads::{spawn, take_short_turns};
+use crate::threads::{begin, spawn, take_short_turns};
 use crate::world::World;
 use crate::{counts, trace};
 
@@ -110,7 +110,7 @@ pub(crate) fn welcome_by(welcome: fn(loco_job::Link)) {
 fn set_out(nic: &mut Nic) -> bool {
     let mut begun = true;
     for (id, number) in nic.take_visits() {
-        if let Err(error) = spawn("loco-nic-connect", move || connect(id, number)) {
+        if let Err(error) = begin("loco-nic-connect", move || connect(id, number)) {
             nic.has_come(id, Err(error));
             begun = false;
         }
