@@ -74,6 +74,23 @@ static void are_distinct(struct ibv_device **list, struct side *sides, int count
     }
 }
 
+/* All devices have as many queue pairs as they say, at once. */
+static void have_queue_pairs(struct side *sides, int count) {
+    enum { MOST_QPS = 1 << 12 };
+    static struct ibv_qp *made[MOST_QPS];
+    int total = 0;
+    for (int one = 0; one < count; one++) {
+        struct ibv_device_attr attr;
+        CHECK(!ibv_query_device(sides[one].context, &attr) && attr.max_qp > 0);
+        for (int at = 0; at < attr.max_qp; at++) {
+            CHECK(total < MOST_QPS);
+            CHECK(made[total++] = make_qp(sides[one].pd, sides[one].cq, sides[one].cq, NULL, IBV_QPT_RC));
+        }
+    }
+    while (total > 0)
+        CHECK(!ibv_destroy_qp(made[--total]));
+}
+
 /* Tries to make objects of those of two opened devices, be they of one device or of two. */
 static void do_not_mix(struct side *one, struct side *other) {
     is_invalid("a domain with another's send queue", make_qp(one->pd, other->cq, one->cq, NULL, IBV_QPT_RC));
@@ -355,6 +372,7 @@ int main(int argc, char **argv) {
         open_side(&sides[at], list[at]);
     open_side(&again, list[0]);
     are_distinct(list, sides, count);
+    have_queue_pairs(sides, count);
     do_not_mix(&sides[0], &again);
     for (int from = 0; from < count; from++) {
         for (int to = 0; to < count; to++) {
