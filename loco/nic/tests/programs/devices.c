@@ -155,7 +155,54 @@ static void reach_one_another(struct side *from, struct side *to) {
     CHECK(!ibv_destroy_qp(a) && !ibv_destroy_qp(b));
 }
 
-/* Sends a datagram, which says from which device it came, and not with the address handle of another device. */
+/* Writes to a queue pair by a GID that its device does not have: a reliable queue pair gets no answer, and an unreliable one does not know
+ * that nothing arrives. */
+static void go_where_the_gid_is(struct side *from, struct side *to, const union ibv_gid *elsewhere) {
+    struct terms terms = {.access = IBV_ACCESS_REMOTE_WRITE, .reads = 1, .timeout = 8, .retries = 1};
+    struct ibv_sge sge = {(uintptr_t)from->memory, 8, from->mr->lkey};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    wr.wr.rdma.remote_addr = (uintptr_t)(to->memory + 2);
+    wr.wr.rdma.rkey = to->mr->rkey;
+    from->memory[0] = 1;
+    to->memory[2] = 0;
+    enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC};
+    for (int at = 0; at < 2; at++) {
+        struct ibv_qp *a = make_qp(from->pd, from->cq, from->cq, NULL, types[at]);
+        struct ibv_qp *b = make_qp(to->pd, to->cq, to->cq, NULL, types[at]);
+        CHECK(a && b);
+        init_qp(a, &terms);
+        init_qp(b, &terms);
+        struct ibv_qp_attr attr = {
+            .qp_state = IBV_QPS_RTR,
+            .path_mtu = IBV_MTU_1024,
+            .ah_attr = {.is_global = 1, .grh = {.sgid_index = 1, .hop_limit = 1}, .port_num = 1},
+        };
+        int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+        if (types[at] == IBV_QPT_RC)
+            mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+        attr.dest_qp_num = b->qp_num;
+        attr.ah_attr.grh.dgid = *elsewhere;
+        CHECK(!ibv_modify_qp(a, &attr, mask));
+        attr.dest_qp_num = a->qp_num;
+        attr.ah_attr.grh.dgid = from->gid;
+        CHECK(!ibv_modify_qp(b, &attr, mask));
+        if (types[at] == IBV_QPT_RC) {
+            send_back(a, &terms);
+        } else {
+            attr.qp_state = IBV_QPS_RTS;
+            CHECK(!ibv_modify_qp(a, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+        }
+        CHECK(!ibv_post_send(a, &wr, &bad));
+        CHECK(completed(from->cq).status == (types[at] == IBV_QPT_RC ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS));
+        CHECK(!ibv_destroy_qp(a) && !ibv_destroy_qp(b));
+    }
+    /* What is written by the right GID goes the same way, behind both. */
+    reach_one_another(from, to);
+    CHECK(*(volatile uint64_t *)&to->memory[2] == 0);
+}
+
+/* Sends a datagram, which says from which device it came, and not with the address handle of another device. One to another GID than the
+ * receiver's does not arrive. */
 static void say_who_they_are(struct side *from, struct side *to) {
     struct ibv_qp *a = make_qp(from->pd, from->cq, from->cq, NULL, IBV_QPT_UD);
     struct ibv_qp *b = make_qp(to->pd, to->cq, to->cq, NULL, IBV_QPT_UD);
@@ -173,7 +220,10 @@ static void say_who_they_are(struct side *from, struct side *to) {
     struct ibv_recv_wr receive = {.sg_list = &into, .num_sge = 1}, *bad_receive;
     CHECK(!ibv_post_recv(b, &receive, &bad_receive));
     struct ibv_ah_attr attr = {.is_global = 1, .grh = {.dgid = to->gid, .sgid_index = 1, .hop_limit = 1}, .port_num = 1};
-    struct ibv_ah *own, *foreign;
+    struct ibv_ah *own, *foreign, *astray;
+    attr.grh.dgid = from->gid;
+    CHECK(astray = ibv_create_ah(from->pd, &attr));
+    attr.grh.dgid = to->gid;
     CHECK(own = ibv_create_ah(from->pd, &attr));
     CHECK(foreign = ibv_create_ah(to->pd, &attr));
     struct ibv_sge sge = {(uintptr_t)from->memory, 8, from->mr->lkey};
@@ -182,15 +232,20 @@ static void say_who_they_are(struct side *from, struct side *to) {
     wr.wr.ud.remote_qpn = b->qp_num;
     wr.wr.ud.remote_qkey = QKEY;
     CHECK(ibv_post_send(a, &wr, &bad) == EINVAL);
-    wr.wr.ud.ah = own;
-    CHECK(!ibv_post_send(a, &wr, &bad));
-    CHECK(completed(from->cq).status == IBV_WC_SUCCESS);
+    struct ibv_ah *handles[] = {astray, own};
+    for (uint64_t at = 0; at < 2; at++) {
+        from->memory[0] = at;
+        wr.wr.ud.ah = handles[at];
+        CHECK(!ibv_post_send(a, &wr, &bad));
+        CHECK(completed(from->cq).status == IBV_WC_SUCCESS);
+    }
     struct ibv_wc wc = completed(to->cq);
     CHECK(wc.status == IBV_WC_SUCCESS && wc.byte_len == GRH + 8);
+    CHECK(to->memory[GRH / 8] == 1);
     struct ibv_ah_attr back;
     CHECK(!ibv_init_ah_from_wc(to->context, 1, &wc, (struct ibv_grh *)to->memory, &back));
     CHECK(memcmp(&back.grh.dgid, &from->gid, sizeof back.grh.dgid) == 0 && back.grh.sgid_index == 1);
-    CHECK(!ibv_destroy_ah(own) && !ibv_destroy_ah(foreign) && !ibv_destroy_qp(a) && !ibv_destroy_qp(b));
+    CHECK(!ibv_destroy_ah(own) && !ibv_destroy_ah(foreign) && !ibv_destroy_ah(astray) && !ibv_destroy_qp(a) && !ibv_destroy_qp(b));
 }
 
 static struct rdma_cm_event *next_event(struct rdma_event_channel *channel, enum rdma_cm_event_type type) {
@@ -373,10 +428,15 @@ int main(int argc, char **argv) {
     open_side(&again, list[0]);
     are_distinct(list, sides, count);
     have_queue_pairs(sides, count);
+    /* 203.0.113.8, of the addresses for examples. */
+    union ibv_gid nobodys = {.raw = {[10] = 0xff, [11] = 0xff, [12] = 203, [13] = 0, [14] = 113, [15] = 8}};
     do_not_mix(&sides[0], &again);
     for (int from = 0; from < count; from++) {
         for (int to = 0; to < count; to++) {
             reach_one_another(&sides[from], &sides[to]);
+            go_where_the_gid_is(&sides[from], &sides[to], &nobodys);
+            if (count > 1)
+                go_where_the_gid_is(&sides[from], &sides[to], &sides[(to + 1) % count].gid);
             if (from != to) {
                 do_not_mix(&sides[from], &sides[to]);
                 say_who_they_are(&sides[from], &sides[to]);
