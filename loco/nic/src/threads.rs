@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::mpsc::channel;
 
-/// Starts a thread, and waits until it runs. It leaves signals to the program's own threads.
+/// Starts a thread, and waits until it runs. Call it without locks that others are waiting for: the system may let the thread in late.
 ///
 /// A thread that begins takes memory from the system and gives some back. Libfabric changes the code of `munmap` when it has opened a
 /// device, and a thread that is in there then ends the program.
@@ -12,12 +12,24 @@ use std::sync::mpsc::channel;
 /// Fails when the process may have no more threads.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (begins, begun) = channel();
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        block_signals();
+    begin(name, move || {
         let _ = begins.send(());
         body();
     })?;
     let _ = begun.recv();
+    Ok(())
+}
+
+/// Starts a thread, which leaves signals to the program's own threads, and does not wait for it. Who holds a lock calls it, not
+/// before the program has opened a device: see [`spawn`].
+///
+/// # Errors
+/// As [`spawn`].
+pub(crate) fn begin(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        block_signals();
+        body();
+    })?;
     Ok(())
 }
 

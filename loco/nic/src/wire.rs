@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::ffi::{IBV_WC_GENERAL_ERR, RawGid};
 
 /// What every header begins with. Its last byte is the version of the format.
-const MAGIC: u32 = u32::from_le_bytes(*b"lnc\x02");
+const MAGIC: u32 = u32::from_le_bytes(*b"lnc\x03");
 /// The size of a header.
 pub(crate) const HEADER: usize = size_of::<Header>();
 /// The longest message.
@@ -76,6 +76,8 @@ pub(crate) struct Header {
     pub len: u64,
     /// The sender's GID, in a datagram.
     pub gid: RawGid,
+    /// The GID that a request is sent to: a queue pair takes what is for its device.
+    pub to_gid: RawGid,
 }
 
 impl Header {
@@ -99,6 +101,7 @@ impl Header {
             wanted: 0,
             len: 0,
             gid: [0; 16],
+            to_gid: [0; 16],
         }
     }
 

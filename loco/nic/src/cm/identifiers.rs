@@ -98,7 +98,6 @@ pub(crate) unsafe extern "C" fn bind_addr(id: *mut CmId, address: *const c_void)
         // Without an address it is of no device until somebody connects.
         let bound = match address.ip().is_unspecified() {
             true => opened(0).map(drop),
-            false if device_at(address.ip()).is_none() => Err(libc::EADDRNOTAVAIL),
             false => bind_device(id, address.ip()),
         };
         if let Err(error) = bound {
@@ -126,14 +125,16 @@ pub(crate) unsafe extern "C" fn resolve_addr(
         let Some(target) = read(target) else {
             return answer(Err(libc::EINVAL));
         };
-        let source = read(source).or_else(|| of(&(*id).src_addr));
-        let source = source.filter(|source| !source.ip().is_unspecified());
+        // An address to which the identifier is bound stays, as in the kernel.
+        let is_known = |source: &SocketAddr| !source.ip().is_unspecified();
+        let bound = of(&(*id).src_addr).filter(is_known);
+        let source = bound.or_else(|| read(source).filter(is_known));
         let mut source = source.unwrap_or_else(|| {
             let own = host_address();
             let is_far = abroad().is_some_and(|abroad| abroad.host_at(target.ip()).is_some());
             let ip = match target.ip() {
                 _ if is_far => own,
-                ip if ip.is_loopback() || ip.is_ipv4() != own.is_ipv4() => ip,
+                ip if (ip.is_loopback() || ip.is_ipv4() != own.is_ipv4()) && device_at(ip).is_some() => ip,
                 _ => own,
             };
             SocketAddr::new(ip, of(&(*id).src_addr).map_or(0, |bound| bound.port()))

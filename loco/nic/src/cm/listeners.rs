@@ -37,8 +37,38 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(4);
 const LISTEN_PATIENCE: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The listeners of this process, by their files.
-static LISTENERS: Mutex<Option<HashMap<PathBuf, Arc<Shared>>>> = Mutex::new(None);
+/// The identifiers of this process that have a port, by its file. Those of one port listen at different addresses.
+static HOLDERS: Mutex<Option<HashMap<PathBuf, Vec<Holder>>>> = Mutex::new(None);
+/// True once somebody accepts connections for all of them.
+static ACCEPTS: Mutex<bool> = Mutex::new(false);
+
+/// An identifier that has a port.
+struct Holder {
+    shared: Arc<Shared>,
+    /// Where it listens: nowhere, if it has the port and does not listen yet.
+    addresses: Vec<IpAddr>,
+}
+
+/// Takes an identifier off a port. Returns false if nobody has the port any more.
+fn leave(holders: &mut HashMap<PathBuf, Vec<Holder>>, path: &Path, shared: &Shared) -> bool {
+    let Some(of_port) = holders.get_mut(path) else {
+        return false;
+    };
+    of_port.retain(|holder| !std::ptr::eq(&*holder.shared, shared));
+    if of_port.is_empty() {
+        holders.remove(path);
+    }
+    holders.contains_key(path)
+}
+
+/// Writes the addresses of all holders of a port into its file. Whoever sees the file sees all of it.
+fn publish(folder: &Path, number: u32, path: &Path, holders: &[Holder]) -> io::Result<()> {
+    let addresses = holders.iter().flat_map(|holder| &holder.addresses);
+    let text: Vec<String> = addresses.map(IpAddr::to_string).collect();
+    let new = folder.join(places::named(PREFIX, number, "new"));
+    fs::write(&new, text.join("\n"))?;
+    fs::rename(&new, path)
+}
 
 fn place() -> (PathBuf, u32) {
     let nic = nic();
@@ -69,8 +99,9 @@ pub(super) fn free_port(space: u32) -> u16 {
 ///
 /// # Errors
 /// Fails with `EADDRNOTAVAIL` when all are taken, and when the folder cannot be written.
-pub(super) fn take_port(shared: &Shared, space: u32) -> io::Result<u16> {
+pub(super) fn take_port(shared: &Arc<Shared>, space: u32) -> io::Result<u16> {
     let (folder, number) = place();
+    let mut holders = lock(&HOLDERS);
     for port in choices(number) {
         let path = folder.join(places::named(PREFIX, number, &port_file(space, port)));
         match fs::File::create_new(&path) {
@@ -79,6 +110,12 @@ pub(super) fn take_port(shared: &Shared, space: u32) -> io::Result<u16> {
         }
         // Of two processes that take it at once, at most one keeps it.
         if on_port(&folder, PREFIX, space, port).len() == 1 {
+            let holder = Holder {
+                shared: Arc::clone(shared),
+                addresses: Vec::new(),
+            };
+            let all = holders.get_or_insert_default();
+            all.insert(path.clone(), vec![holder]);
             lock(&shared.inner).listens = Some(path);
             return Ok(port);
         }
@@ -87,47 +124,49 @@ pub(super) fn take_port(shared: &Shared, space: u32) -> io::Result<u16> {
     Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))
 }
 
-/// Begins to listen.
+/// Begins to listen. Others may listen on the same port, at other addresses.
 ///
 /// # Errors
-/// Fails with `EADDRINUSE` when another living process listens on the port, and when the folder cannot be written.
+/// Fails with `EADDRINUSE` when another identifier or another living process listens there, and when the folder cannot be written.
 pub(super) fn listen(shared: &Arc<Shared>, address: SocketAddr, space: u32) -> io::Result<()> {
     let (folder, number) = place();
-    let taken = lock(&shared.inner).listens.clone();
-    // Two threads may want the same port.
-    let mut listeners = lock(&LISTENERS);
-    for (owner, file) in on_port(&folder, PREFIX, space, address.port()) {
-        if taken.as_ref() == Some(&file) {
-            continue;
-        }
-        let clashes = address.ip().is_unspecified() || has_address(&file, address.ip());
-        if clashes && (owner == number || reach(&folder, owner).is_ok()) {
-            return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
-        }
-    }
-    let mut addresses = vec![address.ip()];
-    if address.ip().is_unspecified() {
-        addresses = own_addresses();
-    }
-    let text: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
     let path = folder.join(places::named(PREFIX, number, &port_file(space, address.port())));
-    let all = match &mut *listeners {
-        Some(all) => all,
-        none => {
-            accept_connections(&folder, number)?;
-            none.insert(HashMap::new())
-        }
-    };
-    all.insert(path.clone(), Arc::clone(shared));
-    // Whoever sees the file sees all of it.
-    let new = folder.join(places::named(PREFIX, number, "new"));
-    fs::write(&new, text.join("\n"))?;
-    fs::rename(&new, &path)?;
-    lock(&shared.inner).listens = Some(path);
-    Ok(())
+    // Two threads may want the same port.
+    let mut holders = lock(&HOLDERS);
+    let all = holders.get_or_insert_default();
+    let is_any = address.ip().is_unspecified();
+    let others = on_port(&folder, PREFIX, space, address.port()).into_iter();
+    let mut others = others.filter(|(owner, _)| *owner != number);
+    let clashes = others
+        .any(|(owner, file)| (is_any || has_address(&file, address.ip())) && reach(&folder, owner).is_ok());
+    let clashes_here = all.get(&path).is_some_and(|of_port| {
+        let mut others = of_port
+            .iter()
+            .filter(|holder| !Arc::ptr_eq(&holder.shared, shared));
+        others.any(|holder| is_any || holder.addresses.contains(&address.ip()))
+    });
+    if clashes || clashes_here {
+        return Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
+    }
+    accept_connections(&folder, number)?;
+    leave(all, &path, shared);
+    let of_port = all.entry(path.clone()).or_default();
+    of_port.push(Holder {
+        shared: Arc::clone(shared),
+        addresses: match is_any {
+            true => own_addresses(),
+            false => vec![address.ip()],
+        },
+    });
+    let published = publish(&folder, number, &path, of_port);
+    if published.is_err() {
+        leave(all, &path, shared);
+    }
+    lock(&shared.inner).listens = published.is_ok().then_some(path);
+    published
 }
 
-/// Ends listening, and gives the port back.
+/// Ends listening, and gives the port back if nobody else of this process has it.
 pub(super) fn unlisten(shared: &Shared) {
     let Some(path) = lock(&shared.inner).listens.take() else {
         return;
@@ -136,15 +175,24 @@ pub(super) fn unlisten(shared: &Shared) {
     if is_child() {
         return;
     }
+    let (folder, number) = place();
     // Without the file, the port is another's at once: nothing else of the listener may be left by then.
-    let mut listeners = lock(&LISTENERS);
-    if let Some(all) = &mut *listeners {
-        all.remove(&path);
+    let mut holders = lock(&HOLDERS);
+    let Some(all) = &mut *holders else { return };
+    if !leave(all, &path, shared) {
+        let _ = fs::remove_file(&path);
+    } else if let Some(of_port) = all.get(&path) {
+        // Who still finds the address there is told that nobody listens.
+        let _ = publish(&folder, number, &path, of_port);
     }
-    let _ = fs::remove_file(&path);
 }
 
+/// Accepts connections for all listeners of this process, if nobody does.
 fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
+    let mut accepts = lock(&ACCEPTS);
+    if *accepts {
+        return Ok(());
+    }
     let opened = fs::File::open(folder)?;
     welcome_by(welcome);
     let listener = UnixListener::bind(socket_path(&opened, PREFIX, number, SOCKET))?;
@@ -155,7 +203,9 @@ fn accept_connections(folder: &Path, number: u32) -> io::Result<()> {
                 log::say(format_args!("cannot read a connection: {error}"));
             }
         }
-    })
+    })?;
+    *accepts = true;
+    Ok(())
 }
 
 /// Reads a connection that a process of another host has made, until it ends.
@@ -201,15 +251,12 @@ fn greet(stream: &Arc<Line>) {
 }
 
 fn listener(space: u32, target: SocketAddr) -> Option<Arc<Shared>> {
-    let listeners = lock(&LISTENERS);
-    let all = listeners.as_ref()?;
-    let kind = port_file(space, target.port());
-    let found = all.iter().find(|(path, _)| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_on_port = places::parsed(PREFIX, &name).is_some_and(|(_, of)| of == kind);
-        is_on_port && has_address(path, target.ip())
-    });
-    found.map(|(_, shared)| Arc::clone(shared))
+    let (folder, number) = place();
+    let path = folder.join(places::named(PREFIX, number, &port_file(space, target.port())));
+    let holders = lock(&HOLDERS);
+    let mut of_port = holders.as_ref()?.get(&path)?.iter();
+    let found = of_port.find(|holder| holder.addresses.contains(&target.ip()));
+    found.map(|holder| Arc::clone(&holder.shared))
 }
 
 /// Passes on what a connection brings, until it ends.

@@ -8,6 +8,7 @@ use super::state::{Inner, Shared, shared_of};
 use crate::devices::{ADDRESS_GID, device_at, devices};
 use crate::events::lock;
 use crate::ffi::*;
+use crate::log::once;
 use crate::verbs::{channels, completion, device, identity_of, opened, queue_pairs, set_errno};
 
 /// The encoding of the time that a peer may take to answer: 67 ms.
@@ -45,19 +46,25 @@ pub(super) fn opened(index: usize) -> Result<(*mut Context, *mut Pd), i32> {
     Ok((all[index].0, all[index].1))
 }
 
-/// Gives an identifier the device that has an address, which is the first one if none has. The device's protection domain goes with it,
-/// unless the identifier has one of that device.
+/// Gives an identifier the device that has an address. The device's protection domain goes with it, unless the identifier has one of
+/// that device.
 ///
 /// # Errors
-/// As [`opened`].
+/// Fails with `EADDRNOTAVAIL` when no device has the address, with `EINVAL` when the identifier has a queue pair of another device, and as [`opened`].
 ///
 /// # Safety
 /// `id` is the program's own.
 pub(super) unsafe fn bind_device(id: *mut CmId, address: IpAddr) -> Result<(), i32> {
-    let index = device_at(address).unwrap_or(0);
+    let index = device_at(address).ok_or(libc::EADDRNOTAVAIL)?;
     let (context, pd) = opened(index)?;
     // SAFETY: as the caller's.
     unsafe {
+        if !(*id).qp.is_null() && (*(*id).qp).context != context {
+            once(
+                "rdma_resolve_addr, rdma_bind_addr: the queue pair is of another device than the address (EINVAL)",
+            );
+            return Err(libc::EINVAL);
+        }
         (*id).verbs = context;
         if (*id).pd.is_null() || (*(*id).pd).context != context {
             (*id).pd = pd;

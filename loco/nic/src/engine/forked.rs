@@ -1,50 +1,70 @@
 //! Makes a child of `fork` a copy of its parent's NIC that reaches nobody.
 //!
 //! The child has the objects, and no thread that works on them. It gives the descriptors back, so that others see when the parent ends,
-//! and the places of the world are free then. Its requests end as those to a dead machine do. Relies on the lock of the NIC, which is
-//! taken while the process forks, so that the child finds it free and the state whole; used by [`thread`](super::thread).
+//! and the places of the world are free then. Its requests end as those to a dead machine do. Relies on the locks of the NIC and of its
+//! start, which are taken while the process forks, so that the child finds them free and the state whole; used by [`thread`](super::thread).
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, OnceLock};
 
 use super::core::{Nic, spare};
 use crate::child::becomes_child;
 
-/// Takes the lock of the NIC.
-static LOCK: OnceLock<fn() -> MutexGuard<'static, Nic>> = OnceLock::new();
-
-thread_local! {
-    /// The lock, while this thread forks.
-    static FORKING: RefCell<Option<MutexGuard<'static, Nic>>> = const { RefCell::new(None) };
+/// What stands still while a process forks.
+pub(super) struct Stopped {
+    /// The lock of the NIC, if there is one. It is given back before the other.
+    pub nic: Option<MutexGuard<'static, Nic>>,
+    /// The lock of who starts it: a child has a NIC that has started, or none.
+    pub _starting: MutexGuard<'static, ()>,
 }
 
-/// Makes children of this process ones that have their own copy of the NIC, whose lock `locked` takes. Call it once, when the NIC has
-/// started, and fork with the lock free.
+/// Stops the NIC.
+static STOP: OnceLock<fn() -> Stopped> = OnceLock::new();
+/// True once children are taken care of.
+static PREPARED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// What stands still while this thread forks.
+    static FORKING: RefCell<Option<Stopped>> = const { RefCell::new(None) };
+}
+
+/// Makes children of this process ones that have their own copy of the NIC, which `stop` stops. Does nothing if that is done already.
+/// Call it before the NIC starts, and fork without its locks.
 ///
 /// # Errors
 /// Fails when there is no memory for it.
 #[allow(unsafe_code)]
-pub(super) fn prepare(locked: fn() -> MutexGuard<'static, Nic>) -> io::Result<()> {
+pub(super) fn prepare(stop: fn() -> Stopped) -> io::Result<()> {
     extern "C" fn before() {
-        let guard = LOCK.get().map(|locked| locked());
-        let _ = FORKING.try_with(|forking| forking.replace(guard));
+        let stopped = STOP.get().map(|stop| stop());
+        let _ = FORKING.try_with(|forking| forking.replace(stopped));
     }
     extern "C" fn in_parent() {
         drop(FORKING.try_with(RefCell::take));
     }
     extern "C" fn in_child() {
-        becomes_child();
-        if let Ok(Some(mut nic)) = FORKING.try_with(RefCell::take) {
+        // A child that was made before there was a NIC may have one of its own.
+        if let Ok(Some(mut stopped)) = FORKING.try_with(RefCell::take)
+            && let Some(nic) = &mut stopped.nic
+        {
+            becomes_child();
             nic.cut_off();
         }
     }
-    let _ = LOCK.set(locked);
+    let _ = STOP.set(stop);
+    if PREPARED.swap(true, Ordering::AcqRel) {
+        return Ok(());
+    }
     // SAFETY: the functions take and return nothing, and do not unwind.
     match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
         0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
+        error => {
+            PREPARED.store(false, Ordering::Release);
+            Err(io::Error::from_raw_os_error(error))
+        }
     }
 }
 

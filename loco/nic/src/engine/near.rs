@@ -151,7 +151,8 @@ impl Near {
             ring.write(&bytes[sent..sent + part]);
             sent += part;
         }
-        if sent > 0 && ring.publish(true) {
+        // Also if there was no room at all: the ring may be full of what has woken nobody, and nothing wakes for bytes that wait outside.
+        if !bytes.is_empty() && ring.publish(true) {
             self.ring_bell();
         }
         Ok(sent)

@@ -412,6 +412,10 @@ fn head(qp: &QueuePair, request: &Request, seq: u64) -> Result<Header, u32> {
         return Err(IBV_WC_LOC_QP_OP_ERR);
     }
     let mut header = Header::new(kind, qp.qpn, qp.attr.dest_qp_num, seq);
+    header.to_gid = match request.datagram {
+        Some((gid, ..)) => gid,
+        None => qp.attr.ah_attr.gid(),
+    };
     header.addr = request.remote_addr;
     header.key = request.rkey;
     (header.first, header.second) = request.operands;

@@ -62,6 +62,8 @@ impl Nic {
                 && qp.attr.dest_qp_num == header.from
                 && header.has(flag::UNRELIABLE) == (qp.kind == IBV_QPT_UC)
         };
+        // On a network, it comes to the device that has the GID, which has no queue pair of this number.
+        let is_for_it = is_for_it && qp.device.gids.contains(&header.to_gid);
         if !is_for_it || !qp.receives_messages() {
             return self.keep_in_limbo(incoming);
         }

@@ -17,13 +17,13 @@ use rustix::thread::sched_getaffinity;
 
 use super::company::Company;
 use super::core::Nic;
-use super::forked;
+use super::forked::{self, Stopped};
 use crate::abroad::is_nobody;
 use crate::child::is_child;
 use crate::events::lock;
 use crate::log;
 use crate::settings::{abroad, settings};
-use crate::threads::{spawn, take_short_turns};
+use crate::threads::{begin, spawn, take_short_turns};
 use crate::world::World;
 use crate::{counts, trace};
 
@@ -32,6 +32,8 @@ static NIC: OnceLock<Mutex<Nic>> = OnceLock::new();
 static WORLD: OnceLock<Arc<World>> = OnceLock::new();
 /// Who takes connections in that are for a port: the connection manager, once somebody listens.
 static WELCOME: OnceLock<fn(loco_job::Link)> = OnceLock::new();
+/// Taken while the NIC starts.
+static STARTING: Mutex<()> = Mutex::new(());
 /// True while the thread sleeps on its bell and would not see new work.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// When a call that looks for completions has last done the thread's work.
@@ -60,7 +62,10 @@ fn epoch() -> Instant {
 /// # Errors
 /// Fails as [`Nic::new`] does.
 pub(crate) fn start() -> io::Result<()> {
-    static STARTING: Mutex<()> = Mutex::new(());
+    forked::prepare(|| Stopped {
+        _starting: lock(&STARTING),
+        nic: NIC.get().map(lock),
+    })?;
     let _starting = lock(&STARTING);
     if NIC.get().is_some() {
         return Ok(());
@@ -72,7 +77,6 @@ pub(crate) fn start() -> io::Result<()> {
     spawn("loco-nic", run)?;
     spawn("loco-nic-sockets", watch)?;
     at_exit();
-    forked::prepare(self::nic)?;
     if let Some(abroad) = abroad() {
         abroad.accept(
             &world.opened,
@@ -106,7 +110,7 @@ pub(crate) fn welcome_by(welcome: fn(loco_job::Link)) {
 fn set_out(nic: &mut Nic) -> bool {
     let mut begun = true;
     for (id, number) in nic.take_visits() {
-        if let Err(error) = spawn("loco-nic-connect", move || connect(id, number)) {
+        if let Err(error) = begin("loco-nic-connect", move || connect(id, number)) {
             nic.has_come(id, Err(error));
             begun = false;
         }

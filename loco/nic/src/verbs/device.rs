@@ -11,6 +11,8 @@ use crate::ffi::*;
 use crate::log::unsupported;
 use crate::settings::settings;
 
+/// The most queue pairs of all devices of a process.
+const QPS_MAX: i32 = 4000;
 /// The most work requests of a queue.
 pub(super) const QUEUE_MAX: u32 = 16384;
 /// The most scatter/gather elements of a request.
@@ -110,7 +112,8 @@ fn attributes(device: &Identity) -> DeviceAttr {
     attr.page_size_cap = 0xffff_f000;
     attr.vendor_id = 0x6c6f;
     attr.vendor_part_id = 1;
-    attr.max_qp = 4000;
+    // The devices of a process share the numbers of queue pairs that it has. Any of them may be a device's, as long as there are some.
+    attr.max_qp = QPS_MAX / c_int::try_from(devices().len()).unwrap_or(c_int::MAX);
     attr.max_qp_wr = QUEUE_MAX.cast_signed();
     attr.device_cap_flags = 1 << 7 | 1 << 12 | 1 << 13;
     attr.max_sge = ELEMENTS_MAX.cast_signed();

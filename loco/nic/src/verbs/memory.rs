@@ -2,10 +2,10 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::objects::{fails, give, handle, take_back};
+use super::objects::{fails, give, handle, set_errno, take_back};
 use crate::engine::nic;
 use crate::ffi::*;
-use crate::log::unsupported;
+use crate::log::{once, unsupported};
 use crate::memory::is_mapped;
 
 /// The flags of access that mean something here.
@@ -107,25 +107,30 @@ pub(crate) unsafe extern "C" fn rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    const INVALID: c_int = -1;
+    /// `IBV_REREG_MR_ERR_INPUT`: the region is as it was.
+    fn invalid() -> c_int {
+        set_errno(libc::EINVAL);
+        -1
+    }
     let access = (flags & 4 != 0).then_some(access.cast_unsigned());
     let place = (flags & 1 != 0).then(|| (addr.expose_provenance(), length as u64));
     if flags & !7 != 0 || flags == 0 || access.is_some_and(|access| checked(access).is_err()) {
-        return INVALID;
+        return invalid();
     }
     if place.is_some_and(|(at, _)| length > 0 && !is_mapped(at, length)) {
-        return INVALID;
+        return invalid();
     }
     // SAFETY: the program's own region, and the domain if it is to be changed.
     unsafe {
         if flags & 2 != 0 && (*pd).context != (*mr).context {
-            return INVALID;
+            once("ibv_rereg_mr: the domain is not of the region's opened device (EINVAL)");
+            return invalid();
         }
         let domain = (flags & 2 != 0).then(|| handle::<Pd>(pd).handle);
         let mut nic = nic();
         nic.settle();
         if !nic.memory.change((*mr).lkey, place, access, domain) {
-            return INVALID;
+            return invalid();
         }
         if place.is_some() {
             (*mr).addr = addr;

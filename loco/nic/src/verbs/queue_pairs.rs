@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) ->
     }
 }
 
-pub(super) unsafe extern "C" fn create_qp_ex(_context: *mut Context, init: *mut QpInitAttrEx) -> *mut Qp {
+pub(super) unsafe extern "C" fn create_qp_ex(context: *mut Context, init: *mut QpInitAttrEx) -> *mut Qp {
     // SAFETY: the caller gives attributes.
     let given = unsafe { &mut *init };
     let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -105,6 +105,11 @@ pub(super) unsafe extern "C" fn create_qp_ex(_context: *mut Context, init: *mut 
         return fails(unsupported("ibv_create_qp_ex with these attributes"));
     }
     if given.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
+        return fails(libc::EINVAL);
+    }
+    // SAFETY: the program's own domain.
+    if unsafe { (*given.pd).context } != context {
+        once("ibv_create_qp_ex: the domain is not of this opened device (EINVAL)");
         return fails(libc::EINVAL);
     }
     if given.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && given.create_flags != 0 {

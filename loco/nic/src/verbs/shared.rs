@@ -8,7 +8,7 @@ use super::objects::{SrqObject, events_of, fails, give, handle, take_back};
 use super::posting::elements;
 use crate::engine::{Receive, SharedReceives, nic, poke};
 use crate::ffi::*;
-use crate::log::unsupported;
+use crate::log::{once, unsupported};
 
 pub(crate) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> *mut Srq {
     // SAFETY: the program's own domain, and attributes.
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) 
     }
 }
 
-pub(super) unsafe extern "C" fn create_srq_ex(_context: *mut Context, init: *mut SrqInitAttrEx) -> *mut Srq {
+pub(super) unsafe extern "C" fn create_srq_ex(context: *mut Context, init: *mut SrqInitAttrEx) -> *mut Srq {
     // SAFETY: the caller gives attributes, which begin as the plain ones do.
     unsafe {
         let given = &*init;
@@ -52,6 +52,10 @@ pub(super) unsafe extern "C" fn create_srq_ex(_context: *mut Context, init: *mut
             ));
         }
         if given.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 {
+            return fails(libc::EINVAL);
+        }
+        if (*given.pd).context != context {
+            once("ibv_create_srq_ex: the domain is not of this opened device (EINVAL)");
             return fails(libc::EINVAL);
         }
         create_srq(given.pd, init.cast())

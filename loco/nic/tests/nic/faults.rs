@@ -145,3 +145,16 @@ fn a_child_of_a_process_with_the_device_has_a_copy_that_reaches_nobody() {
         assert_eq!(std::fs::read_dir(world.meeting()).unwrap().count(), 0);
     }
 }
+
+/// `forking.c` says what is checked. A child is made while the device starts in a few of the runs.
+#[test]
+fn a_child_that_is_made_while_the_device_starts_has_one_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "forking", folder.path()) else {
+        return;
+    };
+    for seed in 0..30 {
+        let output = World::new("ibta", "none", seed).run(&program, &[]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}

@@ -84,6 +84,31 @@ fn a_bell_rings_for_who_sleeps_before_and_after_it_is_known() {
     assert!(has_rung(&asks) && asking.rang_on().is_some() && asking.rang_on().is_none());
 }
 
+/// Answers that wake nobody fill the ring to its last byte: what waits behind them wakes the reader, which makes room.
+#[test]
+fn a_ring_that_is_full_of_what_wakes_nobody_does_not_keep_its_reader_asleep() {
+    let [(mut asking, asks), (mut serving, serves)] = ends();
+    let mut messages = Vec::new();
+    assert!(serving.hear(&mut messages).unwrap() && asking.hear(&mut messages).unwrap());
+    asking.wake_for(Wake::Urgent);
+    let room = serving.ring.as_ref().unwrap().room().unwrap();
+    let (header, data) = request(1, room - HEADER);
+    assert!(serving.send([header.as_bytes(), &data], false).unwrap());
+    assert_eq!(serving.ring.as_ref().unwrap().room().unwrap(), 0);
+    assert!(!has_rung(&asks));
+    let (more, data) = request(2, 5);
+    let behind = [more.as_bytes(), &data].concat();
+    assert_eq!(serving.send_some(&behind).unwrap(), 0);
+    assert!(has_rung(&asks));
+    messages.clear();
+    asking.receive(&mut Vec::new(), &mut messages).unwrap();
+    assert!(has_rung(&serves), "there is room");
+    assert_eq!(serving.send_some(&behind).unwrap(), behind.len());
+    asking.receive(&mut Vec::new(), &mut messages).unwrap();
+    let seqs: Vec<u64> = messages.iter().map(|message| message.header.seq).collect();
+    assert_eq!(seqs, [1, 2]);
+}
+
 #[test]
 fn what_is_no_greeting_is_refused() {
     let bells = [bell(), bell()];
