@@ -27,6 +27,7 @@
 //! of the lost node.
 
 mod batch;
+mod copies;
 mod index;
 #[cfg(test)]
 mod loss;
@@ -60,6 +61,7 @@ pub use snapshot::{Restored, Snapshot};
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
 
+use copies::Copies;
 use index::Index;
 use slot::{Location, Slots, WORD_BYTES, slot_bytes};
 use tracker::Tracker;
@@ -92,10 +94,15 @@ pub struct KvConfig {
     /// until the slowest node has read. [`insert_many`](KvStore::insert_many) makes up to 128 reports before it waits
     /// for acknowledgements, so give the tracker room for as many.
     pub tracker_bytes: usize,
+    /// The number of nodes that have each value (default 1), at most the number of participants. With `n` copies, the keys and the
+    /// locks outlive the loss of `n - 1` nodes: lookups and writes go on when all survivors know of a loss. A lookup reads one
+    /// copy; a write goes to one after the other. Each node takes `n - 1` times `slots_per_node` backup slots more, each of
+    /// more than twice the size of a value. Copies that were lost are not made again.
+    pub copies: usize,
 }
 
 impl Default for KvConfig {
-    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, and trackers of 64 KiB.
+    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB, and one copy.
     fn default() -> KvConfig {
         KvConfig {
             slots_per_node: 1 << 16,
@@ -103,6 +110,7 @@ impl Default for KvConfig {
             key_bytes_max: 64,
             locks: 64,
             tracker_bytes: 1 << 16,
+            copies: 1,
         }
     }
 }
@@ -113,6 +121,7 @@ loco_fabric::setters!(KvConfig {
     key_bytes_max: usize,
     locks: u32,
     tracker_bytes: usize,
+    copies: usize,
 });
 
 /// A node's statistics of its store.
@@ -184,6 +193,8 @@ struct Shared<F: Fabric, K: Encode + Eq> {
     data: Region<F>,
     acks: Region<F>,
     locks: Vec<TicketLock<F>>,
+    /// `None` if each value has one copy.
+    copies: Option<Copies<F>>,
     /// The rings, by position of the writer among the participants.
     rings: Vec<RingBuffer<F>>,
     tracker: Exclusive<F, Option<Tracker<F>>>,
@@ -215,17 +226,25 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         config.check(name)?;
         let participants = parent.participants();
         let nodes = participants.nodes();
+        copies::check(name, config.copies, nodes.len())?;
         let value_bytes_max = config.value_bytes_max;
         let bytes = slot_bytes(value_bytes_max);
         let data_bytes = region_bytes(name, config.slots_per_node as usize, bytes)?;
-        let channel = Channel::builder(parent, name)
-            .kind(format!(
-                "kv_store of {} slots, {} locks, keys up to {} bytes",
-                config.slots_per_node, config.locks, config.key_bytes_max
-            ))
+        let mut kind = format!(
+            "kv_store of {} slots, {} locks, keys up to {} bytes",
+            config.slots_per_node, config.locks, config.key_bytes_max
+        );
+        if config.copies > 1 {
+            kind = format!("{kind}, {} copies", config.copies);
+        }
+        let mut channel = Channel::builder(parent, name)
+            .kind(kind)
             .region("data", data_bytes)
-            .published("acks", nodes.len() * WORD_BYTES)
-            .join()?;
+            .published("acks", nodes.len() * WORD_BYTES);
+        if config.copies > 1 {
+            channel = channel.region(copies::REGION, copies::backup_bytes(name, &config)?);
+        }
+        let channel = channel.join()?;
         let on_loss = LockConfig::default().on_loss(OnLoss::Recover);
         let locks = (0..config.locks)
             .map(|i| {
@@ -243,6 +262,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let shared = Arc::new(Shared {
             data: channel.region("data")?.clone(),
             acks: channel.published("acks")?.clone(),
+            copies: Copies::new(&channel, &config)?,
             channel,
             locks,
             rings,

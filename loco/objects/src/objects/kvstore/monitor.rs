@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Peers, Time, Wait};
+use smallvec::SmallVec;
 
 use crate::channels::service::{self, RETRY_MAX, RETRY_MIN};
 use crate::objects::ring_buffer::RingReader;
@@ -18,6 +19,7 @@ use crate::operations::published::Published;
 use crate::{Error, Parent, Result, Thread};
 
 use super::Shared;
+use super::copies::{Copies, Views};
 use super::tracker::{FAILED, decode};
 use super::value::Encode;
 
@@ -112,27 +114,39 @@ fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Sou
         pause: RETRY_MIN,
         until: None,
     };
+    let views = shared.copies.as_ref().map(Copies::views);
     loop {
+        // Without copies it makes no difference whether a node is lost.
+        let peers = views.map_or_else(SmallVec::new, Views::peers);
         let wait = Wait {
             what: shared.channel.name(),
-            peers: Peers::None,
+            peers: Peers::These(&peers),
             deadline: failed.until,
         };
         let waited = thread.fabric().wait(wait, || {
             let any = sources
                 .iter_mut()
                 .any(|source| !source.done && source.reader.has_next());
-            (any || stopped()).then_some(())
+            let turns = || views.is_some_and(Views::may_announce);
+            (any || turns() || stopped()).then_some(())
         });
         match waited {
             // It is time to try again what failed.
             Err(FabricError::Timeout { .. }) if failed.until.is_some() => {}
+            Err(FabricError::PeerLost(_)) => {}
             waited => waited?,
         }
         if stopped() {
             return Ok(());
         }
         let mut any_failed = false;
+        match views.map_or(Ok(()), |views| views.turn(&thread)) {
+            Err(error) if service::may_pass(&error) => {
+                tracing::warn!(store = shared.channel.name(), %error, "turning away from a lost node is tried again");
+                any_failed = true;
+            }
+            turned => turned?,
+        }
         for source in sources.iter_mut().filter(|source| !source.done) {
             match drain(shared, &thread, source, &mut message) {
                 Ok(()) => {}

@@ -62,6 +62,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Updates many keys and returns how many were present. Each update takes effect by itself. Updates of one key
     /// take effect in the given order, others in any order. All are done on return. Up to 128 updates overlap, and those under one
     /// lock share it and its fence. Locks that another thread of this node uses at the time are taken one by one after the others.
+    /// Where values have [copies](super::KvConfig::copies), they are updated one after the other.
     ///
     /// # Errors
     /// Returns the errors of [`update`](KvStore::update). Some of the updates may have been done, and others not.
@@ -72,6 +73,13 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
         let _call = thread.call(self.shared.channel.name(), "update_many");
         let mut found = 0;
+        if let Some(copies) = &self.shared.copies {
+            for (key, value) in entries {
+                self.shared.check_value(value.bytes())?;
+                found += usize::from(self.shared.update_copies(copies, thread, key, value.bytes())?);
+            }
+            return Ok(found);
+        }
         let updated = entries
             .chunks(WINDOW)
             .try_for_each(|entries| self.shared.update_window(thread, entries, &mut found));

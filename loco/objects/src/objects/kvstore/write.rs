@@ -41,6 +41,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let shared = &self.shared;
         shared.check_key(key)?;
         shared.check_value(value.bytes())?;
+        if let Some(copies) = &shared.copies {
+            return shared.insert_copies(copies, thread, key, value.bytes());
+        }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = shared.insert(thread, key, value.bytes());
@@ -61,6 +64,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let _call = thread.call(self.shared.channel.name(), "update");
         let shared = &self.shared;
         shared.check_value(value.bytes())?;
+        if let Some(copies) = &shared.copies {
+            return shared.update_copies(copies, thread, key, value.bytes());
+        }
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let Some(at) = shared.find_valid(thread, key)? else {
             return shared.release(thread, guard, Ok(false));
@@ -95,6 +101,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
         let _call = thread.call(self.shared.channel.name(), "delete");
         let shared = &self.shared;
+        if let Some(copies) = &shared.copies {
+            return shared.delete_copies(copies, thread, key);
+        }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = shared.delete(thread, key);
@@ -221,7 +230,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Clears the valid bit if it is set, then removes the key from all indices. An unset bit must not be written:
     /// the node that cleared it may have announced it only to the slot's owner before it was lost, and the slot may already hold
     /// another key.
-    fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
+    pub(super) fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
         if valid {
             match self.set_meta(thread, at, false) {
                 // Then nobody can read it.
@@ -258,7 +267,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     }
 
     /// Returns true if the slot is in this use and valid.
-    fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
+    pub(super) fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
         let word = if thread.reads_at_once() {
             // This read serves all nodes alike. It needs no fence: loads keep their order, and those that took the lock came
             // before it.

@@ -1,0 +1,140 @@
+//! Lookups of values whose first copy is lost, and of values that a lost writer left torn.
+
+use loco_fabric::Fabric;
+
+use super::slot::Backup;
+use super::views::View;
+use super::writes::Ended;
+use super::{Copies, Holder, lost};
+use crate::fence::Scope;
+use crate::{Error, Result, Thread};
+
+use super::super::read::Looked;
+use super::super::slot::Location;
+use super::super::value::Encode;
+use super::super::{KvStore, Shared};
+
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
+    /// Looks a key up after an error: in the next copy, if its node was lost.
+    #[cold]
+    pub(in super::super) fn get_after(&self, thread: &Thread<F>, key: &K, error: Error) -> Result<Option<V>> {
+        match (&self.shared.copies, error.lost_peer()) {
+            (Some(copies), Some(node)) => {
+                let least = View::default().with(copies.views.position(node));
+                self.get_in(copies, thread, key, least)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Looks a key up in a copy that is not lost.
+    #[cold]
+    pub(in super::super) fn get_moved(&self, copies: &Copies<F>, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+        self.get_in(copies, thread, key, View::default())
+    }
+
+    /// Looks a key up in a view in which everybody is gone who is in `least`, or in a later one.
+    fn get_in(&self, copies: &Copies<F>, thread: &Thread<F>, key: &K, mut least: View) -> Result<Option<V>> {
+        loop {
+            let view = copies.views.settled(thread, least)?;
+            let Some(at) = self.shared.find(key) else {
+                return thread.still_in().map(|()| None);
+            };
+            let Some(&holder) = copies.holders(at, view).first() else {
+                return Err(lost(at.node));
+            };
+            // The call took no part in the view, which may have changed meanwhile; it then overlaps with all that came after.
+            let looked = self.look_at_copy(copies, thread, holder, at);
+            let error = match looked {
+                Ok(Looked::Known(value)) => return thread.still_in().map(|()| value),
+                // Two writes have overtaken the read, or a lost writer was in the middle of one.
+                Ok(Looked::Torn | Looked::Longer(_)) => return self.get_mended(copies, thread, key),
+                Err(error) => error,
+            };
+            match error.lost_peer().map(|node| copies.views.position(node)) {
+                Some(position) if !view.has(position) => least = view.with(position),
+                _ => return Err(error),
+            }
+        }
+    }
+
+    fn look_at_copy(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        holder: Holder,
+        at: Location,
+    ) -> Result<Looked<V>> {
+        if holder.copy == 0 {
+            return self.read_whole(thread, at);
+        }
+        let slot = copies.read(thread, holder, at)?;
+        let backup = Backup::new(&slot, at.counter);
+        if !backup.is_valid() {
+            return Ok(Looked::Known(None));
+        }
+        let Some(bytes) = backup.value() else {
+            return Ok(Looked::Torn);
+        };
+        let value = V::from_bytes(bytes).ok_or_else(|| self.of_another_type(bytes.len()))?;
+        Ok(Looked::Known(Some(value)))
+    }
+
+    /// Looks a key up under its lock, so that no writer is active. Writes a value that is torn in the first copy again, from the next
+    /// one that is whole.
+    pub(in super::super) fn get_mended(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        key: &K,
+    ) -> Result<Option<V>> {
+        let shared = &*self.shared;
+        shared.in_view(copies, thread, |view| {
+            let guard = shared.lock_in(copies, key, view)?.lock(thread, Scope::Nothing)?;
+            let found = self.mend(copies, thread, key, view);
+            shared.release(thread, guard, found.map(Ended::Done))
+        })
+    }
+
+    fn mend(&self, copies: &Copies<F>, thread: &Thread<F>, key: &K, view: View) -> Result<Option<V>> {
+        let shared = &*self.shared;
+        let Some(at) = shared.find(key) else {
+            return Ok(None);
+        };
+        let holders = copies.holders(at, view);
+        let Some((&first, later)) = holders.split_first() else {
+            return Err(lost(at.node));
+        };
+        match self.look_at_copy(copies, thread, first, at)? {
+            Looked::Known(value) => return Ok(value),
+            Looked::Torn | Looked::Longer(_) => {}
+        }
+        let whole = shared.whole_of(copies, thread, later, at)?;
+        let Some(bytes) = whole else {
+            return Err(shared.torn());
+        };
+        thread.to_the_end(|| shared.write_copy(copies, thread, (first, at), &bytes))?;
+        let value = V::from_bytes(&bytes).ok_or_else(|| self.of_another_type(bytes.len()))?;
+        Ok(Some(value))
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
+    /// Returns the value that the first of `holders` has which is not lost. They have backup slots.
+    fn whole_of(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        holders: &[Holder],
+        at: Location,
+    ) -> Result<Option<Vec<u8>>> {
+        for &holder in holders {
+            match copies.read(thread, holder, at) {
+                Ok(slot) => return Ok(Backup::new(&slot, at.counter).value().map(<[u8]>::to_vec)),
+                Err(error) if error.lost_peer() == Some(holder.node) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}

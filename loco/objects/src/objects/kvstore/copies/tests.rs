@@ -1,0 +1,263 @@
+//! Tests of copies with nodes that are lost at points that a test from outside cannot hit.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use loco_fabric::NodeId;
+
+use super::super::slot::{BODY, body};
+use super::super::{KvConfig, KvStore};
+use super::slot::Backup;
+use super::views::View;
+use super::Holder;
+use crate::fence::{self, Scope};
+use crate::{Barrier, Error, Inserted, Manager, Parent as _, Result, Thread, testing};
+
+type Store = KvStore<u64, [u64; 4]>;
+
+/// The time after which a test takes a wait for one that does not end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Returns the nodes that are lost, the last ones.
+fn is_victim(manager: &Manager, victims: usize) -> bool {
+    let nodes = manager.nodes();
+    nodes[nodes.len() - victims..].contains(&manager.node())
+}
+
+/// Runs `nodes` nodes with a store of `copies` copies and as many locks as nodes, in which node `i` has inserted key `i` with the
+/// value `[i; 4]`. The last `victims` nodes are lost at the end of their part; the others wait for one another at theirs.
+fn run(
+    (nodes, copies, victims): (usize, usize, usize),
+    node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync,
+) {
+    testing::run(nodes, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let config = KvConfig::default()
+            .slots_per_node(64)
+            .value_bytes_max(32)
+            .locks(nodes as u32)
+            .copies(copies);
+        let store = Store::new(&manager, "kv", config)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        let left = manager.among((0..(nodes - victims) as u16).map(NodeId));
+        let end = match is_victim(&manager, victims) {
+            true => None,
+            false => Some(Barrier::new(&left, "end")?),
+        };
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        let here = u64::from(manager.node().0);
+        assert_eq!(store.insert(&thread, &here, &[here; 4])?, Inserted::Done);
+        bar.wait(&thread)?;
+        node(&manager, &store, &thread)?;
+        match end {
+            Some(end) => end.wait_unfenced(&thread),
+            None => {
+                manager.fabric().mesh().fail();
+                Ok(())
+            }
+        }
+    });
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !what() {
+        assert!(begin.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+}
+
+/// Returns the holder of the copy of the value at the key's place, and the place.
+fn copy(store: &Store, key: u64, copy: usize) -> (Holder, super::Location) {
+    let at = store.shared.find(&key).expect("it was inserted");
+    let copies = store.shared.copies.as_ref().expect("it has copies");
+    (copies.holders(at, View::default())[copy], at)
+}
+
+/// All keys go on, wherever their values and locks were, and a key of the lost node can be deleted and inserted again.
+fn all_goes_on((nodes, copies, victims): (usize, usize, usize)) {
+    run((nodes, copies, victims), |manager, store, thread| {
+        if is_victim(manager, victims) {
+            return Ok(());
+        }
+        let here = u64::from(manager.node().0);
+        let left = (nodes - victims) as u64;
+        // Each survivor writes keys of its own, whose values and locks are on all nodes.
+        for key in (0..nodes as u64).filter(|key| key % left == here) {
+            assert_eq!(store.get(thread, &key)?, Some([key; 4]), "key {key}");
+            assert!(store.update(thread, &key, &[key + 100; 4])?);
+            assert_eq!(store.get(thread, &key)?, Some([key + 100; 4]));
+            assert_eq!(store.get_many(thread, &[key, 999])?, [Some([key + 100; 4]), None]);
+            assert_eq!(store.get_start(thread, &key)?.wait()?, Some([key + 100; 4]));
+            assert_eq!(store.insert(thread, &key, &[0; 4])?, Inserted::Duplicate);
+            assert!(store.delete(thread, &key)?);
+            assert_eq!(store.get(thread, &key)?, None);
+            assert!(!store.update(thread, &key, &[0; 4])?);
+            assert!(!store.delete(thread, &key)?);
+            assert_eq!(store.insert(thread, &key, &[key + 200; 4])?, Inserted::Done);
+            assert_eq!(store.get(thread, &key)?, Some([key + 200; 4]));
+        }
+        for key in 0..nodes as u64 {
+            wait_for(|| store.get(thread, &key) == Ok(Some([key + 200; 4])));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn all_goes_on_after_a_loss() {
+    all_goes_on((2, 2, 1));
+    all_goes_on((3, 2, 1));
+}
+
+#[test]
+fn three_copies_outlive_two_losses() {
+    all_goes_on((4, 3, 2));
+    all_goes_on((3, 3, 2));
+}
+
+/// More nodes are lost than values have copies. The keys that were on them are lost, and only those.
+#[test]
+fn what_all_holders_had_is_lost() {
+    run((4, 2, 2), |manager, store, thread| {
+        if is_victim(manager, 2) {
+            return Ok(());
+        }
+        // The copies of key 2 were on nodes 2 and 3.
+        let found = store.get(thread, &2);
+        assert_eq!(found.expect_err("all copies are lost").lost_peer(), Some(NodeId(2)));
+        assert_eq!(store.get(thread, &0)?, Some([0; 4]));
+        assert_eq!(store.get(thread, &3)?, Some([3; 4]), "a copy is on node 0");
+        Ok(())
+    });
+}
+
+/// The victim is lost when all later copies have its update and the first has half of it. Lookups find the new value, and mend
+/// the first copy.
+#[test]
+fn a_torn_first_copy_is_written_again() {
+    run((3, 2, 1), |manager, store, thread| {
+        let shared = &store.shared;
+        let copies = shared.copies.as_ref().expect("it has copies");
+        if is_victim(manager, 1) {
+            let guard = shared.lock_of(&0).lock(thread, Scope::Nothing)?;
+            let (second, at) = copy(store, 0, 1);
+            shared.write_copy(copies, thread, (second, at), &[7; 32])?;
+            let half = &body(&[7; 32], at.counter)[..24];
+            thread.put_inline(half, shared.place(at, BODY)?)?.forget();
+            fence::thread(thread)?;
+            std::mem::forget(guard);
+            return Ok(());
+        }
+        let new = Some([0x0707_0707_0707_0707; 4]);
+        wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
+        assert_eq!(store.get(thread, &0)?, new);
+        assert_eq!(store.get(thread, &0)?, new);
+        Ok(())
+    });
+}
+
+/// The victim, which has the first copy, is lost while the second has half of its update. The old value stays, and
+/// can be updated.
+#[test]
+fn a_torn_later_copy_has_the_old_value() {
+    run((3, 2, 1), |manager, store, thread| {
+        let shared = &store.shared;
+        let copies = shared.copies.as_ref().expect("it has copies");
+        if is_victim(manager, 1) {
+            let guard = shared.lock_of(&2).lock(thread, Scope::Nothing)?;
+            let (second, at) = copy(store, 2, 1);
+            let slot = copies.read(thread, second, at)?;
+            let mut write = Backup::new(&slot, at.counter).next(&[7; 32]);
+            write.bytes.truncate(32);
+            copies.begin_write(thread, second, at, &write)?;
+            fence::thread(thread)?;
+            std::mem::forget(guard);
+            return Ok(());
+        }
+        if manager.node() == NodeId(1) {
+            wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
+            assert_eq!(store.get(thread, &2)?, Some([2; 4]));
+            assert!(store.update(thread, &2, &[5; 4])?);
+        }
+        wait_for(|| store.get(thread, &2) == Ok(Some([5; 4])));
+        Ok(())
+    });
+}
+
+/// Node 0 has half a delete of the victim's: the later copy says that the key is not present, the first that it is. An update that
+/// returns after that is not lost with the first copy.
+#[test]
+fn an_update_after_half_a_delete_is_kept() {
+    run((3, 2, 1), |manager, store, thread| {
+        let shared = &store.shared;
+        let copies = shared.copies.as_ref().expect("it has copies");
+        if is_victim(manager, 1) {
+            wait_for(|| store.get(thread, &2) == Ok(Some([5; 4])));
+            return Ok(());
+        }
+        if manager.node() == NodeId(0) {
+            // As if a writer had been lost here.
+            let (second, at) = copy(store, 2, 1);
+            shared.mark_copy(copies, thread, (second, at), false)?;
+            assert!(store.update(thread, &2, &[5; 4])?);
+        }
+        wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
+        assert_eq!(store.get(thread, &2)?, Some([5; 4]));
+        Ok(())
+    });
+}
+
+/// Node 0 is in a call when the victim is lost, with whose memory are the lock and the value. Node 1 has turned away from the victim, and
+/// writes the key only when that call is over.
+#[test]
+fn nobody_goes_on_before_all_have_turned() {
+    let (has_entered, updated) = (AtomicBool::new(false), AtomicBool::new(false));
+    run((3, 2, 1), |manager, store, thread| {
+        let copies = store.shared.copies.as_ref().expect("it has copies");
+        match manager.node() {
+            NodeId(2) => wait_for(|| has_entered.load(SeqCst)),
+            NodeId(0) => {
+                let entered = copies.views.enter(thread, View::default())?;
+                assert_eq!(entered.view, View::default());
+                has_entered.store(true, SeqCst);
+                let turned = View::default().with(2);
+                wait_for(|| copies.views.behind(turned).is_ok_and(|behind| *behind == [NodeId(0)]));
+                assert!(!updated.load(SeqCst), "node 0 may still write by the lock of the lost node");
+                drop(entered);
+                wait_for(|| store.get(thread, &2) == Ok(Some([5; 4])));
+            }
+            _ => {
+                wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
+                assert!(store.update(thread, &2, &[5; 4])?);
+                updated.store(true, SeqCst);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    testing::run(2, |fabric| {
+        let manager = Manager::new(fabric)?;
+        for copies in [0, 3] {
+            let made = Store::new(&manager, "kv", KvConfig::default().copies(copies));
+            let Err(Error::Config(text)) = made.map(drop) else {
+                panic!("{copies} copies on two nodes")
+            };
+            assert!(text.contains("store `kv`") && text.contains("take "), "{text}");
+        }
+        let store = Store::new(&manager, "copied", KvConfig::default().value_bytes_max(32).copies(2))?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        let Err(Error::Config(text)) = store.entries(&thread).map(drop) else {
+            panic!("no cut of copies")
+        };
+        assert!(text.contains("`copied` keeps 2 copies"), "{text}");
+        let bar = Barrier::new(&manager, "bar")?;
+        bar.channel().wait_for_ready()?;
+        bar.wait(&thread)
+    });
+}

@@ -1,0 +1,220 @@
+//! Views: the participants that are gone, as each node sees it, and the moment at which all have seen it.
+//!
+//! A node takes a loss into its view when its fabric reports it. From then on no call of it begins that writes, until every
+//! node that is left has *turned* to that view; and once the calls that began in an earlier view are over, it announces that it has
+//! turned. A call writes only between [`enter`](Views::enter) and the end of its [`Entered`].
+//!
+//! So at any time all calls that write, on all nodes, are in one view: a call that has entered a view knows that everybody
+//! else has turned to it, and who has turned has no call of an earlier view left. A lock that has moved is therefore
+//! not held at its former home any more, by anybody, and a copy that is read after a loss is written by nobody who knows only the
+//! copy before it. A lookup takes part by [`settled`](Views::settled) only if it needs something that has moved. One that
+//! reads the memory of a lost node began before its node turned, so it overlaps with everything that others do after that.
+//!
+//! Views only grow. Two losses may be taken in in either order: who has turned to a view has turned to every smaller one.
+//!
+//! Relies on a table ([`Sst`]) in which each node announces the view that it has turned to, and on the store's monitor, which
+//! [turns](Views::turn) without waiting for anything, so that nobody waits for it in a circle.
+
+use loco_fabric::{AtomicCell, Fabric, NodeId, Peers};
+use smallvec::SmallVec;
+
+use crate::error::have;
+use crate::operations::peers::is_gone;
+use crate::operations::platform::AtomicU64Of;
+use crate::{Channel, Error, Parent, Result, Sst, Thread};
+
+/// The most participants of a store with copies: a view is one word, so that it is announced as a whole.
+pub(super) const VIEW_NODES_MAX: usize = u64::BITS as usize;
+
+/// The participants that are gone, by position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct View(u64);
+
+impl View {
+    /// Returns true if the participant at `position` is gone.
+    pub(super) fn has(self, position: usize) -> bool {
+        self.0 & 1 << position != 0
+    }
+
+    /// Returns the view in which the participant at `position` is gone, too.
+    pub(super) fn with(self, position: usize) -> View {
+        View(self.0 | 1 << position)
+    }
+
+    /// Returns true if everybody who is gone in `other` is gone in this view.
+    fn covers(self, other: View) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// This node's view, and what it knows of those of others.
+pub(in super::super) struct Views<F: Fabric> {
+    nodes: Box<[NodeId]>,
+    here: usize,
+    view: AtomicU64Of<F>,
+    /// The number of calls that have entered and are not over.
+    active: AtomicU64Of<F>,
+    /// The view that this node has announced. Only the monitor touches it.
+    announced: AtomicU64Of<F>,
+    /// The views that the nodes have turned to.
+    turned: Sst<u64, F>,
+}
+
+/// A call that may write. It is over when this is dropped.
+pub(super) struct Entered<'a, F: Fabric> {
+    views: &'a Views<F>,
+    pub(super) view: View,
+}
+
+impl<F: Fabric> Views<F> {
+    /// Makes this node's part of the views of the store in `channel`.
+    pub(super) fn new(channel: &Channel<F>) -> Result<Views<F>> {
+        let nodes: Box<[NodeId]> = channel.participants().nodes().into();
+        let here = nodes.iter().position(|&node| node == channel.node());
+        Ok(Views {
+            // Not reached: only a participant joins.
+            here: here.ok_or(Error::Closed)?,
+            nodes,
+            view: AtomicCell::new(0),
+            active: AtomicCell::new(0),
+            announced: AtomicCell::new(0),
+            turned: Sst::new(channel, "turned")?,
+        })
+    }
+
+    pub(super) fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// Returns the position of a participant.
+    pub(super) fn position(&self, node: NodeId) -> usize {
+        // A location names a participant, because the messages of one store stay in it.
+        node.position_in(&self.nodes).unwrap_or(0)
+    }
+
+    /// Returns this node's view.
+    pub(super) fn view(&self) -> View {
+        View(self.view.load())
+    }
+
+    /// Begins a call that writes: waits until everybody has turned to this node's view, in which everybody is gone who is in
+    /// `least`.
+    ///
+    /// # Errors
+    /// Returns `Timeout` while some node has not turned.
+    pub(super) fn enter(&self, thread: &Thread<F>, least: View) -> Result<Entered<'_, F>> {
+        loop {
+            let view = self.settled(thread, least)?;
+            // A full fence, as is the monitor's change of the view: it sees this call, or the call sees the change.
+            self.active.fetch_add(1);
+            let entered = Entered { views: self, view };
+            if self.view() == view {
+                return Ok(entered);
+            }
+        }
+    }
+
+    /// Waits until everybody has turned to this node's view, in which everybody is gone who is in `least`. Returns the view.
+    ///
+    /// # Errors
+    /// Returns `Timeout` while some node has not turned.
+    pub(super) fn settled(&self, thread: &Thread<F>, least: View) -> Result<View> {
+        loop {
+            let view = self.view();
+            // Nobody turns to the first view.
+            if view == View::default() && view == least || self.is_settled(view, least)? {
+                return Ok(view);
+            }
+            self.wait(thread, view, least)?;
+        }
+    }
+
+    fn is_settled(&self, view: View, least: View) -> Result<bool> {
+        Ok(view.covers(least) && self.behind(view)?.is_empty())
+    }
+
+    /// Returns the participants that are left in `view` and have not turned to it.
+    pub(super) fn behind(&self, view: View) -> Result<SmallVec<[NodeId; 8]>> {
+        let rows = self.turned.rows()?.zip(&*self.nodes).enumerate();
+        let left = rows.filter(|&(position, _)| !view.has(position));
+        let behind = left.filter(|&(_, (row, _))| !View(row.load()).covers(view));
+        Ok(behind.map(|(_, (_, &node))| node).collect())
+    }
+
+    /// Waits until [`settled`](Views::settled) may find something else.
+    #[cold]
+    fn wait(&self, thread: &Thread<F>, view: View, least: View) -> Result<()> {
+        let name = self.turned.channel().name();
+        let others = self.nodes.iter().copied();
+        let others: SmallVec<[NodeId; 8]> = others
+            .filter(|&node| node != self.nodes[self.here] && !is_gone(thread.fabric(), node))
+            .collect();
+        let changed = || match self.view() == view {
+            true => match self.is_settled(view, least) {
+                Ok(false) => None,
+                settled => Some(settled.map(drop)),
+            },
+            false => Some(Ok(())),
+        };
+        match thread.wait_for(true, name, Peers::These(&others), changed) {
+            // This node's monitor takes it into the view.
+            Err(error) if error.lost_peer().is_some_and(|node| is_gone(thread.fabric(), node)) => Ok(()),
+            Err(error) if error.is_timeout() => {
+                let behind = self.behind(view)?;
+                let what = format!("{} not turned away from lost nodes yet", have(&behind));
+                Err(error.because(&behind, what))
+            }
+            waited => waited?,
+        }
+    }
+
+    /// Returns the peers whose loss this node has not taken into its view.
+    pub(in super::super) fn peers(&self) -> SmallVec<[NodeId; 8]> {
+        let view = self.view();
+        let peers = self.nodes.iter().enumerate();
+        let peers = peers.filter(|&(position, _)| position != self.here && !view.has(position));
+        peers.map(|(_, &node)| node).collect()
+    }
+
+    /// Returns true if it is time for this node to announce its view.
+    pub(in super::super) fn may_announce(&self) -> bool {
+        self.announced.load() != self.view.load() && self.active.load() == 0
+    }
+
+    /// Takes the losses that this node has heard of into its view, and announces the view if the calls of earlier ones are over. Called
+    /// by the monitor alone. Waits for nothing.
+    ///
+    /// # Errors
+    /// Returns the errors of posting the announcement. Call again.
+    pub(in super::super) fn turn(&self, thread: &Thread<F>) -> Result<()> {
+        let mut view = self.view();
+        for node in self.peers() {
+            if is_gone(thread.fabric(), node) {
+                view = view.with(self.position(node));
+            }
+        }
+        if view != self.view() {
+            // A full fence: see `enter`.
+            self.view.swap(view.0);
+            thread.ring();
+        }
+        if !self.may_announce() {
+            return Ok(());
+        }
+        self.turned.store_mine(view.0)?;
+        match self.turned.push_untracked(thread) {
+            // The others have it.
+            Err(error) if error.lost_peer().is_some() => {}
+            pushed => pushed?,
+        }
+        self.announced.store(view.0);
+        thread.ring();
+        Ok(())
+    }
+}
+
+impl<F: Fabric> Drop for Entered<'_, F> {
+    fn drop(&mut self) {
+        self.views.active.fetch_add(u64::MAX);
+    }
+}
