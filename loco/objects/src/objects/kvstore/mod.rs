@@ -17,6 +17,8 @@
 //! are lost with it: reading them is `PeerLost`, until somebody deletes them. A value that a lost writer left
 //! torn is `Torn`, until somebody updates or deletes it. Readers find that out by taking the lock.
 //!
+//! All this is so with one copy of each value, the default. With more, keys and locks outlive their nodes ([`copies`]).
+//!
 //! The effect of a failed call is known if its node knew of the loss before the call began:
 //! [`Control::peer_state`](loco_fabric::Control::peer_state) of the lost node is not `Alive`, and
 //! [`Control::departures`](loco_fabric::Control::departures) has counted it. In that case, `PeerLost` from

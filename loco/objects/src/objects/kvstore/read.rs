@@ -63,7 +63,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Returns the value of `key`, or `None`.
     ///
     /// # Errors
-    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node is gone,
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node is gone, with all that have a copy,
     /// [`DeclaredLost`](crate::ErrorKind::DeclaredLost) once this node knows that the others go on without it (until
     /// then it may read old values of its own memory), [`Torn`](crate::Error::Torn) if a writer was lost, or got
     /// stuck, in the middle of an update, and [`Config`](crate::Error::Config) if values of another type were

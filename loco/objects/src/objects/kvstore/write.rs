@@ -58,8 +58,10 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// the key's lock is gone, and [`Timeout`](crate::ErrorKind::Timeout). After an error of the fence at the end the
     /// value may be the old or the new one, or torn until the next update.
     ///
+    /// Where values have [copies](super::KvConfig::copies), `PeerLost` says that all nodes that had one are lost.
+    ///
     /// # After a timeout
-    /// Nothing has changed. Update again. Once the value is being written, the call goes on, whatever the deadline.
+    /// Nothing has changed; with copies, the value may have. Update again. Once the value is being written, the call goes on, whatever the deadline.
     pub fn update(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<bool> {
         let _call = thread.call(self.shared.channel.name(), "update");
         let shared = &self.shared;
@@ -93,7 +95,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's lock is gone, and
     /// [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge; the key is absent then all the same.
-    /// Also returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's value was on a lost node: nobody can tell
+    /// Also returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's value, with all its copies, was on lost nodes: nobody can tell
     /// whether the key was still present, but now it is absent and can be inserted again.
     ///
     /// # After a timeout
