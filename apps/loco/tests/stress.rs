@@ -81,7 +81,9 @@ fn kv() {
     stress(&[
         "kv", "--nodes", "3", "--keys", "2", "--ops", "10000", "--seed", "2",
     ]);
-    stress(&["kv", "--nodes", "3", "--keys", "4", "--copies", "2", "--ops", "10000"]);
+    stress(&[
+        "kv", "--nodes", "3", "--keys", "4", "--copies", "2", "--ops", "10000",
+    ]);
 }
 
 #[test]
@@ -152,8 +154,21 @@ fn killed_with_copies() {
 fn given_up_with_copies() {
     for seed in ["1", "2"] {
         stress(&[
-            "kv", "--nodes", "3", "--copies", "2", "--ops", "12000", "--seed", seed, "--pause", "random",
-            "--pause-for", "2000", "--silence", "500",
+            "kv",
+            "--nodes",
+            "3",
+            "--copies",
+            "2",
+            "--ops",
+            "12000",
+            "--seed",
+            seed,
+            "--pause",
+            "random",
+            "--pause-for",
+            "2000",
+            "--silence",
+            "500",
         ]);
     }
 }

@@ -98,8 +98,8 @@ pub struct KvConfig {
     pub tracker_bytes: usize,
     /// The number of nodes that have each value (default 1), at most the number of participants. With `n` copies, the keys and the
     /// locks outlive the loss of `n - 1` nodes: lookups and writes go on when all survivors know of a loss. A lookup reads one
-    /// copy; a write goes to one after the other. Each node takes `n - 1` times `slots_per_node` backup slots more, each of
-    /// more than twice the size of a value. Copies that were lost are not made again.
+    /// copy; a write goes to one after the other. Each node takes `n` times `slots_per_node` backup slots more, each of
+    /// 56 bytes and twice the longest value. Copies that were lost are not made again.
     pub copies: usize,
 }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Peers, Time, Wait};
-use smallvec::SmallVec;
 
 use crate::channels::service::{self, RETRY_MAX, RETRY_MIN};
 use crate::objects::ring_buffer::RingReader;
@@ -116,11 +115,11 @@ fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Sou
     };
     let views = shared.copies.as_ref().map(Copies::views);
     loop {
-        // Without copies it makes no difference whether a node is lost.
-        let peers = views.map_or_else(SmallVec::new, Views::peers);
+        let peers = views.map(Views::peers);
         let wait = Wait {
             what: shared.channel.name(),
-            peers: Peers::These(&peers),
+            // Without copies it makes no difference whether a node is lost.
+            peers: peers.as_deref().map_or(Peers::None, Peers::These),
             deadline: failed.until,
         };
         let waited = thread.fabric().wait(wait, || {
@@ -133,7 +132,8 @@ fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Sou
         match waited {
             // It is time to try again what failed.
             Err(FabricError::Timeout { .. }) if failed.until.is_some() => {}
-            Err(FabricError::PeerLost(_)) => {}
+            // Taken into the view below.
+            Err(FabricError::PeerLost(_)) if views.is_some() => {}
             waited => waited?,
         }
         if stopped() {

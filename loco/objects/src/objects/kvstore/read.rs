@@ -550,7 +550,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> PendingGet<'_, K, V, F> {
             Read::Done(value) => return Ok(value),
             Read::UnderWay(at, pending) => {
                 let buffer = match pending.wait() {
-                    Err(error) if self.store.is_moved(&error) => return self.store.get(self.thread, &self.key),
+                    Err(error) if self.store.is_moved(&error) => {
+                        return self.store.get(self.thread, &self.key);
+                    }
                     read => read?,
                 };
                 let bytes = buffer.len();

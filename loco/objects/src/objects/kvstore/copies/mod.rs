@@ -7,8 +7,10 @@
 //!
 //! *A write* (`writes`) goes to the copies from the last to the first, with a fence after each, and is done when the first has it.
 //! So whatever a lookup shows is on every later copy, and the next copy shows it, too, when the first is lost. A backup slot has room
-//! for two values: the last whole one stays while the next is written, so a writer that is lost with one copy in its hand, its own
-//! or another's, takes no value with it.
+//! for two values: the last whole one stays while the next is written. The slot of the primary has room for one, as without copies, so that
+//! a lookup reads no more than that. It therefore has a *spare*, a backup slot beside it on the same node, which a write goes to
+//! just before. So a writer that is lost in the middle of one copy, and with it the copy that it has itself, takes no value
+//! with it.
 //!
 //! *After a loss* nodes hear of it one after another. A node that has not heard of it still reads the lost node's memory, and
 //! may hold a lock there. So no node uses another copy, or another home of a lock, before all the others have turned away
@@ -16,7 +18,7 @@
 //!
 //! *What a lost writer left half done* is no longer wanted nor harmful: a value that only later copies have is shown when the
 //! earlier ones are lost, as if its call had taken so long, and the next writer of the key replaces it. A value that it left torn in
-//! the first copy is whole in the next one, and is written again from there (`reads`).
+//! the slot of the primary is whole in the spare, and is written again from there (`reads`).
 //!
 //! Relies on the fabric's membership: after a loss is reported, the lost node changes no memory of others. Used by the calls of
 //! the store where [`KvConfig::copies`](super::KvConfig::copies) is more than one; without copies none of this exists.
@@ -36,8 +38,8 @@ use crate::channels::channel::region_bytes;
 use crate::objects::locks::guard::{LockConfig, OnLoss};
 use crate::{Channel, Error, Parent, Region, Result, TicketLock};
 
-use super::slot::Location;
 use super::KvConfig;
+use super::slot::Location;
 pub(super) use views::Views;
 use views::{VIEW_NODES_MAX, View};
 
@@ -61,7 +63,7 @@ pub(super) struct Copies<F: Fabric> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holder {
     node: NodeId,
-    /// Which copy it has: 0 is the slot of the node that inserted the value, others are backup slots.
+    /// Which copy it has: 0 is the slot of the node that inserted the value, with its spare, others are backup slots.
     copy: usize,
 }
 
@@ -73,7 +75,7 @@ type Holders = SmallVec<[Holder; 4]>;
 /// # Errors
 /// Returns `TooLarge` for sizes beyond all addresses.
 pub(super) fn backup_bytes(name: &str, config: &KvConfig) -> Result<usize> {
-    let slots = (config.slots_per_node as usize).saturating_mul(config.copies - 1);
+    let slots = (config.slots_per_node as usize).saturating_mul(config.copies);
     region_bytes(name, slots, slot::slot_bytes(config.value_bytes_max))
 }
 
@@ -151,10 +153,11 @@ impl<F: Fabric> Copies<F> {
         home.ok_or_else(|| lost(nodes[number % nodes.len()]))
     }
 
-    /// Returns the offset of the backup slot of the value at `at` in the region of the node that has this copy of it.
+    /// Returns the offset of the backup slot of the value at `at` in the region of the node that has this copy of it; of the spare,
+    /// for copy 0.
     fn offset(&self, at: Location, copy: usize) -> usize {
-        debug_assert!(copy > 0 && copy < self.count, "copy {copy} of {}", self.count);
-        ((copy - 1) * self.slots_per_node + at.slot as usize) * self.slot_bytes
+        debug_assert!(copy < self.count, "copy {copy} of {}", self.count);
+        (copy * self.slots_per_node + at.slot as usize) * self.slot_bytes
     }
 }
 

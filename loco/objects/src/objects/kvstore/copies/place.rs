@@ -24,7 +24,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             return self.is_valid(thread, at);
         }
         let word = if holder.node == self.channel.node() {
-            copies.backups.local()?.load_word(copies.offset(at, holder.copy))?
+            copies
+                .backups
+                .local()?
+                .load_word(copies.offset(at, holder.copy))?
         } else {
             thread.read_word(copies.target(at, holder, 0)?)?
         };
@@ -69,28 +72,37 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         (holder, at): (Holder, Location),
         value: &[u8],
     ) -> Result<()> {
-        if holder.copy == 0 {
-            self.write_body(thread, at, value)?;
-            // Also where this node has the slot: the write may have been a put.
-            return fence::pair(thread, at.node);
-        }
         let slot = copies.read(thread, holder, at)?;
         let backup = Backup::new(&slot, at.counter);
         copies.begin_write(thread, holder, at, &backup.next(value))?;
-        if !backup.is_valid() {
+        // The spare has no valid bit of its own.
+        if holder.copy != 0 && !backup.is_valid() {
             // A lost writer was about to delete the key. This write comes after that, and finds the key present.
             copies.begin_mark(thread, holder, at, true)?;
         }
-        copies.place(thread, holder)
+        copies.place(thread, holder)?;
+        match holder.copy {
+            0 => self.write_slot(thread, at, value),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a value, which the spare has, to the slot that the key was inserted in. It is placed when it returns.
+    pub(super) fn write_slot(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
+        self.write_body(thread, at, value)?;
+        // Also where this node has the slot: the write may have been a put.
+        fence::pair(thread, at.node)
     }
 }
 
 impl<F: Fabric> Copies<F> {
-    /// Returns a copy of the whole backup slot of the value at `at`.
+    /// Returns a copy of the whole backup slot of the value at `at`; of the spare, for copy 0.
     pub(super) fn read(&self, thread: &Thread<F>, holder: Holder, at: Location) -> Result<Vec<u8>> {
         let mut slot = vec![0; self.slot_bytes];
         if holder.node == thread.node_id() {
-            self.backups.local()?.read(self.offset(at, holder.copy), &mut slot)?;
+            self.backups
+                .local()?
+                .read(self.offset(at, holder.copy), &mut slot)?;
         } else {
             let buffer = thread.mem_ref(self.slot_bytes)?;
             let buffer = buffer.get(self.target(at, holder, 0)?)?.wait()?;
@@ -99,8 +111,14 @@ impl<F: Fabric> Copies<F> {
         Ok(slot)
     }
 
-    /// Begins a write of a half. [`place`](Copies::place) places it.
-    pub(super) fn begin_write(&self, thread: &Thread<F>, holder: Holder, at: Location, write: &Write) -> Result<()> {
+    /// Begins a write of a half of the backup slot, or of the spare. [`place`](Copies::place) places it.
+    pub(super) fn begin_write(
+        &self,
+        thread: &Thread<F>,
+        holder: Holder,
+        at: Location,
+        write: &Write,
+    ) -> Result<()> {
         if holder.node == thread.node_id() {
             let offset = self.offset(at, holder.copy) + write.offset;
             return Ok(self.backups.local()?.write(offset, &write.bytes)?);
@@ -124,7 +142,7 @@ impl<F: Fabric> Copies<F> {
         thread.put_inline_untracked(&word.to_ne_bytes(), self.target(at, holder, 0)?)
     }
 
-    /// Places what this thread has written to the backups of `holder`.
+    /// Places what this thread has written to the backup slots on the node of `holder`.
     fn place(&self, thread: &Thread<F>, holder: Holder) -> Result<()> {
         if holder.node == thread.node_id() {
             thread.fabric().cpu_fence();
@@ -134,7 +152,10 @@ impl<F: Fabric> Copies<F> {
     }
 
     fn target(&self, at: Location, holder: Holder, offset: usize) -> Result<Target<'_, F::Remote>> {
-        debug_assert!(offset.is_multiple_of(WORD_BYTES), "parts of a slot are whole words");
+        debug_assert!(
+            offset.is_multiple_of(WORD_BYTES),
+            "parts of a slot are whole words"
+        );
         Ok(Target {
             remote: self.backups.remote(holder.node)?,
             offset: self.offset(at, holder.copy) + offset,

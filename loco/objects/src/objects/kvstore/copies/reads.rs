@@ -9,10 +9,10 @@ use super::{Copies, Holder, lost};
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
 
+use super::super::KvStore;
 use super::super::read::Looked;
 use super::super::slot::Location;
 use super::super::value::Encode;
-use super::super::{KvStore, Shared};
 
 impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Looks a key up after an error: in the next copy, if its node was lost.
@@ -29,7 +29,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 
     /// Looks a key up in a copy that is not lost.
     #[cold]
-    pub(in super::super) fn get_moved(&self, copies: &Copies<F>, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+    pub(in super::super) fn get_moved(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        key: &K,
+    ) -> Result<Option<V>> {
         self.get_in(copies, thread, key, View::default())
     }
 
@@ -80,8 +85,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         Ok(Looked::Known(Some(value)))
     }
 
-    /// Looks a key up under its lock, so that no writer is active. Writes a value that is torn in the first copy again, from the next
-    /// one that is whole.
+    /// Looks a key up under its lock, so that no writer is active. Writes a value that is torn in the slot of the primary again,
+    /// from the spare.
     pub(in super::super) fn get_mended(
         &self,
         copies: &Copies<F>,
@@ -102,39 +107,21 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             return Ok(None);
         };
         let holders = copies.holders(at, view);
-        let Some((&first, later)) = holders.split_first() else {
+        let Some(&first) = holders.first() else {
             return Err(lost(at.node));
         };
         match self.look_at_copy(copies, thread, first, at)? {
             Looked::Known(value) => return Ok(value),
+            // A backup slot has a whole value while nobody writes it.
+            Looked::Torn | Looked::Longer(_) if first.copy != 0 => return Err(shared.torn()),
             Looked::Torn | Looked::Longer(_) => {}
         }
-        let whole = shared.whole_of(copies, thread, later, at)?;
-        let Some(bytes) = whole else {
+        let spare = copies.read(thread, first, at)?;
+        let Some(bytes) = Backup::new(&spare, at.counter).value() else {
             return Err(shared.torn());
         };
-        thread.to_the_end(|| shared.write_copy(copies, thread, (first, at), &bytes))?;
-        let value = V::from_bytes(&bytes).ok_or_else(|| self.of_another_type(bytes.len()))?;
+        thread.to_the_end(|| shared.write_slot(thread, at, bytes))?;
+        let value = V::from_bytes(bytes).ok_or_else(|| self.of_another_type(bytes.len()))?;
         Ok(Some(value))
-    }
-}
-
-impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
-    /// Returns the value that the first of `holders` has which is not lost. They have backup slots.
-    fn whole_of(
-        &self,
-        copies: &Copies<F>,
-        thread: &Thread<F>,
-        holders: &[Holder],
-        at: Location,
-    ) -> Result<Option<Vec<u8>>> {
-        for &holder in holders {
-            match copies.read(thread, holder, at) {
-                Ok(slot) => return Ok(Backup::new(&slot, at.counter).value().map(<[u8]>::to_vec)),
-                Err(error) if error.lost_peer() == Some(holder.node) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
     }
 }

@@ -21,7 +21,9 @@ const fn half_bytes(value_bytes_max: usize) -> usize {
 
 /// Returns the bytes of a backup slot for values of up to `value_bytes_max`.
 pub(super) const fn slot_bytes(value_bytes_max: usize) -> usize {
-    half_bytes(value_bytes_max).saturating_mul(2).saturating_add(WORD_BYTES)
+    half_bytes(value_bytes_max)
+        .saturating_mul(2)
+        .saturating_add(WORD_BYTES)
 }
 
 /// A copy of a backup slot, to be read for one use of it.
@@ -64,7 +66,9 @@ impl<'a> Backup<'a> {
 
     /// Returns the write of the next value, which leaves the last one whole.
     pub(super) fn next(&self, value: &[u8]) -> Write {
-        let (half, number) = self.last().map_or((0, 1), |last| (1 - last.half, last.number + 1));
+        let (half, number) = self
+            .last()
+            .map_or((0, 1), |last| (1 - last.half, last.number + 1));
         Write {
             offset: self.half_at(half),
             bytes: half_of(value, number, self.counter),
@@ -168,7 +172,11 @@ mod tests {
     fn a_write_that_is_broken_off_leaves_a_whole_value() {
         let mut before = vec![0; slot_bytes(MAX)];
         apply(&mut before, &first(b"zeroth", 3), |_| true);
-        for (old, new) in [(&b"old"[..], &b"new"[..]), (&[1; MAX], &[2; MAX]), (b"", &[3; MAX])] {
+        for (old, new) in [
+            (&b"old"[..], &b"new"[..]),
+            (&[1; MAX], &[2; MAX]),
+            (b"", &[3; MAX]),
+        ] {
             let mut slot = before.clone();
             let write = Backup::new(&slot, 3).next(old);
             apply(&mut slot, &write, |_| true);

@@ -7,10 +7,11 @@ use loco_fabric::NodeId;
 
 use super::super::slot::{BODY, body};
 use super::super::{KvConfig, KvStore};
+use super::Holder;
 use super::slot::Backup;
 use super::views::View;
-use super::Holder;
 use crate::fence::{self, Scope};
+use crate::operations::peers::is_gone;
 use crate::{Barrier, Error, Inserted, Manager, Parent as _, Result, Thread, testing};
 
 type Store = KvStore<u64, [u64; 4]>;
@@ -68,6 +69,14 @@ fn wait_for(what: impl Fn() -> bool) {
     }
 }
 
+/// Waits until this node knows that the last `victims` nodes are lost.
+fn wait_until_gone(manager: &Manager, victims: usize) {
+    let nodes = manager.nodes();
+    for &victim in &nodes[nodes.len() - victims..] {
+        wait_for(|| is_gone(manager.fabric(), victim));
+    }
+}
+
 /// Returns the holder of the copy of the value at the key's place, and the place.
 fn copy(store: &Store, key: u64, copy: usize) -> (Holder, super::Location) {
     let at = store.shared.find(&key).expect("it was inserted");
@@ -81,6 +90,7 @@ fn all_goes_on((nodes, copies, victims): (usize, usize, usize)) {
         if is_victim(manager, victims) {
             return Ok(());
         }
+        wait_until_gone(manager, victims);
         let here = u64::from(manager.node().0);
         let left = (nodes - victims) as u64;
         // Each survivor writes keys of its own, whose values and locks are on all nodes.
@@ -124,38 +134,49 @@ fn what_all_holders_had_is_lost() {
         if is_victim(manager, 2) {
             return Ok(());
         }
+        wait_until_gone(manager, 2);
         // The copies of key 2 were on nodes 2 and 3.
         let found = store.get(thread, &2);
-        assert_eq!(found.expect_err("all copies are lost").lost_peer(), Some(NodeId(2)));
+        assert_eq!(
+            found.expect_err("all copies are lost").lost_peer(),
+            Some(NodeId(2))
+        );
         assert_eq!(store.get(thread, &0)?, Some([0; 4]));
         assert_eq!(store.get(thread, &3)?, Some([3; 4]), "a copy is on node 0");
         Ok(())
     });
 }
 
-/// The victim is lost when all later copies have its update and the first has half of it. Lookups find the new value, and mend
-/// the first copy.
+/// The victim is lost when the later copy and the spare have its update and the slot of the first has half of it. Lookups find the
+/// new value, and mend the slot. So it is when the later copy is the victim's own (key 1).
 #[test]
 fn a_torn_first_copy_is_written_again() {
-    run((3, 2, 1), |manager, store, thread| {
-        let shared = &store.shared;
-        let copies = shared.copies.as_ref().expect("it has copies");
-        if is_victim(manager, 1) {
-            let guard = shared.lock_of(&0).lock(thread, Scope::Nothing)?;
-            let (second, at) = copy(store, 0, 1);
-            shared.write_copy(copies, thread, (second, at), &[7; 32])?;
-            let half = &body(&[7; 32], at.counter)[..24];
-            thread.put_inline(half, shared.place(at, BODY)?)?.forget();
-            fence::thread(thread)?;
-            std::mem::forget(guard);
-            return Ok(());
-        }
-        let new = Some([0x0707_0707_0707_0707; 4]);
-        wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
-        assert_eq!(store.get(thread, &0)?, new);
-        assert_eq!(store.get(thread, &0)?, new);
-        Ok(())
-    });
+    for key in [0, 1] {
+        run((3, 2, 1), |manager, store, thread| {
+            let shared = &store.shared;
+            let copies = shared.copies.as_ref().expect("it has copies");
+            if is_victim(manager, 1) {
+                let guard = shared.lock_of(&key).lock(thread, Scope::Nothing)?;
+                let (second, at) = copy(store, key, 1);
+                shared.write_copy(copies, thread, (second, at), &[7; 32])?;
+                let (first, at) = copy(store, key, 0);
+                let spare = copies.read(thread, first, at)?;
+                let write = Backup::new(&spare, at.counter).next(&[7; 32]);
+                copies.begin_write(thread, first, at, &write)?;
+                fence::thread(thread)?;
+                let half = &body(&[7; 32], at.counter)[..24];
+                thread.put_inline(half, shared.place(at, BODY)?)?.forget();
+                fence::thread(thread)?;
+                std::mem::forget(guard);
+                return Ok(());
+            }
+            let new = Some([0x0707_0707_0707_0707; 4]);
+            wait_until_gone(manager, 1);
+            assert_eq!(store.get(thread, &key)?, new);
+            assert_eq!(store.get(thread, &key)?, new);
+            Ok(())
+        });
+    }
 }
 
 /// The victim, which has the first copy, is lost while the second has half of its update. The old value stays, and
@@ -177,7 +198,7 @@ fn a_torn_later_copy_has_the_old_value() {
             return Ok(());
         }
         if manager.node() == NodeId(1) {
-            wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
+            wait_until_gone(manager, 1);
             assert_eq!(store.get(thread, &2)?, Some([2; 4]));
             assert!(store.update(thread, &2, &[5; 4])?);
         }
@@ -203,7 +224,7 @@ fn an_update_after_half_a_delete_is_kept() {
             shared.mark_copy(copies, thread, (second, at), false)?;
             assert!(store.update(thread, &2, &[5; 4])?);
         }
-        wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
+        wait_until_gone(manager, 1);
         assert_eq!(store.get(thread, &2)?, Some([5; 4]));
         Ok(())
     });
@@ -223,13 +244,21 @@ fn nobody_goes_on_before_all_have_turned() {
                 assert_eq!(entered.view, View::default());
                 has_entered.store(true, SeqCst);
                 let turned = View::default().with(2);
-                wait_for(|| copies.views.behind(turned).is_ok_and(|behind| *behind == [NodeId(0)]));
-                assert!(!updated.load(SeqCst), "node 0 may still write by the lock of the lost node");
+                wait_for(|| {
+                    copies
+                        .views
+                        .behind(turned)
+                        .is_ok_and(|behind| *behind == [NodeId(0)])
+                });
+                assert!(
+                    !updated.load(SeqCst),
+                    "node 0 may still write by the lock of the lost node"
+                );
                 drop(entered);
                 wait_for(|| store.get(thread, &2) == Ok(Some([5; 4])));
             }
             _ => {
-                wait_for(|| crate::operations::peers::is_gone(manager.fabric(), NodeId(2)));
+                wait_until_gone(manager, 1);
                 assert!(store.update(thread, &2, &[5; 4])?);
                 updated.store(true, SeqCst);
             }
@@ -249,7 +278,11 @@ fn what_cannot_be_is_refused() {
             };
             assert!(text.contains("store `kv`") && text.contains("take "), "{text}");
         }
-        let store = Store::new(&manager, "copied", KvConfig::default().value_bytes_max(32).copies(2))?;
+        let store = Store::new(
+            &manager,
+            "copied",
+            KvConfig::default().value_bytes_max(32).copies(2),
+        )?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
         let Err(Error::Config(text)) = store.entries(&thread).map(drop) else {

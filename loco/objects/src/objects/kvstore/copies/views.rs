@@ -158,7 +158,13 @@ impl<F: Fabric> Views<F> {
         };
         match thread.wait_for(true, name, Peers::These(&others), changed) {
             // This node's monitor takes it into the view.
-            Err(error) if error.lost_peer().is_some_and(|node| is_gone(thread.fabric(), node)) => Ok(()),
+            Err(error)
+                if error
+                    .lost_peer()
+                    .is_some_and(|node| is_gone(thread.fabric(), node)) =>
+            {
+                Ok(())
+            }
             Err(error) if error.is_timeout() => {
                 let behind = self.behind(view)?;
                 let what = format!("{} not turned away from lost nodes yet", have(&behind));

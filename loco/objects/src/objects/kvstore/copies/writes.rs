@@ -203,13 +203,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         Ok(copies.ended(true, view, &holders, first_is_lost))
     }
 
-    fn delete_in(
-        &self,
-        copies: &Copies<F>,
-        thread: &Thread<F>,
-        view: View,
-        key: &K,
-    ) -> Result<Ended<bool>> {
+    fn delete_in(&self, copies: &Copies<F>, thread: &Thread<F>, view: View, key: &K) -> Result<Ended<bool>> {
         let Some(at) = self.find(key) else {
             return Ok(Ended::Done(false));
         };
@@ -293,7 +287,12 @@ mod tests {
 
     fn holders(nodes: &[u16]) -> Holders {
         let nodes = nodes.iter().enumerate();
-        nodes.map(|(copy, &node)| Holder { node: NodeId(node), copy }).collect()
+        nodes
+            .map(|(copy, &node)| Holder {
+                node: NodeId(node),
+                copy,
+            })
+            .collect()
     }
 
     /// Takes steps where `gone` are lost. Returns the nodes in their order, and the outcome.
