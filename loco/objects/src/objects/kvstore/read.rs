@@ -340,45 +340,6 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             .try_for_each(|keys| self.window(thread, keys, values, Self::get_window))
     }
 
-    /// Looks up a window of keys by `get`. Where a value has moved to another copy, looks them up one by one.
-    #[inline]
-    fn window(
-        &self,
-        thread: &Thread<F>,
-        keys: &[K],
-        values: &mut Vec<Option<V>>,
-        get: impl FnOnce(&Self, &Thread<F>, &[K], &mut Vec<Option<V>>) -> Result<()>,
-    ) -> Result<()> {
-        let begin = values.len();
-        match get(self, thread, keys, values) {
-            Err(error) if self.is_moved(&error) => {
-                values.truncate(begin);
-                self.get_each(thread, keys, values)
-            }
-            got => got,
-        }
-    }
-
-    /// Looks up keys one by one.
-    #[cold]
-    fn get_each(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
-        keys.iter().try_for_each(|key| {
-            values.push(self.get(thread, key)?);
-            Ok(())
-        })
-    }
-
-    /// Returns true if a lookup that failed with `error` may find its value in another copy.
-    fn is_moved(&self, error: &Error) -> bool {
-        self.shared.copies.is_some() && error.lost_peer().is_some()
-    }
-
-    /// Returns true if this node has turned away from the node of the first copy of a value.
-    fn has_moved(&self, at: Location) -> bool {
-        let copies = self.shared.copies.as_ref();
-        copies.is_some_and(|copies| copies.has_turned_from(at.node))
-    }
-
     /// Looks up a window of keys without posting.
     #[inline(never)] // A single lookup is not to pay for its stack.
     fn get_window_at_once(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {

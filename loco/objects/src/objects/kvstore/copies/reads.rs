@@ -38,6 +38,50 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         self.get_in(copies, thread, key, View::default())
     }
 
+    /// Looks up a window of keys by `get`. Where a value has moved to another copy, looks them up one by one.
+    #[inline]
+    pub(in super::super) fn window(
+        &self,
+        thread: &Thread<F>,
+        keys: &[K],
+        values: &mut Vec<Option<V>>,
+        get: impl FnOnce(&Self, &Thread<F>, &[K], &mut Vec<Option<V>>) -> Result<()>,
+    ) -> Result<()> {
+        let begin = values.len();
+        match get(self, thread, keys, values) {
+            Err(error) if self.is_moved(&error) => {
+                values.truncate(begin);
+                self.get_each(thread, keys, values)
+            }
+            got => got,
+        }
+    }
+
+    /// Looks up keys one by one.
+    #[cold]
+    pub(in super::super) fn get_each(
+        &self,
+        thread: &Thread<F>,
+        keys: &[K],
+        values: &mut Vec<Option<V>>,
+    ) -> Result<()> {
+        keys.iter().try_for_each(|key| {
+            values.push(self.get(thread, key)?);
+            Ok(())
+        })
+    }
+
+    /// Returns true if a lookup that failed with `error` may find its value in another copy.
+    pub(in super::super) fn is_moved(&self, error: &Error) -> bool {
+        self.shared.copies.is_some() && error.lost_peer().is_some()
+    }
+
+    /// Returns true if this node has turned away from the node of the first copy of a value.
+    pub(in super::super) fn has_moved(&self, at: Location) -> bool {
+        let copies = self.shared.copies.as_ref();
+        copies.is_some_and(|copies| copies.has_turned_from(at.node))
+    }
+
     /// Looks a key up in a view in which everybody is gone who is in `least`, or in a later one.
     fn get_in(&self, copies: &Copies<F>, thread: &Thread<F>, key: &K, mut least: View) -> Result<Option<V>> {
         loop {
