@@ -49,9 +49,9 @@ enum Stress {
 
 /// Run PROGRAM, which uses libibverbs or librdmacm, on a NIC that takes every liberty of its tier.
 ///
-/// PROGRAM is unchanged and needs no RDMA hardware, no kernel module and no root. It finds a device `loco0` with an active port;
-/// GID 1 has this host's address. Processes that are started with the same --world meet, also from several terminals.
-/// Requests that are not supported fail with EOPNOTSUPP and a line that names them.
+/// PROGRAM is unchanged and needs no RDMA hardware, no kernel module and no root. It finds a device `loco0` with an active port, or
+/// several (--devices); GID 1 of `loco0` has this host's address. Processes that are started with the same --world meet, also from
+/// several terminals. Requests that are not supported fail with EOPNOTSUPP and a line that names them.
 ///
 /// With --hosts, those of several hosts meet, too: run it on each host, with the same file and the same LOCO_SECRET. The host with an
 /// id of the file listens at the address that the file has for it, and lets in who knows the secret.
@@ -84,6 +84,10 @@ pub struct Args {
     /// Id of this host in the hosts file; needed if several are this machine.
     #[arg(long, value_name = "ID", requires = "hosts", value_parser = loco_app::number::<u16>(..))]
     host: Option<u16>,
+    /// Number of devices (loco0, loco1, ...), up to 8. The first has this host's address, the others 127.0.0.2, 127.0.0.3 and so on, or
+    /// none with --hosts.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u8>(1..=8))]
+    devices: u8,
     /// Write a timeline of operations to FILE, for viewers of Chrome's traces.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -166,6 +170,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .args(rest)
         .env("LD_LIBRARY_PATH", before(&names, "LD_LIBRARY_PATH"))
         .env("LOCO_NIC_WORLD", &world)
+        .env("LOCO_NIC_DEVICES", args.devices.to_string())
         .env("LOCO_NIC_TIER", args.tier.name())
         .env("LOCO_NIC_STRESS", stress)
         .env("LOCO_NIC_SCHEDULE", &args.schedule)

@@ -1,6 +1,7 @@
-//! `loco nic` with several hosts, which are addresses of the loopback here.
+//! `loco nic` with several devices, and with several hosts, which are addresses of the loopback here.
 //!
-//! The library is `loco_nic`, on which this package depends, so that cargo builds it. Programs of rdmacm-utils are needed. Without them a test says *skipped*; `LOCO_REQUIRE_RDMA_PROGRAMS` makes that a failure.
+//! The library is `loco_nic`, on which this package depends, so that cargo builds it. Programs of ibverbs-utils and rdmacm-utils are
+//! needed. Without them a test says *skipped*; `LOCO_REQUIRE_RDMA_PROGRAMS` makes that a failure.
 
 #![allow(clippy::unwrap_used)]
 
@@ -36,10 +37,40 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Returns whether a program is there.
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+}
+
+#[test]
+fn a_program_has_as_many_devices_as_were_asked_for() {
+    if !has("ibv_devinfo") {
+        return loco_testing::skipped("RDMA_PROGRAMS", "there is no ibv_devinfo: install ibverbs-utils");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let list = |devices: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
+        command.args(["nic", "--world"]).arg(folder.path()).args(devices);
+        command.args(["--", "ibv_devinfo", "-l"]).output().unwrap()
+    };
+    for (devices, last, next) in [
+        (&[][..], "loco0", "loco1"),
+        (&["--devices", "3"], "loco2", "loco3"),
+    ] {
+        let output = list(devices);
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{output:?}");
+        assert!(listed.contains(last) && !listed.contains(next), "{listed}");
+    }
+    let output = list(&["--devices", "9"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("from 1 to 8"), "{output:?}");
+}
+
 #[test]
 fn programs_of_two_hosts_meet() {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(|folder| folder.join("rping").exists()) {
+    if !has("rping") {
         return loco_testing::skipped("RDMA_PROGRAMS", "there is no rping: install rdmacm-utils");
     }
     let folder = tempfile::tempdir().unwrap();

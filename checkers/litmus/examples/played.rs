@@ -23,8 +23,8 @@ use loco_litmus::{Listener, Plan, Record, Strategy, Test, run, test};
 use loco_ofi::OfiFabric;
 use loco_shm::{ShmConfig, ShmFabric};
 use loco_tcp::{TcpConfig, TcpFabric};
+use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_test_networks::deferred::{Deferred, Nic};
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
 use loco_test_networks::weak::{Orders, WeakProvider};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
@@ -33,8 +33,8 @@ use loco_verbs::{VerbsConfig, VerbsFabric};
 enum Network {
     /// Shared memory, with a deferred network card.
     Deferred,
-    /// The verbs fabric, on a device that is software.
-    Soft,
+    /// The verbs fabric, on the device of `loco nic`. Its choices begin with the first seed of a process.
+    Nic,
     /// The libfabric fabric, on a provider before `tcp`.
     Weak,
     /// The TCP fabric on this host, which has tier `ibta` and plays no other.
@@ -58,7 +58,7 @@ struct Options {
     /// Tell the fabric nothing of the tier, so that verbs counts on little.
     #[arg(long)]
     unknown: bool,
-    /// Let fences of the software device be of no use, as those of Soft-RoCE are.
+    /// Tell verbs that fences of the device are of no use, as those of Soft-RoCE are.
     #[arg(long)]
     fences_stall: bool,
     /// Let the provider state every order, so that libfabric buys none.
@@ -133,7 +133,7 @@ impl Options {
             fabric: match (self.network, self.tier) {
                 (Network::Deferred, Tier::Ibta) => "shm, deferred NIC".to_owned(),
                 (Network::Deferred, tier) => format!("shm, deferred NIC of tier {tier}"),
-                (Network::Soft, tier) => format!("verbs, device of tier {tier}"),
+                (Network::Nic, tier) => format!("verbs, device of tier {tier}"),
                 (Network::Weak, tier) => format!("ofi, provider of tier {tier}"),
                 (Network::Tcp, _) => "tcp".to_owned(),
             },
@@ -162,14 +162,14 @@ impl Options {
                     kept,
                 )
             }
-            Network::Soft => {
-                let device = SoftDevice::new(SoftLimits {
-                    tier: self.tier,
-                    tier_is_known: !self.unknown,
-                    late: true,
+            Network::Nic => {
+                let limits = Limits {
+                    known: (!self.unknown).then_some(self.tier),
+                    relaxed_memory: self.tier == Tier::PcieRelaxed,
                     fences_stall: self.fences_stall,
-                    ..SoftLimits::default()
-                });
+                    ..Limits::default()
+                };
+                let device = AlteredDevice::on(self.tier, seed, limits);
                 let config = VerbsConfig::default()
                     .provider(device.provider())
                     .huge_pages(pages);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use loco_litmus::table::Table;
 use loco_litmus::{Plan, Record, Strategy, Test, test};
-use support::{deferred, job, shm, soft};
+use support::{deferred, job, plain, shm};
 
 /// The tests of Fig. 18, with the question that is about the weak outcome. Those of ST ask about the outcome of the
 /// program order, too; the weak one is that in which the later operation comes first.
@@ -74,7 +74,7 @@ fn fig_18_on_the_fabrics_of_every_machine() {
             &tests,
             &plan(Strategy::Auto, "shm, deferred NIC"),
         ),
-        job(soft(2), &tests, &plan(Strategy::None, "verbs, software device")),
+        job(plain(2), &tests, &plan(Strategy::None, "verbs, software NIC")),
     ];
     let columns = columns.map(|kept| without_violations(kept.records));
     for (row, (name, question)) in FIG_18.into_iter().enumerate() {

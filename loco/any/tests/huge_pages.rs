@@ -13,7 +13,7 @@ use loco_fabric::{Fabric, Local, Memory, MemoryKind, QueuePair, Target, Work};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_shm::{ShmConfig, ShmFabric};
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
@@ -188,7 +188,7 @@ fn arenas_lie_on_huge_pages_where_the_host_grants_them() {
     let lines = check_memory(&on_two_nodes(shm), || check_pages("/memfd:loco-arena-"));
     check_lines(granted, &lines);
 
-    let device = SoftDevice::new(SoftLimits::default());
+    let device = AlteredDevice::new(Limits::default());
     let (nodes, lines) = {
         let verbs = |mesh| {
             let config = VerbsConfig::default()

@@ -1,8 +1,10 @@
 //! The pages of an arena: the largest that were asked for and that the host grants.
 
+use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
+use std::str::FromStr;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -23,6 +25,32 @@ pub enum HugePages {
     /// [`TwoMiB`](HugePages::TwoMiB). A page is cleared as a whole at its first touch, which takes a
     /// noticeable fraction of a second.
     OneGiB,
+}
+
+impl FromStr for HugePages {
+    type Err = FabricError;
+
+    /// Reads `small`, `huge` (2 MiB) or `giant` (1 GiB). An empty name is the default.
+    fn from_str(name: &str) -> Result<HugePages> {
+        match name {
+            "small" => Ok(HugePages::Never),
+            "" | "huge" => Ok(HugePages::TwoMiB),
+            "giant" => Ok(HugePages::OneGiB),
+            _ => Err(FabricError::Config(format!(
+                "no pages `{name}`: there are small, huge (2 MiB) and giant (1 GiB)"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for HugePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HugePages::Never => "small",
+            HugePages::TwoMiB => "huge",
+            HugePages::OneGiB => "giant",
+        })
+    }
 }
 
 /// The page size of an arena.
@@ -278,6 +306,16 @@ mod tests {
             let (tried, len) = tried(huge, len, granted);
             assert_eq!((tried.as_slice(), len), (expected, Ok(rounded)), "{huge:?}");
         }
+    }
+
+    #[test]
+    fn names_of_pages_are_read_as_they_are_printed() {
+        for pages in [HugePages::Never, HugePages::TwoMiB, HugePages::OneGiB] {
+            assert_eq!(pages.to_string().parse(), Ok(pages));
+        }
+        assert_eq!("".parse(), Ok(HugePages::default()));
+        let refused = "2M".parse::<HugePages>().unwrap_err().to_string();
+        assert!(refused.contains("`2M`") && refused.contains("giant"), "{refused}");
     }
 
     #[test]

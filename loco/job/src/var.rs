@@ -36,6 +36,8 @@ pub const SILENCE_MS: &str = "LOCO_SILENCE_MS";
 pub const SILENCE_SAME_HOST_MS: &str = "LOCO_SILENCE_SAME_HOST_MS";
 /// Fabric that the program should use (`shm`, `verbs`, `tcp`, `ofi`, `ofi:PROVIDER`, `auto`); `loco run --fabric` sets it.
 pub const FABRIC: &str = "LOCO_FABRIC";
+/// Pages of the registered memory: `small`, `huge` (2 MiB) or `giant` (1 GiB).
+pub const PAGES: &str = "LOCO_PAGES";
 /// Path of a folder in which each node writes the timeline of what it does, `node-0.json` and so on.
 pub const TRACE: &str = "LOCO_TRACE";
 /// Path of a file in which nodes note whom they missed, so that the launcher can name the node that failed first. Set by

@@ -2,14 +2,14 @@
 //!
 //! The fabrics of the release know nothing of them. Each is put in where a fabric meets its network:
 //!
+//! - [`altered`]: the device of `loco nic` with faults and smaller limits, in place of libibverbs and librdmacm;
 //! - [`deferred`]: a network card played by a thread, around a fabric that executes operations as they are posted;
-//! - [`soft`]: an RDMA device played by software, in place of libibverbs and librdmacm;
 //! - [`weak`]: a provider as weak as its attributes allow, in place of libfabric.
 
 #![deny(unsafe_code)]
 
-pub mod deferred;
 #[allow(unsafe_code)]
-pub mod soft;
+pub mod altered;
+pub mod deferred;
 #[allow(unsafe_code)]
 pub mod weak;

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::arch::global_asm;
+use std::ffi::c_void;
 
 use crate::cm::addresses as cm;
 use crate::cm::{connecting, delivery, identifiers, pairs, refused};
@@ -16,6 +17,14 @@ use crate::verbs::{
 macro_rules! export {
     ($($version:literal { $($symbol:literal = $function:path,)* })*) => {
         $($(export!(@one $version, $symbol, $function);)*)*
+
+        /// Returns the function behind a symbol, for a program that this library is linked into.
+        pub fn function(symbol: &str) -> Option<*mut c_void> {
+            match symbol {
+                $($($symbol => Some(($function as *const ()).cast_mut().cast()),)*)*
+                _ => None,
+            }
+        }
     };
     (@one $version:literal, $symbol:literal, $function:path) => {
         #[cfg(target_arch = "x86_64")]

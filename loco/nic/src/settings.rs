@@ -1,4 +1,4 @@
-//! What `loco nic` tells the library through the environment.
+//! What `loco nic` tells the library through the environment, or a program that the library is linked into by a call.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -54,6 +54,9 @@ pub(crate) struct Faults {
     pub kill_qp: u64,
 }
 
+/// The most devices.
+const DEVICES_MAX: u8 = 8;
+
 /// The settings of this process.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -61,6 +64,8 @@ pub(crate) struct Settings {
     pub world: PathBuf,
     /// The other hosts of the world, or what is wrong with what was said of them.
     pub abroad: Result<Option<Abroad>, String>,
+    /// The number of devices.
+    pub devices: u8,
     /// What the network keeps in order.
     pub tier: Tier,
     /// How much the NIC does out of the ordinary.
@@ -75,12 +80,21 @@ pub(crate) struct Settings {
     pub trace: Option<PathBuf>,
     /// What is broken on request.
     pub faults: Faults,
+    /// Whether an atomic pushes data in regions of relaxed ordering to memory, as `ibv_reg_mr(3)` says and others dispute.
+    pub atomics_push: bool,
 }
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// Returns the settings, which are read once.
 pub(crate) fn settings() -> &'static Settings {
-    static SETTINGS: OnceLock<Settings> = OnceLock::new();
-    SETTINGS.get_or_init(read)
+    SETTINGS.get_or_init(|| read(&|name| std::env::var(name).ok()))
+}
+
+/// Takes settings from `variable` in place of the environment, which a program that the library is linked into shares with all its
+/// threads. Returns false if they have been read before: they stay as they are.
+pub fn set(variable: impl Fn(&str) -> Option<String>) -> bool {
+    SETTINGS.set(read(&variable)).is_ok()
 }
 
 /// Returns the other hosts, if this world has any.
@@ -88,20 +102,16 @@ pub(crate) fn abroad() -> Option<&'static Abroad> {
     settings().abroad.as_ref().ok()?.as_ref()
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn number(name: &str) -> Option<u64> {
-    let value = variable(name)?;
-    let number = value.parse().ok();
-    if number.is_none() {
-        log::say(format_args!("{name}={value} is not a number, and is ignored"));
-    }
-    number
-}
-
-fn read() -> Settings {
+fn read(source: &dyn Fn(&str) -> Option<String>) -> Settings {
+    let variable = |name: &str| source(name).filter(|value| !value.is_empty());
+    let number = |name: &str| {
+        let value = variable(name)?;
+        let number: Option<u64> = value.parse().ok();
+        if number.is_none() {
+            log::say(format_args!("{name}={value} is not a number, and is ignored"));
+        }
+        number
+    };
     let tier = variable("LOCO_NIC_TIER").and_then(|name| {
         let tier = Tier::ALL.into_iter().find(|tier| tier.name() == name);
         if tier.is_none() {
@@ -120,6 +130,18 @@ fn read() -> Settings {
             Stress::None
         }
     };
+    let devices = variable("LOCO_NIC_DEVICES").map_or(1, |text| {
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number| (1..=DEVICES_MAX).contains(number));
+        number.unwrap_or_else(|| {
+            log::say(format_args!(
+                "LOCO_NIC_DEVICES={text} is not from 1 to {DEVICES_MAX}; this is 1"
+            ));
+            1
+        })
+    });
     let schedule = variable("LOCO_NIC_SCHEDULE").map_or(Schedule::Random, |text| {
         Schedule::read(&text).unwrap_or_else(|| {
             log::say(format_args!(
@@ -133,6 +155,7 @@ fn read() -> Settings {
         abroad: variable("LOCO_NIC_HOSTS")
             .map(|hosts| Abroad::read(&hosts, number("LOCO_NIC_HOST")))
             .transpose(),
+        devices,
         tier: tier.unwrap_or(Tier::Ibta),
         stress,
         schedule,
@@ -144,6 +167,7 @@ fn read() -> Settings {
             lose_link: number("LOCO_NIC_LOSE_LINK").unwrap_or(0),
             kill_qp: number("LOCO_NIC_KILL_QP").unwrap_or(0),
         },
+        atomics_push: variable("LOCO_NIC_ATOMICS_PUSH").is_some(),
     }
 }
 

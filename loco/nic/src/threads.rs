@@ -1,17 +1,24 @@
 //! Starting threads of the NIC's.
 
 use std::io;
+use std::sync::mpsc::channel;
 
-/// Starts a thread. It leaves signals to the program's own threads.
+/// Starts a thread, and waits until it runs. It leaves signals to the program's own threads.
+///
+/// A thread that begins takes memory from the system and gives some back. Libfabric changes the code of `munmap` when it has opened a
+/// device, and a thread that is in there then ends the program.
 ///
 /// # Errors
 /// Fails when the process may have no more threads.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(|| {
+    let (begins, begun) = channel();
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         block_signals();
+        let _ = begins.send(());
         body();
-    });
-    started.map(drop)
+    })?;
+    let _ = begun.recv();
+    Ok(())
 }
 
 /// Asks for short turns for the calling thread: one that wakes for a moment is then let in at once, before a program that spins has

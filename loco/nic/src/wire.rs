@@ -74,7 +74,7 @@ pub(crate) struct Header {
     pub wanted: u32,
     /// The number of bytes that follow.
     pub len: u64,
-    /// The sender's GID, in a hello and in a datagram.
+    /// The sender's GID, in a datagram.
     pub gid: RawGid,
 }
 

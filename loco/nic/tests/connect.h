@@ -31,8 +31,8 @@ static inline void init_qp(struct ibv_qp *qp, const struct terms *terms) {
     CHECK(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 }
 
-/* Takes it on to where it sends, to a queue pair at an address. */
-static inline void connect_qp(struct ibv_qp *qp, uint32_t to, const union ibv_gid *gid, const struct terms *terms) {
+/* Takes it on to where it receives, from a queue pair at an address. */
+static inline void receive_from(struct ibv_qp *qp, uint32_t to, const union ibv_gid *gid, const struct terms *terms) {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
         .path_mtu = IBV_MTU_1024,
@@ -44,7 +44,11 @@ static inline void connect_qp(struct ibv_qp *qp, uint32_t to, const union ibv_gi
     CHECK(!ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
-    attr = (struct ibv_qp_attr){
+}
+
+/* Takes it on to where it sends, to the same. */
+static inline void send_back(struct ibv_qp *qp, const struct terms *terms) {
+    struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .timeout = terms->timeout,
         .retry_cnt = terms->retries,
@@ -54,6 +58,12 @@ static inline void connect_qp(struct ibv_qp *qp, uint32_t to, const union ibv_gi
     CHECK(!ibv_modify_qp(qp, &attr,
                          IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                              IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+/* Does both. */
+static inline void connect_qp(struct ibv_qp *qp, uint32_t to, const union ibv_gid *gid, const struct terms *terms) {
+    receive_from(qp, to, gid, terms);
+    send_back(qp, terms);
 }
 
 /* Waits for a completion, without a look at events, and returns it. */

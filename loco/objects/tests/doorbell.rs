@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use common::net::{AsyncThread, Driver, RingSink, RingStream};
 use common::net::{Barrier, KvStore, Manager, RingBuffer, SharedRegion, TasLock, Thread, TicketLock};
-use common::{Cluster, Net, PATIENCE, wait_until};
+use common::{Cluster, Net, PATIENCE, unknown, wait_until};
 use loco::asynchronous::Async;
 use loco::fabric::verbs::VerbsConfig;
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, NodeId};
 use loco::fence::Scope;
 use loco::{Config, KvConfig, Parent as _, Polling, Result, RingConfig, fence, testing};
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_test_networks::altered::{AlteredDevice, Limits};
 
 const HOME: NodeId = NodeId(0);
 /// Longer than any test.
@@ -370,14 +370,14 @@ fn a_thousand_waiting_tasks_take_no_rounds_while_nothing_happens() {
     });
 }
 
-/// Runs `test` on node 1 of two over a device played in software, and then lets completions out. Node 0 has a word at the
+/// Runs `test` on node 1 of two over an altered device that keeps requests back, and then lets them go. Node 0 has a word at the
 /// start of the region, and does nothing else until `test` is over.
-fn over_soft_device(
-    limits: SoftLimits,
+fn over_altered_device(
+    limits: Limits,
     polling: Polling,
-    test: impl Fn(&SoftDevice, &Manager, &Arc<SharedRegion>) -> Result<()> + Sync,
+    test: impl Fn(&AlteredDevice, &Manager, &Arc<SharedRegion>) -> Result<()> + Sync,
 ) {
-    let device = SoftDevice::new(limits);
+    let device = unknown(limits);
     let over = AtomicUsize::new(0);
     let config = AnyConfig::default().choice(FabricChoice::Verbs).verbs(
         VerbsConfig::default()
@@ -397,10 +397,10 @@ fn over_soft_device(
                 wait_until("the test", || over.load(SeqCst) == 1);
                 return Ok(());
             }
-            device.hold_completions(true);
+            device.hold_requests(true);
             test(&device, &manager, &region)?;
-            device.hold_completions(false);
-            device.release_completions();
+            device.hold_requests(false);
+            device.release_requests();
             over.store(1, SeqCst);
             Ok(())
         },
@@ -408,14 +408,14 @@ fn over_soft_device(
     assert_eq!(device.counts().unacknowledged_events, 0);
 }
 
-/// Polls each task once, releases completions when the device has been rung `reads` times for them and the driver sleeps, and
-/// waits until all tasks are over. A completion that came after the release would be held for ever.
-fn asleep_until_released(device: &SoftDevice, driver: &Driver, tasks: Vec<Task<'_>>) -> Result<()> {
+/// Polls each task once, releases requests when the device has been rung for the read of each and the driver sleeps, and waits
+/// until all tasks are over. A request that came after the release would be held for ever.
+fn asleep_until_released(device: &AlteredDevice, driver: &Driver, tasks: Vec<Task<'_>>) -> Result<()> {
     let (posted, reads) = (device.doorbells(), tasks.len() as u64);
     asleep_until(driver, tasks, || {
         wait_until("the reads are posted", || device.doorbells() >= posted + reads);
         until_asleep(driver);
-        device.release_completions();
+        device.release_requests();
         Ok(())
     })
 }
@@ -433,7 +433,7 @@ fn reads<'a>(thread: AsyncThread, region: &Arc<SharedRegion>) -> Task<'a> {
 #[test]
 fn a_completion_ends_the_sleep() {
     for polling in [Polling::CallerDriven, Polling::Thread] {
-        over_soft_device(SoftLimits::default(), polling, |device, manager, region| {
+        over_altered_device(Limits::default(), polling, |device, manager, region| {
             let driver = Driver::with_sleep_max(manager, NEVER)?;
             for _ in 0..5 {
                 let tasks = vec![reads(driver.thread()?, region), reads(driver.thread()?, region)];
@@ -446,8 +446,8 @@ fn a_completion_ends_the_sleep() {
 
 #[test]
 fn a_completion_that_another_thread_polls_ends_the_sleep() {
-    over_soft_device(
-        SoftLimits::default(),
+    over_altered_device(
+        Limits::default(),
         Polling::CallerDriven,
         |device, manager, region| {
             let driver = Driver::with_sleep_max(manager, NEVER)?;
@@ -468,18 +468,18 @@ fn a_completion_that_another_thread_polls_ends_the_sleep() {
 
 #[test]
 fn a_device_without_completion_events_is_looked_at_in_rounds() {
-    let limits = SoftLimits {
+    let limits = Limits {
         completion_events: false,
-        ..SoftLimits::default()
+        ..Limits::default()
     };
-    over_soft_device(limits, Polling::CallerDriven, |device, manager, region| {
+    over_altered_device(limits, Polling::CallerDriven, |device, manager, region| {
         let driver = Driver::with_sleep_max(manager, NEVER)?;
         let task = reads(driver.thread()?, region);
         std::thread::scope(|scope| {
             let rounds = driver.rounds();
             scope.spawn(move || {
                 wait_until("rounds", || driver.rounds() > rounds + 1000);
-                device.release_completions();
+                device.release_requests();
             });
             pollster::block_on(task)
         })
@@ -489,7 +489,7 @@ fn a_device_without_completion_events_is_looked_at_in_rounds() {
 #[test]
 fn the_polling_thread_sleeps_while_awaited_operations_do_not_end() {
     for polling in [Polling::CallerDriven, Polling::Thread] {
-        over_soft_device(SoftLimits::default(), polling, |device, manager, region| {
+        over_altered_device(Limits::default(), polling, |device, manager, region| {
             let thread = manager.thread()?;
             for _ in 0..5 {
                 let mut put: Task<'_> = {
@@ -508,7 +508,7 @@ fn the_polling_thread_sleeps_while_awaited_operations_do_not_end() {
                     }
                     assert!(begin.elapsed() < PATIENCE, "it polls again and again");
                 }
-                device.release_completions();
+                device.release_requests();
                 wait_until("the future is woken", || count.0.load(SeqCst) > 0);
                 assert!(matches!(
                     put.as_mut().poll(&mut Context::from_waker(&waker)),

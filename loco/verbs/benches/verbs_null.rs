@@ -6,16 +6,16 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use loco_fabric::{Fabric, Local, MemoryKind, QueuePair, Target, Work, WorkRequestId};
 use loco_job::Mesh;
-use loco_test_networks::soft::{NullLoop, SoftDevice, SoftLimits};
+use loco_test_networks::altered::{AlteredDevice, Limits, NullLoop};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// The number of operations between two polls.
 const WINDOW: u64 = 64;
 
 fn null(c: &mut Criterion) {
-    let device = SoftDevice::new(SoftLimits {
+    let device = AlteredDevice::new(Limits {
         null: true,
-        ..SoftLimits::default()
+        ..Limits::default()
     });
     let config = VerbsConfig::default()
         .provider(device.provider())
@@ -37,7 +37,7 @@ fn null(c: &mut Criterion) {
 
     let mut group = c.benchmark_group("verbs null");
     group.throughput(Throughput::Elements(WINDOW));
-    let mut by_hand = NullLoop::new(&device);
+    let mut by_hand = NullLoop::new();
     group.bench_function("device", |b| b.iter(|| by_hand.post_and_poll(WINDOW)));
     macro_rules! operation {
         ($name:expr, $work:expr, |$qp:ident, $w:ident| $post:expr) => {

@@ -66,7 +66,7 @@ impl World for Device {
 
 loco_conformance::suite!(Device);
 
-/// What a tier does not order is bought, also where the fabric does not know the tier and counts on `ooo-all`.
+/// What a tier does not order is bought. (`verbs_unknown` is for a device of which the fabric knows no tier.)
 #[test]
 fn on_nic() {
     for (tier, stress) in [

@@ -1,9 +1,9 @@
-//! Tests what `loco doctor` says of devices: the self-test, on devices played by software.
+//! Tests what `loco doctor` says of devices: the self-test, on altered devices.
 
 #![allow(clippy::unwrap_used)]
 
 use loco_fabric::Tier;
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_verbs::{Check, VerbsConfig, Verdict, check_host};
 
 fn verdict(checks: &[Check], name: &str) -> Verdict {
@@ -13,9 +13,9 @@ fn verdict(checks: &[Check], name: &str) -> Verdict {
 #[test]
 fn the_self_test_says_what_the_device_can_do() {
     let config = VerbsConfig::default().provider(
-        SoftDevice::new(SoftLimits {
+        AlteredDevice::new(Limits {
             device_memory_bytes: 4096,
-            ..SoftLimits::default()
+            ..Limits::default()
         })
         .provider(),
     );
@@ -30,18 +30,21 @@ fn the_self_test_says_what_the_device_can_do() {
 #[test]
 fn the_self_test_says_what_the_device_orders_and_what_requests_cost() {
     let order = |limits| {
-        let config = VerbsConfig::default().provider(SoftDevice::new(limits).provider());
+        let config = VerbsConfig::default().provider(AlteredDevice::new(limits).provider());
         let checks = check_host(&config);
         let check = checks.into_iter().find(|check| check.name == "order");
         check.unwrap_or_else(|| panic!("the order is checked"))
     };
-    let known = order(SoftLimits::default());
+    let known = order(Limits {
+        words_in_order: true,
+        ..Limits::default()
+    });
     assert_eq!(known.verdict, Verdict::Ok);
     assert!(known.found.contains("ibta") && known.found.contains("strong: free"));
     assert!(known.found.contains("nothing about two writes"), "{known:?}");
-    let unknown = order(SoftLimits {
-        tier_is_known: false,
-        ..SoftLimits::default()
+    let unknown = order(Limits {
+        known: None,
+        ..Limits::default()
     });
     assert_eq!(unknown.verdict, Verdict::Warning);
     assert!(unknown.found.contains("ooo-all (assumed"), "{unknown:?}");
@@ -60,10 +63,10 @@ fn the_self_test_says_what_the_device_orders_and_what_requests_cost() {
 #[test]
 fn a_relaxed_device_without_atomics_is_refused_with_a_remedy() {
     let config = VerbsConfig::default().provider(
-        SoftDevice::new(SoftLimits {
-            tier: Tier::PcieRelaxed,
-            atomic_cap: 0,
-            ..SoftLimits::default()
+        AlteredDevice::new(Limits {
+            known: Some(Tier::PcieRelaxed),
+            atomics: false,
+            ..Limits::default()
         })
         .provider(),
     );
@@ -76,9 +79,9 @@ fn a_relaxed_device_without_atomics_is_refused_with_a_remedy() {
 #[test]
 fn a_setting_may_not_say_more_than_is_known_of_the_device() {
     let self_test = |order| {
-        let device = SoftDevice::new(SoftLimits {
-            tier: Tier::OooRw,
-            ..SoftLimits::default()
+        let device = AlteredDevice::new(Limits {
+            known: Some(Tier::OooRw),
+            ..Limits::default()
         });
         let config = VerbsConfig::default().provider(device.provider()).order(order);
         check_host(&config).swap_remove(0)

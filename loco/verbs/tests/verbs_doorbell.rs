@@ -1,4 +1,4 @@
-//! Tests the doorbell of the verbs fabric over the software device: completions end sleeps that have no limit, whoever
+//! Tests the doorbell of the verbs fabric over an altered device: completions end sleeps that have no limit, whoever
 //! polls them, and events are acknowledged.
 
 #![allow(clippy::unwrap_used)]
@@ -10,13 +10,13 @@ use loco_conformance::{share, target};
 use loco_fabric::{Fabric, QueuePair, Work, WorkRequestId};
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_test_networks::soft::{SoftCounts, SoftDevice, SoftLimits};
+use loco_test_networks::altered::{AlteredDevice, Counts, Limits};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// Long enough to tell a wake-up that is lost from one that is late.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
-fn pair(device: &SoftDevice) -> Vec<VerbsFabric> {
+fn pair(device: &AlteredDevice) -> Vec<VerbsFabric> {
     let config = VerbsConfig::default()
         .provider(device.provider())
         .arena_bytes(1 << 20)
@@ -35,7 +35,7 @@ fn pair(device: &SoftDevice) -> Vec<VerbsFabric> {
 fn no_wake_up_is_lost() {
     // With a second thread that polls, it takes some of the completions that the sleeper waits for.
     for competitors in [0, 1] {
-        let device = SoftDevice::new(SoftLimits::default());
+        let device = AlteredDevice::new(Limits::default());
         let [a, b] = &pair(&device)[..] else {
             unreachable!()
         };
@@ -46,7 +46,7 @@ fn no_wake_up_is_lost() {
 
 #[test]
 fn a_completion_from_before_the_sleep_is_seen_and_a_ring_ends_a_sleep() {
-    let device = SoftDevice::new(SoftLimits::default());
+    let device = AlteredDevice::new(Limits::default());
     let [a, b] = &pair(&device)[..] else {
         unreachable!()
     };
@@ -67,9 +67,9 @@ fn a_completion_from_before_the_sleep_is_seen_and_a_ring_ends_a_sleep() {
 
 #[test]
 fn a_device_without_completion_channels_has_no_doorbell() {
-    let device = SoftDevice::new(SoftLimits {
+    let device = AlteredDevice::new(Limits {
         completion_events: false,
-        ..SoftLimits::default()
+        ..Limits::default()
     });
     let fabrics = pair(&device);
     assert!(fabrics[0].doorbell().is_none());
@@ -78,12 +78,12 @@ fn a_device_without_completion_channels_has_no_doorbell() {
 
 #[test]
 fn a_doorbell_keeps_nothing_of_a_node() {
-    let device = SoftDevice::new(SoftLimits::default());
+    let device = AlteredDevice::new(Limits::default());
     let bells: Vec<_> = pair(&device)
         .iter()
         .map(|fabric| fabric.doorbell().unwrap())
         .collect();
-    assert_eq!(device.counts(), SoftCounts::default());
+    assert_eq!(device.counts(), Counts::default());
     assert!(bells[0].arm().is_none(), "nothing would ring it");
     bells[0].ring();
 }

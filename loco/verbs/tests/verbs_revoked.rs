@@ -1,21 +1,24 @@
-//! Tests that a device accepts nothing more from a node whose access was taken away, on a device played by software.
+//! Tests that a device accepts nothing more from a node whose access was taken away.
 
 #![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
 
 use loco_fabric::{
     CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Peers, QueuePair, Target, Wait, Work,
     WorkRequestId,
 };
 use loco_job::{Mesh, Revoked};
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
 /// A node may not know yet that it was declared lost. The device accepts nothing from it any more.
 #[test]
 fn a_revoked_node_reaches_nothing() {
     let config = VerbsConfig::default()
-        .provider(SoftDevice::new(SoftLimits::default()).provider())
-        .arena_bytes(1 << 20);
+        .provider(AlteredDevice::new(Limits::default()).provider())
+        .arena_bytes(1 << 20)
+        .link_timeout(Duration::from_millis(20));
     let meshes = Mesh::in_process(3).unwrap();
     let fabrics: Vec<VerbsFabric> = std::thread::scope(|scope| {
         let up = |mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap());

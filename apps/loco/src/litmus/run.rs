@@ -107,9 +107,9 @@ pub struct Args {
     /// Name of the fabric in results and table, where its own does not say enough: `verbs, two devices`.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Pages of the memory on shm and verbs: small, huge (2 MiB where the host has them), or giant (1 GiB).
-    #[arg(long, value_name = "PAGES")]
-    pages: Option<Pages>,
+    /// Pages of the memory: small, huge (2 MiB where the host has them), or giant (1 GiB).
+    #[arg(long, env = var::PAGES, value_name = "PAGES")]
+    pages: Option<HugePages>,
     /// Append results to a file, and leave out tests whose results are there.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -122,14 +122,6 @@ pub struct Args {
     /// Write a table of the results as a page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-}
-
-/// Pages of the memory that tests run in.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Pages {
-    Small,
-    Huge,
-    Giant,
 }
 
 /// The ground that tests run on: a fabric, or the model's machine.
@@ -252,13 +244,7 @@ fn node(args: &Args) -> Result<u8, CliError> {
     let mut config = AnyConfig::from_env()?;
     config.choice = choice;
     if let Some(pages) = args.pages {
-        let pages = match pages {
-            Pages::Small => HugePages::Never,
-            Pages::Huge => HugePages::TwoMiB,
-            Pages::Giant => HugePages::OneGiB,
-        };
-        config.shm.huge_pages = pages;
-        config.verbs.huge_pages = pages;
+        config = config.pages(pages);
     }
     let fabric = args.name.clone().unwrap_or_default();
     let plan = plan(args, model, fabric);

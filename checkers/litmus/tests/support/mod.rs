@@ -12,8 +12,8 @@ use loco_litmus::{Error, Listener, Plan, Record, Result, Strategy, Test, run, te
 use loco_ofi::{OfiConfig, OfiFabric, usable};
 use loco_shm::{ShmConfig, ShmFabric};
 use loco_tcp::{TcpConfig, TcpFabric};
+use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_test_networks::deferred::{Deferred, Nic};
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
 use loco_test_networks::weak::{Orders, WeakProvider};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
@@ -74,14 +74,13 @@ pub fn tcp(nodes: usize) -> Vec<TcpFabric> {
     up(nodes, |mesh| TcpFabric::new(mesh, config.clone()).unwrap())
 }
 
-/// Returns nodes on a device played by software.
-pub fn soft(nodes: usize) -> Vec<VerbsFabric> {
-    soft_of(nodes, SoftLimits::default(), None)
+/// Returns nodes on the device of `loco nic` as it is without stress.
+pub fn plain(nodes: usize) -> Vec<VerbsFabric> {
+    on_device(nodes, AlteredDevice::new(Limits::default()), None)
 }
 
-/// Returns nodes on a device played by software, whose order is known or as a setting says.
-pub fn soft_of(nodes: usize, limits: SoftLimits, order: Option<Tier>) -> Vec<VerbsFabric> {
-    let device = SoftDevice::new(limits);
+/// Returns nodes on a device, whose order is known or as a setting says.
+pub fn on_device(nodes: usize, device: AlteredDevice, order: Option<Tier>) -> Vec<VerbsFabric> {
     let config = VerbsConfig::default()
         .provider(device.provider())
         .order(order)

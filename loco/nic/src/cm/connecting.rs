@@ -9,7 +9,7 @@ use super::delivery::{finish, get_cm_event};
 use super::frames::{Letter, PRIVATE_MAX, kind};
 use super::identifiers::{bind_addr, create_id, destroy_id, resolve_addr, resolve_route};
 use super::listeners;
-use super::pairs::{answer, create_qp, make_ready, to_state};
+use super::pairs::{answer, create_qp, make_ready, own_gid, to_state};
 use super::state::{Phase, Wanted, shared_of};
 use crate::events::lock;
 use crate::ffi::*;
@@ -54,13 +54,13 @@ unsafe fn introduced(id: *mut CmId, kind: u8, own: &Wanted, private: Vec<u8>) ->
     let mut letter = Letter::new(kind);
     letter.private = private;
     let frame = &mut letter.frame;
-    frame.gid = listeners::own_gid();
     frame.responder_resources = own.responder_resources;
     frame.initiator_depth = own.initiator_depth;
     frame.retry_count = own.retry_count;
     frame.rnr_retry_count = own.rnr_retry_count;
     // SAFETY: as the caller's.
     unsafe {
+        frame.gid = own_gid(id);
         frame.qpn = if (*id).qp.is_null() {
             own.qpn
         } else {

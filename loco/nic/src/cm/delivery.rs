@@ -112,9 +112,9 @@ unsafe fn request_event(
     unsafe {
         let id = make_id(child, (*listening).channel, (*listening).ps);
         (*id).context = (*listening).context;
-        bind_device(id).ok()?;
         let source = addresses::from_bytes(&letter.frame.source)?;
         let target = addresses::from_bytes(&letter.frame.target)?;
+        bind_device(id, target.ip()).ok()?;
         addresses::write(&mut (*id).src_addr, target);
         addresses::write(&mut (*id).dst_addr, source);
         (*id).dgid = gid_halves(letter.frame.gid);

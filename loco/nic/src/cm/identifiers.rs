@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::addresses::{of, read, write};
 use super::delivery::{drop_event, finish};
 use super::listeners::{free_port, take_port, unlisten};
-use super::pairs::{answer, bind_device, destroy_qp, device};
+use super::pairs::{answer, bind_device, contexts, destroy_qp, opened};
 use super::state::{ChannelObject, IdObject, Shared, What, make_id, shared_of};
+use crate::devices::{device_at, host_address};
 use crate::events::{Events, lock};
 use crate::ffi::*;
 use crate::log::unsupported;
 use crate::settings::abroad;
-use crate::verbs::device::{host_address, own_addresses};
 use crate::verbs::fails;
 
 pub(crate) unsafe extern "C" fn create_event_channel() -> *mut EventChannel {
@@ -95,11 +95,13 @@ pub(crate) unsafe extern "C" fn bind_addr(id: *mut CmId, address: *const c_void)
         let Some(mut address) = read(address) else {
             return answer(Err(libc::EINVAL));
         };
-        let is_own = address.ip().is_unspecified() || own_addresses().contains(&address.ip());
-        if !is_own {
-            return answer(Err(libc::EADDRNOTAVAIL));
-        }
-        if let Err(error) = bind_device(id) {
+        // Without an address it is of no device until somebody connects.
+        let bound = match address.ip().is_unspecified() {
+            true => opened(0).map(drop),
+            false if device_at(address.ip()).is_none() => Err(libc::EADDRNOTAVAIL),
+            false => bind_device(id, address.ip()),
+        };
+        if let Err(error) = bound {
             return answer(Err(error));
         }
         if address.port() == 0 {
@@ -109,10 +111,6 @@ pub(crate) unsafe extern "C" fn bind_addr(id: *mut CmId, address: *const c_void)
             }
         }
         write(&mut (*id).src_addr, address);
-        if address.ip().is_unspecified() {
-            // It is of no device until somebody connects.
-            (*id).verbs = std::ptr::null_mut();
-        }
     }
     0
 }
@@ -128,9 +126,6 @@ pub(crate) unsafe extern "C" fn resolve_addr(
         let Some(target) = read(target) else {
             return answer(Err(libc::EINVAL));
         };
-        if let Err(error) = bind_device(id) {
-            return answer(Err(error));
-        }
         let source = read(source).or_else(|| of(&(*id).src_addr));
         let source = source.filter(|source| !source.ip().is_unspecified());
         let mut source = source.unwrap_or_else(|| {
@@ -143,6 +138,9 @@ pub(crate) unsafe extern "C" fn resolve_addr(
             };
             SocketAddr::new(ip, of(&(*id).src_addr).map_or(0, |bound| bound.port()))
         });
+        if let Err(error) = bind_device(id, source.ip()) {
+            return answer(Err(error));
+        }
         if source.port() == 0 {
             source.set_port(free_port((*id).ps));
         }
@@ -202,19 +200,21 @@ pub(crate) unsafe extern "C" fn set_option(
 }
 
 pub(crate) unsafe extern "C" fn get_devices(count: *mut c_int) -> *mut *mut Context {
-    let (context, _) = device();
-    if context.is_null() {
-        return fails(libc::ENODEV);
-    }
+    let contexts = match contexts() {
+        Ok(contexts) => contexts,
+        Err(error) => return fails(error),
+    };
     // SAFETY: the count may be null. The list is of libc's memory, and `free_devices` frees it.
     unsafe {
-        let list: *mut *mut Context = libc::calloc(2, size_of::<*mut Context>()).cast();
+        let list: *mut *mut Context = libc::calloc(contexts.len() + 1, size_of::<*mut Context>()).cast();
         if list.is_null() {
             return fails(libc::ENOMEM);
         }
-        *list = context;
+        for (at, context) in contexts.iter().enumerate() {
+            *list.add(at) = *context;
+        }
         if !count.is_null() {
-            *count = 1;
+            *count = c_int::try_from(contexts.len()).unwrap_or(0);
         }
         list
     }

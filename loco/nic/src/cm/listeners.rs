@@ -18,13 +18,13 @@ use super::line::Line;
 use super::state::{Phase, Shared, What};
 use crate::abroad::{at_port, is_nobody};
 use crate::child::is_child;
+use crate::devices::own_addresses;
 use crate::engine::{nic, welcome_by};
 use crate::events::lock;
 use crate::ffi::*;
 use crate::log;
 use crate::settings::abroad;
 use crate::threads::spawn;
-use crate::verbs::device::own_addresses;
 use crate::world::PREFIX;
 
 /// The kind of the socket for connections.
@@ -300,11 +300,4 @@ fn ask(shared: &Arc<Shared>, line: &Arc<Line>, request: &Letter) {
         return shared.happens(What::Gone);
     }
     read(shared, line);
-}
-
-/// Returns the GID of this port that connections use.
-pub(super) fn own_gid() -> RawGid {
-    let nic = nic();
-    let index = usize::from(crate::verbs::device::ADDRESS_GID);
-    nic.gids.get(index).copied().unwrap_or_default()
 }

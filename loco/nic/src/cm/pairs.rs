@@ -1,13 +1,14 @@
 //! The queue pair of an identifier: making it, and bringing it through its states.
 
 use std::ffi::{c_int, c_void};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use super::state::{Inner, Shared, shared_of};
+use crate::devices::{ADDRESS_GID, device_at, devices};
 use crate::events::lock;
 use crate::ffi::*;
-use crate::verbs::device::{ADDRESS_GID, free_device_list, get_device_list};
-use crate::verbs::{channels, completion, opened, queue_pairs, set_errno};
+use crate::verbs::{channels, completion, device, identity_of, opened, queue_pairs, set_errno};
 
 /// The encoding of the time that a peer may take to answer: 67 ms.
 const ACK_TIMEOUT: u8 = 14;
@@ -16,51 +17,65 @@ struct Opened(*mut Context, *mut Pd);
 // SAFETY: the pointers are made once and read after that; what they point to is never destroyed.
 unsafe impl Send for Opened {}
 
-static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
+static OPENED: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 
-/// Returns the device that all identifiers use, and its protection domain for those that have none of their own. It stays open.
-pub(super) fn device() -> (*mut Context, *mut Pd) {
-    let mut opened = lock(&OPENED);
-    if let Some(Opened(context, pd)) = &*opened {
-        return (*context, *pd);
-    }
-    // SAFETY: the list has one device.
-    unsafe {
-        let list = get_device_list(std::ptr::null_mut());
-        if list.is_null() {
-            return (std::ptr::null_mut(), std::ptr::null_mut());
-        }
-        let context = opened::open_device(*list);
-        free_device_list(list);
-        if context.is_null() {
-            return (context, std::ptr::null_mut());
-        }
-        let pd = opened::alloc_pd(context);
-        *opened = Some(Opened(context, pd));
-        (context, pd)
-    }
+/// Returns the contexts of all devices, which all identifiers use.
+///
+/// # Errors
+/// As [`opened`].
+pub(super) fn contexts() -> Result<Vec<*mut Context>, i32> {
+    (0..devices().len()).map(|index| Ok(opened(index)?.0)).collect()
 }
 
-/// Gives an identifier its device.
+/// Returns the context of a device, and its protection domain for identifiers that have none of their own. Both stay for good.
+///
+/// # Errors
+/// Fails with `ENODEV` when the device cannot be opened.
+pub(super) fn opened(index: usize) -> Result<(*mut Context, *mut Pd), i32> {
+    let mut all = lock(&OPENED);
+    while all.len() <= index {
+        // SAFETY: the device is one of the list.
+        let context = unsafe { opened::open_device(device::device(all.len())) };
+        if context.is_null() {
+            return Err(libc::ENODEV);
+        }
+        // SAFETY: the context was opened just now.
+        all.push(Opened(context, unsafe { opened::alloc_pd(context) }));
+    }
+    Ok((all[index].0, all[index].1))
+}
+
+/// Gives an identifier the device that has an address, which is the first one if none has. The device's protection domain goes with it,
+/// unless the identifier has one of that device.
+///
+/// # Errors
+/// As [`opened`].
 ///
 /// # Safety
 /// `id` is the program's own.
-pub(super) unsafe fn bind_device(id: *mut CmId) -> Result<(), i32> {
-    let (context, pd) = device();
-    if context.is_null() {
-        return Err(libc::ENODEV);
-    }
+pub(super) unsafe fn bind_device(id: *mut CmId, address: IpAddr) -> Result<(), i32> {
+    let index = device_at(address).unwrap_or(0);
+    let (context, pd) = opened(index)?;
     // SAFETY: as the caller's.
     unsafe {
         (*id).verbs = context;
-        if (*id).pd.is_null() {
+        if (*id).pd.is_null() || (*(*id).pd).context != context {
             (*id).pd = pd;
         }
         (*id).port_num = 1;
         (*id).pkey = Padded(0xffff);
-        (*id).sgid = gid_halves(super::listeners::own_gid());
+        (*id).sgid = gid_halves(own_gid(id));
     }
     Ok(())
+}
+
+/// Returns the GID that the connections of an identifier use: that with its device's address.
+///
+/// # Safety
+/// `id` is the program's own, and has a device.
+pub(super) unsafe fn own_gid(id: *mut CmId) -> RawGid {
+    // SAFETY: as the caller's.
+    unsafe { identity_of((*id).verbs) }.gids[usize::from(ADDRESS_GID)]
 }
 
 pub(crate) unsafe extern "C" fn create_qp(id: *mut CmId, pd: *mut Pd, init: *mut QpInitAttr) -> c_int {
@@ -106,6 +121,9 @@ unsafe fn make(id: *mut CmId, pd: *mut Pd, init: &mut QpInitAttr) -> Result<(), 
             return Err(libc::EINVAL);
         }
         if !pd.is_null() {
+            if (*pd).context != (*id).verbs {
+                return Err(libc::EINVAL);
+            }
             (*id).pd = pd;
         }
         if init.send_cq.is_null() {

@@ -32,8 +32,6 @@ const FIRST_LINK: u64 = 2;
 pub(crate) struct Nic {
     pub world: Arc<World>,
     pub tier: Tier,
-    /// The GIDs of the port.
-    pub gids: Vec<RawGid>,
     pub memory: Memory,
     pub srqs: HashMap<u32, SharedReceives>,
     pub(super) qps: HashMap<u32, Box<QueuePair>>,
@@ -90,7 +88,7 @@ impl Nic {
     ///
     /// # Errors
     /// Fails when the process can take no place in the world, or may open no more descriptors.
-    pub fn new(settings: &Settings, gids: Vec<RawGid>) -> io::Result<Nic> {
+    pub fn new(settings: &Settings) -> io::Result<Nic> {
         if let Err(why) = &settings.abroad {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why.clone()));
         }
@@ -112,7 +110,6 @@ impl Nic {
         let dice = Dice::new(settings.seed, world.number, settings.stress, settings.schedule);
         Ok(Nic {
             tier: settings.tier,
-            gids,
             memory: Memory::default(),
             srqs: HashMap::new(),
             qps: HashMap::new(),
@@ -185,12 +182,6 @@ impl Nic {
         None
     }
 
-    /// Returns the GID of this port that is of the same kind as another.
-    pub(super) fn gid_beside(&self, other: &RawGid) -> RawGid {
-        let alike = self.gids.iter().find(|gid| gid[..2] == other[..2]);
-        *alike.unwrap_or(&self.gids[0])
-    }
-
     /// Adds a shared receive queue and returns its number.
     pub fn add_srq(&mut self, srq: SharedReceives) -> u32 {
         self.next_srq += 1;
@@ -199,9 +190,7 @@ impl Nic {
     }
 
     fn hello(&self, to: u32) -> Header {
-        let mut hello = Header::new(kind::HELLO, self.world.number, to, 0);
-        hello.gid = self.gids[0];
-        hello
+        Header::new(kind::HELLO, self.world.number, to, 0)
     }
 
     /// Returns what is said when a connection within this host begins.
@@ -336,8 +325,11 @@ impl Nic {
             if qp.kind == IBV_QPT_RC && qp.attr.dest_qp_num >> LOCAL_BITS == number {
                 let patience = patience(&qp.attr);
                 for sending in &mut qp.sends {
-                    if sending.stage == Stage::Sent && patience > 0 {
-                        sending.fails_at.get_or_insert(now.max(lost_at + patience));
+                    if sending.stage == Stage::Sent {
+                        qp.has_lost = true;
+                        if patience > 0 {
+                            sending.fails_at.get_or_insert(now.max(lost_at + patience));
+                        }
                     }
                 }
                 self.active.insert(qp.qpn);

@@ -181,6 +181,11 @@ impl Link {
         }
     }
 
+    /// Returns true while it takes no requests of a process of this host, since that one does not take the answers to earlier ones.
+    pub fn holds_back(&self) -> bool {
+        self.is_blocked() && self.near().is_some_and(|near| !near.asks())
+    }
+
     /// Returns the connection to a process of this host, if it is one.
     pub fn near(&self) -> Option<&Near> {
         match &self.way {
@@ -268,11 +273,14 @@ impl Link {
     /// # Errors
     /// Fails when the other side is gone, or sends what is no message.
     pub fn receive(&mut self, buffer: &mut [u8], messages: &mut Vec<Message>) -> io::Result<bool> {
+        let holds_back = self.holds_back();
         let connection = match &mut self.way {
             Way::Here(near) => {
                 let goes_on = near.hear(messages)?;
                 // What it wrote before its end has come.
-                near.receive(&mut self.input, messages)?;
+                if !holds_back || !goes_on {
+                    near.receive(&mut self.input, messages)?;
+                }
                 return Ok(goes_on);
             }
             Way::There(connection) => connection,
@@ -300,6 +308,9 @@ impl Link {
     /// # Errors
     /// Fails when the other side sends what is no message.
     pub fn receive_near(&mut self, messages: &mut Vec<Message>) -> io::Result<()> {
+        if self.holds_back() {
+            return Ok(());
+        }
         match &mut self.way {
             Way::Here(near) => near.receive(&mut self.input, messages),
             Way::There(_) | Way::Coming => Ok(()),

@@ -20,5 +20,5 @@ mod responder;
 mod ring;
 mod thread;
 
-pub(crate) use queue::{Making, Receive, Request, SharedReceives};
+pub(crate) use queue::{Making, QueuePair, Receive, Request, SharedReceives};
 pub(crate) use thread::{expect, nic, poke, start, welcome_by, work};

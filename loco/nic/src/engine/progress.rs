@@ -82,16 +82,15 @@ impl Nic {
         let mut turn = std::mem::take(&mut self.near_turn);
         turn.clone_from(&self.near);
         for &id in &turn {
+            if self.links.get(&id).is_some_and(Link::is_blocked) {
+                self.flush_link(id);
+            }
             let Some(link) = self.links.get_mut(&id) else {
                 continue;
             };
-            let is_blocked = link.is_blocked();
             let mut messages = Vec::new();
             let received = link.receive_near(&mut messages);
             came |= self.take_all(id, messages, received.map(|()| true));
-            if is_blocked {
-                self.flush_link(id);
-            }
         }
         self.near_turn = turn;
         came
@@ -125,15 +124,24 @@ impl Nic {
             true => Wake::Never,
             false => Wake::Always,
         };
-        let links = self.near.iter().filter_map(|id| self.links.get(id)?.near());
-        for near in links.clone() {
-            near.wake_for(if near.asks() { answers } else { requests });
+        let links = self.near.iter().filter_map(|id| {
+            let link = self.links.get(id)?;
+            let near = link.near()?;
+            let wake = match near.asks() {
+                true => answers,
+                // That there is room for its answers rings, too.
+                false if link.holds_back() => Wake::Never,
+                false => requests,
+            };
+            Some((near, wake))
+        });
+        for (near, wake) in links.clone() {
+            near.wake_for(wake);
         }
         full_fence();
-        links.clone().all(|near| {
-            let wake = if near.asks() { answers } else { requests };
-            wake == Wake::Never || near.is_empty()
-        })
+        links
+            .clone()
+            .all(|(near, wake)| wake == Wake::Never || near.is_empty())
     }
 
     /// Returns on which processor somebody was who has rung the bell, if somebody has.
@@ -237,6 +245,8 @@ impl Nic {
         if link.flush().is_err() {
             self.drop_link(id);
         } else if !link.is_blocked() {
+            // It may have held requests back.
+            self.has_news = true;
             if link.near().is_none() {
                 self.watch(id, false);
             }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::bus::{Bus, Run};
 use crate::completions::{Completion, Completions};
+use crate::devices::Identity;
 use crate::events::Events;
 use crate::ffi::*;
 use crate::wire::Message;
@@ -115,6 +116,8 @@ impl SharedReceives {
 /// A queue pair.
 pub(crate) struct QueuePair {
     pub qpn: u32,
+    /// The device that it is of.
+    pub device: &'static Identity,
     pub kind: u32,
     pub pd: u32,
     pub attr: QpAttr,
@@ -143,12 +146,17 @@ pub(crate) struct QueuePair {
     pub(super) local: Bus,
     /// True if a failure was seen and the queues are to be flushed.
     pub(super) failed: bool,
+    /// True if a request was lost with its link. What is behind it is not sent, though another link may come about.
+    pub(super) has_lost: bool,
+    /// True if the program was told that a peer has spoken before this side was brought to `RTS`.
+    pub(super) told_established: bool,
     /// True if the program asked for an event when the send queue is drained.
     pub tells_drained: bool,
 }
 
 /// What a queue pair is made with.
 pub(crate) struct Making {
+    pub device: &'static Identity,
     pub kind: u32,
     pub pd: u32,
     pub cap: QpCap,
@@ -164,6 +172,7 @@ impl QueuePair {
     pub(super) fn new(qpn: u32, making: Making) -> QueuePair {
         QueuePair {
             qpn,
+            device: making.device,
             kind: making.kind,
             pd: making.pd,
             attr: zeroed(),
@@ -185,6 +194,8 @@ impl QueuePair {
             remote: Bus::default(),
             local: Bus::default(),
             failed: false,
+            has_lost: false,
+            told_established: false,
             tells_drained: false,
         }
     }
@@ -236,6 +247,8 @@ impl QueuePair {
         self.sent = 0;
         self.uncovered = 0;
         self.failed = false;
+        self.has_lost = false;
+        self.told_established = false;
         self.tells_drained = false;
         self.sends_used = Arc::new(AtomicU32::new(0));
         self.receives_used = Arc::new(AtomicU32::new(0));

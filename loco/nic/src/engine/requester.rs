@@ -139,7 +139,11 @@ impl Nic {
             return failed(IBV_WC_LOC_LEN_ERR);
         }
         let destination = header.to;
-        let way = self.way_to(destination);
+        // A target takes nothing behind a request that is missing.
+        let way = match qp.has_lost {
+            true => None,
+            false => self.way_to(destination),
+        };
         if way.is_some_and(|way| self.links.get(&way).is_some_and(|link| link.is_crowded())) {
             // Before anything is drawn: a request that waits is asked for again and again.
             return None;
@@ -151,7 +155,7 @@ impl Nic {
             return failed(IBV_WC_WR_FLUSH_ERR);
         }
         if let Some((gid, ..)) = request.datagram {
-            header.gid = self.gid_beside(&gid);
+            header.gid = qp.device.gid_beside(&gid);
         }
         self.may_lose_link(destination >> LOCAL_BITS);
         let Some(way) = way.filter(|way| self.links.contains_key(way)) else {
@@ -199,6 +203,7 @@ impl Nic {
         if qp.kind != IBV_QPT_RC {
             return Stage::Ended(IBV_WC_SUCCESS, 0, now);
         }
+        qp.has_lost = true;
         let patience = patience(&qp.attr);
         if patience > 0 {
             // The others went over the same link.

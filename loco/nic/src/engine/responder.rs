@@ -12,6 +12,7 @@ use crate::counts::{Count, count};
 use crate::dice::Step;
 use crate::ffi::*;
 use crate::memory::{Piece, exchange, load};
+use crate::settings::settings;
 use crate::trace::{self, About, Side};
 use crate::wire::{Header, Message, flag, kind};
 
@@ -63,6 +64,10 @@ impl Nic {
         };
         if !is_for_it || !qp.receives_messages() {
             return self.keep_in_limbo(incoming);
+        }
+        if qp.state() == IBV_QPS_RTR && !is_datagram && !qp.told_established {
+            qp.told_established = true;
+            qp.event(IBV_EVENT_COMM_EST);
         }
         qp.inbox.push_back(incoming);
         self.active.insert(qp.qpn);
@@ -324,7 +329,7 @@ impl Nic {
         let mut data = std::mem::take(&mut incoming.message.data);
         let mut grh_is_of_ipv4 = false;
         if is_datagram {
-            let grh = grh(&header, self.gid_beside(&header.gid), data.len());
+            let grh = grh(&header, qp.device.gid_beside(&header.gid), data.len());
             grh_is_of_ipv4 = grh[0] == 0;
             data.splice(0..0, grh);
         }
@@ -389,11 +394,12 @@ impl Nic {
         srq.map_or(qp.pd, |srq| srq.pd)
     }
 
-    /// Places what the bus keeps before a read.
-    fn push_before_read(&mut self, qp: &mut QueuePair, now: u64) {
+    /// Places what the bus keeps before a read, or before the read of an atomic.
+    fn push_before(&mut self, kind: Kind, qp: &mut QueuePair, now: u64) {
         if reads_push(self.tier) {
             let mut placed = Placed::default();
-            let also_relaxed = self.tier != loco_fabric::Tier::PcieRelaxed;
+            let atomics_push = kind == Kind::Atomic && settings().atomics_push;
+            let also_relaxed = self.tier != loco_fabric::Tier::PcieRelaxed || atomics_push;
             qp.remote.push(also_relaxed, &mut placed);
             self.placed(qp, placed, now);
         }
@@ -410,7 +416,7 @@ impl Nic {
             if self.links.get(&incoming.link).is_some_and(Link::is_crowded) {
                 return Tried::Later(u64::MAX);
             }
-            self.push_before_read(qp, now);
+            self.push_before(Kind::Read, qp, now);
             let mut left = runs(&pieces, self.tier, &mut self.dice);
             left.reverse();
             incoming.message.data = vec![0; usize::try_from(len).unwrap_or(0)];
@@ -445,7 +451,7 @@ impl Nic {
         if self.unit_taken {
             return Tried::Later(u64::MAX);
         }
-        self.push_before_read(qp, now);
+        self.push_before(Kind::Atomic, qp, now);
         let piece = pieces[0];
         let change = |old: u64| match header.kind {
             kind::ADD => Some(old.wrapping_add(header.first)),

@@ -21,7 +21,6 @@ use super::forked;
 use crate::abroad::is_nobody;
 use crate::child::is_child;
 use crate::events::lock;
-use crate::ffi::RawGid;
 use crate::log;
 use crate::settings::{abroad, settings};
 use crate::threads::{spawn, take_short_turns};
@@ -60,13 +59,13 @@ fn epoch() -> Instant {
 ///
 /// # Errors
 /// Fails as [`Nic::new`] does.
-pub(crate) fn start(gids: Vec<RawGid>) -> io::Result<()> {
+pub(crate) fn start() -> io::Result<()> {
     static STARTING: Mutex<()> = Mutex::new(());
     let _starting = lock(&STARTING);
     if NIC.get().is_some() {
         return Ok(());
     }
-    let nic = Nic::new(settings(), gids)?;
+    let nic = Nic::new(settings())?;
     let _ = WORLD.set(Arc::clone(&nic.world));
     let (world, number) = (Arc::clone(&nic.world), nic.world.number);
     let _ = NIC.set(Mutex::new(nic));

@@ -2,9 +2,9 @@
 
 use std::ffi::c_int;
 
-use super::device::{ADDRESS_GID, gids};
-use super::objects::{AhObject, fails, give, handle, take_back};
+use super::objects::{AhObject, fails, give, handle, identity_of, take_back};
 use super::queue_pairs::check_address;
+use crate::devices::ADDRESS_GID;
 use crate::ffi::*;
 use crate::log::{once, unsupported};
 
@@ -12,11 +12,11 @@ pub(crate) unsafe extern "C" fn create_ah(pd: *mut Pd, attr: *mut AhAttr) -> *mu
     // SAFETY: the program's own domain, and attributes.
     unsafe {
         let attr = *attr;
-        if let Err(why) = check_address(&attr) {
+        let context = handle::<Pd>(pd).context;
+        if let Err(why) = check_address(&attr, identity_of(context)) {
             once(format_args!("ibv_create_ah: {why} (EINVAL)"));
             return fails(libc::EINVAL);
         }
-        let context = handle::<Pd>(pd).context;
         give(AhObject {
             ah: Ah {
                 context,
@@ -51,19 +51,19 @@ fn ends(grh: &Grh) -> (RawGid, RawGid) {
 }
 
 pub(crate) unsafe extern "C" fn init_ah_from_wc(
-    _context: *mut Context,
+    context: *mut Context,
     port: u8,
     wc: *mut Wc,
     grh: *mut Grh,
     attr: *mut AhAttr,
 ) -> c_int {
-    // SAFETY: the caller gives a completion, the header of its datagram, and room for an address.
+    // SAFETY: the context is open, and the caller gives a completion, the header of its datagram, and room for an address.
     unsafe {
         if (*wc).wc_flags & IBV_WC_GRH == 0 {
             return libc::EINVAL;
         }
         let (from, to) = ends(&grh.read_unaligned());
-        let index = gids().iter().position(|gid| *gid == to);
+        let index = identity_of(context).gids.iter().position(|gid| *gid == to);
         let mut made: AhAttr = zeroed();
         made.port_num = port;
         made.is_global = 1;

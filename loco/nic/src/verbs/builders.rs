@@ -218,10 +218,9 @@ unsafe extern "C" fn complete(qp: *mut QpEx) -> c_int {
 
 unsafe fn post(qp: &Qp, built: Vec<Built>) -> c_int {
     let mut nic = nic();
-    let Some(found) = nic.qp(qp.qp_num) else {
+    let Some(cap) = nic.qp(qp.qp_num).map(|found| found.cap) else {
         return libc::EINVAL;
     };
-    let (kind, cap) = (found.kind, found.cap);
     // All or nothing: every request is looked at before the first is posted.
     let mut requests = Vec::new();
     for one in built {
@@ -233,7 +232,7 @@ unsafe fn post(qp: &Qp, built: Vec<Built>) -> c_int {
             return libc::EINVAL;
         }
         // SAFETY: as the caller's.
-        match unsafe { request(&one.wr, kind, one.elements, one.inline) } {
+        match unsafe { request(&one.wr, qp, one.elements, one.inline) } {
             Ok(request) => requests.push(request),
             Err(error) => return error,
         }

@@ -10,7 +10,7 @@ use crate::completions::Completions;
 use crate::engine::{expect, nic, work};
 use crate::events::lock;
 use crate::ffi::*;
-use crate::log::unsupported;
+use crate::log::{once, unsupported};
 
 unsafe fn create(
     context: *mut Context,
@@ -23,6 +23,10 @@ unsafe fn create(
     unsafe {
         let is_vector = (0..(*context).num_comp_vectors).contains(&vector);
         if !(1..=COMPLETIONS_MAX).contains(&cqe) || !is_vector {
+            return fails(libc::EINVAL);
+        }
+        if !channel.is_null() && (*channel).context != context {
+            once("ibv_create_cq: the channel is of another opened device (EINVAL)");
             return fails(libc::EINVAL);
         }
         let events = (!channel.is_null()).then(|| {

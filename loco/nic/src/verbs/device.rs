@@ -1,16 +1,15 @@
-//! The device `loco0` and its attributes.
+//! The devices `loco0`, `loco1` and so on, and their attributes.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 
-use crate::abroad::Abroad;
+use super::objects::{DeviceObject, handle, identity_of, set_errno};
+use crate::devices::{Identity, devices};
 use crate::engine;
 use crate::ffi::*;
 use crate::log::unsupported;
-use crate::settings::{abroad, settings};
-use crate::verbs::set_errno;
+use crate::settings::settings;
 
 /// The most work requests of a queue.
 pub(super) const QUEUE_MAX: u32 = 16384;
@@ -25,25 +24,34 @@ pub(super) const READS_MAX: u8 = 16;
 /// The longest message.
 const MESSAGE_MAX: u32 = 1 << 30;
 
-struct Listed(Device);
-// SAFETY: the device is filled once and read after that.
-unsafe impl Sync for Listed {}
-// SAFETY: it has no pointers but null ones.
-unsafe impl Send for Listed {}
+struct List(Vec<DeviceObject>);
+// SAFETY: the devices are filled once and read after that.
+unsafe impl Sync for List {}
+// SAFETY: they have no pointers but null ones.
+unsafe impl Send for List {}
 
-fn device() -> *mut Device {
-    static DEVICE: OnceLock<Listed> = OnceLock::new();
-    let listed = DEVICE.get_or_init(|| {
-        let mut device: Device = zeroed();
-        device.node_type = IBV_NODE_CA.cast_signed();
-        device.transport_type = IBV_TRANSPORT_IB.cast_signed();
-        fill(&mut device.name, "loco0");
-        fill(&mut device.dev_name, "uverbs-loco0");
-        fill(&mut device.dev_path, "/sys/class/infiniband_verbs/uverbs-loco0");
-        fill(&mut device.ibdev_path, "/sys/class/infiniband/loco0");
-        Listed(device)
-    });
-    (&raw const listed.0).cast_mut()
+/// Returns the device of an index, or null if there is none.
+pub(crate) fn device(index: usize) -> *mut Device {
+    static LIST: OnceLock<List> = OnceLock::new();
+    let list = LIST.get_or_init(|| List(devices().iter().map(listed).collect()));
+    let found = list.0.get(index);
+    found.map_or(std::ptr::null_mut(), |found| (&raw const found.device).cast_mut())
+}
+
+fn listed(identity: &'static Identity) -> DeviceObject {
+    let index = identity.index;
+    let mut device: Device = zeroed();
+    device.node_type = IBV_NODE_CA.cast_signed();
+    device.transport_type = IBV_TRANSPORT_IB.cast_signed();
+    fill(&mut device.name, &format!("loco{index}"));
+    fill(&mut device.dev_name, &format!("uverbs-loco{index}"));
+    let path = format!("/sys/class/infiniband_verbs/uverbs-loco{index}");
+    fill(&mut device.dev_path, &path);
+    fill(
+        &mut device.ibdev_path,
+        &format!("/sys/class/infiniband/loco{index}"),
+    );
+    DeviceObject { device, identity }
 }
 
 fn fill(field: &mut [c_char], text: &str) {
@@ -52,84 +60,20 @@ fn fill(field: &mut [c_char], text: &str) {
     }
 }
 
-/// Returns the address by which the world knows this host. In a world of one host, it is the first of IPv4 that is not the
-/// loopback's, or that.
-pub(crate) fn host_address() -> IpAddr {
-    if let Some(abroad) = abroad() {
-        return abroad.own_address();
-    }
-    let addresses = own_addresses();
-    let outside = addresses.into_iter().find(|address| !address.is_loopback());
-    outside
-        .filter(IpAddr::is_ipv4)
-        .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
-}
-
-/// Returns the addresses of this host, those of IPv4 first.
-pub(crate) fn own_addresses() -> Vec<IpAddr> {
-    let mut found: Vec<IpAddr> = abroad().map(Abroad::own_address).into_iter().collect();
-    let mut list = std::ptr::null_mut();
-    // SAFETY: the list is filled by the call, walked while it lasts, and freed once. Addresses are of the family that they name.
-    unsafe {
-        if libc::getifaddrs(&raw mut list) != 0 {
-            return found;
-        }
-        let mut at: *mut libc::ifaddrs = list;
-        while !at.is_null() {
-            let address = (*at).ifa_addr;
-            if !address.is_null() && c_int::from((*address).sa_family) == libc::AF_INET {
-                let address: *const libc::sockaddr_in = address.cast();
-                let raw = u32::from_be((*address).sin_addr.s_addr);
-                found.push(IpAddr::V4(Ipv4Addr::from(raw)));
-            } else if !address.is_null() && c_int::from((*address).sa_family) == libc::AF_INET6 {
-                let address: *const libc::sockaddr_in6 = address.cast();
-                found.push(IpAddr::V6((*address).sin6_addr.s6_addr.into()));
-            }
-            at = (*at).ifa_next;
-        }
-        libc::freeifaddrs(list);
-    }
-    found.sort_by_key(IpAddr::is_ipv6);
-    found.dedup();
-    found
-}
-
-/// Returns the address of this host as one of IPv6: mapped, if it is of IPv4.
-fn wide_address() -> [u8; 16] {
-    match host_address() {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
-
-/// Returns the GIDs of the port: a link-local one, and the one that is the host's address.
-pub(crate) fn gids() -> Vec<RawGid> {
-    let mut local = [0; 16];
-    local[..2].copy_from_slice(&[0xfe, 0x80]);
-    local[8..].copy_from_slice(&guid().to_be_bytes());
-    vec![local, wide_address()]
-}
-
-/// Returns the index of the GID with the host's address.
-pub(crate) const ADDRESS_GID: u8 = 1;
-
-fn guid() -> u64 {
-    let wide = wide_address();
-    let address = u64::from(u32::from_be_bytes([wide[12], wide[13], wide[14], wide[15]]));
-    0x0200_00ff_fe00_0000 | (address & 0xff_0000) << 24 | address & 0xff_ffff
-}
-
 pub(crate) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut Device {
     // SAFETY: the count may be null. The list is of libc's memory, and `free_device_list` frees it.
     unsafe {
-        let list: *mut *mut Device = libc::calloc(2, size_of::<*mut Device>()).cast();
+        let number = devices().len();
+        let list: *mut *mut Device = libc::calloc(number + 1, size_of::<*mut Device>()).cast();
         if list.is_null() {
             set_errno(libc::ENOMEM);
             return list;
         }
-        *list = device();
+        for index in 0..number {
+            *list.add(index) = device(index);
+        }
         if !count.is_null() {
-            *count = 1;
+            *count = c_int::try_from(number).unwrap_or(0);
         }
         list
     }
@@ -145,21 +89,23 @@ pub(crate) unsafe extern "C" fn get_device_name(device: *mut Device) -> *const c
     unsafe { (&raw const (*device).name).cast() }
 }
 
-pub(crate) unsafe extern "C" fn get_device_guid(_device: *mut Device) -> u64 {
-    guid().to_be()
+pub(crate) unsafe extern "C" fn get_device_guid(device: *mut Device) -> u64 {
+    // SAFETY: the device is one of the list.
+    unsafe { handle::<DeviceObject>(device) }.identity.guid.to_be()
 }
 
-pub(crate) unsafe extern "C" fn get_device_index(_device: *mut Device) -> c_int {
-    0
+pub(crate) unsafe extern "C" fn get_device_index(device: *mut Device) -> c_int {
+    // SAFETY: the device is one of the list.
+    c_int::from(unsafe { handle::<DeviceObject>(device) }.identity.index)
 }
 
-/// Returns the device's limits.
-pub(super) fn attributes() -> DeviceAttr {
+/// Returns the limits of a device.
+fn attributes(device: &Identity) -> DeviceAttr {
     let mut attr: DeviceAttr = zeroed();
     let version = format!("{} {}", env!("CARGO_PKG_VERSION"), settings().tier.name());
     fill(&mut attr.fw_ver, &version);
-    attr.node_guid = guid().to_be();
-    attr.sys_image_guid = guid().to_be();
+    attr.node_guid = device.guid.to_be();
+    attr.sys_image_guid = devices()[0].guid.to_be();
     attr.max_mr_size = u64::MAX;
     attr.page_size_cap = 0xffff_f000;
     attr.vendor_id = 0x6c6f;
@@ -187,20 +133,21 @@ pub(super) fn attributes() -> DeviceAttr {
     attr
 }
 
-pub(crate) unsafe extern "C" fn query_device(_context: *mut Context, attr: *mut DeviceAttr) -> c_int {
-    // SAFETY: the caller gives room for the attributes.
-    unsafe { attr.write(attributes()) };
+pub(crate) unsafe extern "C" fn query_device(context: *mut Context, attr: *mut DeviceAttr) -> c_int {
+    // SAFETY: the context is open, and the caller gives room for the attributes.
+    unsafe { attr.write(attributes(identity_of(context))) };
     0
 }
 
 pub(super) unsafe extern "C" fn query_device_ex(
-    _context: *mut Context,
+    context: *mut Context,
     _input: *const c_void,
     attr: *mut DeviceAttrEx,
     size: usize,
 ) -> c_int {
     let mut filled: DeviceAttrEx = zeroed();
-    filled.orig_attr = attributes();
+    // SAFETY: the context is open.
+    filled.orig_attr = attributes(unsafe { identity_of(context) });
     filled.completion_timestamp_mask = u64::MAX;
     filled.hca_core_clock = 1_000_000;
     filled.phys_port_cnt_ex = 1;
@@ -224,7 +171,7 @@ fn port() -> PortAttr {
     attr.state = IBV_PORT_ACTIVE;
     attr.max_mtu = IBV_MTU_4096;
     attr.active_mtu = IBV_MTU_4096;
-    attr.gid_tbl_len = gids().len().try_into().unwrap_or(1);
+    attr.gid_tbl_len = devices()[0].gids.len().try_into().unwrap_or(1);
     attr.port_cap_flags = 1 << 16 | 1 << 26;
     attr.max_msg_sz = MESSAGE_MAX;
     attr.pkey_tbl_len = 1;
@@ -256,12 +203,13 @@ pub(crate) unsafe extern "C" fn query_port(context: *mut Context, number: u8, at
 }
 
 pub(crate) unsafe extern "C" fn query_gid(
-    _context: *mut Context,
+    context: *mut Context,
     number: u8,
     index: c_int,
     gid: *mut RawGid,
 ) -> c_int {
-    let gids = gids();
+    // SAFETY: the context is open.
+    let gids = unsafe { identity_of(context) }.gids;
     let Some(found) = usize::try_from(index).ok().and_then(|index| gids.get(index)) else {
         set_errno(libc::EINVAL);
         return -1;
@@ -277,12 +225,14 @@ pub(crate) unsafe extern "C" fn query_gid(
 
 /// Reports that a GID is of RoCE v2, as the kernel's files say it.
 pub(crate) unsafe extern "C" fn query_gid_type(
-    _context: *mut Context,
+    context: *mut Context,
     number: u8,
     index: u32,
     kind: *mut u32,
 ) -> c_int {
-    if number != 1 || index as usize >= gids().len() {
+    // SAFETY: the context is open.
+    let gids = unsafe { identity_of(context) }.gids;
+    if number != 1 || index as usize >= gids.len() {
         set_errno(libc::EINVAL);
         return -1;
     }
@@ -291,8 +241,8 @@ pub(crate) unsafe extern "C" fn query_gid_type(
     0
 }
 
-fn entry(index: usize) -> Option<GidEntry> {
-    let gid = *gids().get(index)?;
+fn entry(device: &Identity, index: usize) -> Option<GidEntry> {
+    let gid = *device.gids.get(index)?;
     let mut entry: GidEntry = zeroed();
     entry.gid = gid_halves(gid);
     entry.gid_index = u32::try_from(index).ok()?;
@@ -302,14 +252,15 @@ fn entry(index: usize) -> Option<GidEntry> {
 }
 
 pub(crate) unsafe extern "C" fn query_gid_ex(
-    _context: *mut Context,
+    context: *mut Context,
     number: u32,
     index: u32,
     to: *mut GidEntry,
     _flags: u32,
     size: usize,
 ) -> c_int {
-    let entry = entry(index as usize);
+    // SAFETY: the context is open.
+    let entry = entry(unsafe { identity_of(context) }, index as usize);
     match entry {
         Some(entry) if number == 1 => {
             // SAFETY: the caller gives room for `size` bytes.
@@ -322,13 +273,15 @@ pub(crate) unsafe extern "C" fn query_gid_ex(
 }
 
 pub(crate) unsafe extern "C" fn query_gid_table(
-    _context: *mut Context,
+    context: *mut Context,
     to: *mut GidEntry,
     most: usize,
     _flags: u32,
     size: usize,
 ) -> isize {
-    let entries: Vec<GidEntry> = (0..).map_while(entry).collect();
+    // SAFETY: the context is open.
+    let device = unsafe { identity_of(context) };
+    let entries: Vec<GidEntry> = (0..).map_while(|index| entry(device, index)).collect();
     if entries.len() > most {
         return -(libc::EINVAL as isize);
     }
@@ -380,7 +333,7 @@ pub(super) fn start() -> Result<(), i32> {
             "a device in a child of `fork` whose parent has opened it",
         ));
     }
-    engine::start(gids()).map_err(|error| {
+    engine::start().map_err(|error| {
         crate::log::say(format_args!("cannot start: {error}"));
         error.raw_os_error().unwrap_or(libc::ENODEV)
     })

@@ -118,6 +118,9 @@ pub(crate) unsafe extern "C" fn rereg_mr(
     }
     // SAFETY: the program's own region, and the domain if it is to be changed.
     unsafe {
+        if flags & 2 != 0 && (*pd).context != (*mr).context {
+            return INVALID;
+        }
         let domain = (flags & 2 != 0).then(|| handle::<Pd>(pd).handle);
         let mut nic = nic();
         nic.settle();

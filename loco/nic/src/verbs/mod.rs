@@ -17,4 +17,4 @@ pub(crate) mod queue_pairs;
 pub(crate) mod shared;
 mod transitions;
 
-pub(crate) use objects::{fails, set_errno};
+pub(crate) use objects::{fails, identity_of, set_errno};

@@ -4,13 +4,22 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::completions::{Completions, CqAddress};
+use crate::devices::Identity;
 use crate::events::Events;
 use crate::ffi::*;
+
+/// A device of the list.
+#[repr(C)]
+pub(super) struct DeviceObject {
+    pub device: Device,
+    pub identity: &'static Identity,
+}
 
 /// An opened device.
 #[repr(C)]
 pub(super) struct ContextObject {
     pub verbs: VerbsContext,
+    pub identity: &'static Identity,
     pub events: Arc<Events<AsyncEvent>>,
 }
 
@@ -82,6 +91,15 @@ pub(super) unsafe fn opened(context: *mut Context) -> *mut ContextObject {
     let before = std::mem::offset_of!(VerbsContext, context);
     // SAFETY: the program's pointer is to the last field of the structure that the object begins with.
     unsafe { context.byte_sub(before).cast() }
+}
+
+/// Returns what an opened device is known by.
+///
+/// # Safety
+/// As [`opened`].
+pub(crate) unsafe fn identity_of(context: *mut Context) -> &'static Identity {
+    // SAFETY: as this function's.
+    unsafe { (*opened(context)).identity }
 }
 
 /// Returns the events of an opened device.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::completion::{create_cq_ex, poll_cq, req_notify_cq};
 use super::device::{query_clock, query_device_ex, query_port_ex, start};
-use super::objects::{ContextObject, events_of, fails, give, handle, opened, take_back};
+use super::objects::{ContextObject, DeviceObject, events_of, fails, give, handle, opened, take_back};
 use super::posting::{post_recv, post_send};
 use super::queue_pairs::create_qp_ex;
 use super::set_errno;
@@ -51,8 +51,11 @@ pub(crate) unsafe extern "C" fn open_device(device: *mut Device) -> *mut Context
     context.ops.bind_mw = Some(bind_mw);
     context.ops.dealloc_mw = Some(dealloc_mw);
     context.ops.alloc_mw = Some(alloc_mw);
+    // SAFETY: the device is one of the list.
+    let identity = unsafe { handle::<DeviceObject>(device) }.identity;
     let object: *mut ContextObject = give(ContextObject {
         verbs,
+        identity,
         events: Arc::new(events),
     });
     // SAFETY: the object was made just now.

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::objects::{AhObject, handle};
 use crate::engine::{Receive, Request, nic, poke};
 use crate::ffi::*;
-use crate::log::unsupported;
+use crate::log::{once, unsupported};
 
 /// Returns the elements of a request.
 ///
@@ -42,13 +42,13 @@ unsafe fn copied(elements: &[Sge], most: u32) -> Result<Vec<u8>, i32> {
     Ok(data)
 }
 
-/// Makes the NIC's request of a program's.
+/// Makes the NIC's request of one of a program's to a queue pair.
 ///
 /// # Safety
 /// `wr` is as `ibv_post_send` has it; `elements` and `inline` stand for its own data.
 pub(super) unsafe fn request(
     wr: &SendWr,
-    kind: u32,
+    qp: &Qp,
     elements: Vec<Sge>,
     inline: Option<Vec<u8>>,
 ) -> Result<Request, i32> {
@@ -61,14 +61,18 @@ pub(super) unsafe fn request(
         _ => {}
     }
     let is_atomic = matches!(wr.opcode, IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD);
-    let datagram = if kind == IBV_QPT_UD {
+    let datagram = if qp.qp_type == IBV_QPT_UD {
         let (ah, qpn, qkey) = wr.ud();
         if ah.is_null() {
             return Err(libc::EINVAL);
         }
         // SAFETY: the program's own address handle.
-        let attr = unsafe { handle::<AhObject>(ah) }.attr;
-        Some((attr.gid(), qpn, qkey))
+        let object = unsafe { handle::<AhObject>(ah) };
+        if object.ah.context != qp.context {
+            once("ibv_post_send: the address handle is of another opened device (EINVAL)");
+            return Err(libc::EINVAL);
+        }
+        Some((object.attr.gid(), qpn, qkey))
     } else {
         None
     };
@@ -86,30 +90,28 @@ pub(super) unsafe fn request(
     })
 }
 
-unsafe fn post_one(qpn: u32, wr: &SendWr) -> Result<(), i32> {
+unsafe fn post_one(qp: &Qp, wr: &SendWr) -> Result<(), i32> {
     // SAFETY: as the caller's of `post_send`.
     unsafe {
         let mut nic = nic();
-        let qp = nic.qp(qpn).ok_or(libc::EINVAL)?;
-        let (kind, cap) = (qp.kind, qp.cap);
+        let cap = nic.qp(qp.qp_num).ok_or(libc::EINVAL)?.cap;
         let elements = elements(wr.sg_list, wr.num_sge, cap.max_send_sge.max(1))?;
         let inline = match wr.send_flags & IBV_SEND_INLINE {
             0 => None,
             _ => Some(copied(&elements, cap.max_inline_data)?),
         };
-        let request = request(wr, kind, elements, inline)?;
-        nic.post(qpn, request)
+        let request = request(wr, qp, elements, inline)?;
+        nic.post(qp.qp_num, request)
     }
 }
 
 pub(crate) unsafe extern "C" fn post_send(qp: *mut Qp, first: *mut SendWr, bad: *mut *mut SendWr) -> c_int {
     // SAFETY: the program's own queue pair, and a list of requests.
     unsafe {
-        let qpn = (*qp).qp_num;
         let mut wr = first;
         let mut answer = 0;
         while !wr.is_null() {
-            if let Err(error) = post_one(qpn, &*wr) {
+            if let Err(error) = post_one(&*qp, &*wr) {
                 if !bad.is_null() {
                     bad.write(wr);
                 }

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use super::builders::set_functions;
 use super::device::{ELEMENTS_MAX, INLINE_MAX, QUEUE_MAX, READS_MAX};
-use super::objects::{CqObject, QpObject, SrqObject, events_of, fails, give, handle, take_back};
+use super::objects::{CqObject, QpObject, SrqObject, events_of, fails, give, handle, identity_of, take_back};
 use super::transitions::attributes;
-use crate::engine::{Making, nic, poke};
+use crate::devices::Identity;
+use crate::engine::{Making, QueuePair, nic, poke};
 use crate::ffi::*;
 use crate::log::{once, unsupported};
 
@@ -30,6 +31,17 @@ unsafe fn make(pd: *mut Pd, init: &mut QpInitAttr) -> Result<*mut QpObject, i32>
     {
         return Err(libc::EINVAL);
     }
+    // SAFETY: the program's own domain and queues.
+    unsafe {
+        let context = (*pd).context;
+        let is_foreign = (*init.send_cq).context != context
+            || (*init.recv_cq).context != context
+            || !init.srq.is_null() && (*init.srq).context != context;
+        if is_foreign {
+            once("ibv_create_qp: the domain and the queues are not of one opened device (EINVAL)");
+            return Err(libc::EINVAL);
+        }
+    }
     if !init.srq.is_null() {
         cap.max_recv_wr = 0;
         cap.max_recv_sge = 0;
@@ -40,6 +52,7 @@ unsafe fn make(pd: *mut Pd, init: &mut QpInitAttr) -> Result<*mut QpObject, i32>
         let completions = |cq: *mut Cq| Arc::clone(&handle::<CqObject>(cq).completions);
         let events = events_of(domain.context);
         let making = Making {
+            device: identity_of(domain.context),
             kind: init.qp_type,
             pd: domain.handle,
             cap: init.cap,
@@ -174,7 +187,7 @@ pub(crate) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
             0 => from,
             _ => given.qp_state,
         };
-        if let Err(why) = check(found.kind, found.state(), from, to, mask, given) {
+        if let Err(why) = check(found, (from, to), mask, given) {
             once(format_args!("ibv_modify_qp: {why} (EINVAL)"));
             return libc::EINVAL;
         }
@@ -192,15 +205,15 @@ pub(crate) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
     0
 }
 
-fn check(kind: u32, actual: u32, from: u32, to: u32, mask: u32, given: &QpAttr) -> Result<(), String> {
+fn check(qp: &QueuePair, (from, to): (u32, u32), mask: u32, given: &QpAttr) -> Result<(), String> {
     let names = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"];
     let name = |state: u32| names.get(state as usize).copied().unwrap_or("an unknown state");
-    if from != actual {
-        let (said, is) = (name(from), name(actual));
+    if from != qp.state() {
+        let (said, is) = (name(from), name(qp.state()));
         return Err(format!("the current state is said to be {said} and is {is}"));
     }
     let change = format!("{} to {}", name(from), name(to));
-    let Some(attributes) = attributes(kind, from, to) else {
+    let Some(attributes) = attributes(qp.kind, from, to) else {
         return Err(format!("there is no change from {change}"));
     };
     let missing = attributes.must & !mask;
@@ -218,7 +231,7 @@ fn check(kind: u32, actual: u32, from: u32, to: u32, mask: u32, given: &QpAttr) 
         return Err(format!("there is no P_Key {}", given.pkey_index));
     }
     if mask & IBV_QP_AV != 0 {
-        check_address(&given.ah_attr)?;
+        check_address(&given.ah_attr, qp.device)?;
     }
     if mask & IBV_QP_PATH_MTU != 0 && !(1..=IBV_MTU_4096).contains(&given.path_mtu) {
         return Err(format!("there is no MTU {}", given.path_mtu));
@@ -236,13 +249,13 @@ fn check(kind: u32, actual: u32, from: u32, to: u32, mask: u32, given: &QpAttr) 
 }
 
 /// Says what is wrong with an address.
-pub(super) fn check_address(address: &AhAttr) -> Result<(), String> {
+pub(super) fn check_address(address: &AhAttr, device: &Identity) -> Result<(), String> {
     if address.is_global == 0 {
         return Err(
             "an address on Ethernet needs a GID (is_global; give the program a GID index)".to_owned(),
         );
     }
-    if usize::from(address.grh.sgid_index) >= super::device::gids().len() {
+    if usize::from(address.grh.sgid_index) >= device.gids.len() {
         return Err(format!("there is no GID {}", address.grh.sgid_index));
     }
     if address.port_num != 1 {

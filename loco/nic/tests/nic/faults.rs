@@ -104,6 +104,24 @@ fn a_connection_for_which_no_descriptor_is_left_is_closed() {
     );
 }
 
+/// Data that was lost with a connection, for which the target had no descriptor, and a flag behind it, for which it has one.
+#[test]
+fn nothing_is_carried_out_behind_what_was_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "apart", folder.path()) else {
+        return;
+    };
+    let world = World::new("ibta", "none", 0);
+    let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
+    let target = world.start(&program, &["reopens", "127.0.0.1", &port]);
+    let mut target = Ended(Some(target));
+    wait_for_listener(&port);
+    let writer = world.run(&program, &["behind", "127.0.0.1", &port, "0"]);
+    assert!(writer.status.success(), "{writer:?}");
+    let target = target.0.take().unwrap().wait_with_output().unwrap();
+    assert!(target.status.success(), "{target:?}");
+}
+
 /// `forked.c` says what is checked. The child reports nothing, and removes nothing of its parent's.
 #[test]
 fn a_child_of_a_process_with_the_device_has_a_copy_that_reaches_nobody() {

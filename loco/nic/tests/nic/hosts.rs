@@ -153,6 +153,20 @@ fn programs_of_two_hosts_meet() {
     assert!(said.contains("#bytes"), "{said}");
 }
 
+/// Further devices have no address of their own there. Their GIDs are made of their GUIDs.
+#[test]
+fn further_devices_of_two_hosts_meet() {
+    if lacks("ibv_rc_pingpong") || lacks("ibv_ud_pingpong") {
+        return;
+    }
+    let mut two = Two::new("ibta", "default");
+    two.hosts = two.hosts.map(|host| host.with("LOCO_NIC_DEVICES", "2"));
+    for program in ["ibv_rc_pingpong", "ibv_ud_pingpong"] {
+        let said = meet_by_socket(&two, program, &["-d", "loco1", "-g", "1", "-n", "100"]);
+        assert!(said.contains(" iters in "), "{said}");
+    }
+}
+
 /// Runs `alike.c` with its target in one world and its client in another, and checks that both succeed. Returns what the client saw.
 fn alike(program: &PathBuf, target: &World, client: &World, address: &str, seed: &str) -> String {
     let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();

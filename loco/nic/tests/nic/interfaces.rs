@@ -40,6 +40,11 @@ fn a_drained_send_queue_gives_its_event_and_goes_on() {
 }
 
 #[test]
+fn a_peer_that_speaks_early_gives_an_event() {
+    case("established", &[]);
+}
+
+#[test]
 fn shared_receive_queues_report_their_limit_and_end() {
     case("shared", &[]);
 }

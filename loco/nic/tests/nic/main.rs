@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
 mod debian;
+mod devices;
 mod faults;
 mod hosts;
 mod interfaces;

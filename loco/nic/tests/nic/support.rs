@@ -16,6 +16,7 @@ pub struct World {
     stress: &'static str,
     seed: u64,
     host: Option<Host>,
+    set: Vec<(&'static str, &'static str)>,
 }
 
 /// Which host of a world this is.
@@ -52,6 +53,7 @@ impl World {
             stress,
             seed,
             host: None,
+            set: Vec::new(),
         }
     }
 
@@ -62,6 +64,12 @@ impl World {
             host: Some(host),
             ..self
         }
+    }
+
+    /// Sets a variable of the library's for all programs.
+    pub fn with(mut self, variable: &'static str, value: &'static str) -> World {
+        self.set.push((variable, value));
+        self
     }
 
     /// Returns the folder where processes meet.
@@ -93,6 +101,7 @@ impl World {
             .env("LOCO_NIC_TIER", self.tier)
             .env("LOCO_NIC_STRESS", self.stress)
             .env("LOCO_NIC_SEED", self.seed.to_string())
+            .envs(self.set.iter().copied())
             .stdin(Stdio::null());
         command
     }

@@ -11,15 +11,15 @@ use loco_testing::skipped;
 use crate::support::{Ended, World, lacks, wait_for_listener_of};
 
 /// What UCX is told: the device, and the transports besides the one within a process.
-fn told(command: &mut Command, transport: &str) {
+fn told(command: &mut Command, device: &str, transport: &str) {
     command
-        .env("UCX_NET_DEVICES", "loco0:1")
+        .env("UCX_NET_DEVICES", format!("{device}:1"))
         .env("UCX_TLS", format!("{transport},self"))
         .env("UCX_WARN_UNUSED_ENV_VARS", "n");
 }
 
 /// Returns a command that runs a program in a mount namespace with the device's file.
-fn command(world: &World, folder: &Path, transport: &str, program: &[&str]) -> Command {
+fn command(world: &World, folder: &Path, (device, transport): (&str, &str), program: &[&str]) -> Command {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/devices.sh");
     let devices = tempfile::tempdir_in(folder).unwrap().keep();
     let mut command = world.command("unshare", &["--user", "--map-root-user", "--mount", "sh"]);
@@ -27,7 +27,7 @@ fn command(world: &World, folder: &Path, transport: &str, program: &[&str]) -> C
     command.stdout(std::process::Stdio::piped());
     command.stderr(std::process::Stdio::piped());
     command.env("LOCO_NIC_REPORT", report(folder));
-    told(&mut command, transport);
+    told(&mut command, device, transport);
     command
 }
 
@@ -62,13 +62,13 @@ fn cannot(programs: &[&str]) -> bool {
     true
 }
 
-fn measures(transport: &str, test: &str, bytes: &str) {
+fn measures(device: &str, transport: &str, test: &str, bytes: &str) {
     if cannot(&["ucx_perftest"]) {
         return;
     }
     for (tier, stress, count) in [("ibta", "none", "500"), ("unordered", "default", "50")] {
         let folder = tempfile::tempdir().unwrap();
-        let world = World::new(tier, stress, 5);
+        let world = World::new(tier, stress, 5).with("LOCO_NIC_DEVICES", "2");
         let port = loco_testing::free_addresses(&["127.0.0.1"])[0].port().to_string();
         let server = [
             "ucx_perftest",
@@ -84,12 +84,12 @@ fn measures(transport: &str, test: &str, bytes: &str) {
             "5",
         ];
         let client = [&server[..], &["127.0.0.1"]].concat();
-        let started = command(&world, folder.path(), transport, &server)
+        let started = command(&world, folder.path(), (device, transport), &server)
             .spawn()
             .unwrap();
         let mut started = Ended(Some(started));
         wait_for_listener_of(started.0.as_ref().unwrap().id(), &port);
-        let client = command(&world, folder.path(), transport, &client)
+        let client = command(&world, folder.path(), (device, transport), &client)
             .output()
             .unwrap();
         let server = started.0.take().unwrap().wait_with_output().unwrap();
@@ -105,15 +105,21 @@ fn measures(transport: &str, test: &str, bytes: &str) {
 
 #[test]
 fn ucx_sends_messages_over_connections_and_datagrams() {
-    measures("rc_v", "tag_lat", "1000");
-    measures("ud_v", "tag_lat", "1000");
+    measures("loco0", "rc_v", "tag_lat", "1000");
+    measures("loco0", "ud_v", "tag_lat", "1000");
 }
 
 #[test]
 fn ucx_puts_and_gets_and_adds() {
-    measures("rc_v", "ucp_put_lat", "1000");
-    measures("rc_v", "ucp_get", "1000");
-    measures("rc_v", "ucp_fadd", "8");
+    measures("loco0", "rc_v", "ucp_put_lat", "1000");
+    measures("loco0", "rc_v", "ucp_get", "1000");
+    measures("loco0", "rc_v", "ucp_fadd", "8");
+}
+
+#[test]
+fn ucx_uses_the_device_that_it_is_told() {
+    measures("loco1", "rc_v", "tag_lat", "1000");
+    measures("loco1", "ud_v", "tag_lat", "1000");
 }
 
 /// Processes of OpenMPI over UCX, which check what they get.
@@ -143,7 +149,7 @@ fn openmpi_runs_over_ucx() {
         let world = World::new(tier, stress, 5);
         let all = "mpirun --allow-run-as-root --oversubscribe -n 3 --mca pml ucx --mca osc ucx";
         let words: Vec<&str> = all.split(' ').chain([program]).collect();
-        let output = command(&world, folder.path(), transport, &words)
+        let output = command(&world, folder.path(), ("loco0", transport), &words)
             .output()
             .unwrap();
         assert!(output.status.success(), "{tier}, {transport}: {output:?}");

@@ -4,10 +4,15 @@
  * data and a flag, as `flag_before_data.c` does; the target exits with 3 if it sees the flag before the data. The form `lost` writes
  * until a completion is no success, says `writing` after the first, and prints the last one's status and how late it came.
  *
+ * The form `behind` writes data to a target of the form `reopens`, which may open no descriptor until it is told, and then a flag. The
+ * target exits with 3 if it sees either.
+ *
  * A target of the form `short` may open no more descriptors when the two have met. One of the form `forks` has then two children that
  * wait for the end of its input, of which one is another program. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <infiniband/verbs.h>
+#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -32,6 +37,13 @@ static double now(void) {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return at.tv_sec + at.tv_nsec * 1e-9;
+}
+
+/* Lets both sides go on when both are here. */
+static void wait_for_other(int line) {
+    char here = 1;
+    CHECK(write(line, &here, 1) == 1);
+    CHECK(recv(line, &here, 1, MSG_WAITALL) == 1);
 }
 
 /* Connects with the other. Does something just before both begin. */
@@ -62,10 +74,7 @@ static void meet(int line, void (*before)(void)) {
     connect_qp(qp, other.qpn, &other.gid, &terms);
     if (before)
         before();
-    /* Neither begins before the other is ready. */
-    char ready = 1;
-    CHECK(write(line, &ready, 1) == 1);
-    CHECK(recv(line, &ready, 1, MSG_WAITALL) == 1);
+    wait_for_other(line);
 }
 
 static void post(int from, int words) {
@@ -141,6 +150,43 @@ static void open_no_more(void) {
     CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
 }
 
+static int reopen(int line) {
+    struct rlimit limit;
+    wait_for_other(line);
+    CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = limit.rlim_max;
+    CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+    wait_for_other(line);
+    wait_for_other(line);
+    return memory[0] || memory[FLAG] ? 3 : 0;
+}
+
+static int open_descriptors(void) {
+    int count = 0;
+    DIR *all = opendir("/proc/self/fd");
+    CHECK(all);
+    while (readdir(all))
+        count++;
+    closedir(all);
+    return count;
+}
+
+static int write_behind(int line) {
+    int before = open_descriptors();
+    memory[0] = memory[FLAG] = 1;
+    post(0, 1);
+    /* The target closes the connection, and its descriptor here goes. */
+    while (open_descriptors() > before)
+        sched_yield();
+    wait_for_other(line);
+    wait_for_other(line);
+    post(FLAG, 1);
+    CHECK(completed(cq).status == IBV_WC_RETRY_EXC_ERR);
+    CHECK(completed(cq).status == IBV_WC_WR_FLUSH_ERR);
+    wait_for_other(line);
+    return 0;
+}
+
 /* Makes two children, which outlive this process. */
 static void have_children(int line) {
     char end;
@@ -164,12 +210,15 @@ int main(int argc, char **argv) {
     CHECK(inet_pton(AF_INET, argv[2], &at.sin_addr) == 1);
     int line = socket(AF_INET, SOCK_STREAM, 0), on = 1;
     CHECK(line >= 0);
-    int is_short = strcmp(argv[1], "short") == 0, forks = strcmp(argv[1], "forks") == 0;
-    if (strcmp(argv[1], "target") == 0 || is_short || forks) {
+    int is_short = strcmp(argv[1], "short") == 0, reopens = strcmp(argv[1], "reopens") == 0;
+    int forks = strcmp(argv[1], "forks") == 0;
+    if (strcmp(argv[1], "target") == 0 || is_short || reopens || forks) {
         CHECK(!setsockopt(line, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
         CHECK(!bind(line, (struct sockaddr *)&at, sizeof at) && !listen(line, 1));
         CHECK((line = accept(line, NULL, NULL)) >= 0);
-        meet(line, is_short ? open_no_more : NULL);
+        meet(line, is_short || reopens ? open_no_more : NULL);
+        if (reopens)
+            return reopen(line);
         if (forks)
             have_children(line);
         return look(line);
@@ -179,5 +228,7 @@ int main(int argc, char **argv) {
     meet(line, NULL);
     if (strcmp(argv[1], "lost") == 0)
         return write_until_lost();
+    if (strcmp(argv[1], "behind") == 0)
+        return write_behind(line);
     return write_all(line, strcmp(argv[1], "mended") == 0, atol(argv[4]));
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# devices.sh FOLDER PROGRAM [ARGS]...: runs a program, in a mount namespace that this process has already, where the file is that UCX
-# looks for before it opens a device. FOLDER, which is empty, becomes /dev there.
+# devices.sh FOLDER PROGRAM [ARGS]...: runs a program, in a mount namespace that this process has already, where the files are that
+# UCX looks for before it opens a device. FOLDER, which is empty, becomes /dev there.
 set -eu
 new=$1
 shift
@@ -14,5 +14,6 @@ mkdir "$new/shm" "$new/infiniband"
 mount --bind /dev/shm "$new/shm"
 ln -s /proc/self/fd "$new/fd"
 ln -s ../null "$new/infiniband/uverbs-loco0"
+ln -s ../null "$new/infiniband/uverbs-loco1"
 mount --rbind "$new" /dev
 exec "$@"

@@ -159,6 +159,32 @@ static void drained(void) {
     CHECK(!is_readable(p.context->async_fd));
 }
 
+/* A peer whose first message comes before its queue pair here sends: while that is in INIT or in RTR, or when it is in RTS already. */
+static void established(void) {
+    struct pair p = make_pair(0, 7);
+    struct terms terms = {.access = IBV_ACCESS_REMOTE_WRITE, .reads = 1, .timeout = 14, .retries = 7, .rnr_retries = 7};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+    union ibv_gid gid;
+    CHECK(!ibv_query_gid(p.context, 1, 1, &gid));
+    for (enum ibv_qp_state at = IBV_QPS_INIT; at <= IBV_QPS_RTS; at++) {
+        CHECK(!ibv_modify_qp(p.b, &attr, IBV_QP_STATE));
+        init_qp(p.b, &terms);
+        if (at == IBV_QPS_INIT)
+            CHECK(!post(&p, p.a, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
+        receive_from(p.b, p.a->qp_num, &gid, &terms);
+        if (at == IBV_QPS_RTR)
+            CHECK(!post(&p, p.a, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
+        if (at == IBV_QPS_RTS)
+            send_back(p.b, &terms);
+        else
+            event(&p, IBV_EVENT_COMM_EST, p.b);
+        /* There is one event, whatever comes after it. */
+        CHECK(!post(&p, p.a, IBV_WR_RDMA_WRITE, 0, 0, 1, IBV_SEND_SIGNALED));
+        complete(p.cq_a, at == IBV_QPS_RTS ? 1 : 2);
+        CHECK(!is_readable(p.context->async_fd));
+    }
+}
+
 /* Sends nothing into receives that have been posted, and then into one without memory. */
 static void complete_empty(struct pair *p, struct ibv_qp *from, struct ibv_srq *srq) {
     struct ibv_sge nowhere = {0, 256, 0};
@@ -483,6 +509,8 @@ int main(int argc, char **argv) {
         solicited();
     else if (!strcmp(which, "drained"))
         drained();
+    else if (!strcmp(which, "established"))
+        established();
     else if (!strcmp(which, "shared"))
         shared();
     else if (!strcmp(which, "builders"))

@@ -101,16 +101,44 @@ impl Scope {
         }
     }
 
-    /// Executes a fence of this scope before a read-modify-write, which must be this thread's next step. The
-    /// read-modify-write must be on a peer's word, or on a local word if the fabric's atomics are CPU instructions.
-    /// On synchronous fabrics whose puts a CPU fence places, the read-modify-write is itself the full fence.
+    /// Executes a fence of this scope before a read-modify-write, which must be this thread's next step. The read-modify-write must
+    /// be on a word of the peer `home`, in strong order, or on a local word if there is no such peer and the fabric's atomics are
+    /// CPU instructions.
+    ///
+    /// The read-modify-write is itself part of the fence. On synchronous fabrics whose puts a CPU fence places, it is a full fence. Elsewhere it
+    /// takes effect after this thread's puts to `home` are placed. So this fence leaves these to it, and waits for no round trip that
+    /// the caller makes anyway. If they fail with the loss of `home`, the read-modify-write fails with it as well.
     #[inline]
-    pub(crate) fn fence_before_rmw<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
+    pub(crate) fn fence_before_rmw<F: Fabric>(self, thread: &Thread<F>, home: Option<NodeId>) -> Result<()> {
         let caps = thread.fabric().caps();
         if caps.synchronous && caps.puts_placed_on_post && caps.atomicity == Atomicity::Glob {
             return Ok(());
         }
-        self.fence(thread)
+        match (self, home) {
+            (Scope::Pair(_) | Scope::Thread, Some(home)) => self.fence_but_for_puts_to(thread, home),
+            _ => self.fence(thread),
+        }
+    }
+
+    /// Executes a fence of this scope, which is `Pair` or `Thread`, that need not place puts to `home`.
+    fn fence_but_for_puts_to<F: Fabric>(self, thread: &Thread<F>, home: NodeId) -> Result<()> {
+        let home = thread.network().position(home)?;
+        let mut fence = Fence::new(thread);
+        let positions = match self {
+            Scope::Pair(peer) => {
+                let peer = thread.network().position(peer)?;
+                peer..peer + 1
+            }
+            _ => 0..thread.fabric().nodes().len(),
+        };
+        for position in positions {
+            match position == home {
+                true => fence.add_reads(position)?,
+                false => fence.add(position)?,
+            }
+        }
+        fence.finish()?;
+        thread.still_in()
     }
 }
 
@@ -270,7 +298,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
                     None => thread.mark_fenced(position),
                 }
             }
-            Unfenced::Flush => {
+            Unfenced::Flush(_) => {
                 thread.counts().add(Count::FencesByFlush, 1);
                 let posted = thread.post_into(&Operation::Flush(peer), Flags::default(), &mut self.key);
                 if let Err(error) = posted {
@@ -280,6 +308,15 @@ impl<'t, F: Fabric> Fence<'t, F> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the operations towards the peer at `position` unless they are puts alone, which a later operation in strong order places.
+    fn add_reads(&mut self, position: usize) -> Result<()> {
+        match self.thread.unfenced(position) {
+            Unfenced::Flush(None) => Ok(()),
+            // A read under way is in no order with the later operation.
+            _ => self.add(position),
+        }
     }
 
     /// Completes the fence. Returns true if it ordered CPU stores too.
@@ -433,7 +470,7 @@ fn post_flush<F: Fabric>(
                 network.counts().add(Count::FencesByWait, 1);
                 seq
             }
-            Unfenced::Flush => {
+            Unfenced::Flush(_) => {
                 let work = Work::signaled(loco_fabric::WorkRequestId(0));
                 let flush = |queue: &mut F::QueuePair, work| queue.flush(work);
                 let posted = queues.post(network.fabric(), peer, OperationKind::Flush, work, flush);

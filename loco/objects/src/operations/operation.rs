@@ -122,6 +122,13 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// The flags of an operation that is followed at once by another to the same peer.
+    pub(crate) const MORE: Flags = Flags {
+        fenced: false,
+        strong: false,
+        more: true,
+    };
+
     /// The flags of an operation in strong order.
     pub const STRONG: Flags = Flags {
         fenced: false,

@@ -62,8 +62,8 @@ pub(crate) enum Unfenced {
     WaitFor(u64),
     /// Puts came last and are placed after a CPU fence; a read-like operation before them may be under way.
     CpuFence(Option<u64>),
-    /// Puts may not be placed: post a flush and wait for it.
-    Flush,
+    /// Puts may not be placed: post a flush and wait for it. A read-like operation before them may be under way.
+    Flush(Option<u64>),
 }
 
 impl<F: Fabric> Queues<F> {
@@ -214,7 +214,7 @@ impl<F: Fabric> Queues<F> {
             (false, None) => Unfenced::Nothing,
             (false, Some(seq)) => Unfenced::WaitFor(seq),
             (true, read) if placed_on_post => Unfenced::CpuFence(read),
-            (true, _) => Unfenced::Flush,
+            (true, read) => Unfenced::Flush(read),
         }
     }
 

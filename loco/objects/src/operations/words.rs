@@ -8,6 +8,7 @@
 //! A node that was declared lost is refused either way: by the fabric, or here before a step on its own memory. Others that have
 //! not heard of the loss yet still look there, and must not find a lock released whose data the fabric has refused to complete.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use loco_fabric::{
 use smallvec::SmallVec;
 
 use crate::Result;
+use crate::operations::ack::AckKey;
 use crate::operations::mem_ref::{MemRef, Pending};
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::region::Region;
@@ -183,16 +185,6 @@ impl<F: Fabric> Words<F> {
         thread.fetch_add_word(self.target(index)?, add)
     }
 
-    /// Adds as [`fetch_add`](Words::fetch_add) does, after this thread's earlier [writes](Words::post_write) are placed.
-    #[inline]
-    pub(crate) fn fetch_add_strong(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
-        if let Some(cells) = &self.direct {
-            thread.still_in()?;
-            return Ok(cells[index].fetch_add(add));
-        }
-        thread.fetch_add_word_strong(self.target(index)?, add)
-    }
-
     /// Stores `new` if the word is `expected`. Returns the old value.
     #[inline]
     pub(crate) fn compare_swap(
@@ -224,20 +216,44 @@ impl<F: Fabric> Words<F> {
         thread.compare_swap_word_strong(self.target(index)?, expected, new)
     }
 
-    /// Begins a [`fetch_add_strong`](Words::fetch_add_strong), so that several overlap. `buffer` is for the result.
-    pub(crate) fn begin_fetch_add_strong<'t>(
+    /// Returns true if operations of this thread on these words are done within the call.
+    #[inline]
+    pub(crate) fn at_once(&self, thread: &Thread<F>) -> bool {
+        self.direct.is_some() || thread.reads_at_once()
+    }
+
+    /// Returns the home if it carries out this node's operations on the words as those of a peer. Returns `None` where the CPU of this
+    /// node does.
+    #[inline]
+    pub(crate) fn by_network(&self) -> Option<NodeId> {
+        self.direct.is_none().then_some(self.home)
+    }
+
+    /// Begins a [`fetch_add`](Words::fetch_add) of a number to a word, after this thread's earlier [writes](Words::post_write) are placed,
+    /// and with it, in no order, a read of the words `looked`. The first word of `buffer` gets the old value, and those behind it get the words that were read. Operations on these
+    /// words are not done [at once](Words::at_once).
+    pub(crate) fn begin_fetch_add_strong_and_look<'t>(
         &self,
         thread: &'t Thread<F>,
         buffer: MemRef<'t, F>,
-        index: usize,
-        add: u64,
-    ) -> Result<Begun<'t, F>> {
-        if self.direct.is_some() {
-            let old = self.fetch_add_strong(thread, index, add)?;
-            return Ok(Begun::Done(old, buffer));
-        }
-        let pending = buffer.word_op(self.target(index)?, WordOp::FetchAdd(add), Flags::STRONG)?;
-        Ok(Begun::UnderWay(pending))
+        (index, add): (usize, u64),
+        looked: Range<usize>,
+    ) -> Result<Pending<'t, F>> {
+        debug_assert!(!self.at_once(thread), "the CPU of this node has these words");
+        let flags = Flags {
+            more: true,
+            ..Flags::STRONG
+        };
+        let word = WordOp::FetchAdd(add);
+        let drawn = Operation::on_word(self.target(index)?, word, buffer.local(0, WORD_BYTES)?);
+        let into = buffer.local(WORD_BYTES, looked.len() * WORD_BYTES)?;
+        let look = Operation::Get(into, self.target(looked.start)?);
+        let mut key = AckKey::done();
+        thread.post_into(&drawn, flags, &mut key)?;
+        let posted = thread.post_into(&look, Flags::default(), &mut key);
+        // Dropped after an error, it keeps the buffer until the addition has ended.
+        let pending = Pending::new(key, buffer);
+        posted.map(|()| pending)
     }
 
     /// Begins a [`compare_swap`](Words::compare_swap), or with [`Flags::STRONG`] a
@@ -292,7 +308,13 @@ impl<F: Fabric> Words<F> {
     /// thread on this node's words takes effect. Two of these writes have no order without one in between. The call does not
     /// wait for it.
     #[inline]
-    pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
+    pub(crate) fn post_write(
+        &self,
+        thread: &Thread<F>,
+        index: usize,
+        value: u64,
+        flags: Flags,
+    ) -> Result<()> {
         if let Some(cells) = &self.direct {
             // Release: TSO keeps the store before the later exchanges.
             thread.still_in()?;
@@ -300,7 +322,7 @@ impl<F: Fabric> Words<F> {
             return Ok(());
         }
         let put = Operation::PutInline(&value.to_ne_bytes(), self.target(index)?);
-        thread.post_untracked(&put, Flags::default())
+        thread.post_untracked(&put, flags)
     }
 
     /// Lets `pause` pass before the next look at the words from `index`. The last look found `seen`.

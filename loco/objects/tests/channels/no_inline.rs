@@ -1,21 +1,19 @@
 //! Objects on a card that puts nothing inline: what is shorter than a word of data goes from registered memory instead.
 
 use loco::fabric::verbs::{VerbsConfig, VerbsFabric};
-use loco::fabric::{Fabric as _, HugePages, NodeId, Tier};
+use loco::fabric::{Fabric as _, HugePages, NodeId};
 use loco::fence::Scope;
 use loco::prelude::*;
 use loco::{Config, ErrorKind, Inserted, Result};
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
+use loco_test_networks::altered::Limits;
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, unknown};
 
 /// Runs `node` on two nodes of a card that puts nothing inline, and keeps no order.
 fn run<T: Send>(node: impl Fn(Manager<VerbsFabric>) -> Result<T> + Sync) -> Vec<T> {
-    let device = SoftDevice::new(SoftLimits {
+    let device = unknown(Limits {
         inline_bytes_max: 0,
-        tier: Tier::OooAll,
-        tier_is_known: false,
-        ..SoftLimits::default()
+        ..Limits::default()
     });
     let bring_up = |mesh| {
         let config = VerbsConfig::default()

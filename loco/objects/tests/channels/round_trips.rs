@@ -17,6 +17,14 @@ const PAGE: &str = include_str!("../../../../docs/round-trips.md");
 /// The first column of the table's head.
 const HEAD: &str = "| call |";
 
+/// The calls that make atomics on a node's own words, and what they take on the verbs fabric, where the NIC makes these, too: a round
+/// trip each. The table is of networks that make them without the NIC.
+const OWN_ATOMICS: [(&str, &str); 3] = [
+    ("queue: push", "6"),
+    ("kv: insert_many, 8 keys", "48 + 1"),
+    ("kv: update_many, 8 keys", "22"),
+];
+
 /// The kinds of networks, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -50,8 +58,8 @@ fn cell(trips: Trips) -> String {
     }
 }
 
-/// Returns whether a call may take so many round trips on a device, where the table says `says`. The table is of networks that make
-/// atomics on a node's own words without the device. A device that cannot makes them itself, which takes a round trip each.
+/// Returns whether a call may take so many round trips on a device, where the table says `says`. It may have to make atomics on a
+/// node's own words itself (see [`OWN_ATOMICS`]).
 fn may_be_of_device(says: &str, trips: Trips) -> bool {
     let (own, others) = says.split_once(" + ").unwrap_or((says, "0"));
     let least = own.parse().unwrap_or(u64::MAX);
@@ -132,9 +140,12 @@ fn each_call_takes_as_many_round_trips_as_the_document_says() {
         for (name, trips) in &table {
             println!("{cluster:?} {kind:?} {name}: {} {trips:?}", cell(*trips));
             let says = documented.iter().find(|(call, _)| call == name);
-            let says = says.and_then(|(_, cells)| cells.get(kind as usize));
+            let says = says.and_then(|(_, cells)| cells.get(kind as usize).map(String::as_str));
+            let by_nic = matches!(cluster, Cluster::Verbs) && !on_device();
+            let own = OWN_ATOMICS.iter().find(|(call, _)| by_nic && call == name);
+            let says = own.map(|&(_, says)| says).or(says);
             let fits = says.is_some_and(|says| match on_device() {
-                false => *says == cell(*trips),
+                false => says == cell(*trips),
                 true => may_be_of_device(says, *trips),
             });
             if !fits {

@@ -12,8 +12,8 @@ use loco::fabric::{
     ShmFabric, TcpConfig, Tier,
 };
 use loco::{Config, Manager, Polling, Result};
+use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_test_networks::deferred::{Deferred, Nic};
-use loco_test_networks::soft::{SoftDevice, SoftLimits};
 
 /// The fabric of a node: one of those that programs have, with a deferred NIC or without.
 pub type Net = Deferred<AnyFabric>;
@@ -48,8 +48,8 @@ pub enum Cluster {
     Deferred(u64),
     /// Such a card on a network that keeps no order (tier `unordered`), with a polling thread.
     DeferredPolled(u64),
-    /// The verbs fabric over a device played in software of which nothing is known, and which reorders what it may (tier
-    /// `ooo-all`); whoever waits polls.
+    /// The verbs fabric over the device of `loco nic` of which nothing is known, and which reorders what it may (tier `ooo-all`);
+    /// whoever waits polls.
     Verbs,
     /// The TCP fabric; whoever waits polls.
     Tcp,
@@ -111,6 +111,19 @@ fn tcp() -> OfiConfig {
         .provider(Some("tcp".to_owned()))
         .memory_limit_bytes(64 << 20)
         .huge_pages(HugePages::Never)
+}
+
+/// Returns a device of tier `ooo-all` that takes every liberty of the tier, and of which the fabric knows nothing.
+#[allow(dead_code)]
+pub fn unknown(limits: Limits) -> AlteredDevice {
+    AlteredDevice::on(
+        Tier::OooAll,
+        1,
+        Limits {
+            known: None,
+            ..limits
+        },
+    )
 }
 
 /// Returns a deadline that a test sets itself, on this host. A device may be an emulated one, on which what
@@ -216,12 +229,7 @@ impl Cluster {
         let provider = if on_device() {
             Provider::System
         } else {
-            SoftDevice::new(SoftLimits {
-                tier: Tier::OooAll,
-                tier_is_known: false,
-                ..SoftLimits::default()
-            })
-            .provider()
+            unknown(Limits::default()).provider()
         };
         AnyConfig::default()
             .choice(choice)

@@ -107,6 +107,20 @@ pub(crate) fn ok(status: c_int) -> io::Result<()> {
     }
 }
 
+impl Api {
+    /// Makes the table of libraries that the program has by other means than the loader.
+    ///
+    /// # Safety
+    /// The addresses that `find` returns must be functions with the signatures that the C headers give them.
+    ///
+    /// # Errors
+    /// Names a symbol that `find` does not have.
+    pub unsafe fn of(find: impl Fn(&std::ffi::CStr) -> Option<*mut c_void>) -> Result<Api, String> {
+        // SAFETY: by the caller's promise.
+        unsafe { Api::fill(|_, symbol| find(symbol).ok_or_else(|| format!("no symbol {symbol:?}"))) }
+    }
+}
+
 /// Operations that `verbs.h` calls through the extended context. The library and the provider may lack them.
 impl Api {
     /// Returns the limits and capabilities of the device.
@@ -168,7 +182,7 @@ impl Api {
     ) -> io::Result<*mut Mr> {
         // SAFETY: by the caller's promise.
         let mr = unsafe {
-            let extended = extended((*pd).context, std::mem::offset_of!(VerbsContext, reg_dm_mr));
+            let extended = extended((*dm).context, std::mem::offset_of!(VerbsContext, reg_dm_mr));
             match extended.and_then(|v| (*v).reg_dm_mr) {
                 Some(register) => register(pd, dm, 0, length, access),
                 None => return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),

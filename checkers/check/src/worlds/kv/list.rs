@@ -66,6 +66,21 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const OWNED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
     const AFTER: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Update(1, 20), Get(1)])];
     const ANEW: Script<Call, 2> = [(0, &[Insert(1, 10), Insert(1, 11)]), (1, &[Get(1)])];
+    // A change that was left half done is in doubt for the next holder of the lock and for each later one, on this node and on others.
+    const DOUBT: Script<Call, 2> = [
+        (0, &[Update(1, 30), Update(1, 40), Get(1)]),
+        (1, &[Insert(1, 10)]),
+    ];
+    const OWN_DOUBT: Script<Call, 2> = [
+        (0, &[Insert(1, 10), Update(1, 20)]),
+        (1, &[Update(1, 30), Get(1)]),
+    ];
+    const DOUBT_OF_MANY: Script<Call, 2> = [
+        (0, &[UpdateMany(1, 2, 30), UpdateMany(1, 2, 40), Get(1)]),
+        (1, &[InsertMany(1, 2, 10)]),
+    ];
+    const DOUBT_OF_THREADS: Script<Call, 3> =
+        [(0, &[Insert(1, 10)]), (0, &[Update(1, 20), Get(1)]), (1, &[])];
     const ALONE: Script<Call, 2> = [
         (0, &[Update(1, 30), Get(1)]),
         (1, &[Delete(1), Insert(1, 20), Get(1)]),
@@ -275,6 +290,15 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("expiry-updates", faulty_of::<1, 2>((1, 2), EACH, UPDATES_CROSSED)).expiries(1),
         NamedWorld::new("crash-of-three", faulty::<1, 3>(&[], LOST_OF_THREE)).crash(),
         NamedWorld::new("expiry-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).expiries(1),
+        NamedWorld::new("crash-doubt", faulty::<1, 2>(&[], DOUBT)).crash(),
+        NamedWorld::new(
+            "crash-doubt-of-many",
+            faulty_of::<1, 2>((2, 2), &[], DOUBT_OF_MANY),
+        )
+        .crash(),
+        NamedWorld::new("expiry-doubt", faulty::<1, 2>(&[], DOUBT)).expiries(1),
+        NamedWorld::new("expiry-own-doubt", faulty::<1, 2>(&[], OWN_DOUBT)).expiries(1),
+        NamedWorld::new("expiry-doubt-of-threads", faulty::<1, 3>(&[], DOUBT_OF_THREADS)).expiries(1),
         NamedWorld::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
         NamedWorld::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
         NamedWorld::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),

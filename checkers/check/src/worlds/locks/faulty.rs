@@ -239,19 +239,56 @@ pub(super) fn late_keeper<L: Lock>(threads: usize, tries: bool) -> impl Fn(&mut 
                 must(objects.flag.broadcast(thread)).forget();
             },
         );
-        stage.run(0, 0, "node 0", move |objects, thread| {
-            must(until_in_time(|| {
-                objects.flag.wait_until(thread, |flag| flag == last)
-            }));
-            match objects.lock.lock_until(thread, Scope::Nothing, thread.now()) {
-                Ok(_) => panic!("node 1 keeps the lock"),
-                Err(error) => assert!(
-                    error.to_string().contains("node 1 holds"),
-                    "the home shows who holds the lock: {error}"
-                ),
+        finds_keeper(&mut stage, last);
+    }
+}
+
+/// Makes a world in which two threads of node 1 take the lock, without fences, so that one may hand it to the other. The second keeps it when it
+/// has it for the first time, while the first releases it, or for the second time (`again`), when the first is done. The error of node 0
+/// names node 1, as in a world of [`late_keeper`].
+pub(super) fn late_keeper_beside<L: Lock>(again: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let mut stage = Stage::prepared(world, 2, 2, make::<L>(0, LockConfig::default()), hold_before);
+        stage.run(1, 0, "holds once", move |objects, thread| {
+            let guard = must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)));
+            if !again {
+                objects.flag.write(1);
+            }
+            must(guard.release());
+            if again {
+                objects.flag.write(1);
             }
         });
+        stage.run(1, 1, "keeper", move |objects, thread| {
+            let asked = || objects.lock.lock(thread, Scope::Nothing);
+            if again {
+                must(must(until_in_time(asked)).release());
+            }
+            wait_here(thread, &objects.flag, 1)?;
+            std::mem::forget(must(until_in_time(asked)));
+            must(loco::fence::all_threads(thread));
+            objects.flag.write(2);
+            must(objects.flag.broadcast(thread)).forget();
+            Some(())
+        });
+        finds_keeper(&mut stage, 2);
     }
+}
+
+/// Adds the thread of node 0 that is late for the lock when the flag is `kept`, and finds who holds it.
+fn finds_keeper<L: Lock>(stage: &mut Stage<'_, Objects<L>>, kept: u64) {
+    stage.run(0, 0, "node 0", move |objects, thread| {
+        must(until_in_time(|| {
+            objects.flag.wait_until(thread, |flag| flag == kept)
+        }));
+        match objects.lock.lock_until(thread, Scope::Nothing, thread.now()) {
+            Ok(_) => panic!("node 1 keeps the lock"),
+            Err(error) => assert!(
+                error.to_string().contains("node 1 holds"),
+                "the home shows who holds the lock: {error}"
+            ),
+        }
+    });
 }
 
 /// Lets node 0 hold the lock once.

@@ -18,8 +18,8 @@ use crate::named_world::NamedWorld;
 use crate::stage::Fabric;
 
 use faulty::{
-    Patience, combined_late, late, late_alone, late_keeper, lost, lost_after_try, lost_alone, lost_before,
-    lost_while_held,
+    Patience, combined_late, late, late_alone, late_keeper, late_keeper_beside, lost, lost_after_try,
+    lost_alone, lost_before, lost_while_held,
 };
 use holders::{Ask, PLAIN, Shape, combined, holders, tries, tries_again};
 use lock::Lock;
@@ -222,6 +222,12 @@ pub(crate) fn ticket_worlds() -> Vec<NamedWorld> {
         ],
     );
     all.push(keeper("late-keepers", 2, false));
+    let beside = |name, again| {
+        let world = late_keeper_beside::<TicketLock<Fabric>>(again);
+        NamedWorld::new(name, world).idle().small()
+    };
+    all.push(beside("late-keeper-beside", false));
+    all.push(beside("late-keeper-beside-again", true));
     all
 }
 

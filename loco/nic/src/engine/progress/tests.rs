@@ -17,6 +17,7 @@ fn nic(world: &Path) -> Nic {
     let settings = Settings {
         world: world.to_owned(),
         abroad: Ok(None),
+        devices: 1,
         tier: Tier::Ibta,
         stress: Stress::None,
         schedule: Schedule::Random,
@@ -24,8 +25,9 @@ fn nic(world: &Path) -> Nic {
         report: None,
         trace: None,
         faults: Faults::default(),
+        atomics_push: false,
     };
-    Nic::new(&settings, vec![[0; 16]]).unwrap()
+    Nic::new(&settings).unwrap()
 }
 
 /// Connects a neighbour with a number, which has said hello.
@@ -143,4 +145,39 @@ fn connections_without_a_hello_are_few_and_end() {
     strangers.push(connect());
     nic.accept();
     assert_eq!(nic.links.len(), 1);
+}
+
+/// A neighbour that asks and asks, and takes no answers, is held back by its own ring, and this side is at rest. It goes on when it takes them.
+#[test]
+fn who_takes_no_answers_is_not_asked_for_more_requests() {
+    const KEPT_MAX: u64 = 3 * (crate::engine::ring::SIZE / HEADER) as u64;
+    let folder = tempfile::tempdir().unwrap();
+    let mut nic = nic(folder.path());
+    let (mut asking, _bell) = connect(&mut nic, 1);
+    let target = nic.world.number << LOCAL_BITS;
+    let mut sent = 0;
+    let mut ask = |asking: &mut Near| {
+        let mut request = Header::new(kind::READ, 1 << LOCAL_BITS, target, sent);
+        // There is no such queue pair, which is answered after a microsecond.
+        request.patience = 1;
+        while asking.send([request.as_bytes(), &[]], true).unwrap() {
+            sent += 1;
+            request.seq = sent;
+        }
+        sent
+    };
+    for _ in 0..2000 {
+        assert!(ask(&mut asking) <= KEPT_MAX);
+        let _ = nic.progress(false);
+    }
+    let sent = ask(&mut asking);
+    assert!(nic.links.values().all(Link::holds_back) && nic.fall_asleep());
+    let (mut input, mut answers) = (Vec::new(), Vec::new());
+    while (answers.len() as u64) < sent {
+        asking.receive(&mut input, &mut answers).unwrap();
+        let _ = nic.progress(false);
+    }
+    let seqs = answers.iter().map(|answer| answer.header.seq);
+    assert!(seqs.eq(0..sent));
+    assert!(ask(&mut asking) > sent);
 }

@@ -1,21 +1,26 @@
 //! Inserts of many keys by one call, several at a time.
 //!
-//! Deadlock is not possible: a thread that holds a lock waits only for higher-numbered locks and for
-//! acknowledgements, which monitors give without any lock.
+//! The call asks for all locks that it needs at once (`groups`). The inserts under those that it gets share the wait for the
+//! nodes' acknowledgements.
+//!
+//! Deadlock is not possible: a thread that holds a lock of several waits for no other, and for acknowledgements, which monitors give
+//! without any lock.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 
 use loco_fabric::{Fabric, RwLock};
 use smallvec::SmallVec;
 
 use crate::fence::Scope;
-use crate::{LockGuard, Result, Thread, TicketLock};
+use crate::{Result, Thread};
 
+use super::groups::Group;
 use super::places::{Places, WINDOW};
 use super::slot::Location;
 use super::value::Encode;
 use super::write::Begun;
-use super::{Inserted, KvStore, Shared};
+use super::{Inserted, KvStore, Shared, trust};
 
 /// Lock of an entry, and its place in the call.
 pub(super) type Order = SmallVec<[(u32, u32); WINDOW]>;
@@ -48,37 +53,77 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 self.shared.check_key(key)?;
                 self.shared.check_value(value.bytes())?;
             }
-            self.insert_window(thread, entries, &mut outcomes)?;
+            let first = outcomes.len();
+            outcomes.resize(first + entries.len(), Inserted::Done);
+            self.shared
+                .insert_window(thread, entries, &mut outcomes[first..])?;
         }
         Ok(outcomes)
     }
+}
 
-    fn insert_window(
+impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
+    /// Inserts at most [`WINDOW`] keys. `outcomes` has the place of the result of each.
+    fn insert_window<V: Encode>(
         &self,
         thread: &Thread<F>,
         entries: &[(K, V)],
-        outcomes: &mut Vec<Inserted>,
+        outcomes: &mut [Inserted],
     ) -> Result<()> {
-        let shared = &*self.shared;
         debug_assert!(entries.len() <= WINDOW, "{} entries of a window", entries.len());
-        let first = outcomes.len();
-        outcomes.resize(first + entries.len(), Inserted::Done);
-        let order = shared.order(thread, entries, &mut Places::default());
-        let mut guards: SmallVec<[LockGuard<'_, TicketLock<F>, F>; WINDOW]> = SmallVec::new();
-        for group in order.chunk_by(|a, b| a.0 == b.0) {
-            guards.push(shared.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?);
-        }
+        let order = self.order(thread, entries, &mut Places::default());
+        let groups: SmallVec<[&Group; WINDOW]> = order.chunk_by(|a, b| a.0 == b.0).collect();
+        let outcomes = RefCell::new(outcomes);
+        self.under_locks(
+            thread,
+            &groups,
+            |several, held| {
+                let insert = || {
+                    let groups = held.iter().map(|&i| groups[i]);
+                    self.insert_groups(thread, entries, groups, &mut outcomes.borrow_mut())
+                };
+                let mut inserted = trust::change(&several.guards(held), insert);
+                let releases = several.begin_release(held, false);
+                for released in several.finish_release(releases) {
+                    // The loss of a lock's home does not undo what was done.
+                    match released {
+                        Err(error) if error.lost_peer().is_some() => {}
+                        released => inserted = inserted.and(released),
+                    }
+                }
+                inserted
+            },
+            |group| {
+                let guard = self.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?;
+                let insert = || {
+                    let group = std::iter::once(group);
+                    self.insert_groups(thread, entries, group, &mut outcomes.borrow_mut())
+                };
+                let inserted = trust::change(&[&guard], insert);
+                self.release(thread, guard, inserted)
+            },
+        )
+    }
+
+    /// Inserts the keys of groups whose locks are held, and waits once until all nodes have applied them.
+    fn insert_groups<'g, V: Encode>(
+        &self,
+        thread: &Thread<F>,
+        entries: &[(K, V)],
+        groups: impl Iterator<Item = &'g Group>,
+        outcomes: &mut [Inserted],
+    ) -> Result<()> {
         let mut announced: SmallVec<[Location; WINDOW]> = SmallVec::new();
         let mut last = 0;
         let mut begun = Ok(());
-        for &(_, i) in &order {
+        for &(_, i) in groups.flatten() {
             let (key, value) = &entries[i as usize];
-            match shared.begin(thread, key, value.bytes(), &announced) {
+            match self.begin(thread, key, value.bytes(), &announced) {
                 Ok(Begun::Announced(at, number)) => {
                     announced.push(at);
                     last = number;
                 }
-                Ok(Begun::Not(why)) => outcomes[first + i as usize] = why,
+                Ok(Begun::Not(why)) => outcomes[i as usize] = why,
                 Err(error) => {
                     begun = Err(error);
                     break;
@@ -86,17 +131,10 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             }
         }
         // Inserts that were announced before the error are still completed.
-        let finished = shared.finish(thread, &announced, last);
-        // The loss of a lock's home does not undo what was done.
-        let mut outcome = begun.and(finished);
-        for guard in guards {
-            outcome = shared.release(thread, guard, outcome);
-        }
-        outcome
+        let finished = self.finish(thread, &announced, last);
+        begun.and(finished)
     }
-}
 
-impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks.
     /// Appends the location of each key, or `None` if it is absent, to `places`.
     pub(super) fn order<V>(&self, thread: &Thread<F>, entries: &[(K, V)], places: &mut Places) -> Order {

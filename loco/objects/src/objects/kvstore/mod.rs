@@ -13,7 +13,8 @@
 //! with a delete. A reader that finds words of different writes tries again.
 //!
 //! After a loss: a lost writer leaves a key's valid bit unset, whatever the indices say. Its lock is
-//! recovered, and its next holder looks at the valid bit and cleans up. Keys whose slot was on a lost node
+//! recovered, and from then on its holders look at the valid bit before they trust the index, and clean up
+//! (`trust`). Keys whose slot was on a lost node
 //! are lost with it: reading them is `PeerLost`, until somebody deletes them. A value that a lost writer left
 //! torn is `Torn`, until somebody updates or deletes it. Readers find that out by taking the lock.
 //!
@@ -30,6 +31,7 @@
 
 mod batch;
 mod copies;
+mod groups;
 mod index;
 #[cfg(test)]
 mod loss;
@@ -40,6 +42,7 @@ mod scan;
 mod slot;
 mod snapshot;
 mod tracker;
+mod trust;
 mod updates;
 mod value;
 mod write;
@@ -251,7 +254,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let locks = (0..config.locks)
             .map(|i| {
                 let home = nodes[i as usize % nodes.len()];
-                TicketLock::with_config(&channel, &format!("lock{i}"), home, on_loss)
+                let lock = TicketLock::with_config(&channel, &format!("lock{i}"), home, on_loss);
+                lock.map(TicketLock::keeping_doubt)
             })
             .collect::<Result<_>>()?;
         let rings = nodes

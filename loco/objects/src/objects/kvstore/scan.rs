@@ -1,6 +1,7 @@
 //! Reads of the whole store as of one moment. They run under all locks.
 //!
-//! A scan takes every lock, in ascending order, as batches do. Once it has the last one no call is between its first and
+//! A scan takes every lock, in ascending order, so that two scans do not wait for each other; other calls wait for no lock while they hold
+//! one. Once it has the last one no call is between its first and
 //! its last step: each insert, update and delete came as a whole before this moment or comes as a whole after it. That is the
 //! moment of the scan. A value that a call wrote before it is placed, since each call fences before it releases its lock. This
 //! node's index has every key that is valid, since an insert sets the valid bit when all nodes have applied it.

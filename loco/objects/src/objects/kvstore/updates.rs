@@ -2,10 +2,11 @@
 //!
 //! The updates under one lock are a *group*, which shares the lock and the fence before its release. On shared memory, where nothing
 //! is under way, the groups are done one after another. On networks they overlap: the steps of all groups are taken together, so a window
-//! of updates takes hardly more round trips than one. A group that must wait for its lock holds no other one meanwhile
-//! ([`Several`]).
+//! of updates takes hardly more round trips than one (`groups`).
 //!
 //! Relies on `batch` for the order of groups and on `write` for the steps of a write. Used by the calls of the store.
+
+use std::cell::Cell;
 
 use loco_fabric::{Fabric, NodeId};
 use smallvec::SmallVec;
@@ -14,6 +15,7 @@ use crate::fence::{self, Scope};
 use crate::objects::locks::ticket_lock::Several;
 use crate::{Error, Pending, Result, Thread};
 
+use super::groups::Group;
 use super::places::{Places, WINDOW};
 use super::slot::{Location, slot_bytes};
 use super::value::Encode;
@@ -26,9 +28,6 @@ struct Window<'a, K, V> {
     /// Where the keys were before any lock was taken.
     places: Places,
 }
-
-/// The updates under one lock: the lock's number, and the place of the update in the window.
-type Group = [(u32, u32)];
 
 impl<K: Eq, V> Window<'_, K, V> {
     /// Returns the updates of a group in their order.
@@ -72,21 +71,22 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// harmless if nobody else writes them.
     pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
         let _call = thread.call(self.shared.channel.name(), "update_many");
-        let mut found = 0;
         if let Some(copies) = &self.shared.copies {
+            let mut found = 0;
             for (key, value) in entries {
                 self.shared.check_value(value.bytes())?;
                 found += usize::from(self.shared.update_copies(copies, thread, key, value.bytes())?);
             }
             return Ok(found);
         }
+        let found = Cell::new(0);
         let updated = entries
             .chunks(WINDOW)
-            .try_for_each(|entries| self.shared.update_window(thread, entries, &mut found));
-        if found > 0 {
-            self.shared.count_writes(found as u64);
+            .try_for_each(|entries| self.shared.update_window(thread, entries, &found));
+        if found.get() > 0 {
+            self.shared.count_writes(found.get() as u64);
         }
-        updated.map(|()| found)
+        updated.map(|()| found.get())
     }
 }
 
@@ -96,7 +96,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         &self,
         thread: &Thread<F>,
         entries: &[(K, V)],
-        found: &mut usize,
+        found: &Cell<usize>,
     ) -> Result<()> {
         for (_, value) in entries {
             self.check_value(value.bytes())?;
@@ -109,7 +109,14 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             return groups.try_for_each(|group| self.update_group(thread, &window, group, found));
         }
         let groups: SmallVec<[&Group; WINDOW]> = groups.collect();
-        self.update_groups(thread, &window, &groups, found)
+        self.under_locks(
+            thread,
+            &groups,
+            |several, held| {
+                thread.to_the_end(|| self.update_held(thread, &window, &groups, held, several, found))
+            },
+            |group| self.update_group(thread, &window, group, found),
+        )
     }
 
     /// Updates the keys of one lock, and adds the number of those that were present to `found`.
@@ -118,14 +125,19 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread: &Thread<F>,
         window: &Window<'_, K, V>,
         group: &Group,
-        found: &mut usize,
+        found: &Cell<usize>,
     ) -> Result<()> {
         let mut guard = self.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?;
         let mut there = 0;
         let mut written = Ok(());
         let mut nodes = Nodes::new();
         for update in window.updates(group) {
-            let at = match self.find_valid_from(thread, update.key, update.before) {
+            // Where a look at the slot costs nothing, it saves a second lookup in the index.
+            let at = match guard.recovered() || thread.reads_at_once() {
+                true => self.find_valid_from(thread, update.key, update.before),
+                false => Ok(self.find(update.key)),
+            };
+            let at = match at {
                 Ok(Some(at)) => at,
                 Ok(None) => continue,
                 Err(error) => {
@@ -154,42 +166,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             released => written.and(released)?,
         }
         thread.still_in()?;
-        *found += there;
+        found.set(found.get() + there);
         Ok(())
-    }
-
-    /// Updates the keys of several locks, each as soon as its lock is held. After an error the groups of locks that were begun are
-    /// updated all the same.
-    fn update_groups<V: Encode>(
-        &self,
-        thread: &Thread<F>,
-        window: &Window<'_, K, V>,
-        groups: &[&Group],
-        found: &mut usize,
-    ) -> Result<()> {
-        let (begin, deadline) = (thread.now(), thread.deadline());
-        let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
-        let mut several = Several::draw(thread, locks);
-        let mut outcome = Ok(());
-        loop {
-            let held = several.held();
-            if !held.is_empty() {
-                let updated = thread
-                    .to_the_end(|| self.update_held(thread, window, groups, &held, &mut several, found));
-                outcome = outcome.and(updated);
-            }
-            outcome = outcome.and(several.failure());
-            if held.is_empty() && !several.wait(begin, deadline) {
-                break;
-            }
-        }
-        let left = several.left();
-        drop(several);
-        // Their locks are used by other threads of this node, which hand them over.
-        for i in left {
-            outcome = outcome.and_then(|()| self.update_group(thread, window, groups[i], found));
-        }
-        outcome.and_then(|()| thread.still_in())
     }
 
     /// Updates the keys of the groups at `held`, whose locks are held, and releases the locks.
@@ -200,42 +178,55 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         groups: &[&Group],
         held: &[usize],
         several: &mut Several<'_, F>,
-        found: &mut usize,
+        found: &Cell<usize>,
     ) -> Result<()> {
-        let mut writes: Vec<GroupWrites<'_, '_, F, K, V>> = held
-            .iter()
-            .map(|&i| GroupWrites::begin(self, thread, window.updates(groups[i])))
+        let begun = several.guards(held).into_iter().zip(held);
+        let mut writes: Vec<GroupWrites<'_, '_, F, K, V>> = begun
+            .map(|(guard, &i)| GroupWrites::begin(self, thread, window.updates(groups[i]), guard.recovered()))
             .collect();
         writes.iter_mut().for_each(|group| group.write(self, thread));
+        writes.iter_mut().for_each(GroupWrites::finish_puts);
+        // Where the values are on the lock's home, the release places them. The others need the fence of a single update.
+        let (placing, fenced): (Vec<_>, Vec<_>) = held
+            .iter()
+            .copied()
+            .zip(writes)
+            .partition(|(i, group)| several.places(*i, &group.nodes));
+        let positions = |of: &[(usize, _)]| of.iter().map(|&(i, _)| i).collect::<SmallVec<[usize; 16]>>();
+        let placed = several.begin_release(&positions(&placing), true);
         let mut nodes = Nodes::new();
-        for group in &mut writes {
-            group.finish_puts();
-            for &node in &group.nodes {
-                if !nodes.contains(&node) {
-                    nodes.push(node);
-                }
+        for &node in fenced.iter().flat_map(|(_, group)| &group.nodes) {
+            if !nodes.contains(&node) {
+                nodes.push(node);
             }
         }
-        // The fence between the writes and the releases, as for a single update.
-        let fenced = fence::towards_each(thread, &nodes);
-        let released = several.release(held);
+        let lost = fence::towards_each(thread, &nodes);
+        let released = several.begin_release(&positions(&fenced), false);
+        let placed = several.finish_release(placed);
+        let released = several.finish_release(released);
         let mut outcome = Ok(());
-        for (group, released) in writes.into_iter().zip(released) {
-            outcome = outcome.and(
-                group
-                    .outcome(fenced.as_ref(), released)
-                    .map(|there| *found += there),
-            );
+        for ((_, group), placed) in placing.into_iter().zip(placed) {
+            // Values that were not placed are lost with the lock's home.
+            let home = placed.as_ref().err().and_then(Error::lost_peer);
+            let updated = group.outcome(Ok(home.as_slice()), placed);
+            outcome = outcome.and(updated.map(|there| found.set(found.get() + there)));
+        }
+        for ((_, group), released) in fenced.into_iter().zip(released) {
+            let updated = group.outcome(lost.as_deref(), released);
+            outcome = outcome.and(updated.map(|there| found.set(found.get() + there)));
         }
         outcome
     }
 }
 
+/// Looks at the slots of keys. There is none for a key that the index does not have.
+type Looks<'t, F> = SmallVec<[Option<Result<Meta<'t, F>>>; 4]>;
+
 /// The writes of a group whose lock is held.
 struct GroupWrites<'a, 't, F: Fabric, K, V> {
     updates: SmallVec<[Update<'a, K, V>; 4]>,
-    /// The reads of the slots' meta words, where the index had the key.
-    looks: SmallVec<[Option<Result<Meta<'t, F>>>; 4]>,
+    /// The reads of the slots' meta words where the index had the keys, if the lock is in doubt.
+    looks: Option<Looks<'t, F>>,
     puts: SmallVec<[Pending<'t, F>; 4]>,
     nodes: Nodes,
     /// The number of keys that were present.
@@ -244,18 +235,17 @@ struct GroupWrites<'a, 't, F: Fabric, K, V> {
 }
 
 impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> {
-    /// Begins to look whether the keys are still where they were before the lock was taken.
+    /// Begins to look whether the keys are still where they were before the lock was taken, if that is in doubt.
     fn begin(
         store: &Shared<F, K>,
         thread: &'t Thread<F>,
         updates: impl Iterator<Item = Update<'a, K, V>>,
+        in_doubt: bool,
     ) -> GroupWrites<'a, 't, F, K, V> {
         let updates: SmallVec<[Update<'a, K, V>; 4]> = updates.collect();
-        let before = updates.iter().map(|update| update.before);
+        let look = |update: &Update<'_, K, V>| update.before.map(|at| store.begin_meta(thread, at));
         GroupWrites {
-            looks: before
-                .map(|before| before.map(|at| store.begin_meta(thread, at)))
-                .collect(),
+            looks: in_doubt.then(|| updates.iter().map(look).collect()),
             updates,
             puts: SmallVec::new(),
             nodes: Nodes::new(),
@@ -266,9 +256,14 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
 
     /// Posts the writes of the keys that are present, up to the first error.
     fn write(&mut self, store: &Shared<F, K>, thread: &'t Thread<F>) {
-        let (updates, looks) = (std::mem::take(&mut self.updates), std::mem::take(&mut self.looks));
-        for (update, look) in updates.iter().zip(looks) {
-            self.written = self.write_one(store, thread, update, look);
+        let updates = std::mem::take(&mut self.updates);
+        let mut looks = self.looks.take().map(SmallVec::into_iter);
+        for update in &updates {
+            let there = match &mut looks {
+                None => Ok(store.find(update.key)),
+                Some(looks) => found_by(store, thread, update, looks.next().flatten()),
+            };
+            self.written = there.and_then(|there| self.write_one(store, thread, update, there));
             if self.written.is_err() {
                 break;
             }
@@ -280,17 +275,8 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
         store: &Shared<F, K>,
         thread: &'t Thread<F>,
         update: &Update<'_, K, V>,
-        look: Option<Result<Meta<'t, F>>>,
+        there: Option<Location>,
     ) -> Result<()> {
-        // Where the look failed, the key may have moved since.
-        let still = update.before.filter(|&at| {
-            let valid = look.map(|meta| meta.and_then(|meta| meta.finish(at)));
-            matches!(valid, Some(Ok(true)))
-        });
-        let there = match still {
-            Some(at) => Some(at),
-            None => store.find_valid(thread, update.key)?,
-        };
         let Some(at) = there else { return Ok(()) };
         if !self.nodes.contains(&at.node) {
             self.nodes.push(at.node);
@@ -319,7 +305,7 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
     }
 
     /// Returns the number of keys that were updated, from the outcome of the fence, which names lost nodes, and of the release.
-    fn outcome(self, fenced: Result<&SmallVec<[NodeId; 4]>, &Error>, released: Result<()>) -> Result<usize> {
+    fn outcome(self, fenced: Result<&[NodeId], &Error>, released: Result<()>) -> Result<usize> {
         let lost = fenced.map_err(Clone::clone)?;
         self.written?;
         if let Some(&node) = self.nodes.iter().find(|node| lost.contains(node)) {
@@ -330,5 +316,23 @@ impl<'a, 't, F: Fabric, K: Encode + Eq, V: Encode> GroupWrites<'a, 't, F, K, V> 
             Err(error) if error.lost_peer().is_none() => Err(error),
             _ => Ok(self.there),
         }
+    }
+}
+
+/// Returns where the key of an update is, if it is present, from the look at its slot.
+fn found_by<F: Fabric, K: Encode + Eq, V>(
+    store: &Shared<F, K>,
+    thread: &Thread<F>,
+    update: &Update<'_, K, V>,
+    look: Option<Result<Meta<'_, F>>>,
+) -> Result<Option<Location>> {
+    // Where the look failed, the key may have moved since.
+    let still = update.before.filter(|&at| {
+        let valid = look.map(|meta| meta.and_then(|meta| meta.finish(at)));
+        matches!(valid, Some(Ok(true)))
+    });
+    match still {
+        Some(at) => Ok(Some(at)),
+        None => store.find_valid(thread, update.key),
     }
 }

@@ -10,7 +10,7 @@ use crate::{Error, LockGuard, Pending, Result, Thread, TicketLock};
 use super::slot::{BODY, Location, WORD_BYTES, body, meta};
 use super::tracker::Change;
 use super::value::Encode;
-use super::{KvStore, Shared};
+use super::{KvStore, Shared, trust};
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
-        let outcome = shared.insert(thread, key, value.bytes());
+        let outcome = trust::change(&[&guard], || shared.insert(thread, key, value.bytes()));
         let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
     }
@@ -70,7 +70,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             return shared.update_copies(copies, thread, key, value.bytes());
         }
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
-        let Some(at) = shared.find_valid(thread, key)? else {
+        let Some(at) = shared.find_held(thread, key, guard.recovered())? else {
             return shared.release(thread, guard, Ok(false));
         };
         // Fences between the write and the release, so that the next holder, and whoever learns of the update, finds
@@ -78,8 +78,11 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         guard.set_scope(Scope::Pair(at.node));
         // Ignores the deadline: an abandoned put could overwrite a later one.
         thread.to_the_end(|| {
-            let written = shared.write_body(thread, at, value.bytes());
-            match guard.release() {
+            let written = shared.begin_body(thread, at, value.bytes());
+            let released = guard.release();
+            // The NIC has read the buffer by now, since what follows its put has ended.
+            let written = written.and_then(|put| put.map_or(Ok(()), |put| put.wait().map(drop)));
+            match released {
                 // Only the lock's home is lost; the fence towards the value's node succeeded.
                 Err(error) if error.lost_peer().is_some_and(|lost| lost != at.node) => written,
                 released => released.and(written),
@@ -108,7 +111,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
-        let outcome = shared.delete(thread, key);
+        let outcome = trust::change(&[&guard], || shared.delete(thread, key));
         let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
     }
@@ -340,9 +343,9 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             return Ok(None);
         }
         if inline {
-            // Only the fence waits for this put.
+            // Only the fence waits for this put. It follows at once, or the release does, which fences by itself.
             let put = Operation::PutInline(&bytes, self.place(at, BODY)?);
-            return thread.post_untracked(&put, Flags::default()).map(|()| None);
+            return thread.post_untracked(&put, Flags::MORE).map(|()| None);
         }
         let buffer = thread.mem_ref(bytes.len())?;
         buffer.write(0, &bytes)?;

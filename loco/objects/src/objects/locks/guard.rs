@@ -103,6 +103,11 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
         self.scope
     }
 
+    /// Returns the lock that is held.
+    pub(super) fn lock(&self) -> &'a L {
+        self.lock
+    }
+
     /// Leaves the lock held. The caller must release it later, by [`Unlock::unlock`] or by the steps of that. Returns
     /// [`recovered`](LockGuard::recovered).
     pub(crate) fn keep(mut self) -> bool {

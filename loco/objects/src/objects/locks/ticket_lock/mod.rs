@@ -17,6 +17,8 @@
 //! Threads of one node share one ticket at a time. They line up locally, and a thread that is done hands the
 //! lock to the next, up to a bound, before the lock leaves the node.
 
+mod doubt;
+mod draw;
 #[cfg(test)]
 mod fairness;
 mod recovery;
@@ -34,6 +36,7 @@ use crate::fence::{self, Scope};
 use crate::objects::locks::guard::{LockConfig, LockGuard};
 use crate::objects::locks::loss::Poison;
 use crate::objects::locks::turn::LocalTurn;
+use crate::operations::operation::Flags;
 use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::shown::hold;
@@ -110,6 +113,8 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
     connected: OnceLock<()>,
     turn: LocalTurn<F>,
     mine: Mine<F>,
+    /// Set if each later holder is told of a lost one, and not the next alone.
+    keeps_doubt: bool,
     poison: Poison<F>,
 }
 
@@ -129,6 +134,8 @@ struct Mine<F: Fabric> {
     recovered_count: AtomicU32Of<F>,
     /// The lost nodes that are known to hold nothing.
     recovered: MutexOf<F, Vec<NodeId>>,
+    /// Not 0 if what the lock protects is in doubt (`doubt`).
+    doubt: AtomicU32Of<F>,
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -193,7 +200,9 @@ impl<F: Fabric> TicketLock<F> {
                 follower: AtomicCell::new(0),
                 recovered_count: AtomicCell::new(0),
                 recovered: Lock::new(Vec::new()),
+                doubt: AtomicCell::new(0),
             },
+            keeps_doubt: false,
             poison: Poison::new(),
         })
     }
@@ -259,7 +268,7 @@ impl<F: Fabric> TicketLock<F> {
         let recovered = match self.mine.held.load() {
             0 => thread.to_the_end(|| self.acquire(thread, since, deadline)),
             // This needed no remote step, so the loss of this node's membership may have gone unnoticed.
-            _ => thread.still_in().map(|()| false),
+            _ => thread.still_in().map(|()| self.is_in_doubt()),
         };
         match recovered {
             Ok(_) => hold(self.channel.shown()),
@@ -316,7 +325,7 @@ impl<F: Fabric> TicketLock<F> {
             Some(recovered) => recovered,
             None => self.wait_for_turn(thread, ticket, since, deadline)?,
         };
-        self.got(ticket);
+        self.got(ticket, recovered);
         Ok(recovered)
     }
 
@@ -348,51 +357,11 @@ impl<F: Fabric> TicketLock<F> {
         Ok(())
     }
 
-    /// Notes that the node holds the lock with `ticket`.
-    fn got(&self, ticket: u64) {
+    /// Notes that the node holds the lock with `ticket`, and whether a holder was lost.
+    fn got(&self, ticket: u64, recovered: bool) {
         self.mine.held.store(ticket + 1);
         self.turn.begin();
-    }
-
-    /// Draws a ticket and claims it. Returns the ticket, and the turn if it has come already.
-    fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
-        self.announce_draw(thread)?;
-        // Strong: whoever sees that the ticket is drawn finds the announcement.
-        let ticket = self.words.fetch_add_strong(thread, NEXT, 1)?;
-        self.drew(thread, ticket)?;
-        let guess = self.untouched(ticket);
-        // Strong: the announcement is placed when the claim is, so the node's next one, perhaps on another queue pair, comes
-        // after it.
-        let old = self.change::<STRONG>(thread, ticket, guess, self.claim(ticket))?;
-        Ok((ticket, self.claimed(thread, ticket, old)?))
-    }
-
-    /// Announces that this node is about to draw a ticket.
-    fn announce_draw(&self, thread: &Thread<F>) -> Result<()> {
-        self.announce(thread, Announcement::Drawing)
-    }
-
-    /// Notes and announces that this node drew `ticket`.
-    fn drew(&self, thread: &Thread<F>, ticket: u64) -> Result<()> {
-        self.mine.drawn.store(ticket + 1);
-        self.announce(thread, Announcement::Drew(ticket))
-    }
-
-    /// Returns the change of the slot of `ticket` by which this node claims it: nobody has touched it for this ticket.
-    fn claim(&self, ticket: u64) -> impl Fn(Slot) -> Option<Slot> {
-        let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
-        move |old| (old.ticket < ticket).then_some(claim)
-    }
-
-    /// Ends the draw of a ticket whose slot had the content `old` before the claim. Returns the turn if it has come already.
-    fn claimed(&self, thread: &Thread<F>, ticket: u64, old: Option<Slot>) -> Result<Option<bool>> {
-        if ticket == 0 {
-            // The slot of the first ticket is served from the start, so no exchange has placed the announcement. The node's
-            // next one may use another queue pair, and this one must not arrive after it.
-            fence::pair(thread, self.words.home())?;
-        }
-        let served = old.filter(|old| old.ticket == ticket && old.is_served());
-        Ok(served.map(|old| old.stage == Stage::Recovered))
+        self.keep_doubt(recovered);
     }
 
     /// Claims the ticket that was given up, if there is one and it has not been skipped.
@@ -411,7 +380,7 @@ impl<F: Fabric> TicketLock<F> {
 
     fn served(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<bool>> {
         let slot = Slot::from_word(self.words.peek(thread, self.slot(ticket))?);
-        Ok((slot.ticket == ticket && slot.is_served()).then_some(slot.stage == Stage::Recovered))
+        Ok(slot.turn_of(ticket))
     }
 
     fn try_acquire(&self, thread: &Thread<F>) -> Result<Option<bool>> {
@@ -434,7 +403,7 @@ impl<F: Fabric> TicketLock<F> {
         // pair, and this one must not arrive after it.
         fence::pair(thread, self.words.home())?;
         if drawn {
-            self.got(next);
+            self.got(next, recovered);
         }
         Ok(drawn.then_some(recovered))
     }
@@ -476,8 +445,13 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     fn announce(&self, thread: &Thread<F>, announcement: Announcement) -> Result<()> {
+        let flags = match announcement {
+            // The draw follows at once.
+            Announcement::Drawing => Flags::MORE,
+            Announcement::Nothing | Announcement::Drew(_) => Flags::default(),
+        };
         self.words
-            .post_write(thread, self.own_announcement, announcement.to_word())
+            .post_write(thread, self.own_announcement, announcement.to_word(), flags)
     }
 
     fn slot(&self, ticket: u64) -> usize {

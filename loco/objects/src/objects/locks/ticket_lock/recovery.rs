@@ -131,7 +131,7 @@ impl<F: Fabric> TicketLock<F> {
             if let Some(&(&holder, _)) = holder {
                 self.poison
                     .lose(self.channel.name(), holder, self.config.on_loss)?;
-                self.serve_next(thread, serving, true)?;
+                self.serve_next::<PLAIN>(thread, serving, true)?;
             }
         }
         // Only the thread whose turn it is writes this, like all of `mine`.

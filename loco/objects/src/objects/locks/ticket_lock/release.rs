@@ -1,4 +1,8 @@
 //! The release of the lock: the next ticket is served, and the node that waits with it gets a grant.
+//!
+//! The exchange that serves the next ticket is in strong order, so it takes effect after everything that the thread put to the home is
+//! placed: the announcement of its ticket (`draw`), and the holder's own puts, for which no fence is needed then. A thread that hands the
+//! lock to another thread of its node makes no exchange, and waits until they are placed.
 
 use loco_fabric::{AtomicCell, Fabric, NodeId, WordCell};
 
@@ -11,11 +15,13 @@ use crate::operations::words::Begun;
 use crate::{Result, Thread};
 
 use super::slot::{Slot, Stage};
-use super::{NEXT, PLAIN, TicketLock};
+use super::{NEXT, PLAIN, STRONG, TicketLock};
 
 /// The service of the ticket after `ticket`, which is under way.
 pub(super) struct Service<'t, F: Fabric> {
     ticket: u64,
+    /// Whether the next holder is told that a former one was lost.
+    recovered: bool,
     /// The content of the next ticket's slot that the exchange expects.
     guess: u64,
     /// The exchange, if the expected content is one that is changed.
@@ -23,9 +29,15 @@ pub(super) struct Service<'t, F: Fabric> {
 }
 
 impl<F: Fabric> TicketLock<F> {
-    /// Serves the ticket after `ticket`, and skips tickets that were given up or lost.
-    pub(super) fn serve_next(&self, thread: &Thread<F>, ticket: u64, recovered: bool) -> Result<()> {
-        self.serve_next_from(thread, ticket, recovered, None)
+    /// Serves the ticket after `ticket`, and skips tickets that were given up or lost. With `AFTER_WRITES` it is served after this
+    /// thread's earlier writes at the home.
+    pub(super) fn serve_next<const AFTER_WRITES: bool>(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        recovered: bool,
+    ) -> Result<()> {
+        self.serve_next_from::<AFTER_WRITES>(thread, ticket, recovered, None)
     }
 
     /// Returns the likely content of the slot of `next`, the ticket to be served.
@@ -61,7 +73,7 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Serves as [`serve_next`](TicketLock::serve_next) does. `first` is the former content of the first slot, if that was changed
     /// already.
-    pub(super) fn serve_next_from(
+    fn serve_next_from<const AFTER_WRITES: bool>(
         &self,
         thread: &Thread<F>,
         ticket: u64,
@@ -74,7 +86,7 @@ impl<F: Fabric> TicketLock<F> {
                 Some(old) => Some(old),
                 None => {
                     let service = TicketLock::service(thread, next, recovered);
-                    self.change::<PLAIN>(thread, next, self.guess(next), service)?
+                    self.change::<AFTER_WRITES>(thread, next, self.guess(next), service)?
                 }
             };
             let waited = match old {
@@ -101,30 +113,59 @@ impl<F: Fabric> TicketLock<F> {
         Ok(())
     }
 
-    /// Begins to release the lock, so that the releases of several overlap. The caller has placed what it wrote. `buffer` is for the
-    /// result of the exchange. Returns `None` if another thread of this node has the lock now.
+    /// Returns true if a release to another node by this thread, which has put to `nodes` alone, needs no fence: its exchange at the
+    /// home places the puts.
+    pub(super) fn places(&self, nodes: &[NodeId]) -> bool {
+        match self.words.by_network() {
+            Some(home) => nodes.iter().all(|&node| node == home),
+            None => false,
+        }
+    }
+
+    /// Returns true if a release may hand the lock to another thread of this node.
+    pub(super) fn may_stay(&self) -> bool {
+        self.turn.may_stay(self.config.local_hand_overs_max)
+    }
+
+    /// Begins to release the lock, so that the releases of several overlap. The caller has placed what it wrote, or the exchange
+    /// [places](TicketLock::places) it; then the lock does not stay on this node (`leaves`). `buffer` is for the result of the
+    /// exchange. Returns `None` if another thread of this node has the lock now.
     pub(super) fn begin_release<'t>(
         &self,
         thread: &'t Thread<F>,
         buffer: MemRef<'t, F>,
+        leaves: bool,
     ) -> Option<Service<'t, F>> {
-        self.channel.shown().release();
-        if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
-            return None;
+        if !leaves && self.may_stay() {
+            // If the home is lost, nobody looks at the announcement any more.
+            let _ = self.place_announcement(thread);
+            self.channel.shown().release();
+            if self.turn.hand_over() {
+                return None;
+            }
+        } else {
+            self.channel.shown().release();
         }
         // Whoever holds the lock and did not get it from a thread of this node has a ticket.
         let ticket = self.mine.held.load().saturating_sub(1);
         self.mine.held.store(0);
+        let recovered = self.is_in_doubt();
         let next = ticket + 1;
         let guess = self.guess(next);
-        let serve = TicketLock::service(thread, next, false)(Slot::from_word(guess));
+        let serve = TicketLock::service(thread, next, recovered)(Slot::from_word(guess));
         let begun = serve.map(|serve| {
             let exchange = (guess, serve.to_word());
             let index = self.slot(next);
+            // Strong: the announcement is placed, and what the caller put to the home.
             self.words
-                .begin_compare_swap(thread, buffer, index, exchange, Flags::default())
+                .begin_compare_swap(thread, buffer, index, exchange, Flags::STRONG)
         });
-        Some(Service { ticket, guess, begun })
+        Some(Service {
+            ticket,
+            recovered,
+            guess,
+            begun,
+        })
     }
 
     /// Finishes a release.
@@ -133,20 +174,35 @@ impl<F: Fabric> TicketLock<F> {
         thread: &'t Thread<F>,
         service: Option<Service<'t, F>>,
     ) -> Result<()> {
-        let Some(Service { ticket, guess, begun }) = service else {
+        let Some(service) = service else {
             return thread.still_in();
         };
+        let Service {
+            ticket,
+            recovered,
+            guess,
+            begun,
+        } = service;
         let first = begun.map(|begun| match begun?.finish()? {
             (found, _) if found == guess => Ok(Some(Slot::from_word(guess))),
             (found, _) => {
-                let service = TicketLock::service(thread, ticket + 1, false);
+                let service = TicketLock::service(thread, ticket + 1, recovered);
                 self.change::<PLAIN>(thread, ticket + 1, found, service)
             }
         });
         let first = first.unwrap_or(Ok(None));
-        let served = first.and_then(|first| self.serve_next_from(thread, ticket, false, first));
+        let served = first.and_then(|first| self.serve_next_from::<PLAIN>(thread, ticket, recovered, first));
         self.turn.leave();
         served
+    }
+
+    /// Waits until the announcement of the ticket is placed, if this thread has drawn it. Another thread of the node may announce the
+    /// next one, on another queue pair.
+    fn place_announcement(&self, thread: &Thread<F>) -> Result<()> {
+        match self.words.by_network() {
+            Some(home) => Scope::Pair(home).order(thread),
+            None => Ok(()),
+        }
     }
 
     fn send_grant(&self, thread: &Thread<F>, node: NodeId, ticket: u64, recovered: bool) -> Result<()> {
@@ -168,10 +224,11 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
         let _call = thread.call(self.channel.name(), "release");
         // The word is fetched while the fence waits.
         self.words.prefetch(NEXT);
-        let may_stay = self.turn.may_stay(self.config.local_hand_overs_max);
+        let may_stay = self.may_stay();
         let fenced = match may_stay {
-            true => thread.to_the_end(|| scope.order(thread)),
-            false => thread.to_the_end(|| scope.fence_before_rmw(thread)),
+            true => thread.to_the_end(|| scope.order(thread).and(self.place_announcement(thread))),
+            // The exchange follows, which places what was put to the home.
+            false => thread.to_the_end(|| scope.fence_before_rmw(thread, self.words.by_network())),
         };
         self.channel.shown().release();
         // A thread that waited may have given up during the fence. The lock then leaves the node after all.
@@ -181,7 +238,11 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
         let mut failed = None;
         if let Some(ticket) = self.mine.held.load().checked_sub(1) {
             self.mine.held.store(0);
-            failed = thread.to_the_end(|| self.serve_next(thread, ticket, false)).err();
+            let recovered = self.is_in_doubt();
+            // Strong: the announcement is placed, and what the holder put to the home.
+            failed = thread
+                .to_the_end(|| self.serve_next::<STRONG>(thread, ticket, recovered))
+                .err();
         }
         self.turn.leave();
         // The result is looked at, not copied: see `PutOp`.

@@ -8,15 +8,16 @@
 //! Each lock has a buffer for the results of its steps, which the thread takes before it announces a draw. So no step that others wait
 //! for fails for want of memory.
 //!
-//! Relies on the steps of one lock (`mod`, `waiting`, `release`). Used by the key-value store to update many keys.
+//! Relies on the steps of one lock (`draw`, `waiting`, `release`). Used by the key-value store to insert and update many keys.
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Peers, Time, Wait};
 use smallvec::SmallVec;
 
+use super::draw::{DRAW_BYTES, Draw};
 use super::release::Service;
 use super::slot::Slot;
 use super::waiting::AfterLoss;
-use super::{NEXT, STRONG, TicketLock};
+use super::{STRONG, TicketLock};
 use crate::fence::Scope;
 use crate::objects::locks::guard::LockGuard;
 use crate::operations::counts::Count;
@@ -35,6 +36,12 @@ pub(crate) struct Several<'a, F: Fabric> {
     entries: SmallVec<[Entry<'a, F>; USUAL]>,
 }
 
+/// Releases that were begun.
+pub(crate) struct Releases<'a, F: Fabric>(SmallVec<[Release<'a, F>; USUAL]>);
+
+/// A release that was begun: the lock, and the service of the next ticket.
+type Release<'a, F> = (&'a TicketLock<F>, Option<Service<'a, F>>);
+
 struct Entry<'a, F: Fabric> {
     lock: &'a TicketLock<F>,
     stage: Stage<'a, F>,
@@ -45,7 +52,7 @@ enum Stage<'a, F: Fabric> {
     /// It has begun nothing: another thread of the node uses the lock, or the node has a ticket that it had given up.
     Left,
     /// It has the turn among the threads of the node, and the draw of a ticket is under way.
-    Draws(Begun<'a, F>),
+    Draws(Draw<'a, F>),
     /// The claim of this ticket is under way. The second word is the content of the slot that the claim expects.
     Claims(u64, u64, Begun<'a, F>),
     /// It waits with this ticket.
@@ -170,22 +177,46 @@ impl<'a, F: Fabric> Several<'a, F> {
         }
     }
 
-    /// Releases the locks at `held`, which this thread holds. The caller has placed what it wrote. Returns for each the
-    /// outcome of its release.
-    pub(crate) fn release(&mut self, held: &[usize]) -> SmallVec<[Result<()>; USUAL]> {
+    /// Returns true if the release of the lock at `i`, which this thread holds, needs no fence for what it put under the lock, which is
+    /// to `nodes` alone ([`TicketLock::places`]), and no other thread of this node waits for the lock.
+    pub(crate) fn places(&self, i: usize, nodes: &[NodeId]) -> bool {
+        let lock = self.entries[i].lock;
+        lock.places(nodes) && !lock.may_stay()
+    }
+
+    /// Returns the guards of the locks at `held`, which this thread holds.
+    pub(crate) fn guards(&self, held: &[usize]) -> SmallVec<[&LockGuard<'a, TicketLock<F>, F>; USUAL]> {
+        let guard = |&i: &usize| match &self.entries[i].stage {
+            Stage::Holds(guard, _) => Some(guard),
+            _ => None,
+        };
+        held.iter().filter_map(guard).collect()
+    }
+
+    /// Begins to release the locks at `held`, which this thread holds. The caller has placed what it wrote, or the releases
+    /// [place](Several::places) it; then no lock stays on this node (`leave`).
+    pub(crate) fn begin_release(&mut self, held: &[usize], leave: bool) -> Releases<'a, F> {
         let thread = self.thread;
         thread.to_the_end(|| {
-            let mut under_way: SmallVec<[Option<Service<'a, F>>; USUAL]> = SmallVec::new();
+            let mut releases = SmallVec::new();
             for &i in held {
                 let entry = &mut self.entries[i];
                 if let Stage::Holds(guard, buffer) = std::mem::replace(&mut entry.stage, Stage::Over) {
                     guard.keep();
-                    under_way.push(entry.lock.begin_release(thread, buffer));
+                    releases.push((entry.lock, entry.lock.begin_release(thread, buffer, leave)));
                 }
             }
-            let releases = held.iter().zip(under_way);
+            Releases(releases)
+        })
+    }
+
+    /// Finishes releases. Returns the outcome of each, in their order.
+    pub(crate) fn finish_release(&self, releases: Releases<'a, F>) -> SmallVec<[Result<()>; USUAL]> {
+        let thread = self.thread;
+        let releases = releases.0.into_iter();
+        thread.to_the_end(|| {
             releases
-                .map(|(&i, service)| self.entries[i].lock.finish_release(thread, service))
+                .map(|(lock, service)| lock.finish_release(thread, service))
                 .collect()
         })
     }
@@ -221,9 +252,8 @@ impl<'a, F: Fabric> Entry<'a, F> {
         }
         let begin = || {
             lock.prepare(thread)?;
-            let buffer = thread.mem_ref(size_of::<u64>())?;
-            lock.announce_draw(thread)?;
-            lock.words.begin_fetch_add_strong(thread, buffer, NEXT, 1)
+            let buffer = thread.mem_ref(DRAW_BYTES)?;
+            lock.begin_draw(thread, buffer)
         };
         match begin() {
             Ok(begun) => self.stage = Stage::Draws(begun),
@@ -231,7 +261,7 @@ impl<'a, F: Fabric> Entry<'a, F> {
         }
     }
 
-    /// Finishes the draw and begins the claim of the ticket.
+    /// Finishes the draw. The thread holds the lock, or begins the claim of the ticket.
     fn begin_claim(&mut self, thread: &'a Thread<F>) {
         let draw = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Draws(draw) => draw,
@@ -241,23 +271,31 @@ impl<'a, F: Fabric> Entry<'a, F> {
             }
         };
         let lock = self.lock;
-        let claims = draw.finish().and_then(|(ticket, buffer)| {
-            lock.drew(thread, ticket)?;
-            let guess = lock.untouched(ticket);
-            let Some(claim) = lock.claim(ticket)(Slot::from_word(guess)) else {
-                // The first ticket, which is served from the start.
-                return Ok(Stage::Claims(ticket, guess, Begun::Done(guess, buffer)));
-            };
-            let exchange = (guess, claim.to_word());
-            let index = lock.slot(ticket);
-            // Strong: as in `TicketLock::draw`.
-            let begun = lock
-                .words
-                .begin_compare_swap(thread, buffer, index, exchange, Flags::STRONG)?;
-            Ok(Stage::Claims(ticket, guess, begun))
+        let drawn = lock.finish_draw(draw).and_then(|drawn| {
+            lock.drew(thread, drawn.0)?;
+            Ok(drawn)
         });
-        match claims {
-            Ok(claims) => self.stage = claims,
+        let (ticket, slot, buffer) = match drawn {
+            Ok(drawn) => drawn,
+            Err(error) => return self.fail(error),
+        };
+        if let Some(recovered) = slot.and_then(|slot| slot.turn_of(ticket)) {
+            return self.hold(thread, ticket, recovered, buffer);
+        }
+        let guess = slot.map_or_else(|| lock.untouched(ticket), Slot::to_word);
+        let Some(claim) = lock.claim(ticket)(Slot::from_word(guess)) else {
+            // Passed over by those who take this node for lost.
+            self.stage = Stage::Claims(ticket, guess, Begun::Done(guess, buffer));
+            return;
+        };
+        let exchange = (guess, claim.to_word());
+        let index = lock.slot(ticket);
+        // Strong: as in `TicketLock::draw`.
+        let begun = lock
+            .words
+            .begin_compare_swap(thread, buffer, index, exchange, Flags::STRONG);
+        match begun {
+            Ok(begun) => self.stage = Stage::Claims(ticket, guess, begun),
             Err(error) => self.fail(error),
         }
     }
@@ -277,7 +315,7 @@ impl<'a, F: Fabric> Entry<'a, F> {
                 true => Some(Slot::from_word(found)),
                 false => lock.change::<STRONG>(thread, ticket, found, lock.claim(ticket))?,
             };
-            Ok((lock.claimed(thread, ticket, old)?, buffer))
+            Ok((old.and_then(|old| old.turn_of(ticket)), buffer))
         });
         match served {
             Ok((Some(recovered), buffer)) => self.hold(thread, ticket, recovered, buffer),
@@ -354,9 +392,9 @@ impl<'a, F: Fabric> Entry<'a, F> {
     }
 
     fn hold(&mut self, thread: &'a Thread<F>, ticket: u64, recovered: bool, buffer: MemRef<'a, F>) {
-        self.lock.got(ticket);
+        self.lock.got(ticket, recovered);
         hold(self.lock.channel.shown());
-        // The scope is for a caller that panics. Others release by `Several::release`.
+        // The scope is for a caller that panics. Others release by `Several::begin_release`.
         let guard = LockGuard::new(self.lock, thread, Scope::Thread, recovered);
         self.stage = Stage::Holds(guard, buffer);
     }

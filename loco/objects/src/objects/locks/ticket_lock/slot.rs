@@ -64,6 +64,11 @@ impl Slot {
     pub(super) fn is_served(self) -> bool {
         matches!(self.stage, Stage::Served | Stage::Recovered)
     }
+
+    /// Returns the turn of `ticket` if it has come: true if a holder was lost.
+    pub(super) fn turn_of(self, ticket: u64) -> Option<bool> {
+        (self.ticket == ticket && self.is_served()).then_some(self.stage == Stage::Recovered)
+    }
 }
 
 /// A node's announcement at the lock's home.

@@ -1,4 +1,4 @@
-//! Plays memory on the card.
+//! Memory on the card, for which memory of the host stands: the NIC has none.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicU64;
 use loco_host::bytes;
 use loco_verbs::ffi::types::*;
 
-use super::handles;
-use super::shared::{set_errno, zeroed};
+use super::state::{Shared, set_errno, zeroed};
+use super::table;
 
 /// Device memory: zeroed words behind the structure that the program sees.
 #[repr(C)]
-struct SoftDm {
+struct AlteredDm {
     dm: Dm,
     /// The words are atomic because other threads access them. Only their address is used, by the functions
     /// of `word`.
@@ -25,18 +25,18 @@ struct SoftDm {
 /// `dm` was made by [`alloc`] and is not freed.
 unsafe fn words(dm: *mut Dm) -> *mut u8 {
     // SAFETY: by the caller's promise. A shared reference, as there may be others.
-    let soft = unsafe { &*dm.cast::<SoftDm>() };
-    soft.words.as_ptr().cast_mut().cast()
+    let own = unsafe { &*dm.cast::<AlteredDm>() };
+    own.words.as_ptr().cast_mut().cast()
 }
 
 pub(super) unsafe extern "C" fn alloc(context: *mut Context, attr: *mut AllocDmAttr) -> *mut Dm {
-    // SAFETY: the caller passes a context of ours and the request.
-    let (shared, length) = unsafe { (&handles::device(context).shared, (*attr).length) };
+    // SAFETY: the caller passes the context of a device and the request.
+    let (shared, length) = unsafe { (Shared::of(context), (*attr).length) };
     if length as u64 > shared.limits.device_memory_bytes {
         set_errno(libc::ENOMEM);
         return ptr::null_mut();
     }
-    let dm = SoftDm {
+    let dm = AlteredDm {
         dm: Dm {
             context,
             memcpy_to_dm: Some(memcpy_to_dm),
@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn alloc(context: *mut Context, attr: *mut AllocDmA
 
 pub(super) unsafe extern "C" fn free(dm: *mut Dm) -> c_int {
     // SAFETY: the caller passes what `alloc` made, once.
-    drop(unsafe { Box::from_raw(dm.cast::<SoftDm>()) });
+    drop(unsafe { Box::from_raw(dm.cast::<AlteredDm>()) });
     0
 }
 
@@ -61,10 +61,11 @@ pub(super) unsafe extern "C" fn register(
     len: usize,
     access: c_uint,
 ) -> *mut Mr {
-    // SAFETY: the caller passes memory of `alloc` and a range within it.
-    let start = unsafe { words(dm) }.expose_provenance();
-    // SAFETY: the caller passes a live domain.
-    unsafe { handles::register(pd, start + usize::try_from(offset).unwrap_or(0), 0, len, access) }
+    // SAFETY: the caller passes a live domain, memory of `alloc` and a range within it.
+    unsafe {
+        let start = words(dm).add(usize::try_from(offset).unwrap_or(0));
+        table::reg_mr(pd, start.cast(), len, access.cast_signed())
+    }
 }
 
 unsafe extern "C" fn memcpy_to_dm(dm: *mut Dm, offset: u64, from: *const c_void, len: usize) -> c_int {

@@ -1,0 +1,109 @@
+//! The NIC of this process, and its functions as the verbs fabric calls them.
+
+use std::net::Ipv4Addr;
+use std::ptr;
+use std::sync::OnceLock;
+
+use loco_fabric::Tier;
+use loco_verbs::ffi::Api;
+use loco_verbs::ffi::types::*;
+
+use super::state::{socket_address, zeroed};
+
+/// The address at which every altered device is reached.
+pub(super) const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// What a process chooses of its NIC, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) tier: Tier,
+    /// Whether the NIC takes every liberty of the tier, or carries requests out at once and in order.
+    pub(super) is_late: bool,
+    pub(super) seed: u64,
+}
+
+/// The NIC of this process.
+pub(super) struct Nic {
+    choice: Choice,
+    pub(super) api: Api,
+    pub(super) context: *mut Context,
+}
+
+// SAFETY: the context is never closed, and verbs may be called from every thread.
+unsafe impl Send for Nic {}
+// SAFETY: as above.
+unsafe impl Sync for Nic {}
+
+static NIC: OnceLock<Nic> = OnceLock::new();
+
+/// Starts the NIC of this process.
+///
+/// # Panics
+/// Panics if the process has a NIC of another choice already: it has only one.
+pub(super) fn start(choice: Choice) {
+    let nic = NIC.get_or_init(|| {
+        let is_first = loco_nic::set(|name| match name {
+            // Processes of other tests may use the folder, too: each has its place in it.
+            "LOCO_NIC_WORLD" => Some(format!("{}-tests", loco_nic::default_world().display())),
+            "LOCO_NIC_TIER" => Some(choice.tier.name().to_owned()),
+            "LOCO_NIC_STRESS" => Some(if choice.is_late { "default" } else { "none" }.to_owned()),
+            // The verbs fabric relies on it where it buys order of memory that is relaxed (`loco/verbs/src/order.rs`).
+            "LOCO_NIC_ATOMICS_PUSH" => Some("1".to_owned()),
+            "LOCO_NIC_SEED" => Some(choice.seed.to_string()),
+            _ => None,
+        });
+        assert!(is_first, "the NIC of this process is used by something else");
+        // SAFETY: the library's functions have the signatures of the headers.
+        let api = unsafe { Api::of(|symbol| loco_nic::function(symbol.to_str().ok()?)) };
+        let api = api.unwrap_or_else(|error| panic!("the NIC: {error}"));
+        let context = context(&api);
+        Nic { choice, api, context }
+    });
+    let (has, wants) = (nic.choice, choice);
+    assert_eq!(
+        (has.tier, has.is_late),
+        (wants.tier, wants.is_late),
+        "a process has one NIC"
+    );
+}
+
+/// Returns the NIC of this process, which has been started.
+///
+/// # Panics
+/// Panics if it was not.
+pub(super) fn nic() -> &'static Nic {
+    NIC.get().unwrap_or_else(|| panic!("a device starts the NIC"))
+}
+
+/// Returns the device that identifiers of this host are bound to. The connection manager keeps it open.
+fn context(api: &Api) -> *mut Context {
+    let mut address = socket_address(HOST, 0);
+    let mut id = ptr::null_mut();
+    // SAFETY: everything is made here, and given back in reverse order.
+    unsafe {
+        let channel = (api.create_event_channel)();
+        let made = (api.create_id)(channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP);
+        assert_eq!(made, 0, "the NIC has no identifier");
+        let bound = (api.bind_addr)(id, (&raw mut address).cast());
+        assert_eq!(
+            bound,
+            0,
+            "the NIC does not start: {}",
+            std::io::Error::last_os_error()
+        );
+        let context = (*id).verbs;
+        (api.destroy_id)(id);
+        (api.destroy_event_channel)(channel);
+        context
+    }
+}
+
+/// Returns a copy of the NIC's opened device, with none of its extended operations.
+pub(super) fn opened() -> VerbsContext {
+    VerbsContext {
+        sz: size_of::<VerbsContext>(),
+        // SAFETY: the context is open for the life of the process, and its fields do not change.
+        context: unsafe { ptr::read(nic().context) },
+        ..zeroed()
+    }
+}

@@ -1,0 +1,130 @@
+//! The draw of a ticket: its announcement, the look at its slot, and the claim.
+//!
+//! A node looks at the slots in the batch of the draw. If the lock is free, the slot of the drawn ticket says that it is served, and the
+//! node holds the lock after one round trip. Otherwise it claims the slot, which tells the holder who waits.
+//!
+//! The look asks for no order. A slot says that a ticket is served only once that ticket has the turn, and nobody takes the turn away
+//! from whoever draws that ticket, before or after the look. What the former holder put is placed before the slot says so. A look
+//! that comes too early, or misses the exchange of another queue pair, finds the slot not served; then the claim tells.
+//!
+//! The announcement of the drawn ticket must be placed before the node's next one, which may use another queue pair. The claim places it,
+//! and otherwise the release does, or the hand-over to another thread of the node (`release`).
+//!
+//! Used by the calls that take the lock (`mod`, `several`).
+
+use std::ops::Range;
+
+use loco_fabric::{AtomicCell, Fabric};
+
+use super::slot::{Announcement, Slot, Stage};
+use super::{LINE_WORDS, NEXT, STRONG, TicketLock, WORD_BYTES};
+use crate::operations::mem_ref::{MemRef, Pending};
+use crate::{Result, Thread};
+
+/// The bytes of a buffer for a draw: the ticket, and the slots that are looked at.
+pub(super) const DRAW_BYTES: usize = (1 + LINE_WORDS) * WORD_BYTES;
+
+/// A draw that was begun.
+pub(super) enum Draw<'t, F: Fabric> {
+    /// It was done at once: the ticket, and the content of its slot.
+    Done(u64, Slot, MemRef<'t, F>),
+    /// The ticket and the slots of these numbers are under way.
+    UnderWay(Range<usize>, Pending<'t, F>),
+}
+
+impl<F: Fabric> TicketLock<F> {
+    /// Draws a ticket and claims it. Returns the ticket, and the turn if it has come already.
+    pub(super) fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
+        let (ticket, slot) = match self.words.at_once(thread) {
+            true => {
+                self.announce_draw(thread)?;
+                let (ticket, slot) = self.draw_at_once(thread)?;
+                (ticket, Some(slot))
+            }
+            false => {
+                // Before the announcement: memory may be short.
+                let buffer = thread.mem_ref(DRAW_BYTES)?;
+                let draw = self.begin_draw(thread, buffer)?;
+                let (ticket, slot, _) = self.finish_draw(draw)?;
+                (ticket, slot)
+            }
+        };
+        self.drew(thread, ticket)?;
+        if let Some(recovered) = slot.and_then(|slot| slot.turn_of(ticket)) {
+            return Ok((ticket, Some(recovered)));
+        }
+        let guess = slot.map_or_else(|| self.untouched(ticket), Slot::to_word);
+        // Strong: the announcement is placed when the claim is, so the node's next one, perhaps on another queue pair, comes
+        // after it.
+        let old = self.change::<STRONG>(thread, ticket, guess, self.claim(ticket))?;
+        Ok((ticket, old.and_then(|old| old.turn_of(ticket))))
+    }
+
+    /// Begins to draw a ticket and to look at the slots, in one batch. `buffer` has [`DRAW_BYTES`].
+    pub(super) fn begin_draw<'t>(&self, thread: &'t Thread<F>, buffer: MemRef<'t, F>) -> Result<Draw<'t, F>> {
+        self.announce_draw(thread)?;
+        if self.words.at_once(thread) {
+            let (ticket, slot) = self.draw_at_once(thread)?;
+            return Ok(Draw::Done(ticket, slot, buffer));
+        }
+        let looked = self.looked();
+        let words = self.slots + looked.start..self.slots + looked.end;
+        // Strong: whoever sees that the ticket is drawn finds the announcement.
+        let drawn = self
+            .words
+            .begin_fetch_add_strong_and_look(thread, buffer, (NEXT, 1), words)?;
+        Ok(Draw::UnderWay(looked, drawn))
+    }
+
+    /// Waits for a draw. Returns the ticket, the content of its slot if that was looked at, and the buffer.
+    pub(super) fn finish_draw<'t>(&self, draw: Draw<'t, F>) -> Result<(u64, Option<Slot>, MemRef<'t, F>)> {
+        let (looked, drawn) = match draw {
+            Draw::Done(ticket, slot, buffer) => return Ok((ticket, Some(slot), buffer)),
+            Draw::UnderWay(looked, drawn) => (looked, drawn),
+        };
+        let buffer = drawn.wait()?;
+        let ticket = buffer.word(0)?;
+        let number = self.slot(ticket) - self.slots;
+        let slot = match looked.contains(&number) {
+            true => Some(Slot::from_word(
+                buffer.word((1 + number - looked.start) * WORD_BYTES)?,
+            )),
+            false => None,
+        };
+        Ok((ticket, slot, buffer))
+    }
+
+    /// Draws a ticket where operations are done within the call. Returns it, and the content of its slot.
+    fn draw_at_once(&self, thread: &Thread<F>) -> Result<(u64, Slot)> {
+        // Whoever sees that the ticket is drawn finds the announcement, as what is done at once is in order.
+        let ticket = self.words.fetch_add(thread, NEXT, 1)?;
+        let slot = self.words.glance(thread, self.slot(ticket))?;
+        Ok((ticket, Slot::from_word(slot)))
+    }
+
+    /// Returns the numbers of the slots to look at: all, or as many as fill a line, among them that of the next ticket if no other node
+    /// has drawn one since this node did.
+    fn looked(&self) -> Range<usize> {
+        let most = (self.slot_count as usize).min(LINE_WORDS);
+        let expected = self.slot(self.mine.drawn.load()) - self.slots;
+        let first = expected / most * most;
+        first..first + most
+    }
+
+    /// Announces that this node is about to draw a ticket.
+    fn announce_draw(&self, thread: &Thread<F>) -> Result<()> {
+        self.announce(thread, Announcement::Drawing)
+    }
+
+    /// Notes and announces that this node drew `ticket`.
+    pub(super) fn drew(&self, thread: &Thread<F>, ticket: u64) -> Result<()> {
+        self.mine.drawn.store(ticket + 1);
+        self.announce(thread, Announcement::Drew(ticket))
+    }
+
+    /// Returns the change of the slot of `ticket` by which this node claims it: nobody has touched it for this ticket.
+    pub(super) fn claim(&self, ticket: u64) -> impl Fn(Slot) -> Option<Slot> {
+        let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
+        move |old| (old.ticket < ticket).then_some(claim)
+    }
+}
