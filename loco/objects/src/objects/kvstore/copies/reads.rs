@@ -93,10 +93,10 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 return Err(lost(at.node));
             };
             // The call took no part in the view, which may have changed meanwhile; it then overlaps with all that came after.
-            let looked = self.look_at_copy(copies, thread, holder, at);
+            let looked = self.look_at_copy(copies, thread, (holder, at), |backup| backup.value_unlocked());
             let error = match looked {
                 Ok(Looked::Known(value)) => return thread.still_in().map(|()| value),
-                // Two writes have overtaken the read, or a lost writer was in the middle of one.
+                // Writes have overtaken the read, or a lost writer was in the middle of one.
                 Ok(Looked::Torn | Looked::Longer(_)) => return self.get_mended(copies, thread, key),
                 Err(error) => error,
             };
@@ -111,8 +111,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         &self,
         copies: &Copies<F>,
         thread: &Thread<F>,
-        holder: Holder,
-        at: Location,
+        (holder, at): (Holder, Location),
+        value: for<'a> fn(&Backup<'a>) -> Option<&'a [u8]>,
     ) -> Result<Looked<V>> {
         if holder.copy == 0 {
             return self.read_whole(thread, at);
@@ -122,7 +122,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         if !backup.is_valid() {
             return Ok(Looked::Known(None));
         }
-        let Some(bytes) = backup.value() else {
+        let Some(bytes) = value(&backup) else {
             return Ok(Looked::Torn);
         };
         let value = V::from_bytes(bytes).ok_or_else(|| self.of_another_type(bytes.len()))?;
@@ -154,7 +154,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let Some(&first) = holders.first() else {
             return Err(lost(at.node));
         };
-        match self.look_at_copy(copies, thread, first, at)? {
+        match self.look_at_copy(copies, thread, (first, at), |backup| backup.value())? {
             Looked::Known(value) => return Ok(value),
             // A backup slot has a whole value while nobody writes it.
             Looked::Torn | Looked::Longer(_) if first.copy != 0 => return Err(shared.torn()),

@@ -4,6 +4,11 @@
 //! number, a checksum, the length and the value. The checksum covers the number, the length, the value and the counter of the use, so
 //! a half that is partly written, or is of an earlier use, is not whole. The whole half with the higher number counts. A writer
 //! writes the other half, with the next number.
+//!
+//! That is so for who holds the key's lock. A read without the lock may copy one half, be overtaken by a write of that half, and copy the
+//! other one in the middle of the write after that. The one half that is whole in such a copy has a value that was replaced before.
+//! So a read without the lock takes the only whole half if the other one has a lower number, and is otherwise repeated under
+//! the lock.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -59,16 +64,23 @@ impl<'a> Backup<'a> {
         word(self.bytes, 0) == meta(self.counter, true)
     }
 
-    /// Returns the last whole value; `None` if neither half is whole.
+    /// Returns the last whole value of a slot that nobody writes, or that a lost writer left half written; `None` if neither half is whole.
     pub(super) fn value(&self) -> Option<&'a [u8]> {
         self.last().map(|whole| whole.value)
     }
 
+    /// Returns the value of a slot that may have been written while it was copied; `None` if the copy does not tell.
+    pub(super) fn value_unlocked(&self) -> Option<&'a [u8]> {
+        let last = self.last()?;
+        // The next value goes to the other half. It was not complete when this number was copied, if the number is not its.
+        (self.number(1 - last.half) < last.number).then_some(last.value)
+    }
+
     /// Returns the write of the next value, which leaves the last one whole.
     pub(super) fn next(&self, value: &[u8]) -> Write {
-        let (half, number) = self
-            .last()
-            .map_or((0, 1), |last| (1 - last.half, last.number + 1));
+        let (half, number) = self.last().map_or((0, first_number(self.counter)), |last| {
+            (1 - last.half, last.number + 1)
+        });
         Write {
             offset: self.half_at(half),
             bytes: half_of(value, number, self.counter),
@@ -77,6 +89,10 @@ impl<'a> Backup<'a> {
 
     fn half_at(&self, half: usize) -> usize {
         WORD_BYTES + half * ((self.bytes.len() - WORD_BYTES) / 2)
+    }
+
+    fn number(&self, half: usize) -> u64 {
+        word(self.bytes, self.half_at(half))
     }
 
     fn last(&self) -> Option<Whole<'a>> {
@@ -89,7 +105,7 @@ impl<'a> Backup<'a> {
         let bytes = &self.bytes[begin..begin + (self.bytes.len() - WORD_BYTES) / 2];
         let len = usize::try_from(word(bytes, LEN)).ok()?;
         let value = bytes.get(VALUE..VALUE.checked_add(len)?)?;
-        let number = word(bytes, 0);
+        let number = self.number(half);
         let sum = checksum(number, &bytes[LEN..half_bytes(len)], self.counter);
         // Fresh memory has no numbers.
         (number != 0 && sum == word(bytes, CHECKSUM)).then_some(Whole { half, number, value })
@@ -100,8 +116,14 @@ impl<'a> Backup<'a> {
 pub(super) fn first(value: &[u8], counter: u64) -> Write {
     Write {
         offset: WORD_BYTES,
-        bytes: half_of(value, 1, counter),
+        bytes: half_of(value, first_number(counter), counter),
     }
+}
+
+/// Returns the number of the first half of a use, which is higher than those that the earlier use has left in the other half. After four
+/// billion updates of one use it may be lower; reads without the lock are then repeated under it until the first update.
+fn first_number(counter: u64) -> u64 {
+    (counter << u32::BITS) | 1
 }
 
 fn half_of(value: &[u8], number: u64, counter: u64) -> Vec<u8> {
@@ -195,6 +217,60 @@ mod tests {
                 apply(&mut slot, &last, |word| word < 2);
                 assert_eq!(value(&slot, 3), found, "the broken half was written again");
             }
+        }
+    }
+
+    /// A read without the lock copies the halves at any two moments of a row of updates, the words of which arrive one by one. It has a
+    /// value that was not replaced before the read began, or none.
+    #[test]
+    fn an_unlocked_read_has_no_value_that_was_replaced_before() {
+        let mut slot = vec![0; slot_bytes(MAX)];
+        // What an earlier use has left.
+        apply(&mut slot, &first(b"old", 3), |_| true);
+        for value in [&b"older"[..], b"oldest"] {
+            let write = Backup::new(&slot, 3).next(value);
+            apply(&mut slot, &write, |_| true);
+        }
+        apply(&mut slot, &first(&[0; MAX], 5), |_| true);
+        // The slot after each word, with the last value that was complete by then and the last that was begun.
+        let mut moments = vec![(slot.clone(), 0, 0)];
+        for value in 1..=5 {
+            let write = Backup::new(&slot, 5).next(&[value; MAX]);
+            let words = write.bytes.len() / WORD_BYTES;
+            // The number is the first word to arrive, or the last one.
+            for n in 0..words {
+                let word = if value % 2 == 0 { n } else { words - 1 - n };
+                apply(&mut slot, &write, |at| at == word);
+                moments.push((
+                    slot.clone(),
+                    if n + 1 == words { value } else { value - 1 },
+                    value,
+                ));
+            }
+        }
+        let second = WORD_BYTES + half_bytes(MAX);
+        let (mut known, mut unknown) = (0, 0);
+        for (begin, (before, complete, _)) in moments.iter().enumerate() {
+            for (after, _, begun) in &moments[begin..] {
+                for (one, other) in [(before, after), (after, before)] {
+                    let copied = [&one[..second], &other[second..]].concat();
+                    let Some(found) = Backup::new(&copied, 5).value_unlocked() else {
+                        unknown += 1;
+                        continue;
+                    };
+                    known += 1;
+                    assert!(
+                        (complete..=begun).contains(&&found[0]),
+                        "value {} of a read that began when {complete} was complete",
+                        found[0]
+                    );
+                }
+            }
+        }
+        assert!(known > unknown, "{known} reads tell, {unknown} do not");
+        for (whole, complete, begun) in moments.iter().filter(|moment| moment.1 == moment.2) {
+            let found = Backup::new(whole, 5).value_unlocked();
+            assert_eq!(found, Some(&[*complete; MAX][..]), "nobody writes value {begun}");
         }
     }
 
