@@ -38,7 +38,7 @@ pub(super) enum Change {
 
 /// This node's writing end of its tracker.
 pub(super) struct Tracker<F: Fabric> {
-    writer: RingWriter<F>,
+    pub(super) writer: RingWriter<F>,
     /// The number of messages so far.
     sent: u64,
     message: Vec<u8>,

@@ -61,7 +61,7 @@ fn run(
     });
 }
 
-fn wait_for(what: impl Fn() -> bool) {
+fn wait_for(mut what: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !what() {
         assert!(begin.elapsed() < PATIENCE);
@@ -261,6 +261,59 @@ fn nobody_goes_on_before_all_have_turned() {
                 wait_until_gone(manager, 1);
                 assert!(store.update(thread, &2, &[5; 4])?);
                 updated.store(true, SeqCst);
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Node 2 was lost in an insert, when only the last of three copies, on node 0, was valid. Node 3, which has the copy before, deletes the
+/// key, and is lost when node 0 has heard of that and node 1 has not. Everybody agrees that the key is not there.
+#[test]
+fn what_a_lost_insert_has_left_is_gone_before_it_is_forgotten() {
+    let heard = AtomicBool::new(false);
+    run((4, 3, 2), |manager, store, thread| {
+        let shared = &store.shared;
+        let copies = shared.copies.as_ref().expect("it has copies");
+        let is_known = || shared.find(&2).is_some();
+        match manager.node() {
+            NodeId(2) => {
+                for number in [0, 1] {
+                    let (holder, at) = copy(store, 2, number);
+                    shared.mark_copy(copies, thread, (holder, at), false)?;
+                }
+            }
+            NodeId(3) => {
+                wait_for(|| is_gone(manager.fabric(), NodeId(2)));
+                let mut tracker = shared.tracker.enter(thread, "test")?;
+                tracker
+                    .as_mut()
+                    .expect("it has inserted")
+                    .writer
+                    .exclude(NodeId(1));
+                drop(tracker);
+                // Node 1 acknowledges nothing, so the call runs out of time; before it has told node 0 where the machine is slow.
+                wait_for(|| {
+                    thread.set_deadline(Some(thread.now().after(Duration::from_secs(1))));
+                    let deleted = store.delete(thread, &2);
+                    let in_vain = matches!(&deleted, Err(error) if error.is_timeout());
+                    assert!(in_vain || deleted == Ok(false), "{deleted:?}");
+                    heard.load(SeqCst)
+                });
+            }
+            node => {
+                if node == NodeId(0) {
+                    wait_for(|| !is_known());
+                    heard.store(true, SeqCst);
+                }
+                wait_until_gone(manager, 2);
+                assert_eq!(
+                    is_known(),
+                    node == NodeId(1),
+                    "only node 0 has heard of the delete"
+                );
+                assert_eq!(store.get(thread, &2)?, None);
+                assert!(!store.update(thread, &2, &[5; 4])?);
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use loco_fabric::{Fabric, Lock};
 use super::views::View;
 use super::{Copies, Holder, Holders, lost};
 use crate::fence::Scope;
-use crate::{Error, Result, Thread, TicketLock};
+use crate::{Result, Thread, TicketLock};
 
 use super::super::slot::Location;
 use super::super::tracker::Change;
@@ -139,6 +139,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                 return Ok(Inserted::Duplicate);
             }
             // Left behind by a writer that was lost or gave up.
+            self.clear_later(copies, thread, &holders, at)?;
             self.forget(thread, key, at)?;
         }
         let Some((slot, counter)) = self.slots.lock().take() else {
@@ -194,13 +195,13 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             return Ok(Ended::Done(false));
         }
         // Ignores the deadline: an abandoned put could overwrite a later one.
-        let first_is_lost = thread.to_the_end(|| {
+        let lost_first = thread.to_the_end(|| {
             each_from_last(&holders, |holder| {
                 self.write_copy(copies, thread, (holder, at), value)
             })
         })?;
         self.count_writes(1);
-        Ok(copies.ended(true, view, &holders, first_is_lost))
+        Ok(copies.ended(true, view, &holders[..lost_first]))
     }
 
     fn delete_in(&self, copies: &Copies<F>, thread: &Thread<F>, view: View, key: &K) -> Result<Ended<bool>> {
@@ -214,13 +215,34 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             return Err(lost(at.node));
         };
         if !self.copy_is_valid(copies, thread, first, at)? {
+            self.clear_later(copies, thread, &holders, at)?;
             self.forget(thread, key, at)?;
             return Ok(Ended::Done(false));
         }
-        let first_is_lost = self.mark_copies(copies, thread, &holders, (at, false))?;
+        let lost_first = self.mark_copies(copies, thread, &holders, (at, false))?;
         self.forget(thread, key, at)?;
         self.count_writes(1);
-        Ok(copies.ended(true, view, &holders, first_is_lost))
+        Ok(copies.ended(true, view, &holders[..lost_first]))
+    }
+
+    /// Clears the valid bits of copies of a key that is not valid in the first one that is left. A writer that was lost after it had set
+    /// the bits of later copies has left them set, and such a copy would show the key again if the earlier ones, and whoever forgets
+    /// the key, are lost before all have heard of that.
+    fn clear_later(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        holders: &Holders,
+        at: Location,
+    ) -> Result<()> {
+        match holders.first() {
+            // The lost node owned the slot and its backups, so nobody uses them for another key.
+            Some(first) if first.copy != 0 => {
+                self.mark_copies(copies, thread, holders, (at, false)).map(drop)
+            }
+            // The node that inserts sets its own bit last, and it has not been lost.
+            _ => Ok(()),
+        }
     }
 
     /// Removes a key that is not valid from all indices.
@@ -228,14 +250,14 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         self.retire(thread, key, at, false)
     }
 
-    /// Sets the valid bits of copies. Returns whether the first of them is lost.
+    /// Sets the valid bits of copies. Returns how many of them are lost before the first that is not.
     fn mark_copies(
         &self,
         copies: &Copies<F>,
         thread: &Thread<F>,
         holders: &Holders,
         (at, valid): (Location, bool),
-    ) -> Result<bool> {
+    ) -> Result<usize> {
         thread.to_the_end(|| {
             each_from_last(holders, |holder| {
                 self.mark_copy(copies, thread, (holder, at), valid)
@@ -245,38 +267,36 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
 }
 
 impl<F: Fabric> Copies<F> {
-    /// Returns the end of a call that has written to all of `holders` that are left.
-    fn ended<T>(&self, value: T, view: View, holders: &Holders, first_is_lost: bool) -> Ended<T> {
-        match holders.first() {
-            Some(first) if first_is_lost => Ended::Unseen(value, view.with(self.views.position(first.node))),
-            _ => Ended::Done(value),
+    /// Returns the end of a call in `view` that has written to a copy after those of `lost`, which others may still read.
+    fn ended<T>(&self, value: T, view: View, lost: &[Holder]) -> Ended<T> {
+        let positions = lost.iter().map(|holder| self.views.position(holder.node));
+        match lost {
+            [] => Ended::Done(value),
+            _ => Ended::Unseen(value, positions.fold(view, View::with)),
         }
     }
 }
 
-/// Takes a step at each of `holders`, the last one first, and passes over lost ones. Returns whether the first of them is lost.
+/// Takes a step at each of `holders`, the last one first, and passes over lost ones. Returns how many are lost before the first that
+/// took the step.
 ///
 /// # Errors
 /// Returns `PeerLost` if all are lost, so that nothing of the steps is left, and other errors of the steps.
-fn each_from_last(holders: &Holders, mut step: impl FnMut(Holder) -> Result<()>) -> Result<bool> {
-    let mut all_lost: Option<Error> = None;
-    let mut any = false;
-    let mut first_is_lost = false;
+fn each_from_last(holders: &Holders, mut step: impl FnMut(Holder) -> Result<()>) -> Result<usize> {
+    let mut lost_first = 0;
     for &holder in holders.iter().rev() {
-        let stepped = step(holder);
-        first_is_lost = matches!(&stepped, Err(error) if error.lost_peer() == Some(holder.node));
-        match stepped {
-            Err(error) if first_is_lost => all_lost = Some(error),
-            stepped => {
-                stepped?;
-                any = true;
+        match step(holder) {
+            Ok(()) => lost_first = 0,
+            Err(error) if error.lost_peer() == Some(holder.node) => {
+                lost_first += 1;
+                if lost_first == holders.len() {
+                    return Err(error);
+                }
             }
+            Err(error) => return Err(error),
         }
     }
-    match all_lost {
-        Some(error) if !any => Err(error),
-        _ => Ok(first_is_lost),
-    }
+    Ok(lost_first)
 }
 
 #[cfg(test)]
@@ -296,7 +316,7 @@ mod tests {
     }
 
     /// Takes steps where `gone` are lost. Returns the nodes in their order, and the outcome.
-    fn steps(nodes: &[u16], gone: &[u16]) -> (Vec<u16>, Result<bool>) {
+    fn steps(nodes: &[u16], gone: &[u16]) -> (Vec<u16>, Result<usize>) {
         let mut taken = Vec::new();
         let outcome = each_from_last(&holders(nodes), |holder| {
             taken.push(holder.node.0);
@@ -310,13 +330,19 @@ mod tests {
 
     #[test]
     fn copies_are_written_from_the_last_to_the_first() {
-        assert_eq!(steps(&[2, 3, 0], &[]), (vec![0, 3, 2], Ok(false)));
+        assert_eq!(steps(&[2, 3, 0], &[]), (vec![0, 3, 2], Ok(0)));
     }
 
     #[test]
     fn lost_copies_are_passed_over() {
-        assert_eq!(steps(&[2, 3, 0], &[0, 3]), (vec![0, 3, 2], Ok(false)));
-        assert_eq!(steps(&[2, 3, 0], &[2]), (vec![0, 3, 2], Ok(true)));
+        assert_eq!(steps(&[2, 3, 0], &[0, 3]), (vec![0, 3, 2], Ok(0)));
+        assert_eq!(steps(&[2, 3, 0], &[2]), (vec![0, 3, 2], Ok(1)));
+        assert_eq!(
+            steps(&[2, 3, 0], &[2, 3]),
+            (vec![0, 3, 2], Ok(2)),
+            "others may read either"
+        );
+        assert_eq!(steps(&[2, 3, 0], &[2, 0]), (vec![0, 3, 2], Ok(1)));
         let (taken, outcome) = steps(&[2, 3], &[2, 3]);
         assert_eq!(taken, [3, 2]);
         assert_eq!(outcome.expect_err("all are lost").lost_peer(), Some(NodeId(2)));
