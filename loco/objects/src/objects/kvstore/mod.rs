@@ -101,8 +101,15 @@ pub struct KvConfig {
     pub tracker_bytes: usize,
     /// The number of nodes that have each value (default 1), at most the number of participants. With `n` copies, the keys and the
     /// locks outlive the loss of `n - 1` nodes: lookups and writes go on when all survivors know of a loss. A lookup reads one
-    /// copy; a write goes to one after the other. Each node takes `n` times `slots_per_node` backup slots more, each of
+    /// copy; a write goes to one after the other, and allocates memory for the value. Calls for many keys write them one by one, each with
+    /// a deadline of its own unless the thread has set one. Each node takes `n` times `slots_per_node` backup slots more, each of
     /// 56 bytes and twice the longest value. Copies that were lost are not made again.
+    ///
+    /// After a loss, writes go on when every node that is left has turned away from the lost one. One that has dropped the store and lives on
+    /// never does; they then time out. Where a node's monitor has failed for good, they are [`Refused`](crate::Error::Refused).
+    ///
+    /// A node that was declared lost while it lives, and does not know yet, still reads the values of its own memory, also
+    /// where the others have replaced them since. There is no lease that would end this. Once it knows, its calls fail.
     pub copies: usize,
 }
 
@@ -178,8 +185,8 @@ pub struct KvStats {
 ///
 /// # Dropping
 ///
-/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, so
-/// drop the store when all nodes are done.
+/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, and with
+/// [copies](KvConfig::copies) every write after a loss, so drop the store when all nodes are done.
 pub struct KvStore<K: Encode + Eq, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
@@ -247,7 +254,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             .region("data", data_bytes)
             .published("acks", nodes.len() * WORD_BYTES);
         if config.copies > 1 {
-            channel = channel.region(copies::REGION, copies::backup_bytes(name, &config)?);
+            channel = channel
+                .region(copies::REGION, copies::backup_bytes(name, &config)?)
+                .published(copies::TURNED, nodes.len() * WORD_BYTES);
         }
         let channel = channel.join()?;
         let on_loss = LockConfig::default().on_loss(OnLoss::Recover);

@@ -365,7 +365,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let mut found = Places::default();
         shared.find_many(thread, keys, &mut found);
         let places: SmallVec<[Option<Location>; WINDOW]> = found.iter().collect();
-        if places.iter().flatten().any(|&at| self.has_moved(at)) {
+        if let Some(copies) = &shared.copies
+            && places.iter().flatten().any(|at| copies.has_turned_from(at.node))
+        {
             return self.get_each(thread, keys, values);
         }
         let there = |at: &Option<Location>| at.filter(|at| at.node != here);

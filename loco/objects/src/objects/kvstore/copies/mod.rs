@@ -40,7 +40,7 @@ use crate::{Channel, Error, Parent, Region, Result, TicketLock};
 
 use super::KvConfig;
 use super::slot::Location;
-pub(super) use views::Views;
+pub(super) use views::{REGION as TURNED, Views};
 use views::{VIEW_NODES_MAX, View};
 
 /// The name of the region of backup slots.

@@ -18,12 +18,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Looks a key up after an error: in the next copy, if its node was lost.
     #[cold]
     pub(in super::super) fn get_after(&self, thread: &Thread<F>, key: &K, error: Error) -> Result<Option<V>> {
-        match (&self.shared.copies, error.lost_peer()) {
-            (Some(copies), Some(node)) => {
-                let least = View::default().with(copies.views.position(node));
-                self.get_in(copies, thread, key, least)
-            }
-            _ => Err(error),
+        let Some(copies) = &self.shared.copies else {
+            return Err(error);
+        };
+        match copies.views.lost_in(&error) {
+            Some(position) => self.get_in(copies, thread, key, View::default().with(position)),
+            None => Err(error),
         }
     }
 
@@ -85,6 +85,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Looks a key up in a view in which everybody is gone who is in `least`, or in a later one.
     fn get_in(&self, copies: &Copies<F>, thread: &Thread<F>, key: &K, mut least: View) -> Result<Option<V>> {
         loop {
+            // This node's monitor takes losses into the view.
+            self.shared.check_monitor()?;
             let view = copies.views.settled(thread, least)?;
             let Some(at) = self.shared.find(key) else {
                 return thread.still_in().map(|()| None);
@@ -100,13 +102,14 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 Ok(Looked::Torn | Looked::Longer(_)) => return self.get_mended(copies, thread, key),
                 Err(error) => error,
             };
-            match error.lost_peer().map(|node| copies.views.position(node)) {
+            match copies.views.lost_in(&error) {
                 Some(position) if !view.has(position) => least = view.with(position),
                 _ => return Err(error),
             }
         }
     }
 
+    /// Looks at one copy. `value` says which half of a backup slot counts.
     fn look_at_copy(
         &self,
         copies: &Copies<F>,

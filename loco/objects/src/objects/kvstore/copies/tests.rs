@@ -12,7 +12,7 @@ use super::slot::Backup;
 use super::views::View;
 use crate::fence::{self, Scope};
 use crate::operations::peers::is_gone;
-use crate::{Barrier, Error, Inserted, Manager, Parent as _, Result, Thread, testing};
+use crate::{Barrier, Error, ErrorKind, Inserted, Manager, Parent as _, Result, Thread, testing};
 
 type Store = KvStore<u64, [u64; 4]>;
 
@@ -317,6 +317,70 @@ fn what_a_lost_insert_has_left_is_gone_before_it_is_forgotten() {
             }
         }
         Ok(())
+    });
+}
+
+/// The monitor of node 1 has failed when node 2 is lost, so node 1 turns away from nobody. The calls of node 0 that wait for that, and
+/// those of node 1, tell so.
+#[test]
+fn nobody_waits_for_a_node_that_never_turns() {
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct Fussy([u8; 1]);
+    impl crate::Encode for Fussy {
+        const BYTES: Option<usize> = Some(1);
+        fn bytes(&self) -> &[u8] {
+            &self.0
+        }
+        fn from_bytes(bytes: &[u8]) -> Option<Fussy> {
+            assert_ne!(bytes, [7], "a key's own fault");
+            Some(Fussy(bytes.try_into().ok()?))
+        }
+    }
+    testing::run(3, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let config = KvConfig::default().slots_per_node(4).copies(2);
+        let store = KvStore::<Fussy, u64>::new(&manager, "kv", config)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        let left = manager.among([NodeId(0), NodeId(1)]);
+        let end = match is_victim(&manager, 1) {
+            true => None,
+            false => Some(Barrier::new(&left, "end")?),
+        };
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        if manager.node() == NodeId(0) {
+            assert_eq!(store.insert(&thread, &Fussy([1]), &1)?, Inserted::Done);
+            let refused = store.insert(&thread, &Fussy([7]), &7);
+            assert_eq!(
+                refused.expect_err("node 1 applies nothing").kind(),
+                ErrorKind::Refused
+            );
+        }
+        bar.wait(&thread)?;
+        let Some(end) = end else {
+            manager.fabric().mesh().fail();
+            return Ok(());
+        };
+        wait_until_gone(&manager, 1);
+        // Far beyond a wait that does not end.
+        thread.set_deadline(Some(thread.now().after(10 * PATIENCE)));
+        // Until this node has turned away from node 2, its calls are in the view before.
+        let mut updated = Ok(true);
+        wait_for(|| {
+            updated = store.update(&thread, &Fussy([1]), &2);
+            updated.is_err()
+        });
+        let error = updated.expect_err("it was waited for");
+        match manager.node() {
+            NodeId(0) => {
+                assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+                assert!(error.to_string().contains("node 1"), "{error}");
+            }
+            _ => assert_eq!(error.kind(), ErrorKind::Panicked, "{error}"),
+        }
+        // A lookup of what has not moved goes on.
+        assert!(store.get(&thread, &Fussy([1]))?.is_some());
+        end.wait_unfenced(&thread)
     });
 }
 

@@ -12,16 +12,24 @@
 //!
 //! Views only grow. Two losses may be taken in in either order: who has turned to a view has turned to every smaller one.
 //!
-//! Relies on a table ([`Sst`]) in which each node announces the view that it has turned to, and on the store's monitor, which
-//! [turns](Views::turn) without waiting for anything, so that nobody waits for it in a circle.
+//! Relies on a word of each node at every other ([`REGION`]), by which it announces the view that it has turned to, and on the store's
+//! monitor, which [turns](Views::turn) without waiting for calls of others, so that nobody waits for it in a circle. A node whose monitor has
+//! failed for good turns no more: others that need it are refused.
 
-use loco_fabric::{AtomicCell, Fabric, NodeId, Peers};
+use loco_fabric::{AtomicCell, Fabric, Memory, NodeId, Peers, WordCell};
 use smallvec::SmallVec;
 
 use crate::error::have;
 use crate::operations::peers::is_gone;
 use crate::operations::platform::AtomicU64Of;
-use crate::{Channel, Error, Parent, Result, Sst, Thread};
+use crate::operations::published::Published;
+use crate::{Channel, Error, Parent, Region, Result, Thread};
+
+use super::super::slot::WORD_BYTES;
+use super::super::tracker::{FAILED, refused_by};
+
+/// The name of the region of the views that nodes have turned to: a word of each, by position.
+pub(in super::super) const REGION: &str = "turned";
 
 /// The most participants of a store with copies: a view is one word, so that it is announced as a whole.
 pub(super) const VIEW_NODES_MAX: usize = u64::BITS as usize;
@@ -54,10 +62,16 @@ pub(in super::super) struct Views<F: Fabric> {
     view: AtomicU64Of<F>,
     /// The number of calls that have entered and are not over.
     active: AtomicU64Of<F>,
-    /// The view that this node has announced. Only the monitor touches it.
+    /// The view that this node has announced to all who are left. Only the monitor touches it.
     announced: AtomicU64Of<F>,
     /// The views that the nodes have turned to.
-    turned: Sst<u64, F>,
+    turned: Region<F>,
+    /// The way to this node's word at each other node. Each goes by itself, so that one who is lost keeps it from nobody else.
+    posts: Box<[(NodeId, Published<F>)]>,
+    /// The nodes' acknowledgements, which tell of monitors that have failed.
+    acks: Region<F>,
+    /// The name of the store.
+    store: Box<str>,
 }
 
 /// A call that may write. It is over when this is dropped.
@@ -71,14 +85,23 @@ impl<F: Fabric> Views<F> {
     pub(super) fn new(channel: &Channel<F>) -> Result<Views<F>> {
         let nodes: Box<[NodeId]> = channel.participants().nodes().into();
         let here = nodes.iter().position(|&node| node == channel.node());
+        // Not reached: only a participant joins.
+        let here = here.ok_or(Error::Closed)?;
+        let turned = channel.published(REGION)?.clone();
+        let post = |&node: &NodeId| {
+            let published = Published::new(&turned, here * WORD_BYTES, WORD_BYTES, vec![node]);
+            (node, published)
+        };
         Ok(Views {
-            // Not reached: only a participant joins.
-            here: here.ok_or(Error::Closed)?,
+            here,
             nodes,
+            posts: channel.peers().iter().map(post).collect(),
+            acks: channel.published("acks")?.clone(),
+            store: channel.name().into(),
             view: AtomicCell::new(0),
             active: AtomicCell::new(0),
             announced: AtomicCell::new(0),
-            turned: Sst::new(channel, "turned")?,
+            turned,
         })
     }
 
@@ -92,6 +115,11 @@ impl<F: Fabric> Views<F> {
         node.position_in(&self.nodes).unwrap_or(0)
     }
 
+    /// Returns the position of the lost participant that an error names.
+    pub(super) fn lost_in(&self, error: &Error) -> Option<usize> {
+        error.lost_peer()?.position_in(&self.nodes).ok()
+    }
+
     /// Returns this node's view.
     pub(super) fn view(&self) -> View {
         View(self.view.load())
@@ -101,7 +129,7 @@ impl<F: Fabric> Views<F> {
     /// `least`.
     ///
     /// # Errors
-    /// Returns `Timeout` while some node has not turned.
+    /// Returns `Timeout` while some node has not turned, and `Refused` if it never will.
     pub(super) fn enter(&self, thread: &Thread<F>, least: View) -> Result<Entered<'_, F>> {
         loop {
             let view = self.settled(thread, least)?;
@@ -117,7 +145,7 @@ impl<F: Fabric> Views<F> {
     /// Waits until everybody has turned to this node's view, in which everybody is gone who is in `least`. Returns the view.
     ///
     /// # Errors
-    /// Returns `Timeout` while some node has not turned.
+    /// Returns `Timeout` while some node has not turned, and `Refused` if it never will.
     pub(super) fn settled(&self, thread: &Thread<F>, least: View) -> Result<View> {
         loop {
             let view = self.view();
@@ -130,21 +158,36 @@ impl<F: Fabric> Views<F> {
     }
 
     fn is_settled(&self, view: View, least: View) -> Result<bool> {
-        Ok(view.covers(least) && self.behind(view)?.is_empty())
+        Ok(view.covers(least) && self.all_have_turned(view)?)
+    }
+
+    /// Returns true if all who are left in `view` have turned to it.
+    fn all_have_turned(&self, view: View) -> Result<bool> {
+        let behind = self.behind(view)?;
+        let acks = self.acks.local()?;
+        for &node in &behind {
+            if acks.load_word(self.position(node) * WORD_BYTES)? == FAILED {
+                return Err(refused_by(&self.store, node));
+            }
+        }
+        Ok(behind.is_empty())
     }
 
     /// Returns the participants that are left in `view` and have not turned to it.
     pub(super) fn behind(&self, view: View) -> Result<SmallVec<[NodeId; 8]>> {
-        let rows = self.turned.rows()?.zip(&*self.nodes).enumerate();
-        let left = rows.filter(|&(position, _)| !view.has(position));
-        let behind = left.filter(|&(_, (row, _))| !View(row.load()).covers(view));
-        Ok(behind.map(|(_, (_, &node))| node).collect())
+        let turned = self.turned.local()?;
+        let mut behind = SmallVec::new();
+        for (position, &node) in self.nodes.iter().enumerate().filter(|left| !view.has(left.0)) {
+            if !View(turned.load_word(position * WORD_BYTES)?).covers(view) {
+                behind.push(node);
+            }
+        }
+        Ok(behind)
     }
 
     /// Waits until [`settled`](Views::settled) may find something else.
     #[cold]
     fn wait(&self, thread: &Thread<F>, view: View, least: View) -> Result<()> {
-        let name = self.turned.channel().name();
         let others = self.nodes.iter().copied();
         let others: SmallVec<[NodeId; 8]> = others
             .filter(|&node| node != self.nodes[self.here] && !is_gone(thread.fabric(), node))
@@ -156,7 +199,7 @@ impl<F: Fabric> Views<F> {
             },
             false => Some(Ok(())),
         };
-        match thread.wait_for(true, name, Peers::These(&others), changed) {
+        match thread.wait_for(true, &self.store, Peers::These(&others), changed) {
             // This node's monitor takes it into the view.
             Err(error)
                 if error
@@ -188,10 +231,10 @@ impl<F: Fabric> Views<F> {
     }
 
     /// Takes the losses that this node has heard of into its view, and announces the view if the calls of earlier ones are over. Called
-    /// by the monitor alone. Waits for nothing.
+    /// by the monitor alone. Waits for no call of another node: at most for room in the queue towards one that lives, as every post does.
     ///
     /// # Errors
-    /// Returns the errors of posting the announcement. Call again.
+    /// Returns the first error of posting the announcement to a node that lives. It was posted to the others. Call again.
     pub(in super::super) fn turn(&self, thread: &Thread<F>) -> Result<()> {
         let mut view = self.view();
         for node in self.peers() {
@@ -207,14 +250,22 @@ impl<F: Fabric> Views<F> {
         if !self.may_announce() {
             return Ok(());
         }
-        self.turned.store_mine(view.0)?;
-        match self.turned.push_untracked(thread) {
-            // The others have it.
-            Err(error) if error.lost_peer().is_some() => {}
-            pushed => pushed?,
-        }
-        self.announced.store(view.0);
+        let mine = self.turned.local()?.cell::<u64>(self.here * WORD_BYTES)?;
+        mine.store_fence(view.0);
         thread.ring();
+        let mut posted = Ok(());
+        for (node, post) in &self.posts {
+            if view.has(self.position(*node)) {
+                continue;
+            }
+            match post.post_inline_untracked(thread, &view.0.to_ne_bytes()) {
+                // The next view is without it.
+                Err(_) if is_gone(thread.fabric(), *node) => {}
+                outcome => posted = posted.and(outcome),
+            }
+        }
+        posted?;
+        self.announced.store(view.0);
         Ok(())
     }
 }

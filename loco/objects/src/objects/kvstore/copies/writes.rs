@@ -82,6 +82,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         let mut least = View::default();
         let ended = thread.until(timing.deadline, || {
             loop {
+                // This node's monitor takes losses into the view.
+                self.check_monitor()?;
                 let entered = views.enter(thread, least)?;
                 let view = entered.view;
                 let ended = call(view);
@@ -93,16 +95,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                         views.settled(thread, next)?;
                         return Ok(value);
                     }
-                    Err(error) => {
-                        let Some(node) = error.lost_peer() else {
-                            return Err(error);
-                        };
-                        let position = views.position(node);
-                        if view.has(position) {
-                            return Err(error);
-                        }
-                        least = view.with(position);
-                    }
+                    Err(error) => match views.lost_in(&error) {
+                        Some(position) if !view.has(position) => least = view.with(position),
+                        _ => return Err(error),
+                    },
                 }
             }
         });
