@@ -40,20 +40,30 @@ where
     }
 }
 
-/// Makes a call, which the loss of another node does not make fail, unless time runs out before it is known. Returns `None` on a node that was declared lost.
+/// Makes a call, which the loss of another node does not make fail. A call that runs out of time, since the loss is not known yet, is made
+/// again: a write as another call of the history, because it may have taken effect. Returns `None` on a node that was declared lost.
+///
+/// # Panics
+/// Panics if a call runs out of time again and again: whatever it waits for never comes.
 fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call) -> Option<()>
 where
     [u64; N]: loco::Encode,
 {
     let made = match what {
-        Call::Insert(key, value) => made("KvStore::insert", format!("insert {key} {value}"), || {
-            Ok(inserted(&store.insert(thread, &key, &[value; N])?).to_owned())
+        Call::Insert(key, value) => until_in_time(|| {
+            made("KvStore::insert", format!("insert {key} {value}"), || {
+                Ok(inserted(&store.insert(thread, &key, &[value; N])?).to_owned())
+            })
         }),
-        Call::Update(key, value) => made("KvStore::update", format!("update {key} {value}"), || {
-            Ok(store.update(thread, &key, &[value; N])?.to_string())
+        Call::Update(key, value) => until_in_time(|| {
+            made("KvStore::update", format!("update {key} {value}"), || {
+                Ok(store.update(thread, &key, &[value; N])?.to_string())
+            })
         }),
-        Call::Delete(key) => made("KvStore::delete", format!("delete {key}"), || {
-            Ok(store.delete(thread, &key)?.to_string())
+        Call::Delete(key) => until_in_time(|| {
+            made("KvStore::delete", format!("delete {key}"), || {
+                Ok(store.delete(thread, &key)?.to_string())
+            })
         }),
         Call::Get(key) => made("KvStore::get", format!("get {key}"), || {
             Ok(found(until_in_time(|| store.get(thread, &key))?))
@@ -69,13 +79,6 @@ where
     };
     match made {
         Err(error) if error.is_declared_lost() => None,
-        // The time until a loss is known may be longer than a call waits. A write may have taken effect then.
-        Err(error)
-            if error.is_timeout()
-                && !matches!(what, Call::Get(_) | Call::GetStart(_) | Call::GetWindow(_)) =>
-        {
-            Some(())
-        }
         made => {
             must(made);
             Some(())
