@@ -27,7 +27,12 @@ where
                 .copies(2);
             Store::<N>::new(manager, "kv", config)
         };
-        let mut stage = Stage::prepared(world, nodes_of(&script), T, make, move |store, thread| {
+        let nodes = nodes_of(&script);
+        assert!(
+            keys.iter().all(|key| key.0 < nodes),
+            "each key is inserted by a node of the script"
+        );
+        let mut stage = Stage::prepared(world, nodes, T, make, move |store, thread| {
             for &(_, key, value) in keys.iter().filter(|key| key.0 == thread.node_id().0) {
                 assert_eq!(
                     must(store.insert(thread, &key, &[value; N])),

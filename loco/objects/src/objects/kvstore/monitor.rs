@@ -126,7 +126,8 @@ fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Sou
             let any = sources
                 .iter_mut()
                 .any(|source| !source.done && source.reader.has_next());
-            let turns = || views.is_some_and(Views::may_announce);
+            // An announcement that failed is repeated after the pause.
+            let turns = || failed.until.is_none() && views.is_some_and(Views::may_announce);
             (any || turns() || stopped()).then_some(())
         });
         match waited {
