@@ -81,6 +81,9 @@ fn kv() {
     stress(&[
         "kv", "--nodes", "3", "--keys", "2", "--ops", "10000", "--seed", "2",
     ]);
+    stress(&[
+        "kv", "--nodes", "3", "--keys", "4", "--copies", "2", "--ops", "10000",
+    ]);
 }
 
 #[test]
@@ -133,6 +136,41 @@ fn killed_inside_a_pop() {
 #[test]
 fn killed_inside_an_insert() {
     killed("kv", "Insert", 20_000, &[]);
+}
+
+/// With copies the store goes on without the victim: no call of a survivor fails, whichever write the victim died in.
+#[test]
+fn killed_with_copies() {
+    for was_in in ["Insert", "Update", "Delete"] {
+        killed("kv", was_in, 20_000, &["--copies", "2"]);
+    }
+    stress(&[
+        "kv", "--nodes", "4", "--copies", "3", "--kill", "random", "--ops", "12000",
+    ]);
+}
+
+/// A node that was stopped for too long may not change or show anything any more, and the others do not need it.
+#[test]
+fn given_up_with_copies() {
+    for seed in ["1", "2"] {
+        stress(&[
+            "kv",
+            "--nodes",
+            "3",
+            "--copies",
+            "2",
+            "--ops",
+            "12000",
+            "--seed",
+            seed,
+            "--pause",
+            "random",
+            "--pause-for",
+            "2000",
+            "--silence",
+            "500",
+        ]);
+    }
 }
 
 /// The killed node leads, so another one has to go on.
@@ -207,6 +245,8 @@ fn faults_that_cannot_be_are_refused() {
         (&["queue", "--pause", "0"], "from 1ms to"),
         (&["queue", "--kill", "soon"], "random"),
         (&["queue", "--kill", "1", "--nodes", "2"], "--nodes 3"),
+        (&["kv", "--copies", "4", "--nodes", "3"], "fewer --nodes"),
+        (&["queue", "--copies", "2"], "--copies"),
         (&["log", "--report", "log.html"], "--report"),
         (
             &["queue", "--pause", "1", "--pause-for", "900", "--silence", "1000"],

@@ -249,7 +249,8 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
         .slots_per_node(u32::try_from(site.load.keys).unwrap_or(u32::MAX))
         .value_bytes_max(8 * VALUE_WORDS as usize)
         .key_bytes_max(8)
-        .locks(4);
+        .locks(4)
+        .copies(usize::from(site.load.copies));
     let store = Store::new(&site.manager, "kv", config)?;
     site.work(&["calls"], |worker| {
         let mut journal = worker.journal("calls")?;
@@ -265,12 +266,16 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
                 _ => KeyValueCall::Get(key),
             };
             let open = journal.invoke(call.clone()).map_err(recording)?;
-            if let KeyValueCall::Insert(..) = call {
+            // Where the others go on with its copies, it is to die in the middle of other writes, too.
+            let writes = !matches!(call, KeyValueCall::Get(_));
+            if matches!(call, KeyValueCall::Insert(..)) || site.load.copies > 1 && writes {
                 worker.die_soon();
             }
             let knew = worker.bereft();
             match kv_call(worker, &store, &call) {
                 Ok(result) => journal.respond(open, result).map_err(recording)?,
+                // The loss of the victim is no excuse: the others have copies.
+                Err(error) if site.load.copies > 1 => return Err(error.into()),
                 Err(error) => {
                     let lost = error.lost_peer().is_some();
                     let Failed::Expected = worker.excuse(error)?;

@@ -39,7 +39,7 @@ pub(super) static MODES: [Mode; 6] = [
     Mode::new("`ticket-lock`", &["--check-time", "--report", "--on-loss"]),
     Mode::new("`tas-lock`", &["--check-time", "--report", "--on-loss"]),
     Mode::new("`queue`", &["--check-time", "--report"]),
-    Mode::new("`kv`", &["--check-time", "--report", "--keys"]),
+    Mode::new("`kv`", &["--check-time", "--report", "--keys", "--copies"]),
     // Records have positions, so its history is judged without a search.
     Mode::new("`log`", &[]),
 ];
@@ -71,6 +71,9 @@ pub struct Load {
     /// Number of keys that the calls of the key-value store use.
     #[arg(long, value_name = "N", default_value = "8", value_parser = loco_app::number::<u64>(1..=1 << 20))]
     pub(super) keys: u64,
+    /// Number of nodes that the key-value store keeps each value on. With 2 or more no call of a survivor may fail.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u16>(1..=u64::from(NODES_MAX)))]
+    pub(super) copies: u16,
     /// Seed of the calls.
     #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u64>(..))]
     pub(super) seed: u64,
@@ -196,6 +199,9 @@ impl Load {
         if self.loses_a_node() && nodes < 3 {
             return usage("two nodes have to be left after a loss; give --nodes 3 or more");
         }
+        if self.copies > nodes {
+            return usage("--copies: there are fewer --nodes than that");
+        }
         let (pause, silence) = (self.pause_for, self.silence);
         if self.pause.is_some() && (silence / 2..=silence.saturating_mul(2)).contains(&pause) {
             return usage(
@@ -216,6 +222,7 @@ impl Load {
             format!("--threads={}", self.threads),
             format!("--ops={}", self.ops),
             format!("--keys={}", self.keys),
+            format!("--copies={}", self.copies),
             format!("--seed={}", self.seed),
             format!("--on-loss={on_loss}"),
         ];

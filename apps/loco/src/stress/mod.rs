@@ -43,7 +43,8 @@ use load::{ALWAYS, Load, MODES, NODES_MAX, Object};
 /// inside an insert, inside a pop. Of the log it kills the first node, which
 /// leads, inside an append: the next one has to lead. The others go on or get
 /// errors, in bounded time. What they saw has to be linearizable, whether or not
-/// the victim's last calls took effect.
+/// the victim's last calls took effect. With --copies the store goes on without
+/// the victim: no call of the others may fail.
 ///
 /// --pause stops that node and resumes it after --pause-for. If that is
 /// longer than --silence, the others give the node up: it has to end with an
@@ -57,6 +58,8 @@ use load::{ALWAYS, Load, MODES, NODES_MAX, Object};
 ///   loco stress kv --nodes 3 --ops 1000000
 ///
 ///   loco stress ticket-lock --nodes 3 --kill 100 --on-loss recover
+///
+///   loco stress kv --copies 2 --kill random
 ///
 ///   loco stress tas-lock --pause random --pause-for 3000 --silence 1000
 ///

@@ -11,8 +11,8 @@ use loco::fabric::{NodeId, ShmConfig, Tier};
 use loco::fence::{self, Scope};
 use loco::{
     AtomicVar, Barrier, Collective, Config, ErrorKind, Inserted, KvConfig, KvStore, Manager, MemRef, Msw,
-    Popped, Result, RingBuffer, RingConfig, RingReader, SharedQueue, SharedRegion, TasLock, Thread,
-    TicketLock, WideOwnedVar,
+    Parent as _, Popped, Result, RingBuffer, RingConfig, RingReader, SharedQueue, SharedRegion, TasLock,
+    Thread, TicketLock, WideOwnedVar,
 };
 use loco_test_networks::deferred::Nic;
 
@@ -421,5 +421,48 @@ fn a_monitor_that_fails_for_good_is_an_error_of_every_insert() {
             assert!(error.to_string().contains("a key's own fault"), "{error}");
         }
         barrier.wait(&thread)
+    });
+}
+
+/// A node is lost, and what another one announces of that fails for a while. Its monitor tries again, and writes go on, as do lookups
+/// in the copies that are left.
+#[test]
+fn a_monitor_whose_announcements_of_a_loss_fail_tries_again() {
+    run(4, |manager, faults| {
+        let config = KvConfig::default().slots_per_node(4).copies(2);
+        let store = KvStore::<u64, u64, Fabric>::new(&manager, "kv", config)?;
+        let barrier = Barrier::new(&manager, "bar")?;
+        let victim = NodeId(3);
+        let left = manager.among([0, 1, 2].map(NodeId));
+        let end = match manager.node() == victim {
+            true => None,
+            false => Some(Barrier::new(&left, "end")?),
+        };
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        let here = u64::from(manager.node().0);
+        assert_eq!(store.insert(&thread, &here, &here)?, Inserted::Done);
+        barrier.wait(&thread)?;
+        // Nobody inserts or deletes any more, so all that monitors put is about the loss.
+        if manager.node() == NodeId(1) {
+            faults.monitor_puts.store(5, SeqCst);
+        }
+        barrier.wait(&thread)?;
+        let Some(end) = end else {
+            manager.fabric().inner.mesh().fail();
+            return Ok(());
+        };
+        wait_until("the loss", || {
+            use loco::fabric::{Control, Fabric};
+            manager.fabric().control().is_gone(victim)
+        });
+        for key in [here, 3] {
+            assert_eq!(store.get(&thread, &key)?, Some(key));
+        }
+        assert!(store.update(&thread, &here, &(here + 10))?);
+        end.wait_unfenced(&thread)?;
+        assert_eq!(faults.monitor_puts.load(SeqCst), 0, "the failures have happened");
+        assert_eq!(store.get(&thread, &here)?, Some(here + 10));
+        end.wait_unfenced(&thread)
     });
 }

@@ -1,8 +1,8 @@
 //! The list of the store's worlds, with the calls that their threads make.
 
 use super::{
-    Call, Script, There, batches, calls, calls_with, cuts, deleted_late, faulty, faulty_of, freed, lengths,
-    snapshots, taken_over,
+    Call, Script, There, batches, calls, calls_with, copies, cuts, deleted_late, faulty, faulty_of, freed,
+    lengths, snapshots, taken_over,
 };
 use crate::named_world::NamedWorld;
 
@@ -151,6 +151,16 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (1, &[Insert(2, 20)]),
         (2, &[Get(1)]),
     ];
+    const COPY_ALONE: Script<Call, 1> = [(0, &[Get(1), Update(1, 20), Get(1)])];
+    // Node 0 has the first copy, and node 1 the other one.
+    const COPY_OWNED: Script<Call, 2> = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
+    const COPY_INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[GetStart(1), Insert(1, 20), Get(1)])];
+    const COPY_DELETE: Script<Call, 2> = [(0, &[GetWindow(1), Update(1, 20), Get(1)]), (1, &[Delete(1)])];
+    // The first copy is on node 2, the other on node 0.
+    const AT_THIRD: &[There] = &[(2, 1, 10)];
+    const COPY_READER: Script<Call, 3> = [(0, &[Update(1, 20)]), (1, &[Get(1), Get(1)]), (2, &[])];
+    // The lock and the first copy are on node 0, which does nothing.
+    const COPY_LOCK: Script<Call, 2> = [(1, &[Update(1, 20)]), (2, &[Update(1, 30), Get(1)])];
     vec![
         NamedWorld::new("batch-alone", calls::<1, 1>((2, 1), BATCH_ALONE)).small(),
         NamedWorld::new("insert", calls::<1, 2>((1, 1), INSERT)),
@@ -231,6 +241,20 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             calls_with::<1, 2>((1, 2), EACH, BATCH_DELETES),
         ),
         super::super::last_nodes::kv(),
+        NamedWorld::new("copies", copies::calls::<1, 2>(OTHERS, CHANGED_THERE)),
+        NamedWorld::new("copies-crash-alone", copies::calls::<1, 1>(OTHERS, COPY_ALONE)).crash(),
+        NamedWorld::new("copies-crash-owner", copies::calls::<1, 2>(OTHERS, OWNED)).crash(),
+        NamedWorld::new("copies-crash-writer", copies::calls::<2, 2>(ONE, COPY_OWNED)).crash(),
+        NamedWorld::new("copies-crash-holder", copies::calls::<2, 2>(ONE, CHANGED)).crash(),
+        NamedWorld::new("copies-crash-insert", copies::calls::<1, 2>(&[], COPY_INSERT)).crash(),
+        NamedWorld::new("copies-crash-delete", copies::calls::<1, 2>(OTHERS, COPY_DELETE)).crash(),
+        NamedWorld::new(
+            "copies-crash-reader",
+            copies::calls::<1, 3>(AT_THIRD, COPY_READER),
+        )
+        .crash(),
+        NamedWorld::new("copies-crash-lock", copies::calls::<1, 2>(ONE, COPY_LOCK)).crash(),
+        NamedWorld::new("copies-suspicion", copies::calls::<1, 3>(AT_THIRD, COPY_READER)).suspicion(),
         NamedWorld::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
         NamedWorld::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),
         NamedWorld::new("crash-updates", faulty_of::<1, 2>((1, 2), EACH, LOST_UPDATES)).crash(),

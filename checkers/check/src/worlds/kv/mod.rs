@@ -2,6 +2,7 @@
 //! node. A value is read whole. Slots that deletes free are used again without mixing old and new.
 
 mod batches;
+mod copies;
 mod cuts;
 mod lengths;
 mod list;

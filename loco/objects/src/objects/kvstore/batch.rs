@@ -28,7 +28,8 @@ pub(super) type Order = SmallVec<[(u32, u32); WINDOW]>;
 impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Inserts many keys, with their values on this node, and returns the result of each in order: what
     /// [`insert`](KvStore::insert) would have returned. Each insert takes effect by itself. Up to 128 of them wait
-    /// together for the nodes' acknowledgements.
+    /// together for the nodes' acknowledgements. Where values have [copies](super::KvConfig::copies), they are inserted one after
+    /// the other.
     ///
     /// # Errors
     /// Returns the errors of [`insert`](KvStore::insert). Some of the keys may have been added, and others not.
@@ -39,6 +40,14 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     pub fn insert_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<Vec<Inserted>> {
         let _call = thread.call(self.shared.channel.name(), "insert_many");
         let mut outcomes = Vec::with_capacity(entries.len());
+        if let Some(copies) = &self.shared.copies {
+            for (key, value) in entries {
+                self.shared.check_key(key)?;
+                self.shared.check_value(value.bytes())?;
+                outcomes.push(self.shared.insert_copies(copies, thread, key, value.bytes())?);
+            }
+            return Ok(outcomes);
+        }
         for entries in entries.chunks(WINDOW) {
             for (key, value) in entries {
                 self.shared.check_key(key)?;

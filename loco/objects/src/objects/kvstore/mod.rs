@@ -18,6 +18,8 @@
 //! are lost with it: reading them is `PeerLost`, until somebody deletes them. A value that a lost writer left
 //! torn is `Torn`, until somebody updates or deletes it. Readers find that out by taking the lock.
 //!
+//! All this is so with one copy of each value, the default. With more, keys and locks outlive their nodes ([`copies`]).
+//!
 //! The effect of a failed call is known if its node knew of the loss before the call began:
 //! [`Control::peer_state`](loco_fabric::Control::peer_state) of the lost node is not `Alive`, and
 //! [`Control::departures`](loco_fabric::Control::departures) has counted it. In that case, `PeerLost` from
@@ -28,6 +30,7 @@
 //! of the lost node.
 
 mod batch;
+mod copies;
 mod groups;
 mod index;
 #[cfg(test)]
@@ -63,6 +66,7 @@ pub use snapshot::{Restored, Snapshot};
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
 
+use copies::Copies;
 use index::Index;
 use slot::{Location, Slots, WORD_BYTES, slot_bytes};
 use tracker::Tracker;
@@ -95,10 +99,22 @@ pub struct KvConfig {
     /// until the slowest node has read. [`insert_many`](KvStore::insert_many) makes up to 128 reports before it waits
     /// for acknowledgements, so give the tracker room for as many.
     pub tracker_bytes: usize,
+    /// The number of nodes that have each value (default 1), at most the number of participants. With `n` copies, the keys and the
+    /// locks outlive the loss of `n - 1` nodes: lookups and writes go on when all survivors know of a loss. A lookup reads one
+    /// copy; a write goes to one after the other, and allocates memory for the value. Calls for many keys write them one by one, each with
+    /// a deadline of its own unless the thread has set one. Each node takes `n` times `slots_per_node` backup slots more, each of
+    /// 56 bytes and twice the longest value. Copies that were lost are not made again.
+    ///
+    /// After a loss, writes go on when every node that is left has turned away from the lost one. One that has dropped the store and lives on
+    /// never does; they then time out. Where a node's monitor has failed for good, they are [`Refused`](crate::Error::Refused).
+    ///
+    /// A node that was declared lost while it lives, and does not know yet, still reads the values of its own memory, also
+    /// where the others have replaced them since. There is no lease that would end this. Once it knows, its calls fail.
+    pub copies: usize,
 }
 
 impl Default for KvConfig {
-    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, and trackers of 64 KiB.
+    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB, and one copy.
     fn default() -> KvConfig {
         KvConfig {
             slots_per_node: 1 << 16,
@@ -106,6 +122,7 @@ impl Default for KvConfig {
             key_bytes_max: 64,
             locks: 64,
             tracker_bytes: 1 << 16,
+            copies: 1,
         }
     }
 }
@@ -116,6 +133,7 @@ loco_fabric::setters!(KvConfig {
     key_bytes_max: usize,
     locks: u32,
     tracker_bytes: usize,
+    copies: usize,
 });
 
 /// A node's statistics of its store.
@@ -167,8 +185,8 @@ pub struct KvStats {
 ///
 /// # Dropping
 ///
-/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, so
-/// drop the store when all nodes are done.
+/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, and with
+/// [copies](KvConfig::copies) every write after a loss, so drop the store when all nodes are done.
 pub struct KvStore<K: Encode + Eq, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
@@ -187,6 +205,8 @@ struct Shared<F: Fabric, K: Encode + Eq> {
     data: Region<F>,
     acks: Region<F>,
     locks: Vec<TicketLock<F>>,
+    /// `None` if each value has one copy.
+    copies: Option<Copies<F>>,
     /// The rings, by position of the writer among the participants.
     rings: Vec<RingBuffer<F>>,
     tracker: Exclusive<F, Option<Tracker<F>>>,
@@ -218,17 +238,27 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         config.check(name)?;
         let participants = parent.participants();
         let nodes = participants.nodes();
+        copies::check(name, config.copies, nodes.len())?;
         let value_bytes_max = config.value_bytes_max;
         let bytes = slot_bytes(value_bytes_max);
         let data_bytes = region_bytes(name, config.slots_per_node as usize, bytes)?;
-        let channel = Channel::builder(parent, name)
-            .kind(format!(
-                "kv_store of {} slots, {} locks, keys up to {} bytes",
-                config.slots_per_node, config.locks, config.key_bytes_max
-            ))
+        let mut kind = format!(
+            "kv_store of {} slots, {} locks, keys up to {} bytes",
+            config.slots_per_node, config.locks, config.key_bytes_max
+        );
+        if config.copies > 1 {
+            kind = format!("{kind}, {} copies", config.copies);
+        }
+        let mut channel = Channel::builder(parent, name)
+            .kind(kind)
             .region("data", data_bytes)
-            .published("acks", nodes.len() * WORD_BYTES)
-            .join()?;
+            .published("acks", nodes.len() * WORD_BYTES);
+        if config.copies > 1 {
+            channel = channel
+                .region(copies::REGION, copies::backup_bytes(name, &config)?)
+                .published(copies::TURNED, nodes.len() * WORD_BYTES);
+        }
+        let channel = channel.join()?;
         let on_loss = LockConfig::default().on_loss(OnLoss::Recover);
         let locks = (0..config.locks)
             .map(|i| {
@@ -247,6 +277,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let shared = Arc::new(Shared {
             data: channel.region("data")?.clone(),
             acks: channel.published("acks")?.clone(),
+            copies: Copies::new(&channel, &config)?,
             channel,
             locks,
             rings,

@@ -18,6 +18,7 @@ use crate::operations::published::Published;
 use crate::{Error, Parent, Result, Thread};
 
 use super::Shared;
+use super::copies::{Copies, Views};
 use super::tracker::{FAILED, decode};
 use super::value::Encode;
 
@@ -112,27 +113,41 @@ fn watch<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, sources: &mut Vec<Sou
         pause: RETRY_MIN,
         until: None,
     };
+    let views = shared.copies.as_ref().map(Copies::views);
     loop {
+        let peers = views.map(Views::peers);
         let wait = Wait {
             what: shared.channel.name(),
-            peers: Peers::None,
+            // Without copies it makes no difference whether a node is lost.
+            peers: peers.as_deref().map_or(Peers::None, Peers::These),
             deadline: failed.until,
         };
         let waited = thread.fabric().wait(wait, || {
             let any = sources
                 .iter_mut()
                 .any(|source| !source.done && source.reader.has_next());
-            (any || stopped()).then_some(())
+            // An announcement that failed is repeated after the pause.
+            let turns = || failed.until.is_none() && views.is_some_and(Views::may_announce);
+            (any || turns() || stopped()).then_some(())
         });
         match waited {
             // It is time to try again what failed.
             Err(FabricError::Timeout { .. }) if failed.until.is_some() => {}
+            // Taken into the view below.
+            Err(FabricError::PeerLost(_)) if views.is_some() => {}
             waited => waited?,
         }
         if stopped() {
             return Ok(());
         }
         let mut any_failed = false;
+        match views.map_or(Ok(()), |views| views.turn(&thread)) {
+            Err(error) if service::may_pass(&error) => {
+                tracing::warn!(store = shared.channel.name(), %error, "turning away from a lost node is tried again");
+                any_failed = true;
+            }
+            turned => turned?,
+        }
         for source in sources.iter_mut().filter(|source| !source.done) {
             match drain(shared, &thread, source, &mut message) {
                 Ok(()) => {}

@@ -52,7 +52,7 @@ enum Read<'a, F: Fabric, V> {
 }
 
 /// The information that a copy of a slot gave.
-enum Looked<V> {
+pub(super) enum Looked<V> {
     Known(Option<V>),
     Torn,
     /// The value has this length, and the copy has only its beginning.
@@ -63,7 +63,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Returns the value of `key`, or `None`.
     ///
     /// # Errors
-    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node is gone,
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node is gone, with all that have a copy,
     /// [`DeclaredLost`](crate::ErrorKind::DeclaredLost) once this node knows that the others go on without it (until
     /// then it may read old values of its own memory), [`Torn`](crate::Error::Torn) if a writer was lost, or got
     /// stuck, in the middle of an update, and [`Config`](crate::Error::Config) if values of another type were
@@ -75,8 +75,10 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// changed. Get again.
     pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
         let _call = thread.call(self.shared.channel.name(), "get");
-        if let Some(value) = self.get_at_once(thread, key)? {
-            return Ok(value);
+        match self.get_at_once(thread, key) {
+            Ok(Some(value)) => return Ok(value),
+            Ok(None) => {}
+            Err(error) => return self.get_after(thread, key, error),
         }
         let mut deadline = None;
         let mut slot = Copied::new();
@@ -90,8 +92,15 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                     Looked::Torn | Looked::Longer(_) => self.wait_here(thread, key, at),
                 };
             }
-            if let Looked::Known(value) = self.read_there(thread, at, &mut slot)? {
-                return known(thread, value);
+            if let Some(copies) = &self.shared.copies
+                && copies.has_turned_from(at.node)
+            {
+                return self.get_moved(copies, thread, key);
+            }
+            match self.read_there(thread, at, &mut slot) {
+                Ok(Looked::Known(value)) => return known(thread, value),
+                Ok(Looked::Torn | Looked::Longer(_)) => {}
+                Err(error) => return self.get_after(thread, key, error),
             }
             self.count_torn();
             let deadline = *deadline.get_or_insert_with(|| thread.deadline());
@@ -114,7 +123,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 Err(error) if error.lost_peer().is_some_and(|lost| lost != at.node) => {
                     return self.get_locked(thread, key);
                 }
-                outcome => outcome?,
+                Err(error) => return self.get_after(thread, key, error),
+                Ok(()) => {}
             }
         }
         Err(self.shared.torn())
@@ -213,11 +223,13 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     #[cold]
     fn get_locked(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
         let shared = &*self.shared;
+        if let Some(copies) = &shared.copies {
+            return self.get_mended(copies, thread, key);
+        }
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let looked = match shared.find(key) {
             None => Ok(Looked::Known(None)),
-            Some(at) if at.node == shared.channel.node() => self.read_here_whole(at),
-            Some(at) => self.read_there(thread, at, &mut Copied::new()),
+            Some(at) => self.read_whole(thread, at),
         };
         let outcome = looked.and_then(|looked| match looked {
             Looked::Known(value) => Ok(value),
@@ -249,7 +261,10 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Nothing was posted. Start again.
     pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, K, V, F>> {
         let read = if thread.reads_at_once() {
-            self.get_at_once(thread, key)?.map_or(Read::Again, Read::Done)
+            match self.get_at_once(thread, key) {
+                Err(error) if self.is_moved(&error) => Read::Again,
+                found => found?.map_or(Read::Again, Read::Done),
+            }
         } else {
             self.start(thread, key)?
         };
@@ -277,6 +292,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                     Looked::Torn | Looked::Longer(_) => Read::Again,
                 }
             }
+            Some(at) if self.has_moved(at) => Read::Again,
             Some(at) => {
                 let buffer = thread.mem_ref(self.first_bytes)?;
                 Read::UnderWay(at, buffer.get(self.shared.place(at, 0)?)?)
@@ -316,12 +332,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             }
             return keys
                 .chunks(WINDOW)
-                .try_for_each(|keys| self.get_window_at_once(thread, keys, values));
+                .try_for_each(|keys| self.window(thread, keys, values, Self::get_window_at_once));
         }
         // The window is as large as one block of the pool permits.
         let window = (thread.network().block_bytes() / self.first_bytes).clamp(1, WINDOW);
         keys.chunks(window)
-            .try_for_each(|keys| self.get_window(thread, keys, values))
+            .try_for_each(|keys| self.window(thread, keys, values, Self::get_window))
     }
 
     /// Looks up a window of keys without posting.
@@ -349,6 +365,11 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let mut found = Places::default();
         shared.find_many(thread, keys, &mut found);
         let places: SmallVec<[Option<Location>; WINDOW]> = found.iter().collect();
+        if let Some(copies) = &shared.copies
+            && places.iter().flatten().any(|at| copies.has_turned_from(at.node))
+        {
+            return self.get_each(thread, keys, values);
+        }
         let there = |at: &Option<Location>| at.filter(|at| at.node != here);
         let pending = if places.iter().any(|at| there(at).is_some()) {
             let buffer = thread.mem_ref(bytes * keys.len())?;
@@ -389,6 +410,14 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             };
         }
         Ok(())
+    }
+
+    /// Reads a value in the slot that it was inserted in.
+    pub(super) fn read_whole(&self, thread: &Thread<F>, at: Location) -> Result<Looked<V>> {
+        match at.node == self.shared.channel.node() {
+            true => self.read_here_whole(at),
+            false => self.read_there(thread, at, &mut Copied::new()),
+        }
     }
 
     /// Reads a value of this node by its CPU, without knowing its length at first.
@@ -483,7 +512,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> PendingGet<'_, K, V, F> {
         match self.read {
             Read::Done(value) => return Ok(value),
             Read::UnderWay(at, pending) => {
-                let buffer = pending.wait()?;
+                let buffer = match pending.wait() {
+                    Err(error) if self.store.is_moved(&error) => {
+                        return self.store.get(self.thread, &self.key);
+                    }
+                    read => read?,
+                };
                 let bytes = buffer.len();
                 let looked = self.store.look_at(bytes, at, |out| buffer.read(0, out))?;
                 match looked {

@@ -12,7 +12,7 @@ use loco_fabric::{Fabric, Memory, RwLock};
 
 use crate::fence::Scope;
 use crate::operations::operation::{Flags, Operation};
-use crate::{AckKey, LockGuard, MemRef, Pending, Result, Thread, TicketLock};
+use crate::{AckKey, Error, LockGuard, MemRef, Pending, Result, Thread, TicketLock};
 
 use super::slot::{Found, Location, open};
 use super::value::Encode;
@@ -35,7 +35,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if a lock, or the node of a key's value, is gone,
     /// [`Torn`](crate::Error::Torn) if a writer was lost in the middle of an update that nobody has repeated,
-    /// [`Config`](crate::Error::Config) if values of another type were written, and
+    /// [`Config`](crate::Error::Config) if values of another type were written, or have [copies](super::KvConfig::copies), and
     /// [`Timeout`](crate::ErrorKind::Timeout) while somebody holds a lock.
     ///
     /// # After a timeout
@@ -57,6 +57,13 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         each: &mut dyn FnMut(&K, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let shared = &*self.shared;
+        if shared.copies.is_some() {
+            return Err(Error::Config(format!(
+                "`{}` keeps {} copies of each value; entries and snapshots are only taken of stores with one",
+                shared.channel.name(),
+                shared.config.copies
+            )));
+        }
         // An index that is out of date lacks keys.
         shared.check_monitor()?;
         let mut guards = Vec::with_capacity(shared.locks.len());

@@ -38,7 +38,7 @@ pub(super) enum Change {
 
 /// This node's writing end of its tracker.
 pub(super) struct Tracker<F: Fabric> {
-    writer: RingWriter<F>,
+    pub(super) writer: RingWriter<F>,
     /// The number of messages so far.
     sent: u64,
     message: Vec<u8>,
@@ -105,20 +105,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                 outcome => outcome?,
             }
             if cell.load() == FAILED {
-                return Err(self.refused_by(peer));
+                return Err(refused_by(self.channel.name(), peer));
             }
         }
         Ok(())
-    }
-
-    /// Returns the error of a change that `peer` will never apply.
-    #[cold]
-    fn refused_by(&self, peer: NodeId) -> Error {
-        Error::Refused {
-            channel: self.channel.name().to_owned(),
-            peer,
-            reason: "its monitor has failed for good, and it applies no changes; its own calls on the store tell why".to_owned(),
-        }
     }
 
     /// Applies a change to this node's index.
@@ -186,6 +176,18 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     pub(super) fn acknowledgement(&self, writer: NodeId) -> Published<F> {
         let offset = self.position(self.channel.node()) * WORD_BYTES;
         Published::new(&self.acks, offset, WORD_BYTES, vec![writer])
+    }
+}
+
+/// Returns the error of a call on `store` that needs the monitor of `peer`, which has failed.
+#[cold]
+pub(super) fn refused_by(store: &str, peer: NodeId) -> Error {
+    Error::Refused {
+        channel: store.to_owned(),
+        peer,
+        reason:
+            "its monitor has failed for good, and it applies no changes; its own calls on the store tell why"
+                .to_owned(),
     }
 }
 

@@ -61,6 +61,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Updates many keys and returns how many were present. Each update takes effect by itself. Updates of one key
     /// take effect in the given order, others in any order. All are done on return. Up to 128 updates overlap, and those under one
     /// lock share it and its fence. Locks that another thread of this node uses at the time are taken one by one after the others.
+    /// Where values have [copies](super::KvConfig::copies), they are updated one after the other.
     ///
     /// # Errors
     /// Returns the errors of [`update`](KvStore::update). Some of the updates may have been done, and others not.
@@ -70,6 +71,14 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// harmless if nobody else writes them.
     pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
         let _call = thread.call(self.shared.channel.name(), "update_many");
+        if let Some(copies) = &self.shared.copies {
+            let mut found = 0;
+            for (key, value) in entries {
+                self.shared.check_value(value.bytes())?;
+                found += usize::from(self.shared.update_copies(copies, thread, key, value.bytes())?);
+            }
+            return Ok(found);
+        }
         let found = Cell::new(0);
         let updated = entries
             .chunks(WINDOW)

@@ -41,6 +41,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let shared = &self.shared;
         shared.check_key(key)?;
         shared.check_value(value.bytes())?;
+        if let Some(copies) = &shared.copies {
+            return shared.insert_copies(copies, thread, key, value.bytes());
+        }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = trust::change(&[&guard], || shared.insert(thread, key, value.bytes()));
@@ -55,12 +58,17 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// the key's lock is gone, and [`Timeout`](crate::ErrorKind::Timeout). After an error of the fence at the end the
     /// value may be the old or the new one, or torn until the next update.
     ///
+    /// Where values have [copies](super::KvConfig::copies), `PeerLost` says that all nodes that had one are lost.
+    ///
     /// # After a timeout
-    /// Nothing has changed. Update again. Once the value is being written, the call goes on, whatever the deadline.
+    /// Nothing has changed; with copies, the value may have. Update again. Once the value is being written, the call goes on, whatever the deadline.
     pub fn update(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<bool> {
         let _call = thread.call(self.shared.channel.name(), "update");
         let shared = &self.shared;
         shared.check_value(value.bytes())?;
+        if let Some(copies) = &shared.copies {
+            return shared.update_copies(copies, thread, key, value.bytes());
+        }
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let Some(at) = shared.find_held(thread, key, guard.recovered())? else {
             return shared.release(thread, guard, Ok(false));
@@ -90,7 +98,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's lock is gone, and
     /// [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge; the key is absent then all the same.
-    /// Also returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's value was on a lost node: nobody can tell
+    /// Also returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's value, with all its copies, was on lost nodes: nobody can tell
     /// whether the key was still present, but now it is absent and can be inserted again.
     ///
     /// # After a timeout
@@ -98,6 +106,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
         let _call = thread.call(self.shared.channel.name(), "delete");
         let shared = &self.shared;
+        if let Some(copies) = &shared.copies {
+            return shared.delete_copies(copies, thread, key);
+        }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = trust::change(&[&guard], || shared.delete(thread, key));
@@ -224,7 +235,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Clears the valid bit if it is set, then removes the key from all indices. An unset bit must not be written:
     /// the node that cleared it may have announced it only to the slot's owner before it was lost, and the slot may already hold
     /// another key.
-    fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
+    pub(super) fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
         if valid {
             match self.set_meta(thread, at, false) {
                 // Then nobody can read it.
@@ -261,7 +272,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     }
 
     /// Returns true if the slot is in this use and valid.
-    fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
+    pub(super) fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
         let word = if thread.reads_at_once() {
             // This read serves all nodes alike. It needs no fence: loads keep their order, and those that took the lock came
             // before it.

@@ -1,0 +1,167 @@
+//! Copies of values on several nodes, which outlive the loss of the node that they were inserted on.
+//!
+//! *Where they are.* A value with `n` copies is in a slot of the node that inserted it, the *primary*, as without copies, and in
+//! a *backup slot* ([`slot`]) of each of the `n - 1` participants after that node, in a ring. Every node has room for the
+//! backups of all slots of the `n - 1` participants before it, so a place in an index tells where all copies are. The first of
+//! them that is not lost is read. Locks have `n` homes in the same way, and the first that is not lost counts.
+//!
+//! *A write* (`writes`) goes to the copies from the last to the first, with a fence after each, and is done when the first has it.
+//! So whatever a lookup shows is on every later copy, and the next copy shows it, too, when the first is lost. A backup slot has room
+//! for two values: the last whole one stays while the next is written. The slot of the primary has room for one, as without copies, so that
+//! a lookup reads no more than that. It therefore has a *spare*, a backup slot beside it on the same node, which a write goes to
+//! just before. So a writer that is lost in the middle of one copy, and with it the copy that it has itself, takes no value
+//! with it.
+//!
+//! *After a loss* nodes hear of it one after another. A node that has not heard of it still reads the lost node's memory, and
+//! may hold a lock there. So no node uses another copy, or another home of a lock, before all the others have turned away
+//! from the lost node ([`views`]).
+//!
+//! *What a lost writer left half done* is no longer wanted nor harmful: a value that only later copies have is shown when the
+//! earlier ones are lost, as if its call had taken so long, and the next writer of the key replaces it. A value that it left torn in
+//! the slot of the primary is whole in the spare, and is written again from there (`reads`).
+//!
+//! Relies on the fabric's membership: after a loss is reported, the lost node changes no memory of others. Used by the calls of
+//! the store where [`KvConfig::copies`](super::KvConfig::copies) is more than one; without copies none of this exists.
+
+mod place;
+mod reads;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod views;
+mod writes;
+
+use loco_fabric::{Fabric, NodeId};
+use smallvec::SmallVec;
+
+use crate::channels::channel::region_bytes;
+use crate::objects::locks::guard::{LockConfig, OnLoss};
+use crate::{Channel, Error, Parent, Region, Result, TicketLock};
+
+use super::KvConfig;
+use super::slot::Location;
+pub(super) use views::{REGION as TURNED, Views};
+use views::{VIEW_NODES_MAX, View};
+
+/// The name of the region of backup slots.
+pub(super) const REGION: &str = "backups";
+
+/// What a node has for copies.
+pub(super) struct Copies<F: Fabric> {
+    /// The number of copies, at least 2.
+    count: usize,
+    slots_per_node: usize,
+    /// The bytes of a backup slot.
+    slot_bytes: usize,
+    backups: Region<F>,
+    views: Views<F>,
+    /// The locks of the second home, then those of the third, and so on.
+    later_locks: Vec<TicketLock<F>>,
+}
+
+/// A node that has a copy of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holder {
+    node: NodeId,
+    /// Which copy it has: 0 is the slot of the node that inserted the value, with its spare, others are backup slots.
+    copy: usize,
+}
+
+/// The nodes that have copies of a value and are not lost, in the order of the copies.
+type Holders = SmallVec<[Holder; 4]>;
+
+/// Returns the bytes of a node's region of backup slots.
+///
+/// # Errors
+/// Returns `TooLarge` for sizes beyond all addresses.
+pub(super) fn backup_bytes(name: &str, config: &KvConfig) -> Result<usize> {
+    let slots = (config.slots_per_node as usize).saturating_mul(config.copies);
+    region_bytes(name, slots, slot::slot_bytes(config.value_bytes_max))
+}
+
+/// Checks that `nodes` participants can keep `copies` copies of each value of the store called `name`.
+///
+/// # Errors
+/// Returns `Config`.
+pub(super) fn check(name: &str, copies: usize, nodes: usize) -> Result<()> {
+    let wrong = if copies == 0 {
+        "no copy of a value; take 1 at least".to_owned()
+    } else if copies > nodes {
+        format!("{copies} copies of each value among {nodes} participants; take {nodes} at most")
+    } else if copies > 1 && nodes > VIEW_NODES_MAX {
+        format!("copies among {nodes} participants; a store with copies has {VIEW_NODES_MAX} at most")
+    } else {
+        return Ok(());
+    };
+    Err(Error::Config(format!("key-value store `{name}`: {wrong}")))
+}
+
+impl<F: Fabric> Copies<F> {
+    /// Makes what this node needs for the copies of the store in `channel`, which has the region [`REGION`]. Returns `None` if the
+    /// store has one copy of each value.
+    pub(super) fn new(channel: &Channel<F>, config: &KvConfig) -> Result<Option<Copies<F>>> {
+        if config.copies == 1 {
+            return Ok(None);
+        }
+        let participants = channel.participants();
+        let nodes = participants.nodes();
+        let on_loss = LockConfig::default().on_loss(OnLoss::Recover);
+        let numbers = (1..config.copies).flat_map(|home| (0..config.locks).map(move |lock| (home, lock)));
+        let later_locks = numbers.map(|(home, lock)| {
+            let node = nodes[(lock as usize + home) % nodes.len()];
+            TicketLock::with_config(channel, &format!("lock{lock}-{home}"), node, on_loss)
+        });
+        Ok(Some(Copies {
+            count: config.copies,
+            slots_per_node: config.slots_per_node as usize,
+            slot_bytes: slot::slot_bytes(config.value_bytes_max),
+            backups: channel.region(REGION)?.clone(),
+            views: Views::new(channel)?,
+            later_locks: later_locks.collect::<Result<_>>()?,
+        }))
+    }
+
+    pub(super) fn views(&self) -> &Views<F> {
+        &self.views
+    }
+
+    /// Returns true if this node has turned away from `node`.
+    pub(super) fn has_turned_from(&self, node: NodeId) -> bool {
+        self.views.view().has(self.views.position(node))
+    }
+
+    /// Returns the copies of the value at `at` that are left in `view`.
+    fn holders(&self, at: Location, view: View) -> Holders {
+        let (nodes, first) = (self.views.nodes(), self.views.position(at.node));
+        let copies = (0..self.count).map(|copy| ((first + copy) % nodes.len(), copy));
+        let left = copies.filter(|&(position, _)| !view.has(position));
+        let node = |(position, copy): (usize, usize)| Holder {
+            node: nodes[position],
+            copy,
+        };
+        left.map(node).collect()
+    }
+
+    /// Returns the home of lock `number` that counts in `view`: which of its homes it is.
+    ///
+    /// # Errors
+    /// Returns `PeerLost` for the first home if all of them are lost.
+    fn home(&self, number: usize, view: View) -> Result<usize> {
+        let nodes = self.views.nodes();
+        let is_left = |&home: &usize| !view.has((number + home) % nodes.len());
+        let home = (0..self.count).find(is_left);
+        home.ok_or_else(|| lost(nodes[number % nodes.len()]))
+    }
+
+    /// Returns the offset of the backup slot of the value at `at` in the region of the node that has this copy of it; of the spare,
+    /// for copy 0.
+    fn offset(&self, at: Location, copy: usize) -> usize {
+        debug_assert!(copy < self.count, "copy {copy} of {}", self.count);
+        (copy * self.slots_per_node + at.slot as usize) * self.slot_bytes
+    }
+}
+
+/// Returns the error of a call that needs what was on `node` alone.
+fn lost(node: NodeId) -> Error {
+    loco_fabric::FabricError::PeerLost(node).into()
+}
