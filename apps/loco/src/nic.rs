@@ -176,6 +176,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .env("LOCO_NIC_SCHEDULE", &args.schedule)
         .env("LOCO_NIC_SEED", seed.to_string())
         .env("LOCO_NIC_REPORT", &report)
+        .env_remove("LOCO_NIC_ATOMICS_PUSH")
         .env_remove("LOCO_NIC_HOSTS");
     if let Some(hosts) = &hosts {
         command

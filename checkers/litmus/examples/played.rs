@@ -82,7 +82,8 @@ struct Options {
     /// Append results to a file, for `loco litmus table` and `loco litmus infer`.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Run again with other seeds, for SECONDS or until a forbidden state was seen or a test hung, and print only that.
+    /// Run again with other seeds, for SECONDS or until a forbidden state was seen or a test hung, and print only that. The
+    /// device of `--network nic` goes on with the choices that began with the first seed.
     #[arg(long, value_name = "SECONDS", conflicts_with = "out")]
     until_forbidden: Option<u64>,
 }

@@ -121,7 +121,8 @@ fn verbs_buys_what_is_asked_for_and_a_purchase_left_out_is_found() {
             let mut again = Command::new(std::env::current_exe().unwrap());
             again.args(["--exact", this]).env("LOCO_LITMUS_NIC", tier.name());
             let output = again.output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
+            let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{tier}: {}: {said}", output.status);
             assert!(said.contains("1 passed"), "{tier}: {said}");
         }
         return;

@@ -1,6 +1,8 @@
 //! Tests each operation by itself: its effect, the arguments that it refuses, and its end.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use loco_fabric::{
     Atomicity, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Posted, QueuePair,
@@ -313,7 +315,16 @@ pub fn atomics_with_cpu_accesses<W: World>() {
         return;
     }
     let (there, remote) = share(b, a, 64);
+    /// Ends the CPU's part, also where the remote one fails.
+    struct Over<'o>(&'o AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+    let (over, cpu_adds) = (AtomicBool::new(false), AtomicU64::new(0));
     let remote_side = || {
+        let _over = Over(&over);
         let result = allocate(a, 8);
         let mut poster = Poster::new(a, b.node());
         for _ in 0..ADDS {
@@ -322,15 +333,17 @@ pub fn atomics_with_cpu_accesses<W: World>() {
     };
     let cpu_side = || {
         let cell = there.cell::<u64>(0).unwrap();
-        for _ in 0..ADDS {
+        // As long as the others last, so that they meet.
+        while !over.load(SeqCst) {
             let mut value = cell.load();
             while let Err(found) = cell.compare_exchange(value, value + 1) {
                 value = found;
             }
+            cpu_adds.fetch_add(1, SeqCst);
         }
     };
     together(vec![Box::new(remote_side), Box::new(cpu_side)]);
-    wait_word(b, &there, 0, |sum| sum == 2 * ADDS);
+    wait_word(b, &there, 0, |sum| sum == ADDS + cpu_adds.load(SeqCst));
 }
 
 /// Checks that a node is its own peer, too.

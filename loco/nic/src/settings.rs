@@ -80,7 +80,8 @@ pub(crate) struct Settings {
     pub trace: Option<PathBuf>,
     /// What is broken on request.
     pub faults: Faults,
-    /// Whether an atomic pushes data in regions of relaxed ordering to memory, as `ibv_reg_mr(3)` says and others dispute.
+    /// Whether an atomic pushes data in regions of relaxed ordering to memory, as this project reads `ibv_reg_mr(3)`, and
+    /// others do not.
     pub atomics_push: bool,
 }
 
@@ -167,7 +168,16 @@ fn read(source: &dyn Fn(&str) -> Option<String>) -> Settings {
             lose_link: number("LOCO_NIC_LOSE_LINK").unwrap_or(0),
             kill_qp: number("LOCO_NIC_KILL_QP").unwrap_or(0),
         },
-        atomics_push: variable("LOCO_NIC_ATOMICS_PUSH").is_some(),
+        atomics_push: match variable("LOCO_NIC_ATOMICS_PUSH").as_deref() {
+            None => false,
+            Some("1") => true,
+            Some(other) => {
+                log::say(format_args!(
+                    "LOCO_NIC_ATOMICS_PUSH={other} is not 1, and is ignored"
+                ));
+                false
+            }
+        },
     }
 }
 
@@ -175,4 +185,26 @@ fn read(source: &dyn Fn(&str) -> Option<String>) -> Settings {
 pub fn default_world() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     std::env::temp_dir().join(format!("loco-nic-{user}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomics_push_only_if_the_variable_is_1() {
+        for (value, pushes) in [
+            (None, false),
+            (Some(""), false),
+            (Some("0"), false),
+            (Some("1"), true),
+        ] {
+            let of = |name: &str| {
+                value
+                    .filter(|_| name == "LOCO_NIC_ATOMICS_PUSH")
+                    .map(str::to_owned)
+            };
+            assert_eq!(read(&of).atomics_push, pushes, "{value:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use loco_fabric::Tier;
+use loco_fabric::{Atomicity, Tier};
 use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_verbs::{Check, VerbsConfig, Verdict, check_host};
 
@@ -59,13 +59,32 @@ fn the_self_test_says_what_the_device_orders_and_what_requests_cost() {
     );
 }
 
+#[test]
+fn the_self_test_says_against_what_atomics_are_atomic() {
+    for (atomicity, verdict, found) in [
+        (Atomicity::Glob, Verdict::Ok, "against the CPU (GLOB)"),
+        (Atomicity::Hca, Verdict::Ok, "not against the CPU (HCA)"),
+        (Atomicity::None, Verdict::Warning, "none"),
+    ] {
+        let device = AlteredDevice::new(Limits {
+            atomicity,
+            ..Limits::default()
+        });
+        let checks = check_host(&VerbsConfig::default().provider(device.provider()));
+        let check = checks.iter().find(|check| check.name == "remote atomics");
+        let check = check.unwrap_or_else(|| panic!("atomics are checked: {checks:?}"));
+        assert_eq!(check.verdict, verdict, "{check:?}");
+        assert!(check.found.ends_with(found), "{check:?}");
+    }
+}
+
 /// What a fabric cannot buy is refused when it comes up.
 #[test]
 fn a_relaxed_device_without_atomics_is_refused_with_a_remedy() {
     let config = VerbsConfig::default().provider(
         AlteredDevice::new(Limits {
             known: Some(Tier::PcieRelaxed),
-            atomics: false,
+            atomicity: Atomicity::None,
             ..Limits::default()
         })
         .provider(),

@@ -284,16 +284,18 @@ fn goes_on_by_itself(limits: Limits) {
     } = &two;
     let mut qp = a.queue_pair(b.node()).unwrap();
     device.hold_requests(true);
+    let doorbells = device.doorbells();
     let _ = qp
         .put_inline(&[1; 8], target(remote, 0), Work::unsignaled())
         .unwrap();
     let _ = qp
         .put_inline(&[2; 8], target(remote, 8), Work::unsignaled().strong())
         .unwrap();
-    assert_eq!(word(there, 8), 0, "it is held");
+    assert_eq!(device.doorbells(), doorbells + 1, "the second is held");
     device.hold_requests(false);
     device.release_requests();
     until("the flag is handed on", || word(there, 8) != 0);
+    assert_eq!(device.doorbells(), doorbells + 2);
 }
 
 #[test]

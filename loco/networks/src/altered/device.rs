@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 
-use loco_fabric::Tier;
+use loco_fabric::{Atomicity, Tier};
 use loco_verbs::{Choice, Given, Provider};
 
 use super::state::{Limits, Shared, lock, register};
@@ -51,7 +51,8 @@ impl AlteredDevice {
     /// device of a process counts.
     ///
     /// # Panics
-    /// Panics if this process has another NIC already.
+    /// Panics if this process has another NIC already, or if the device is to be atomic against the CPU: this NIC's atomics read and
+    /// write in two steps.
     pub fn on(tier: Tier, seed: u64, limits: Limits) -> AlteredDevice {
         AlteredDevice::with(
             limits,
@@ -64,6 +65,10 @@ impl AlteredDevice {
     }
 
     fn with(limits: Limits, choice: nic::Choice) -> AlteredDevice {
+        assert!(
+            !choice.is_late || limits.atomicity != Atomicity::Glob,
+            "atomics of a late NIC are not atomic against the CPU"
+        );
         nic::start(choice);
         let mut verbs = nic::opened();
         verbs.query_device_ex = Some(table::query_device_ex);
@@ -93,7 +98,7 @@ impl AlteredDevice {
             polls: 0.into(),
             doorbells: 0.into(),
             overflows: 0.into(),
-            failures: 0.into(),
+            errors: 0.into(),
         }))
     }
 
@@ -163,9 +168,9 @@ impl AlteredDevice {
         self.0.doorbells.load(SeqCst)
     }
 
-    /// Returns how many failures that were asked for have been polled.
-    pub fn failures(&self) -> u64 {
-        self.0.failures.load(SeqCst)
+    /// Returns how many completions with an error have been polled, those of requests that the NIC flushed among them.
+    pub fn errors(&self) -> u64 {
+        self.0.errors.load(SeqCst)
     }
 
     /// Returns the number of objects that exist now.

@@ -60,6 +60,11 @@ impl Kept {
     unsafe fn of(wr: &SendWr) -> Kept {
         // SAFETY: by the caller's promise; the data of inline requests may be read.
         unsafe {
+            assert!(
+                wr.num_sge <= 1,
+                "a request of {} elements cannot be kept",
+                wr.num_sge
+            );
             let element = if wr.num_sge == 0 { zeroed() } else { *wr.sg_list };
             let mut inline = Vec::new();
             if wr.send_flags & IBV_SEND_INLINE != 0 && element.length > 0 {
@@ -132,7 +137,9 @@ unsafe fn pass(qp: *mut Qp, wr: &SendWr) -> c_int {
 unsafe fn release(qp: *mut Qp, state: &mut MutexGuard<'_, QpState>) {
     for kept in std::mem::take(&mut state.kept) {
         // SAFETY: by the caller's promise; a source of a request stays until the request completes.
-        unsafe { kept.pass(qp) };
+        let errno = unsafe { kept.pass(qp) };
+        // The program was told that it is posted.
+        assert_eq!(errno, 0, "the NIC refuses a request that was kept from it");
     }
 }
 
@@ -280,7 +287,9 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, out: *mut Wc) 
                 && let Some(status) = lock(&device.failing).remove(&wc.qp_num)
             {
                 wc.status = status;
-                device.failures.fetch_add(1, SeqCst);
+            }
+            if wc.status != IBV_WC_SUCCESS {
+                device.errors.fetch_add(1, SeqCst);
             }
         }
         taken

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use loco_fabric::Tier;
+use loco_fabric::{Atomicity, Tier};
 use loco_verbs::ffi::types::*;
 
 /// The limits of an altered device, and what the fabric is told of it.
@@ -25,8 +25,9 @@ pub struct Limits {
     pub zero_length_reads: bool,
     /// False if the device has no completion channels.
     pub completion_events: bool,
-    /// False if the device has no atomics.
-    pub atomics: bool,
+    /// What the device says of its atomics. That they are atomic against the CPU's, too (`IBV_ATOMIC_GLOB`), it may say only where the
+    /// NIC carries requests out at once, by atomics of the CPU.
+    pub atomicity: Atomicity,
     /// True if the library says that the words of one write are placed in order.
     pub words_in_order: bool,
     /// True if all memory is registered with relaxed ordering. The fabric asks for it nowhere; a device may treat all memory so.
@@ -49,7 +50,7 @@ impl Default for Limits {
             device_memory_bytes: 0,
             zero_length_reads: true,
             completion_events: true,
-            atomics: true,
+            atomicity: Atomicity::Hca,
             words_in_order: false,
             relaxed_memory: false,
             known: Some(Tier::Ibta),
@@ -88,8 +89,8 @@ pub(super) struct Shared {
     pub(super) polls: AtomicU64,
     pub(super) doorbells: AtomicU64,
     pub(super) overflows: AtomicU64,
-    /// The number of broken requests whose failure was polled.
-    pub(super) failures: AtomicU64,
+    /// The number of completions with an error that were polled.
+    pub(super) errors: AtomicU64,
 }
 
 // SAFETY: the pointers of the context are the NIC's, which every thread may use, and do not change.

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, OnceLock};
 
+use loco_fabric::Atomicity;
 use loco_verbs::ffi::Api;
 use loco_verbs::ffi::types::*;
 
@@ -101,9 +102,11 @@ unsafe extern "C" fn query_device(context: *mut Context, out: *mut DeviceAttr) -
         };
         least(&mut (*out).max_qp_wr, limits.queue_depth_max);
         least(&mut (*out).max_cqe, limits.cq_entries_max);
-        if !limits.atomics {
-            (*out).atomic_cap = 0; // `IBV_ATOMIC_NONE`
-        }
+        (*out).atomic_cap = match limits.atomicity {
+            Atomicity::None => 0, // `IBV_ATOMIC_NONE`
+            Atomicity::Hca => IBV_ATOMIC_HCA,
+            Atomicity::Glob => IBV_ATOMIC_GLOB,
+        };
         status
     }
 }
@@ -216,7 +219,7 @@ unsafe extern "C" fn ack_cq_events(cq: *mut Cq, count: c_uint) {
     }
 }
 
-/// Makes a queue whose `cq_context` points to the device.
+/// Makes a queue whose `cq_context` points to the device. The verbs fabric, which is all that is tested here, passes none of its own.
 unsafe extern "C" fn create_cq(
     context: *mut Context,
     entries: c_int,

@@ -60,6 +60,8 @@ pub(crate) struct Nic {
     pub(super) unit_taken: bool,
     pub(super) dice: Dice,
     pub(super) faults: Faults,
+    /// Whether an atomic pushes data of relaxed ordering to memory.
+    pub(super) atomics_push: bool,
     /// The processes to which the link was lost on request.
     pub(super) lost: BTreeSet<u32>,
     /// The number of calls that looked for completions.
@@ -127,6 +129,7 @@ impl Nic {
             unit_taken: false,
             dice,
             faults: settings.faults,
+            atomics_push: settings.atomics_push,
             lost: BTreeSet::new(),
             looks: 0,
             taken: 0,

@@ -52,9 +52,26 @@ pub(super) fn reads_push(tier: Tier) -> bool {
     tier != Tier::Unordered
 }
 
+/// Returns whether a read, or the read of an atomic, finds also what its queue pair wrote before to regions of relaxed ordering.
+/// `atomics_push` is the setting of that name.
+pub(super) fn pushes_relaxed(tier: Tier, kind: Kind, atomics_push: bool) -> bool {
+    reads_push(tier) && (tier != Tier::PcieRelaxed || kind == Kind::Atomic && atomics_push)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn on_a_relaxed_bus_an_atomic_alone_pushes_and_only_if_it_is_set() {
+        for kind in [Kind::Read, Kind::Atomic] {
+            for set in [false, true] {
+                let pushes = |tier| pushes_relaxed(tier, kind, set);
+                assert_eq!(pushes(Tier::PcieRelaxed), kind == Kind::Atomic && set, "{kind:?}");
+                assert!(pushes(Tier::Ibta) && pushes(Tier::OooAll) && !pushes(Tier::Unordered));
+            }
+        }
+    }
 
     #[test]
     fn weaker_tiers_allow_what_stronger_ones_do() {

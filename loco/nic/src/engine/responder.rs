@@ -5,14 +5,13 @@ use std::sync::Arc;
 use super::bus::{Load, Placed, runs};
 use super::core::Nic;
 use super::link::Link;
-use super::order::{Kind, passes, reads_push};
+use super::order::{Kind, passes, pushes_relaxed, reads_push};
 use super::queue::{Incoming, QueuePair, Receive, SharedReceives};
 use super::requester::about;
 use crate::counts::{Count, count};
 use crate::dice::Step;
 use crate::ffi::*;
 use crate::memory::{Piece, exchange, load};
-use crate::settings::settings;
 use crate::trace::{self, About, Side};
 use crate::wire::{Header, Message, flag, kind};
 
@@ -400,8 +399,7 @@ impl Nic {
     fn push_before(&mut self, kind: Kind, qp: &mut QueuePair, now: u64) {
         if reads_push(self.tier) {
             let mut placed = Placed::default();
-            let atomics_push = kind == Kind::Atomic && settings().atomics_push;
-            let also_relaxed = self.tier != loco_fabric::Tier::PcieRelaxed || atomics_push;
+            let also_relaxed = pushes_relaxed(self.tier, kind, self.atomics_push);
             qp.remote.push(also_relaxed, &mut placed);
             self.placed(qp, placed, now);
         }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use loco::fabric::ofi::{self, OfiConfig};
 use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{
-    AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, NodeId, PeerState, ShmConfig,
-    ShmFabric, TcpConfig, Tier,
+    AnyConfig, AnyFabric, Atomicity, Control as _, Fabric as _, FabricChoice, HugePages, NodeId, PeerState,
+    ShmConfig, ShmFabric, TcpConfig, Tier,
 };
 use loco::{Config, Manager, Polling, Result};
 use loco_test_networks::altered::{AlteredDevice, Limits};
@@ -51,6 +51,9 @@ pub enum Cluster {
     /// The verbs fabric over the device of `loco nic` of which nothing is known, and which reorders what it may (tier `ooo-all`);
     /// whoever waits polls.
     Verbs,
+    /// The verbs fabric over a device of which nothing is known, too, whose atomics are atomic against the CPU's
+    /// (`IBV_ATOMIC_GLOB`). The device carries requests out at once, so that no other cluster can be in its process; whoever waits polls.
+    VerbsGlob,
     /// The TCP fabric; whoever waits polls.
     Tcp,
     /// The libfabric fabric over TCP; whoever waits polls.
@@ -222,14 +225,21 @@ impl Cluster {
         let choice = match self {
             _ if on_device() => FabricChoice::Verbs,
             Cluster::Synchronous | Cluster::Deferred(_) | Cluster::DeferredPolled(_) => FabricChoice::Shm,
-            Cluster::Verbs => FabricChoice::Verbs,
+            Cluster::Verbs | Cluster::VerbsGlob => FabricChoice::Verbs,
             Cluster::Tcp => FabricChoice::Tcp,
             Cluster::Ofi => FabricChoice::Ofi(None),
         };
-        let provider = if on_device() {
-            Provider::System
-        } else {
-            unknown(Limits::default()).provider()
+        let provider = match self {
+            _ if on_device() => Provider::System,
+            Cluster::VerbsGlob => {
+                let limits = Limits {
+                    known: None,
+                    atomicity: Atomicity::Glob,
+                    ..Limits::default()
+                };
+                AlteredDevice::new(limits).provider()
+            }
+            _ => unknown(Limits::default()).provider(),
         };
         AnyConfig::default()
             .choice(choice)

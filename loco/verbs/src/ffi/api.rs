@@ -180,6 +180,8 @@ impl Api {
         length: usize,
         access: c_uint,
     ) -> io::Result<*mut Mr> {
+        // The header's `ibv_reg_dm_mr` asks the context of the domain. Here it is that of the memory, which is the same on a device. In
+        // tests the domain of an altered device has the context of the NIC behind it, which has no device memory.
         // SAFETY: by the caller's promise.
         let mr = unsafe {
             let extended = extended((*dm).context, std::mem::offset_of!(VerbsContext, reg_dm_mr));
