@@ -1,4 +1,4 @@
-//! Steps that fail in the middle of calls: registered memory that runs out, and puts that fail. After the failure every
+//! Steps that fail in the middle of calls: registered memory that runs out, and puts and gets that fail. After the failure every
 //! object works for all nodes.
 
 use std::sync::Arc;
@@ -422,4 +422,38 @@ fn a_monitor_that_fails_for_good_is_an_error_of_every_insert() {
         }
         barrier.wait(&thread)
     });
+}
+
+/// A holder's get from the home of its lock fails, and nobody waits for it. The release says so, once, and the lock is free.
+#[test]
+fn a_release_tells_of_a_failed_get_that_nobody_waited_for() {
+    for scope in [Scope::Pair(NodeId(1)), Scope::Thread] {
+        run(3, |manager, faults| {
+            let lock = TicketLock::new(&manager, "lock", NodeId(1))?;
+            let region = SharedRegion::new(&manager, "data", 8)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            lock.lock(&thread, scope)?.release()?;
+            bar.wait(&thread)?;
+            if manager.node() == NodeId(0) {
+                let guard = lock.lock(&thread, scope)?;
+                faults.gets.store(1, SeqCst);
+                let get = thread.mem_ref(8)?.get(region.target(NodeId(1), 0)?)?;
+                let key = get.key();
+                drop(get);
+                // It has failed before the release asks.
+                while !key.query() {
+                    thread.mem_ref(8)?.get(region.target(NodeId(2), 0)?)?.wait()?;
+                }
+                key.forget();
+                let error = guard.release().expect_err("the get has failed");
+                assert!(error.to_string().contains("as told"), "{scope:?}: {error}");
+                lock.lock(&thread, scope)?.release()?;
+            }
+            bar.wait(&thread)?;
+            lock.lock(&thread, scope)?.release()?;
+            bar.wait(&thread)
+        });
+    }
 }
