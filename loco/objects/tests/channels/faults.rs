@@ -457,3 +457,37 @@ fn a_release_tells_of_a_failed_get_that_nobody_waited_for() {
         });
     }
 }
+
+/// The look at the slots fails in the batch that draws a ticket. The ticket is claimed all the same: the caller gets the lock, and
+/// so does the next one.
+#[test]
+fn a_ticket_is_claimed_though_the_look_at_its_slot_failed() {
+    run(2, |manager, faults| {
+        let home = NodeId(1);
+        let lock = TicketLock::new(&manager, "lock", home)?;
+        let config = KvConfig::default().slots_per_node(64).locks(2);
+        let store = KvStore::<u64, u64, Fabric>::new(&manager, "kv", config)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        lock.lock(&thread, Scope::Thread)?.release()?;
+        bar.wait(&thread)?;
+        if manager.node() == NodeId(0) {
+            faults.gets.store(1, SeqCst);
+            lock.lock(&thread, Scope::Thread)?.release()?;
+            assert_eq!(faults.failed.load(SeqCst), 1, "the look has failed");
+            // Enough keys for both locks, one of which is on the other node.
+            let entries: Vec<(u64, u64)> = (0..16).map(|key| (key, key)).collect();
+            faults.gets.store(1, SeqCst);
+            let inserted = store.insert_many(&thread, &entries)?;
+            assert_eq!(inserted, [Inserted::Done; 16]);
+            assert_eq!(faults.failed.load(SeqCst), 2, "the look has failed");
+        }
+        bar.wait(&thread)?;
+        lock.lock(&thread, Scope::Thread)?.release()?;
+        for key in 0..16 {
+            assert!(store.update(&thread, &key, &(key + 1))?);
+        }
+        bar.wait(&thread)
+    });
+}
