@@ -283,9 +283,15 @@ impl<'t, F: Fabric> Fence<'t, F> {
     /// Adds the operations towards the peer at `position`. The loss of that peer is reported at the end: the fence still places
     /// what goes to the others, on whom the caller's next step may rely.
     fn add(&mut self, position: usize) -> Result<()> {
+        let unfenced = self.thread.unfenced(position);
+        self.add_work(position, unfenced)
+    }
+
+    /// Adds the work that is left towards the peer at `position`. It is asked for once: a failure is told to one fence alone.
+    fn add_work(&mut self, position: usize, unfenced: Unfenced) -> Result<()> {
         let thread = self.thread;
         let peer = thread.fabric().nodes()[position];
-        match thread.unfenced(position) {
+        match unfenced {
             Unfenced::Nothing => {}
             Unfenced::WaitFor(seq) => {
                 thread.counts().add(Count::FencesByWait, 1);
@@ -314,8 +320,8 @@ impl<'t, F: Fabric> Fence<'t, F> {
     fn add_reads(&mut self, position: usize) -> Result<()> {
         match self.thread.unfenced(position) {
             Unfenced::Flush(None) => Ok(()),
-            // A read under way is in no order with the later operation.
-            _ => self.add(position),
+            // A read under way is in no order with the later operation, and one that has failed is reported.
+            unfenced => self.add_work(position, unfenced),
         }
     }
 

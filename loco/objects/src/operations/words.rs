@@ -56,6 +56,25 @@ pub(crate) enum Begun<'t, F: Fabric> {
     UnderWay(Pending<'t, F>),
 }
 
+/// An addition to a word and a look at other words, which are under way with the buffer for the results of both.
+pub(crate) struct AddAndLook<'t, F: Fabric> {
+    added: AckKey<F>,
+    /// Whether the look was posted.
+    looks: bool,
+    both: Pending<'t, F>,
+}
+
+impl<'t, F: Fabric> AddAndLook<'t, F> {
+    /// Waits for both. Returns the buffer, and whether the look has succeeded. The addition counts without it.
+    ///
+    /// # Errors
+    /// Returns the failure of the addition, and the errors of a wait.
+    pub(crate) fn finish(self) -> Result<(MemRef<'t, F>, bool)> {
+        let (buffer, succeeded) = self.both.wait_for(&self.added)?;
+        Ok((buffer, succeeded && self.looks))
+    }
+}
+
 impl<'t, F: Fabric> Begun<'t, F> {
     /// Waits for the operation. Returns the word's old value, and the buffer for the next operation.
     pub(crate) fn finish(self) -> Result<(u64, MemRef<'t, F>)> {
@@ -238,7 +257,7 @@ impl<F: Fabric> Words<F> {
         buffer: MemRef<'t, F>,
         (index, add): (usize, u64),
         looked: Range<usize>,
-    ) -> Result<Pending<'t, F>> {
+    ) -> Result<AddAndLook<'t, F>> {
         debug_assert!(!self.at_once(thread), "the CPU of this node has these words");
         let flags = Flags {
             more: true,
@@ -250,10 +269,11 @@ impl<F: Fabric> Words<F> {
         let look = Operation::Get(into, self.target(looked.start)?);
         let mut key = AckKey::done();
         thread.post_into(&drawn, flags, &mut key)?;
-        let posted = thread.post_into(&look, Flags::default(), &mut key);
-        // Dropped after an error, it keeps the buffer until the addition has ended.
-        let pending = Pending::new(key, buffer);
-        posted.map(|()| pending)
+        let added = key.clone();
+        // The addition is done whatever becomes of the look.
+        let looks = thread.post_into(&look, Flags::default(), &mut key).is_ok();
+        let both = Pending::new(key, buffer);
+        Ok(AddAndLook { added, looks, both })
     }
 
     /// Begins a [`compare_swap`](Words::compare_swap), or with [`Flags::STRONG`] a

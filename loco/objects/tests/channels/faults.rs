@@ -1,4 +1,4 @@
-//! Steps that fail in the middle of calls: registered memory that runs out, and puts that fail. After the failure every
+//! Steps that fail in the middle of calls: registered memory that runs out, and puts and gets that fail. After the failure every
 //! object works for all nodes.
 
 use std::sync::Arc;
@@ -464,5 +464,73 @@ fn a_monitor_whose_announcements_of_a_loss_fail_tries_again() {
         assert_eq!(faults.monitor_puts.load(SeqCst), 0, "the failures have happened");
         assert_eq!(store.get(&thread, &here)?, Some(here + 10));
         end.wait_unfenced(&thread)
+    });
+}
+
+/// A holder's get from the home of its lock fails, and nobody waits for it. The release says so, once, and the lock is free.
+#[test]
+fn a_release_tells_of_a_failed_get_that_nobody_waited_for() {
+    for scope in [Scope::Pair(NodeId(1)), Scope::Thread] {
+        run(3, |manager, faults| {
+            let lock = TicketLock::new(&manager, "lock", NodeId(1))?;
+            let region = SharedRegion::new(&manager, "data", 8)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            lock.lock(&thread, scope)?.release()?;
+            bar.wait(&thread)?;
+            if manager.node() == NodeId(0) {
+                let guard = lock.lock(&thread, scope)?;
+                faults.gets.store(1, SeqCst);
+                let get = thread.mem_ref(8)?.get(region.target(NodeId(1), 0)?)?;
+                let key = get.key();
+                drop(get);
+                // It has failed before the release asks.
+                while !key.query() {
+                    thread.mem_ref(8)?.get(region.target(NodeId(2), 0)?)?.wait()?;
+                }
+                key.forget();
+                let error = guard.release().expect_err("the get has failed");
+                assert!(error.to_string().contains("as told"), "{scope:?}: {error}");
+                lock.lock(&thread, scope)?.release()?;
+            }
+            bar.wait(&thread)?;
+            lock.lock(&thread, scope)?.release()?;
+            bar.wait(&thread)
+        });
+    }
+}
+
+/// The look at the slots fails in the batch that draws a ticket. The ticket is claimed all the same: the caller gets the lock, and
+/// so does the next one.
+#[test]
+fn a_ticket_is_claimed_though_the_look_at_its_slot_failed() {
+    run(2, |manager, faults| {
+        let home = NodeId(1);
+        let lock = TicketLock::new(&manager, "lock", home)?;
+        let config = KvConfig::default().slots_per_node(64).locks(2);
+        let store = KvStore::<u64, u64, Fabric>::new(&manager, "kv", config)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        lock.lock(&thread, Scope::Thread)?.release()?;
+        bar.wait(&thread)?;
+        if manager.node() == NodeId(0) {
+            faults.gets.store(1, SeqCst);
+            lock.lock(&thread, Scope::Thread)?.release()?;
+            assert_eq!(faults.failed.load(SeqCst), 1, "the look has failed");
+            // Enough keys for both locks, one of which is on the other node.
+            let entries: Vec<(u64, u64)> = (0..16).map(|key| (key, key)).collect();
+            faults.gets.store(1, SeqCst);
+            let inserted = store.insert_many(&thread, &entries)?;
+            assert_eq!(inserted, [Inserted::Done; 16]);
+            assert_eq!(faults.failed.load(SeqCst), 2, "the look has failed");
+        }
+        bar.wait(&thread)?;
+        lock.lock(&thread, Scope::Thread)?.release()?;
+        for key in 0..16 {
+            assert!(store.update(&thread, &key, &(key + 1))?);
+        }
+        bar.wait(&thread)
     });
 }

@@ -156,11 +156,15 @@ impl<F: Fabric> Fabric for Counting<F> {
             return Ok(0);
         }
         if !self.counts.in_step.load(Ordering::SeqCst) {
-            return self.inner.poll(completions);
+            let before = completions.len();
+            let count = self.inner.poll(completions)?;
+            self.counts.faults.report(&mut completions[before..]);
+            return Ok(count);
         }
         let mut reported = Vec::new();
         let mut polled = self.counts.polled.lock().unwrap();
         self.inner.poll(&mut reported)?;
+        self.counts.faults.report(&mut reported);
         Ok(polled.take(reported, completions))
     }
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
@@ -231,6 +235,7 @@ impl<Q: QueuePair> QueuePair for CountingPair<Q> {
         )
     }
     fn get(&mut self, dst: Local<'_, Q::Memory>, src: Target<'_, Q::Remote>, work: Work) -> Result<Posted> {
+        self.counts.faults.get(work.id);
         self.post(
             |counts| &counts.results,
             Post::Read,

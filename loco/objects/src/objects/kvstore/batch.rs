@@ -1,12 +1,12 @@
 //! Inserts of many keys by one call, several at a time.
 //!
-//! The call asks for all locks that it needs at once (`groups`). The inserts under those that it gets share the wait for the
-//! nodes' acknowledgements.
+//! On networks the call asks for all locks that it needs at once (`groups`). The inserts under those that it gets share the wait for the
+//! nodes' acknowledgements. On shared memory, where nothing overlaps, it takes all locks first, and the wait is one for all.
 //!
-//! Deadlock is not possible: a thread that holds a lock of several waits for no other, and for acknowledgements, which monitors give
-//! without any lock.
+//! Deadlock is not possible: a thread that holds a lock of several waits for no other, on shared memory for higher-numbered ones alone, and
+//! for acknowledgements, which monitors give without any lock.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 
 use loco_fabric::{Fabric, RwLock};
@@ -18,9 +18,10 @@ use crate::{Result, Thread};
 use super::groups::Group;
 use super::places::{Places, WINDOW};
 use super::slot::Location;
+use super::trust::{self, Guard};
 use super::value::Encode;
 use super::write::Begun;
-use super::{Inserted, KvStore, Shared, trust};
+use super::{Inserted, KvStore, Shared};
 
 /// Lock of an entry, and its place in the call.
 pub(super) type Order = SmallVec<[(u32, u32); WINDOW]>;
@@ -73,16 +74,23 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         debug_assert!(entries.len() <= WINDOW, "{} entries of a window", entries.len());
         let order = self.order(thread, entries, &mut Places::default());
         let groups: SmallVec<[&Group; WINDOW]> = order.chunk_by(|a, b| a.0 == b.0).collect();
-        let outcomes = RefCell::new(outcomes);
+        if thread.reads_at_once() {
+            return self.insert_under_all(thread, entries, &groups, outcomes);
+        }
+        let (outcomes, failed) = (RefCell::new(outcomes), Cell::new(false));
         self.under_locks(
             thread,
             &groups,
             |several, held| {
-                let insert = || {
-                    let groups = held.iter().map(|&i| groups[i]);
-                    self.insert_groups(thread, entries, groups, &mut outcomes.borrow_mut())
+                let mut inserted = match failed.get() {
+                    false => {
+                        let groups = held.iter().map(|&i| groups[i]).zip(several.guards(held));
+                        self.insert_groups(thread, entries, groups, &mut outcomes.borrow_mut())
+                    }
+                    // The call fails, whatever is still added.
+                    true => Ok(()),
                 };
-                let mut inserted = trust::change(&several.guards(held), insert);
+                failed.set(failed.get() || inserted.is_err());
                 let releases = several.begin_release(held, false);
                 for released in several.finish_release(releases) {
                     // The loss of a lock's home does not undo what was done.
@@ -95,43 +103,75 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             },
             |group| {
                 let guard = self.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?;
-                let insert = || {
-                    let group = std::iter::once(group);
-                    self.insert_groups(thread, entries, group, &mut outcomes.borrow_mut())
-                };
-                let inserted = trust::change(&[&guard], insert);
+                let group = std::iter::once((group, &guard));
+                let inserted = self.insert_groups(thread, entries, group, &mut outcomes.borrow_mut());
                 self.release(thread, guard, inserted)
             },
         )
     }
 
-    /// Inserts the keys of groups whose locks are held, and waits once until all nodes have applied them.
-    fn insert_groups<'g, V: Encode>(
+    /// Inserts the keys of `groups`, which are in the order of their locks, where nothing is under way that could overlap. It takes
+    /// all their locks in that order, so that one wait for acknowledgements does for all.
+    fn insert_under_all<V: Encode>(
         &self,
         thread: &Thread<F>,
         entries: &[(K, V)],
-        groups: impl Iterator<Item = &'g Group>,
+        groups: &[&Group],
         outcomes: &mut [Inserted],
     ) -> Result<()> {
+        let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
+        let guards: SmallVec<[Guard<'_, F>; WINDOW]> = locks
+            .map(|lock| lock.lock(thread, Scope::Nothing))
+            .collect::<Result<_>>()?;
+        let held = groups.iter().copied().zip(&guards);
+        let mut outcome = self.insert_groups(thread, entries, held, outcomes);
+        for guard in guards {
+            outcome = self.release(thread, guard, outcome);
+        }
+        outcome
+    }
+
+    /// Inserts the keys of groups whose locks are held, and waits once until all nodes have applied them.
+    fn insert_groups<'g, 'l: 'g, V: Encode>(
+        &self,
+        thread: &Thread<F>,
+        entries: &[(K, V)],
+        groups: impl Iterator<Item = (&'g Group, &'g Guard<'l, F>)>,
+        outcomes: &mut [Inserted],
+    ) -> Result<()>
+    where
+        F: 'l,
+    {
+        let mut half_done: SmallVec<[&Guard<'l, F>; WINDOW]> = SmallVec::new();
         let mut announced: SmallVec<[Location; WINDOW]> = SmallVec::new();
         let mut last = 0;
         let mut begun = Ok(());
-        for &(_, i) in groups.flatten() {
-            let (key, value) = &entries[i as usize];
-            match self.begin(thread, key, value.bytes(), &announced) {
-                Ok(Begun::Announced(at, number)) => {
-                    announced.push(at);
-                    last = number;
+        'groups: for (group, guard) in groups {
+            let before = announced.len();
+            for &(_, i) in group {
+                let (key, value) = &entries[i as usize];
+                match self.begin(thread, guard, key, value.bytes(), &announced) {
+                    Ok(Begun::Announced(at, number)) => {
+                        announced.push(at);
+                        last = number;
+                    }
+                    Ok(Begun::Not(why)) => outcomes[i as usize] = why,
+                    Err(error) => {
+                        // The announcement of this one may be on the way: it stays half done.
+                        begun = Err(error);
+                        break 'groups;
+                    }
                 }
-                Ok(Begun::Not(why)) => outcomes[i as usize] = why,
-                Err(error) => {
-                    begun = Err(error);
-                    break;
-                }
+            }
+            if announced.len() > before {
+                half_done.push(guard);
             }
         }
         // Inserts that were announced before the error are still completed.
         let finished = self.finish(thread, &announced, last);
+        if finished.is_ok() {
+            half_done.into_iter().for_each(trust::done);
+        }
         begun.and(finished)
     }
 

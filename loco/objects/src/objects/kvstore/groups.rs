@@ -31,25 +31,29 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         mut one: impl FnMut(&Group) -> Result<()>,
     ) -> Result<()> {
         let (begin, deadline) = (thread.now(), thread.deadline());
-        let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
-        let mut several = Several::draw(thread, locks);
-        let mut outcome = Ok(());
-        loop {
-            let now = several.held();
-            if !now.is_empty() {
-                outcome = outcome.and(held(&mut several, &now));
+        // One deadline for the whole call: each wait of `held` and `one` would have its own otherwise.
+        let outcome = thread.until(deadline, || {
+            let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
+            let mut several = Several::draw(thread, locks);
+            let mut outcome = Ok(());
+            loop {
+                let now = several.held();
+                if !now.is_empty() {
+                    outcome = outcome.and(held(&mut several, &now));
+                }
+                outcome = outcome.and(several.failure());
+                if now.is_empty() && !several.wait(begin, deadline) {
+                    break;
+                }
             }
-            outcome = outcome.and(several.failure());
-            if now.is_empty() && !several.wait(begin, deadline) {
-                break;
+            let left = several.left();
+            drop(several);
+            // Their locks are used by other threads of this node, which hand them over.
+            for i in left {
+                outcome = outcome.and_then(|()| one(groups[i]));
             }
-        }
-        let left = several.left();
-        drop(several);
-        // Their locks are used by other threads of this node, which hand them over.
-        for i in left {
-            outcome = outcome.and_then(|()| one(groups[i]));
-        }
+            outcome
+        });
         outcome.and_then(|()| thread.still_in())
     }
 }

@@ -1,5 +1,5 @@
-//! Tests losses at points that a test from outside cannot hit: halfway through a value, and between telling
-//! two nodes.
+//! Tests losses and failures at points that a test from outside cannot hit: halfway through a value, and between telling
+//! two nodes. Tests what a call leaves of the trust in its locks, and which of them it holds at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -113,7 +113,7 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
                 let mut writer = shared.ring_of(VICTIM)?.writer()?;
                 writer.exclude(NodeId(1));
                 *shared.tracker.enter(thread, "test")? = Some(super::tracker::Tracker::new(writer));
-                shared.announce(thread, Change::Delete, &7, at)?;
+                shared.announce(thread, &guard, Change::Delete, &7, at)?;
                 fence::thread(thread)?;
                 wait_for(|| heard.load(SeqCst));
                 std::mem::forget(guard);
@@ -171,5 +171,124 @@ fn a_lock_lost_at_the_release_takes_nothing_from_what_was_done() {
             }
         }
         Ok(())
+    });
+}
+
+/// Only a change that is half done leaves its lock in doubt: not one that failed before the first word of it, nor one that was done and
+/// reports a loss, nor another one of the same call.
+#[test]
+fn a_lock_is_in_doubt_for_what_is_half_done_alone() {
+    let (blocked, tried) = (AtomicBool::new(false), AtomicBool::new(false));
+    run_with(8, 3, |manager, store, thread| {
+        let shared = &store.shared;
+        let keys_of = |lock| (100..).filter(move |key| shared.lock_number(key) == lock);
+        let lost = keys_of(0).next().unwrap_or(0);
+        let is_gone = || crate::operations::peers::is_gone(manager.fabric(), VICTIM);
+        match manager.node() {
+            VICTIM => {
+                assert_eq!(store.insert(thread, &lost, &[1; 4])?, Inserted::Done);
+                manager.fabric().mesh().fail();
+                return Ok(());
+            }
+            NodeId(0) => {}
+            _ => {
+                wait_for(is_gone);
+                // It was deleted, and node 0 has inserted it again.
+                wait_for(|| shared.find(&lost).is_some_and(|at| at.node == NodeId(0)));
+                // This node's monitor applies nothing meanwhile.
+                let index = shared.index.read();
+                blocked.store(true, SeqCst);
+                wait_for(|| tried.load(SeqCst));
+                drop(index);
+                return Ok(());
+            }
+        }
+        wait_for(is_gone);
+        let in_doubt = |key: &u64| {
+            let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+            let recovered = guard.recovered();
+            guard.release().map(|()| recovered)
+        };
+        wait_for(|| shared.find(&lost).is_some());
+        // Done on all nodes that live.
+        let deleted = store.delete(thread, &lost).map_err(|error| error.lost_peer());
+        assert_eq!(deleted, Err(Some(VICTIM)));
+        assert!(!in_doubt(&lost)?, "deleted everywhere");
+        // Not begun: another thread announces.
+        let other = manager.thread()?;
+        let late = |call: &dyn Fn() -> Result<()>| {
+            thread.set_deadline(Some(thread.now()));
+            let error = call().expect_err("it waits until the deadline");
+            thread.set_deadline(None);
+            assert!(error.is_timeout(), "{error}");
+        };
+        let announces = shared.tracker.enter(&other, "test")?;
+        late(&|| store.insert(thread, &lost, &[2; 4]).map(drop));
+        assert!(!in_doubt(&lost)?, "nothing was announced");
+        drop(announces);
+        // Half done under one of the locks of a call.
+        let (old, new) = (lost, keys_of(1).next().unwrap_or(0));
+        assert_eq!(store.insert(thread, &old, &[2; 4])?, Inserted::Done);
+        wait_for(|| blocked.load(SeqCst));
+        late(&|| {
+            store
+                .insert_many(thread, &[(old, [3; 4]), (new, [3; 4])])
+                .map(drop)
+        });
+        assert!(!in_doubt(&old)?, "it was there, and nothing was done");
+        assert!(in_doubt(&new)?, "it was announced, and not applied");
+        tried.store(true, SeqCst);
+        // Mended; but the doubt stays.
+        assert_eq!(store.insert(thread, &new, &[4; 4])?, Inserted::Done);
+        assert!(in_doubt(&new)?);
+        // A delete is half done when its slot is not valid.
+        let announces = shared.tracker.enter(&other, "test")?;
+        late(&|| store.delete(thread, &old).map(drop));
+        drop(announces);
+        assert!(
+            in_doubt(&old)?,
+            "its slot is not valid, and its key is still in the indices"
+        );
+        assert_eq!(store.insert(thread, &old, &[5; 4])?, Inserted::Done);
+        assert_eq!(store.get(thread, &old)?, Some([5; 4]));
+        Ok(())
+    });
+}
+
+/// Where operations are done at once, a call takes all its locks before it inserts, so that one wait for acknowledgements does for all.
+#[test]
+fn inserts_over_shared_memory_are_made_under_all_locks() {
+    testing::run(2, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let config = KvConfig::default().slots_per_node(8).value_bytes_max(32).locks(2);
+        let store = Store::new(&manager, "kv", config)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        if manager.node() == NodeId(0) {
+            let shared = &store.shared;
+            let key_of = |lock| (0..).find(|key| shared.lock_number(key) == lock).unwrap_or(0);
+            let entries = [0, 1].map(|lock| (key_of(lock), [1; 4]));
+            let (first, last) = (&entries[0].0, &entries[1].0);
+            let last = shared.lock_of(last).lock(&thread, Scope::Nothing)?;
+            std::thread::scope(|scope| {
+                let inserts = scope.spawn(|| store.insert_many(&manager.thread()?, &entries));
+                let holds = || match shared.lock_of(first).try_lock(&thread, Scope::Nothing) {
+                    Ok(Some(guard)) => guard.release().is_err(),
+                    Ok(None) => true,
+                    Err(_) => false,
+                };
+                wait_for(|| holds() || shared.find(first).is_some());
+                for _ in 0..1000 {
+                    assert_eq!(shared.find(first), None, "before the last lock is held");
+                    std::thread::yield_now();
+                }
+                last.release()?;
+                let inserted = inserts.join().expect("it does not panic");
+                assert_eq!(inserted?, [Inserted::Done; 2]);
+                Ok::<_, Error>(())
+            })?;
+        }
+        bar.wait(&thread)
     });
 }

@@ -14,6 +14,7 @@ use crate::{Error, Result, Thread};
 
 use super::Shared;
 use super::slot::{Location, WORD_BYTES};
+use super::trust::{self, Guard};
 use super::value::Encode;
 
 /// The number by which a node says that its monitor has failed for good: it will apply nothing any more.
@@ -55,12 +56,20 @@ impl<F: Fabric> Tracker<F> {
 }
 
 impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
-    /// Tells all other nodes of a change. Returns the message's number.
+    /// Tells all other nodes of a change under the lock that `guard` holds, which is half done from the first of them on. Returns the
+    /// message's number.
     ///
     /// # Errors
     /// Returns `Timeout` while some node does not read, and the errors of [`RingWriter::submit`]. A lost node
     /// gets no message.
-    pub(super) fn announce(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
+    pub(super) fn announce(
+        &self,
+        thread: &Thread<F>,
+        guard: &Guard<'_, F>,
+        change: Change,
+        key: &K,
+        at: Location,
+    ) -> Result<u64> {
         self.check_monitor()?;
         // This is exclusive use, not a lock, because submitting may wait for a node that does not read.
         let mut tracker = self.tracker.enter(thread, self.channel.name())?;
@@ -71,6 +80,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             return Err(Error::Closed); // Not reached: set just above.
         };
         encode(change, key, at, &mut tracker.message);
+        trust::half_done(guard);
         loop {
             match tracker.writer.submit(thread, &tracker.message) {
                 Ok(()) => break,

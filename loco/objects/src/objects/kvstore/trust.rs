@@ -4,8 +4,11 @@
 //! in its own index where the key is, and that slot is valid: the index of every living node is as the last call under
 //! this lock left it, and no message about the key is under way. This fails only after a call that did not end so. Its writer was lost, or
 //! ran into its deadline, or its key type panicked. Then indices may have a key whose slot is not valid, or is in another use, and a message
-//! that arrives late may add one. Such a call leaves the lock *in doubt* (`ticket_lock::doubt`), and so does every later holder. Who holds a
-//! lock in doubt looks at the slot.
+//! that arrives late may add one. Such a call leaves the lock *in doubt* (`ticket_lock::doubt`), and so does every later holder, for good. Who
+//! holds a lock in doubt looks at the slot.
+//!
+//! The steps of a change say themselves when it is half done ([`half_done`], [`done`]): from the first word of it that others may find, an
+//! unset valid bit or a message, until all nodes have applied it. A call that fails before or after leaves no doubt.
 //!
 //! A node that was declared lost has an index that is out of date. The fabric refuses what it writes to others. A node whose monitor has failed
 //! acknowledges nothing, so that the calls which its index lacks have failed.
@@ -33,16 +36,14 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     }
 }
 
-/// Makes a change of keys under their locks, which are in doubt meanwhile. They stay so if the change fails or panics.
-pub(super) fn change<F: Fabric, T>(
-    guards: &[&Guard<'_, F>],
-    change: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    let trusted = || guards.iter().filter(|guard| !guard.recovered());
-    trusted().for_each(|guard| guard.set_doubt(true));
-    let outcome = change();
-    if outcome.is_ok() {
-        trusted().for_each(|guard| guard.set_doubt(false));
+/// Notes that a change under the lock is about to be half done. The lock is in doubt until [`done`].
+pub(super) fn half_done<F: Fabric>(guard: &Guard<'_, F>) {
+    guard.set_doubt(true);
+}
+
+/// Notes that no change under the lock is half done any more. What a former holder left half done is so still.
+pub(super) fn done<F: Fabric>(guard: &Guard<'_, F>) {
+    if !guard.recovered() {
+        guard.set_doubt(false);
     }
-    outcome
 }

@@ -9,8 +9,9 @@ use crate::{Error, LockGuard, Pending, Result, Thread, TicketLock};
 
 use super::slot::{BODY, Location, WORD_BYTES, body, meta};
 use super::tracker::Change;
+use super::trust::{self, Guard};
 use super::value::Encode;
-use super::{KvStore, Shared, trust};
+use super::{KvStore, Shared};
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
-        let outcome = trust::change(&[&guard], || shared.insert(thread, key, value.bytes()));
+        let outcome = shared.insert(thread, &guard, key, value.bytes());
         let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
     }
@@ -111,7 +112,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         }
         let mut timing = thread.timing_from_now();
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
-        let outcome = trust::change(&[&guard], || shared.delete(thread, key));
+        let outcome = shared.delete(thread, &guard, key);
         let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
     }
@@ -160,9 +161,13 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         }
     }
 
-    fn insert(&self, thread: &Thread<F>, key: &K, value: &[u8]) -> Result<Inserted> {
-        match self.begin(thread, key, value, &[])? {
-            Begun::Announced(at, number) => self.finish(thread, &[at], number).map(|()| Inserted::Done),
+    fn insert(&self, thread: &Thread<F>, guard: &Guard<'_, F>, key: &K, value: &[u8]) -> Result<Inserted> {
+        match self.begin(thread, guard, key, value, &[])? {
+            Begun::Announced(at, number) => {
+                self.finish(thread, &[at], number)?;
+                trust::done(guard);
+                Ok(Inserted::Done)
+            }
             Begun::Not(why) => Ok(why),
         }
     }
@@ -172,6 +177,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     pub(super) fn begin(
         &self,
         thread: &Thread<F>,
+        guard: &Guard<'_, F>,
         key: &K,
         value: &[u8],
         begun: &[Location],
@@ -181,7 +187,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                 return Ok(Begun::Not(Inserted::Duplicate));
             }
             // Left behind by a writer that was lost or gave up.
-            self.retire(thread, key, at, false)?;
+            self.retire(thread, guard, key, at, false)?;
         }
         let Some((slot, counter)) = self.slots.lock().take() else {
             return Ok(Begun::Not(Inserted::Full));
@@ -193,7 +199,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         };
         let invalid = self.set_meta(thread, at, false);
         let written = invalid.and_then(|()| self.write_body(thread, at, value));
-        let sent = written.and_then(|()| self.announce(thread, Change::Insert, key, at));
+        let sent = written.and_then(|()| self.announce(thread, guard, Change::Insert, key, at));
         let number = match sent {
             Ok(number) => number,
             Err(error) => {
@@ -217,7 +223,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         Ok(())
     }
 
-    fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
+    fn delete(&self, thread: &Thread<F>, guard: &Guard<'_, F>, key: &K) -> Result<bool> {
         let Some(at) = self.find(key) else {
             return Ok(false);
         };
@@ -227,7 +233,9 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             // Removing the key does not mend any other failure.
             there.as_ref().map_err(Clone::clone)?;
         }
-        self.retire(thread, key, at, matches!(there, Ok(true)))?;
+        self.retire(thread, guard, key, at, matches!(there, Ok(true)))?;
+        // Also if the key's node is lost, which the call reports.
+        trust::done(guard);
         self.count_write();
         there
     }
@@ -235,15 +243,23 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Clears the valid bit if it is set, then removes the key from all indices. An unset bit must not be written:
     /// the node that cleared it may have announced it only to the slot's owner before it was lost, and the slot may already hold
     /// another key.
-    pub(super) fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
+    pub(super) fn retire(
+        &self,
+        thread: &Thread<F>,
+        guard: &Guard<'_, F>,
+        key: &K,
+        at: Location,
+        valid: bool,
+    ) -> Result<()> {
         if valid {
+            trust::half_done(guard);
             match self.set_meta(thread, at, false) {
                 // Then nobody can read it.
                 Err(error) if error.lost_peer() == Some(at.node) => {}
                 outcome => outcome?,
             }
         }
-        let number = self.announce(thread, Change::Delete, key, at)?;
+        let number = self.announce(thread, guard, Change::Delete, key, at)?;
         // Before the slot is free for another use every node has removed the key, this node last.
         let applied = self.wait_applied(thread, number);
         self.apply(Change::Delete, key.clone(), at);

@@ -13,6 +13,7 @@ use crate::{Result, Thread, TicketLock};
 
 use super::super::slot::Location;
 use super::super::tracker::Change;
+use super::super::trust::{self, Guard};
 use super::super::value::Encode;
 use super::super::{Inserted, Shared};
 
@@ -35,7 +36,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     ) -> Result<Inserted> {
         self.in_view(copies, thread, |view| {
             let guard = self.lock_in(copies, key, view)?.lock(thread, Scope::Nothing)?;
-            let inserted = self.insert_in(copies, thread, view, (key, value));
+            let inserted = self.insert_in(copies, thread, &guard, view, (key, value));
             self.release(thread, guard, inserted.map(Ended::Done))
         })
     }
@@ -64,7 +65,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     ) -> Result<bool> {
         self.in_view(copies, thread, |view| {
             let guard = self.lock_in(copies, key, view)?.lock(thread, Scope::Nothing)?;
-            let deleted = self.delete_in(copies, thread, view, key);
+            let deleted = self.delete_in(copies, thread, &guard, view, key);
             self.release(thread, guard, deleted)
         })
     }
@@ -123,6 +124,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         &self,
         copies: &Copies<F>,
         thread: &Thread<F>,
+        guard: &Guard<'_, F>,
         view: View,
         (key, value): (&K, &[u8]),
     ) -> Result<Inserted> {
@@ -136,7 +138,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             }
             // Left behind by a writer that was lost or gave up.
             self.clear_later(copies, thread, &holders, at)?;
-            self.forget(thread, key, at)?;
+            self.forget(thread, guard, key, at)?;
         }
         let Some((slot, counter)) = self.slots.lock().take() else {
             return Ok(Inserted::Full);
@@ -157,7 +159,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                 _ => self.write_first(copies, thread, (holder, at), value),
             })
         });
-        let announced = written.and_then(|_| self.announce(thread, Change::Insert, key, at));
+        let announced = written.and_then(|_| self.announce(thread, guard, Change::Insert, key, at));
         let number = match announced {
             Ok(number) => number,
             Err(error) => {
@@ -169,6 +171,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         self.apply(Change::Insert, key.clone(), at);
         self.wait_applied(thread, number)?;
         self.mark_copies(copies, thread, &holders, (at, true))?;
+        trust::done(guard);
         self.count_writes(1);
         Ok(Inserted::Done)
     }
@@ -200,23 +203,30 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         Ok(copies.ended(true, view, &holders[..lost_first]))
     }
 
-    fn delete_in(&self, copies: &Copies<F>, thread: &Thread<F>, view: View, key: &K) -> Result<Ended<bool>> {
+    fn delete_in(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        guard: &Guard<'_, F>,
+        view: View,
+        key: &K,
+    ) -> Result<Ended<bool>> {
         let Some(at) = self.find(key) else {
             return Ok(Ended::Done(false));
         };
         let holders = copies.holders(at, view);
         let Some(&first) = holders.first() else {
             // Nobody can tell whether it was still present.
-            self.forget(thread, key, at)?;
+            self.forget(thread, guard, key, at)?;
             return Err(lost(at.node));
         };
         if !self.copy_is_valid(copies, thread, first, at)? {
             self.clear_later(copies, thread, &holders, at)?;
-            self.forget(thread, key, at)?;
+            self.forget(thread, guard, key, at)?;
             return Ok(Ended::Done(false));
         }
         let lost_first = self.mark_copies(copies, thread, &holders, (at, false))?;
-        self.forget(thread, key, at)?;
+        self.forget(thread, guard, key, at)?;
         self.count_writes(1);
         Ok(copies.ended(true, view, &holders[..lost_first]))
     }
@@ -242,8 +252,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     }
 
     /// Removes a key that is not valid from all indices.
-    fn forget(&self, thread: &Thread<F>, key: &K, at: Location) -> Result<()> {
-        self.retire(thread, key, at, false)
+    fn forget(&self, thread: &Thread<F>, guard: &Guard<'_, F>, key: &K, at: Location) -> Result<()> {
+        self.retire(thread, guard, key, at, false)?;
+        trust::done(guard);
+        Ok(())
     }
 
     /// Sets the valid bits of copies. Returns how many of them are lost before the first that is not.

@@ -18,7 +18,8 @@ use loco_fabric::{AtomicCell, Fabric};
 
 use super::slot::{Announcement, Slot, Stage};
 use super::{LINE_WORDS, NEXT, STRONG, TicketLock, WORD_BYTES};
-use crate::operations::mem_ref::{MemRef, Pending};
+use crate::operations::mem_ref::MemRef;
+use crate::operations::words::AddAndLook;
 use crate::{Result, Thread};
 
 /// The bytes of a buffer for a draw: the ticket, and the slots that are looked at.
@@ -29,7 +30,7 @@ pub(super) enum Draw<'t, F: Fabric> {
     /// It was done at once: the ticket, and the content of its slot.
     Done(u64, Slot, MemRef<'t, F>),
     /// The ticket and the slots of these numbers are under way.
-    UnderWay(Range<usize>, Pending<'t, F>),
+    UnderWay(Range<usize>, AddAndLook<'t, F>),
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -76,16 +77,17 @@ impl<F: Fabric> TicketLock<F> {
         Ok(Draw::UnderWay(looked, drawn))
     }
 
-    /// Waits for a draw. Returns the ticket, the content of its slot if that was looked at, and the buffer.
+    /// Waits for a draw. Returns the ticket, the content of its slot if that was looked at, and the buffer. A ticket that is drawn is
+    /// returned though the look has failed: it must be claimed, or nobody would ever serve those behind it.
     pub(super) fn finish_draw<'t>(&self, draw: Draw<'t, F>) -> Result<(u64, Option<Slot>, MemRef<'t, F>)> {
         let (looked, drawn) = match draw {
             Draw::Done(ticket, slot, buffer) => return Ok((ticket, Some(slot), buffer)),
             Draw::UnderWay(looked, drawn) => (looked, drawn),
         };
-        let buffer = drawn.wait()?;
+        let (buffer, seen) = drawn.finish()?;
         let ticket = buffer.word(0)?;
         let number = self.slot(ticket) - self.slots;
-        let slot = match looked.contains(&number) {
+        let slot = match seen && looked.contains(&number) {
             true => Some(Slot::from_word(
                 buffer.word((1 + number - looked.start) * WORD_BYTES)?,
             )),
