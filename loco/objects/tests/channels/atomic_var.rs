@@ -90,6 +90,8 @@ fn cached_copies_follow_what_the_node_hears() {
             let thread = manager.thread()?;
             if manager.node() == HOME {
                 x.write(&thread, -7)?;
+                // The card may say that it has written before the word is in memory.
+                loco::fence::thread(&thread)?;
                 assert_eq!(x.cached(), -7, "the home's copy is the official one");
             }
             turn.wait(&thread)?;

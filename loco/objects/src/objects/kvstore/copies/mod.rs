@@ -109,7 +109,8 @@ impl<F: Fabric> Copies<F> {
         let numbers = (1..config.copies).flat_map(|home| (0..config.locks).map(move |lock| (home, lock)));
         let later_locks = numbers.map(|(home, lock)| {
             let node = nodes[(lock as usize + home) % nodes.len()];
-            TicketLock::with_config(channel, &format!("lock{lock}-{home}"), node, on_loss)
+            let lock = TicketLock::with_config(channel, &format!("lock{lock}-{home}"), node, on_loss);
+            lock.map(TicketLock::keeping_doubt)
         });
         Ok(Some(Copies {
             count: config.copies,
