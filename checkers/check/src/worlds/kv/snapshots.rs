@@ -105,7 +105,8 @@ pub(super) fn in_order(first: u64, second: u64) -> impl Fn(&mut World) {
     }
 }
 
-/// Builds a world in which a batch inserts two keys while the other node makes a snapshot. What is restored has both or neither.
+/// Builds a world in which a batch inserts two keys while the other node makes a snapshot. A batch holds its locks one by one on networks, so
+/// the snapshot has any of the keys. What is restored is what was written.
 pub(super) fn across_a_batch(world: &mut World) {
     let mut stage = Stage::new(world, 2, 1, both);
     stage.run(0, 0, "writer", |stores, thread| {
@@ -119,9 +120,14 @@ pub(super) fn across_a_batch(world: &mut World) {
         let restored = must(stores.copy.restore(thread, &file.0));
         assert_eq!((restored.keys, restored.inserted), (written.keys, written.keys));
         let found = found(stores, thread);
-        match written.keys {
-            0 => assert_eq!(found, [None, None]),
-            _ => assert_eq!(found, [Some(10), Some(20)], "both or neither"),
-        }
+        assert_eq!(
+            found.iter().flatten().count() as u64,
+            written.keys,
+            "keys: {found:?}"
+        );
+        assert!(
+            matches!(found, [None | Some(10), None | Some(20)]),
+            "values: {found:?}"
+        );
     });
 }

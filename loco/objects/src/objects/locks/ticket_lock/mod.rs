@@ -127,6 +127,8 @@ struct Mine<F: Fabric> {
     abandoned: AtomicU64Of<F>,
     /// 1 + the last ticket that the node drew, or 0.
     drawn: AtomicU64Of<F>,
+    /// How many draws did not give the ticket after the node's former one, since other nodes drew between.
+    misses: AtomicU32Of<F>,
     /// 1 + the node that waited last time when this one was done, or 0. It is a guess which node waits this
     /// time.
     follower: AtomicU32Of<F>,
@@ -197,6 +199,7 @@ impl<F: Fabric> TicketLock<F> {
                 held: AtomicCell::new(0),
                 abandoned: AtomicCell::new(0),
                 drawn: AtomicCell::new(0),
+                misses: AtomicCell::new(0),
                 follower: AtomicCell::new(0),
                 recovered_count: AtomicCell::new(0),
                 recovered: Lock::new(Vec::new()),
