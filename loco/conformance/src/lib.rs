@@ -12,6 +12,7 @@ use loco_fabric::{
     Posted, QueuePair, Result, Target, Wait, WordCell, Work, WorkRequestId,
 };
 
+pub mod cpu_atomics;
 pub mod failure;
 pub mod job;
 pub mod layout;
@@ -56,12 +57,13 @@ macro_rules! suite {
     };
     ($world:ty) => {
         $crate::suite! { $world:
+            cpu_atomics { atomics_with_cpu_accesses }
             operations {
                 put_and_get_move_bytes, reads_at_once_bring_bytes, words_of_every_size,
                 ranges_are_checked, words_must_be_aligned,
                 foreign_memory_is_refused, memory_is_zeroed_and_returns, exhausted_memory_is_an_error,
                 atomics_return_the_old_value, concurrent_adds_sum_up, compare_swap_is_won_once,
-                atomics_with_cpu_accesses, loop_back, inline_data_may_be_reused_at_once,
+                loop_back, inline_data_may_be_reused_at_once,
                 inline_data_beyond_the_limit_are_refused,
                 unsignaled_operations_report_nothing, short_operations_in_a_row,
                 each_operation_is_reported_once, a_full_queue_says_so,

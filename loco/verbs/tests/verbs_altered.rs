@@ -54,8 +54,9 @@ mod no_inline {
 mod glob {
     use super::Glob;
     loco_conformance::suite! { Glob:
+        cpu_atomics { atomics_with_cpu_accesses }
         operations {
-            atomics_return_the_old_value, concurrent_adds_sum_up, compare_swap_is_won_once, atomics_with_cpu_accesses,
+            atomics_return_the_old_value, concurrent_adds_sum_up, compare_swap_is_won_once,
         }
     }
 }
