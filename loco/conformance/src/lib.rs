@@ -11,6 +11,7 @@ use loco_fabric::{
     Completion, CompletionStatus, Fabric, FabricError, Local, Memory, MemoryKind, NodeId, Peers, Platform,
     Posted, QueuePair, Result, Target, Wait, WordCell, Work, WorkRequestId,
 };
+use loco_job::Mesh;
 
 pub mod cpu_atomics;
 pub mod failure;
@@ -201,6 +202,19 @@ pub fn word<M: Memory>(memory: &M, offset: usize) -> u64 {
 /// Sets the word at `offset`.
 pub fn set_word<M: Memory>(memory: &M, offset: usize, value: u64) {
     memory.cell::<u64>(offset).unwrap().store(value);
+}
+
+/// Brings up the `n` nodes of a job in this process, each on a thread of its own since they wait for one another.
+pub fn bring_up<T: Send>(n: usize, up: impl Fn(Mesh) -> T + Sync) -> Vec<T> {
+    let up = &up;
+    let meshes = Mesh::in_process(n).unwrap();
+    std::thread::scope(|scope| {
+        let ups: Vec<_> = meshes
+            .into_iter()
+            .map(|mesh| scope.spawn(move || up(mesh)))
+            .collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    })
 }
 
 /// Runs each closure on a thread of its own.

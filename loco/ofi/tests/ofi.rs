@@ -9,7 +9,6 @@
 
 use loco_conformance::World;
 use loco_host::HugePages;
-use loco_job::Mesh;
 use loco_ofi::{OfiConfig, OfiFabric, Trust, usable};
 use loco_test_networks::weak::{Orders, WeakProvider};
 
@@ -31,14 +30,7 @@ fn unordered() -> OfiConfig {
 }
 
 fn bring_up(n: usize, config: &OfiConfig) -> Vec<OfiFabric> {
-    let meshes = Mesh::in_process(n).unwrap();
-    std::thread::scope(|scope| {
-        let ups: Vec<_> = meshes
-            .into_iter()
-            .map(|mesh| scope.spawn(|| OfiFabric::new(mesh, config.clone()).unwrap()))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
-    })
+    loco_conformance::bring_up(n, |mesh| OfiFabric::new(mesh, config.clone()).unwrap())
 }
 
 macro_rules! worlds {

@@ -29,14 +29,7 @@ struct Relaxed;
 
 fn bring_up(n: usize) -> Vec<ShmFabric> {
     let config = small();
-    let meshes = Mesh::in_process(n).unwrap();
-    std::thread::scope(|scope| {
-        let ups: Vec<_> = meshes
-            .into_iter()
-            .map(|mesh| scope.spawn(|| ShmFabric::new(mesh, config.clone()).unwrap()))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
-    })
+    loco_conformance::bring_up(n, |mesh| ShmFabric::new(mesh, config.clone()).unwrap())
 }
 
 /// Returns nodes with this NIC.

@@ -5,7 +5,6 @@
 use loco_conformance::{Poster, World, allocate, local, share, target, word};
 use loco_fabric::{Fabric, FabricError, Memory, Peers, QueuePair, Wait, Work};
 use loco_host::HugePages;
-use loco_job::Mesh;
 use loco_tcp::{TcpConfig, TcpFabric};
 
 fn config() -> TcpConfig {
@@ -16,15 +15,9 @@ fn config() -> TcpConfig {
 }
 
 fn bring_up(n: usize, config: impl Fn(usize) -> TcpConfig + Sync) -> Vec<Result<TcpFabric, FabricError>> {
-    let meshes = Mesh::in_process(n).unwrap();
-    std::thread::scope(|scope| {
-        let config = &config;
-        let ups: Vec<_> = meshes
-            .into_iter()
-            .enumerate()
-            .map(|(index, mesh)| scope.spawn(move || TcpFabric::new(mesh, config(index))))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    loco_conformance::bring_up(n, |mesh| {
+        let index = usize::from(mesh.node().0);
+        TcpFabric::new(mesh, config(index))
     })
 }
 

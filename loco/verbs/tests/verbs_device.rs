@@ -14,7 +14,6 @@
 
 use loco_conformance::World;
 use loco_host::HugePages;
-use loco_job::Mesh;
 use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, choose};
 
@@ -32,14 +31,7 @@ fn config() -> VerbsConfig {
 impl World for Device {
     type Fabric = VerbsFabric;
     fn nodes(n: usize) -> Vec<VerbsFabric> {
-        let meshes = Mesh::in_process(n).unwrap();
-        std::thread::scope(|scope| {
-            let ups: Vec<_> = meshes
-                .into_iter()
-                .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config()).unwrap()))
-                .collect();
-            ups.into_iter().map(|up| up.join().unwrap()).collect()
-        })
+        loco_conformance::bring_up(n, |mesh| VerbsFabric::new(mesh, config()).unwrap())
     }
     fn kill(node: &VerbsFabric) {
         node.mesh().fail();

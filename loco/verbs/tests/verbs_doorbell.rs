@@ -9,7 +9,6 @@ use loco_conformance::sleeping::sleep_for_completions;
 use loco_conformance::{share, target};
 use loco_fabric::{Fabric, QueuePair, Work, WorkRequestId};
 use loco_host::HugePages;
-use loco_job::Mesh;
 use loco_test_networks::altered::{AlteredDevice, Counts, Limits};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
@@ -21,14 +20,7 @@ fn pair(device: &AlteredDevice) -> Vec<VerbsFabric> {
         .provider(device.provider())
         .arena_bytes(1 << 20)
         .huge_pages(HugePages::Never);
-    let meshes = Mesh::in_process(2).unwrap();
-    std::thread::scope(|scope| {
-        let ups: Vec<_> = meshes
-            .into_iter()
-            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap()))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
-    })
+    loco_conformance::bring_up(2, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
 }
 
 #[test]

@@ -34,14 +34,7 @@ fn try_bring_up(n: usize, device: &AlteredDevice) -> Vec<Result<VerbsFabric, Fab
 }
 
 fn bring_up(n: usize, config: &VerbsConfig) -> Vec<Result<VerbsFabric, FabricError>> {
-    let meshes = Mesh::in_process(n).unwrap();
-    std::thread::scope(|scope| {
-        let ups: Vec<_> = meshes
-            .into_iter()
-            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone())))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
-    })
+    loco_conformance::bring_up(n, |mesh| VerbsFabric::new(mesh, config.clone()))
 }
 
 fn pair(device: &AlteredDevice) -> [VerbsFabric; 2] {

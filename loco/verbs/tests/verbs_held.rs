@@ -39,14 +39,7 @@ fn up(n: usize, device: &AlteredDevice, order: Option<Tier>) -> Vec<VerbsFabric>
         .huge_pages(HugePages::Never)
         .order(order)
         .queue_depth(16);
-    let meshes = Mesh::in_process(n).unwrap();
-    let fabrics: Vec<_> = std::thread::scope(|scope| {
-        let ups: Vec<_> = meshes
-            .into_iter()
-            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap()))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
-    });
+    let fabrics = loco_conformance::bring_up(n, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap());
     assert_ne!(fabrics[0].caps().order.strong, Cost::Free);
     fabrics
 }

@@ -21,7 +21,6 @@ use loco_fabric::{
     QueuePair, Std, Target, Wait, WordCell, Work, WorkRequestId,
 };
 use loco_host::HugePages;
-use loco_job::Mesh;
 use loco_testing::{on_nic, skipped};
 use loco_verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueuePair, VerbsRemote, choose};
 
@@ -103,13 +102,8 @@ fn run(name: &str) {
         .chain(litmus.threads.iter().map(|(node, _)| node))
         .max()
         .unwrap();
-    let fabrics: Vec<_> = std::thread::scope(|scope| {
-        let ups: Vec<_> = Mesh::in_process(usize::from(*nodes))
-            .unwrap()
-            .into_iter()
-            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap()))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    let fabrics = loco_conformance::bring_up(usize::from(*nodes), |mesh| {
+        VerbsFabric::new(mesh, config.clone()).unwrap()
     });
     let memories: Vec<_> = litmus
         .locations

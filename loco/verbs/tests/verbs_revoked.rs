@@ -8,7 +8,7 @@ use loco_fabric::{
     CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Peers, QueuePair, Target, Wait, Work,
     WorkRequestId,
 };
-use loco_job::{Mesh, Revoked};
+use loco_job::Revoked;
 use loco_test_networks::altered::{AlteredDevice, Limits};
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
@@ -19,12 +19,7 @@ fn a_revoked_node_reaches_nothing() {
         .provider(AlteredDevice::new(Limits::default()).provider())
         .arena_bytes(1 << 20)
         .link_timeout(Duration::from_millis(20));
-    let meshes = Mesh::in_process(3).unwrap();
-    let fabrics: Vec<VerbsFabric> = std::thread::scope(|scope| {
-        let up = |mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap());
-        let ups: Vec<_> = meshes.into_iter().map(up).collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
-    });
+    let fabrics = loco_conformance::bring_up(3, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap());
     let [a, lost, c] = &fabrics[..] else {
         unreachable!()
     };

@@ -1,7 +1,6 @@
 //! Nodes on an altered device, for the conformance suite.
 
 use loco_host::HugePages;
-use loco_job::Mesh;
 use loco_test_networks::altered::AlteredDevice;
 use loco_verbs::{VerbsConfig, VerbsFabric};
 
@@ -13,14 +12,7 @@ pub fn bring_up(n: usize, device: AlteredDevice) -> Vec<VerbsFabric> {
         .memory_limit_bytes(16 << 20)
         .huge_pages(HugePages::Never)
         .queue_depth(16);
-    let meshes = Mesh::in_process(n).unwrap();
-    std::thread::scope(|scope| {
-        let ups: Vec<_> = meshes
-            .into_iter()
-            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap()))
-            .collect();
-        ups.into_iter().map(|up| up.join().unwrap()).collect()
-    })
+    loco_conformance::bring_up(n, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
 }
 
 /// Defines a world on a device, whose nodes are looked at when they are up.
