@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use loco::fabric::{NodeId, Peers};
 use loco::raw::Flags;
-use loco::{Error, Manager, Polling, Result, SharedRegion, SharedVar, Thread};
+use loco::{Error, KvConfig, Manager, Polling, Result, SharedRegion, SharedVar, Thread};
 use loco_sim::spec::{Operation, Violation, operations};
 use loco_sim::{End, ModelFabric, Node, World, faults};
 
@@ -24,6 +24,17 @@ struct Site<T> {
 
 /// A node of a world.
 type At<T> = Node<Arc<Site<T>>>;
+
+/// Returns the configuration of a store that has as few states as a store can: one slot on each node, one lock, and little room for
+/// announcements.
+pub(crate) fn least_store(value_bytes: usize) -> KvConfig {
+    KvConfig::default()
+        .slots_per_node(1)
+        .value_bytes_max(value_bytes)
+        .key_bytes_max(8)
+        .locks(1)
+        .tracker_bytes(128)
+}
 
 /// Unwraps a result in an explored thread. An error is a finding.
 #[track_caller]

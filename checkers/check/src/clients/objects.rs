@@ -17,7 +17,7 @@ use mowgli_libraries::client::{Client, Method, Node, ObjectId, ObjectKind};
 
 use super::channel::Channel;
 use super::form::{Form, LockForm, OwnedForm, RingForm};
-use crate::stage::{Fabric, must};
+use crate::stage::{Fabric, least_store, must};
 
 /// Bytes of a word.
 pub(super) const WORD_BYTES: usize = 8;
@@ -250,10 +250,5 @@ fn bind(
 fn store_config(client: &Client) -> KvConfig {
     let mut inserts = 0;
     client.for_each_call(&mut |_, call| inserts += u32::from(call.method == Method::InsertKv));
-    KvConfig::default()
-        .slots_per_node(inserts.max(1))
-        .value_bytes_max(WORD_BYTES)
-        .key_bytes_max(WORD_BYTES)
-        .locks(1)
-        .tracker_bytes(128)
+    least_store(WORD_BYTES).slots_per_node(inserts.max(1))
 }

@@ -3,13 +3,12 @@
 use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{
-    AtomicVar, KvConfig, KvStore, LockGuard, Manager, Result, SharedQueue, TasLock, Thread, TicketLock,
-    Unlock,
+    AtomicVar, KvStore, LockGuard, Manager, Result, SharedQueue, TasLock, Thread, TicketLock, Unlock,
 };
 use loco_sim::call;
 
 use super::{Place, Size, ended, in_time, made, made_once, nothing};
-use crate::stage::{Fabric, unless_lost};
+use crate::stage::{Fabric, least_store, unless_lost};
 use crate::worlds::kv::inserted;
 use crate::worlds::queue::{popped, pushed};
 
@@ -95,13 +94,7 @@ pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) -> Op
 pub(super) type Store = KvStore<u64, u64, Fabric>;
 
 pub(super) fn kv(manager: &Manager<Fabric>, _: Size) -> Result<Store> {
-    let config = KvConfig::default()
-        .slots_per_node(1)
-        .value_bytes_max(8)
-        .key_bytes_max(8)
-        .locks(1)
-        .tracker_bytes(128);
-    KvStore::new(manager, "kv", config)
+    KvStore::new(manager, "kv", least_store(8))
 }
 
 pub(super) fn use_kv(store: &Store, thread: &Thread<Fabric>, at: Place) -> Option<()> {

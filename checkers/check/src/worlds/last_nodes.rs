@@ -4,13 +4,13 @@
 use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{
-    Barrier, Inserted, KvConfig, KvStore, Manager, OwnedVar, Parent as _, Participants, Popped, Pushed,
-    Result, RingBuffer, SharedQueue, SharedRegion, Sst, TasLock, Thread,
+    Barrier, Inserted, KvStore, Manager, OwnedVar, Parent as _, Participants, Popped, Pushed, Result,
+    RingBuffer, SharedQueue, SharedRegion, Sst, TasLock, Thread,
 };
 use loco_sim::World;
 
 use crate::named_world::NamedWorld;
-use crate::stage::{Fabric, Stage, here, must, put_word};
+use crate::stage::{Fabric, Stage, here, least_store, must, put_word};
 
 /// The participants.
 const FIRST: NodeId = NodeId(1);
@@ -156,15 +156,7 @@ pub(super) fn ring_buffer() -> NamedWorld {
 /// Both insert a key and look for that of the other.
 pub(super) fn kv() -> NamedWorld {
     named(
-        |parent| {
-            let config = KvConfig::default()
-                .slots_per_node(1)
-                .value_bytes_max(8)
-                .key_bytes_max(8)
-                .locks(1)
-                .tracker_bytes(128);
-            KvStore::<u64, u64, Fabric>::new(parent, "kv", config)
-        },
+        |parent| KvStore::<u64, u64, Fabric>::new(parent, "kv", least_store(8)),
         |store, _, thread, me, other| {
             let (mine, theirs) = (u64::from(me.0), u64::from(other.0));
             assert_eq!(must(store.insert(thread, &mine, &(10 * mine))), Inserted::Done);

@@ -1,12 +1,14 @@
 //! Stores with two copies of each value, of which one node may be lost. The others go on: no call of theirs fails, no
 //! acknowledged write is lost, and nothing that was shown is taken back. The one lock has its homes on nodes 0 and 1.
 
-use loco::{KvConfig, Result, Thread};
+use loco::{Result, Thread};
 use loco_sim::{World, call, spec};
 
 use super::{Call, Store, There, after, found, inserted, of_window};
 use crate::methods::did;
-use crate::stage::{Fabric, Script, Stage, UNKNOWN, known, must, nodes_of, outcome, until_in_time};
+use crate::stage::{
+    Fabric, Script, Stage, UNKNOWN, known, least_store, must, nodes_of, outcome, until_in_time,
+};
 
 /// Makes a world of each thread's calls on a store that has `keys`, and two copies of each value.
 pub(super) fn calls<const N: usize, const T: usize>(
@@ -17,16 +19,8 @@ where
     [u64; N]: loco::Encode,
 {
     move |world| {
-        let make = |manager: &loco::Manager<Fabric>| {
-            let config = KvConfig::default()
-                .slots_per_node(1)
-                .value_bytes_max(8 * N)
-                .key_bytes_max(8)
-                .locks(1)
-                .tracker_bytes(128)
-                .copies(2);
-            Store::<N>::new(manager, "kv", config)
-        };
+        let make =
+            |manager: &loco::Manager<Fabric>| Store::<N>::new(manager, "kv", least_store(8 * N).copies(2));
         let nodes = nodes_of(&script);
         assert!(
             keys.iter().all(|key| key.0 < nodes),

@@ -1,12 +1,12 @@
 //! Values of a length that lookups cannot know, and lookups of more keys than are looked up together.
 
 use loco::fabric::NodeId;
-use loco::{Bytes, Inserted, KvConfig, KvStore, Manager};
+use loco::{Bytes, Inserted, KvStore, Manager};
 use loco_sim::World;
 
 use super::{There, stores};
 use crate::methods::did;
-use crate::stage::{Fabric, Stage, must};
+use crate::stage::{Fabric, Stage, least_store, must};
 
 /// The number of keys that are looked up together, and one.
 const MORE_THAN_A_WINDOW: usize = 129;
@@ -18,12 +18,7 @@ pub(super) fn longer(world: &mut World) {
     const LONG: usize = 112;
     let value = |len| Bytes(vec![len as u8; len]);
     let make = |manager: &Manager<Fabric>| {
-        let config = KvConfig::default()
-            .slots_per_node(2)
-            .value_bytes_max(LONG)
-            .key_bytes_max(8)
-            .locks(1)
-            .tracker_bytes(128);
+        let config = least_store(LONG).slots_per_node(2);
         KvStore::<u64, Bytes, Fabric>::new(manager, "kv", config)
     };
     let mut stage = Stage::prepared(world, 2, 1, make, move |store, thread| {

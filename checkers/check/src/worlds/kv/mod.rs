@@ -11,14 +11,15 @@ mod snapshots;
 pub(crate) use list::worlds;
 
 use loco::fabric::NodeId;
-use loco::{Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
+use loco::{Error, Inserted, KvStore, Manager, Result, Thread};
 use loco_sim::spec::Operation;
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
 use crate::named_world::NamedWorld;
 use crate::stage::{
-    Fabric, LATE, Script, Stage, UNKNOWN, is_loss, known, must, nodes_of, outcome, unless_lost, until_in_time,
+    Fabric, LATE, Script, Stage, UNKNOWN, is_loss, known, least_store, must, nodes_of, outcome, unless_lost,
+    until_in_time,
 };
 
 /// A store of values that no other call writes. Values of more than one word repeat the word.
@@ -43,12 +44,7 @@ where
     [u64; N]: loco::Encode,
 {
     move |manager| {
-        let config = KvConfig::default()
-            .slots_per_node(slots)
-            .value_bytes_max(8 * N)
-            .key_bytes_max(8)
-            .locks(locks)
-            .tracker_bytes(128);
+        let config = least_store(8 * N).slots_per_node(slots).locks(locks);
         KvStore::new(manager, name, config)
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use loco::asynchronous::{Async, RingSink, RingStream};
 use loco::fabric::{AtomicCell, NodeId};
 use loco::{
-    Barrier, Inserted, KvConfig, KvStore, Manager, Popped, Pushed, Result, RingBuffer, RingConfig,
-    RingReader, RingWriter, SharedQueue, SharedRegion,
+    Barrier, Inserted, KvStore, Manager, Popped, Pushed, Result, RingBuffer, RingConfig, RingReader,
+    RingWriter, SharedQueue, SharedRegion,
 };
 use loco_sim::World;
 
 use crate::methods::did;
 use crate::named_world::NamedWorld;
-use crate::stage::{Fabric, Stage, get_word, here, must, put_word};
+use crate::stage::{Fabric, Stage, get_word, here, least_store, must, put_word};
 
 use super::executor::{Word, once};
 use super::node;
@@ -132,13 +132,7 @@ pub(crate) fn kv() -> Vec<NamedWorld> {
 }
 
 fn store(manager: &Manager<Fabric>) -> Result<Async<KvStore<u64, u64, Fabric>>> {
-    let config = KvConfig::default()
-        .slots_per_node(1)
-        .value_bytes_max(8)
-        .key_bytes_max(8)
-        .locks(1)
-        .tracker_bytes(128);
-    Ok(Async::new(KvStore::new(manager, "kv", config)?))
+    Ok(Async::new(KvStore::new(manager, "kv", least_store(8))?))
 }
 
 /// Builds a world in which a task writes a key that another task of the same thread reads.

@@ -6,7 +6,6 @@ use super::slot::Backup;
 use super::views::View;
 use super::writes::Ended;
 use super::{Copies, Holder, lost};
-use crate::fence::Scope;
 use crate::{Error, Result, Thread};
 
 use super::super::KvStore;
@@ -141,10 +140,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         key: &K,
     ) -> Result<Option<V>> {
         let shared = &*self.shared;
-        shared.in_view(copies, thread, |view| {
-            let guard = shared.lock_in(copies, key, view)?.lock(thread, Scope::Nothing)?;
-            let found = self.mend(copies, thread, key, view);
-            shared.release(thread, guard, found.map(Ended::Done))
+        shared.under_lock(copies, thread, key, |view, _| {
+            self.mend(copies, thread, key, view).map(Ended::Done)
         })
     }
 

@@ -34,10 +34,9 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         key: &K,
         value: &[u8],
     ) -> Result<Inserted> {
-        self.in_view(copies, thread, |view| {
-            let guard = self.lock_in(copies, key, view)?.lock(thread, Scope::Nothing)?;
-            let inserted = self.insert_in(copies, thread, &guard, view, (key, value));
-            self.release(thread, guard, inserted.map(Ended::Done))
+        self.under_lock(copies, thread, key, |view, guard| {
+            let inserted = self.insert_in(copies, thread, guard, view, (key, value));
+            inserted.map(Ended::Done)
         })
     }
 
@@ -49,10 +48,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         key: &K,
         value: &[u8],
     ) -> Result<bool> {
-        self.in_view(copies, thread, |view| {
-            let guard = self.lock_in(copies, key, view)?.lock(thread, Scope::Nothing)?;
-            let updated = self.update_in(copies, thread, view, (key, value));
-            self.release(thread, guard, updated)
+        self.under_lock(copies, thread, key, |view, _| {
+            self.update_in(copies, thread, view, (key, value))
         })
     }
 
@@ -63,16 +60,29 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread: &Thread<F>,
         key: &K,
     ) -> Result<bool> {
+        self.under_lock(copies, thread, key, |view, guard| {
+            self.delete_in(copies, thread, guard, view, key)
+        })
+    }
+
+    /// Makes a call in a view, as [`in_view`](Shared::in_view) does, under the lock of `key` at its home in that view.
+    pub(super) fn under_lock<T>(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        key: &K,
+        call: impl Fn(View, &Guard<'_, F>) -> Result<Ended<T>>,
+    ) -> Result<T> {
         self.in_view(copies, thread, |view| {
             let guard = self.lock_in(copies, key, view)?.lock(thread, Scope::Nothing)?;
-            let deleted = self.delete_in(copies, thread, &guard, view, key);
-            self.release(thread, guard, deleted)
+            let ended = call(view, &guard);
+            self.release(thread, guard, ended)
         })
     }
 
     /// Makes a call in this node's view, and again in the next one if a node that it needs is lost. An error that names such a
     /// node says that the call has changed nothing.
-    pub(super) fn in_view<T>(
+    fn in_view<T>(
         &self,
         copies: &Copies<F>,
         thread: &Thread<F>,
@@ -107,12 +117,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     }
 
     /// Returns the lock of `key` at the home that counts in `view`.
-    pub(super) fn lock_in<'a>(
-        &'a self,
-        copies: &'a Copies<F>,
-        key: &K,
-        view: View,
-    ) -> Result<&'a TicketLock<F>> {
+    fn lock_in<'a>(&'a self, copies: &'a Copies<F>, key: &K, view: View) -> Result<&'a TicketLock<F>> {
         let number = self.lock_number(key);
         Ok(match copies.home(number, view)?.checked_sub(1) {
             None => &self.locks[number],
