@@ -16,7 +16,7 @@ use crate::settings::{abroad, settings};
 /// GID for each version of RoCE.
 pub(crate) const ADDRESS_GID: u8 = 1;
 
-/// What a device is known by.
+/// Identifies a device: its number, its GUID and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub index: u8,

@@ -1,5 +1,5 @@
-//! What the error of a program blames for its end, and when that is an excuse: what it blames must have happened to the node that is
-//! named.
+//! Judges the errors of programs that run with faults: which fault an error blames for the program's end, and whether it is excused, as that
+//! fault has happened to the node that it names.
 //!
 //! Used by [`World::program_with_faults`](crate::World::program_with_faults).
 

@@ -331,7 +331,8 @@ fn threads_that_use_what_they_have_made_are_not_symmetric() {
     assert!(text.contains("thread 0") && text.contains("Store"), "{text}");
 }
 
-/// Which of the threads comes first is not decided. Up to symmetry there is one execution of it, in which it is always the same one.
+/// Any of the threads may come first. The exploration visits one execution for all of them, in which the same thread is always first, so it
+/// cannot answer an end that asks about another thread, and refuses it.
 #[test]
 fn an_end_that_asks_which_thread_has_done_something_is_refused() {
     let first_of = |end: &End<'_>, name: &str| {
@@ -361,7 +362,7 @@ fn an_end_that_asks_which_thread_has_done_something_is_refused() {
                 Ok(report) => assert!(report.failure.is_some(), "it may be the first: {count} threads"),
                 Err(error) => panic!("{error}"),
             }
-            // The same question, asked of one thread: the wanted end is found, or the question is refused.
+            // `reaches` finds the end in which this thread is first, or refuses the question.
             let reached = reaches(&Config::default(), |it| world(it, count), {
                 let name = format!("thread {number}");
                 move |end| first_of(end, &name)

@@ -14,7 +14,7 @@ use super::state::{socket_address, zeroed};
 /// The address at which every altered device is reached.
 pub(super) const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// What a process chooses of its NIC, once.
+/// The settings of the NIC of this process, which its first altered device fixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) tier: Tier,
@@ -55,7 +55,7 @@ pub(super) fn start(choice: Choice) {
 
 /// Starts the NIC.
 fn started(choice: Choice) -> Result<Nic, String> {
-    // What is asked for first is done last: the NIC's own files are gone then.
+    // The system calls such functions in reverse order, so the NIC, which asks later, has removed its files before this one runs.
     // SAFETY: the function takes and returns nothing, and does not unwind.
     unsafe { libc::atexit(remove_world) };
     let is_first = loco_nic::set(|name| match name {

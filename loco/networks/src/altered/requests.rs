@@ -14,7 +14,7 @@ use super::state::{Shared, lock, zeroed};
 /// A key that no region has.
 const NO_KEY: u32 = u32::MAX;
 
-/// What a queue pair's `qp_context` points to.
+/// Keeps the state of a queue pair of an altered device. The queue pair's `qp_context` points to it.
 pub(super) struct AlteredQp {
     pub(super) device: &'static Shared,
     state: Mutex<QpState>,

@@ -25,14 +25,14 @@ pub struct Limits {
     pub zero_length_reads: bool,
     /// False if the device has no completion channels.
     pub completion_events: bool,
-    /// What the device says of its atomics. That they are atomic against the CPU's, too (`IBV_ATOMIC_GLOB`), it may say only where the
-    /// NIC carries requests out at once, by atomics of the CPU.
+    /// The atomicity that the device reports. `IBV_ATOMIC_GLOB` (atomic against the CPU's atomics, too) is true only where the NIC
+    /// carries requests out at once, by atomics of the CPU.
     pub atomicity: Atomicity,
     /// True if the library says that the words of one write are placed in order.
     pub words_in_order: bool,
     /// True if all memory is registered with relaxed ordering. The fabric asks for it nowhere; a device may treat all memory so.
     pub relaxed_memory: bool,
-    /// What the fabric is told of the tier. A device may order more than is known of it.
+    /// The tier that the fabric is told, or `None` if it is told nothing. A device may order more than is known of it.
     pub known: Option<Tier>,
     /// True if the fabric is told that fenced operations may never start.
     pub fences_stall: bool,

@@ -182,7 +182,7 @@ pub(super) fn unlisten(shared: &Shared) {
     if !leave(all, &path, shared) {
         let _ = fs::remove_file(&path);
     } else if let Some(of_port) = all.get(&path) {
-        // Who still finds the address there is told that nobody listens.
+        // If the file cannot be written, it still has the address, and a process that connects there is told that nobody listens.
         let _ = publish(&folder, number, &path, of_port);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::{MutexGuard, OnceLock};
 use super::core::{Nic, spare};
 use crate::child::becomes_child;
 
-/// What stands still while a process forks.
+/// Holds the locks that keep the NIC still while the process forks.
 pub(super) struct Stopped {
     /// The lock of the NIC, if there is one. It is given back before the other.
     pub nic: Option<MutexGuard<'static, Nic>>,
