@@ -22,6 +22,24 @@ fn every_mutation_fits_the_sources() {
     assert!(misfits.is_empty(), "{}", misfits.join("\n"));
 }
 
+/// A find text that ends within a comment leaves the rest of the comment behind as code. The compiler says so only in a run of the
+/// mutation itself.
+#[test]
+fn every_mutated_file_is_still_rust() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mutations = all().unwrap_or_else(|error| panic!("{error}"));
+    let broken: Vec<String> = mutations
+        .iter()
+        .filter(|mutation| mutation.file.ends_with(".rs"))
+        .filter_map(|mutation| {
+            let text = mutation.shipped(&root).ok()?;
+            let error = syn::parse_file(&mutation.apply(&text).ok()?).err()?;
+            Some(format!("{}/{}: {error}", mutation.object, mutation.name))
+        })
+        .collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
 #[test]
 fn names_are_unique() {
     let mutations = all().unwrap_or_else(|error| panic!("{error}"));
