@@ -31,9 +31,11 @@ pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 const SMOKE_EXECUTIONS: u64 = 300;
 /// The share of the time after which that round ends.
 const SMOKE_SHARE: f64 = 0.12;
+/// The share of the time after which that round turns from the small worlds to the others.
+const SMALL_SMOKE_SHARE: f64 = 0.06;
 /// The share of the time after which no small world begins.
 const SMALL_SHARE: f64 = 0.35;
-/// A small world gets one part in so many of what is left of that; the last one gets the rest.
+/// A small world gets at most one part in so many of what is left of that; the last one gets the rest.
 const SMALL_AMONG: usize = 8;
 /// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
@@ -227,8 +229,9 @@ impl Run<'_> {
         // a few schedules of each world only where there are many.
         let (small, large): (Vec<usize>, Vec<usize>) = (0..self.runs.len())
             .partition(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous());
-        for &index in &small {
-            let time = self.share(SMOKE_SHARE, SMALL_AMONG);
+        for (number, &index) in small.iter().enumerate() {
+            let among = SMALL_AMONG.max(small.len() - number);
+            let time = self.share(SMALL_SMOKE_SHARE, among);
             if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
                 return Ok(());
             }
@@ -239,12 +242,13 @@ impl Run<'_> {
                 return Ok(());
             }
         }
-        for &index in &small {
+        for (number, &index) in small.iter().enumerate() {
+            let left = small.len() - number;
             // The last of several is the largest.
-            let among = if small.len() > 1 && small.last() == Some(&index) {
+            let among = if small.len() > 1 && left == 1 {
                 1
             } else {
-                SMALL_AMONG
+                SMALL_AMONG.max(left)
             };
             if !self.exhaustive(index, self.share(SMALL_SHARE, among))? {
                 return Ok(());

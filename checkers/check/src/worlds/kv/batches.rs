@@ -33,29 +33,33 @@ where
     )
 }
 
-/// Updates two keys by one call. Returns for each whether it was there, or nothing if one was and it is unknown which.
-pub(super) fn update_two<const N: usize>(
+/// Updates keys by one call, each with the value after that of the key before. Returns for each whether it was there, or nothing if some were
+/// and it is unknown which.
+pub(super) fn update_keys<const N: usize, const KEYS: usize>(
     store: &Store<N>,
     thread: &Thread<Fabric>,
-    one: u64,
-    two: u64,
+    keys: [u64; KEYS],
     value: u64,
 ) -> Result<String>
 where
     [u64; N]: loco::Encode,
 {
     did("KvStore::update_many");
+    let mut entries = keys.map(|key| (key, value));
+    for (number, entry) in (0..).zip(&mut entries) {
+        entry.1 += number;
+    }
     let update = || {
-        let found = store.update_many(thread, &[(one, [value; N]), (two, [value + 1; N])])?;
+        let found = store.update_many(thread, &entries.map(|(key, value)| (key, [value; N])))?;
         Ok(match found {
-            0 => "false false",
-            2 => "true true",
-            _ => UNKNOWN,
-        }
-        .to_owned())
+            0 => ["false"; KEYS].join(" "),
+            all if all == KEYS => ["true"; KEYS].join(" "),
+            _ => UNKNOWN.to_owned(),
+        })
     };
+    let texts = entries.map(|(key, value)| format!(" {key} {value}"));
     call(
-        format!("update-many {one} {value} {two} {}", value + 1),
+        format!("update-many{}", texts.concat()),
         update,
         outcome(UNKNOWN, String::clone),
     )

@@ -106,6 +106,21 @@ pub(super) fn holders<L: Lock>(shape: Shape) -> impl Fn(&mut World) {
     }
 }
 
+/// Builds a world in which two threads of node 1, the lock's home, increment a counter on node 0. One hands the lock to the other, or asks
+/// again when it is back at the home: what a holder put elsewhere is placed by the fence of its release alone.
+pub(super) fn handed_over<L: Lock>(world: &mut World) {
+    const SHAPE: Shape = Shape { home: 1, ..PLAIN };
+    let mut stage = Stage::new(world, 2, 2, make::<L>(SHAPE.home, LockConfig::default()));
+    for own in 0..2 {
+        stage.run(1, own, &format!("thread {own}"), |objects, thread| {
+            let guard = must(objects.lock.lock(thread, Scope::Thread));
+            section(objects, thread, SHAPE);
+            must(guard.release());
+        });
+    }
+    stage.notes(|lines| distinct(lines, "count", Some(2)));
+}
+
 /// Builds a world in which one thread tries while another holds. The try fails at once, and when the lock is free a
 /// try succeeds.
 pub(super) fn tries<L: Lock>(world: &mut World) {
