@@ -2,7 +2,7 @@
 //!
 //! Every world runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. First
 //! every world is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The few worlds that
-//! are small enough come first in this, and are explored next. Then the worlds are explored exhaustively, cheapest first: those
+//! are small enough come first in this, and are explored next. Some that are too large for that have more random schedules. Then the worlds are explored exhaustively, cheapest first: those
 //! on a synchronous fabric before the others. Each world gets an even share of the time that is left, so the time that cheap worlds leave goes to the large
 //! ones. The time that remains is spent in turns on the worlds
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
@@ -34,7 +34,9 @@ const SMOKE_SHARE: f64 = 0.12;
 /// The share of the time after which that round turns from the small worlds to the others.
 const SMALL_SMOKE_SHARE: f64 = 0.06;
 /// The share of the time after which no small world begins.
-const SMALL_SHARE: f64 = 0.35;
+const SMALL_SHARE: f64 = 0.3;
+/// The share of the time after which no sampled world begins.
+const SAMPLED_SHARE: f64 = 0.4;
 /// A small world gets at most one part in so many of what is left of that; the last one gets the rest.
 const SMALL_AMONG: usize = 8;
 /// The share of the time after which no exhaustive exploration begins.
@@ -251,6 +253,15 @@ impl Run<'_> {
                 SMALL_AMONG.max(left)
             };
             if !self.exhaustive(index, self.share(SMALL_SHARE, among))? {
+                return Ok(());
+            }
+        }
+        let is_sampled =
+            |&index: &usize| self.runs[index].0.is_sampled() && !self.runs[index].1.is_synchronous();
+        let sampled: Vec<usize> = (0..self.runs.len()).filter(is_sampled).collect();
+        for (number, &index) in sampled.iter().enumerate() {
+            let time = self.share(SAMPLED_SHARE, sampled.len() - number);
+            if !self.random(index, 3, TURN_EXECUTIONS, time)? {
                 return Ok(());
             }
         }

@@ -1,12 +1,12 @@
 //! Batches: several keys by one call. Each key is written by itself, so a call counts as one call for each of its keys.
 
-use loco::{Inserted, Result, Thread};
+use loco::{Inserted, Manager, Result, SharedVar, Thread};
 use loco_sim::spec::Operation;
-use loco_sim::{World, call};
+use loco_sim::{World, call, spec};
 
-use super::{Store, There, inserted, make, stores};
+use super::{Call, Store, There, inserted, make, stores, use_store};
 use crate::methods::did;
-use crate::stage::{Fabric, Stage, UNKNOWN, must, outcome};
+use crate::stage::{Fabric, Script, Stage, UNKNOWN, must, outcome};
 
 /// Inserts two keys by one call. There is room for both. Returns what became of them.
 pub(super) fn insert_two<const N: usize>(
@@ -134,6 +134,36 @@ pub(super) fn batch_across(world: &mut World) {
             assert_eq!(values, [Some([11]), Some([21])], "updated before");
         }
     });
+}
+
+/// Builds a world in which two nodes insert one key, node 1 by a batch, after they have inserted keys in turns so often that their draws of
+/// the lock's tickets look at more slots than one.
+pub(super) fn insert_after_turns(world: &mut World) {
+    const TURNS: u64 = 6;
+    const SCRIPT: Script<Call, 2> = [
+        (0, &[Call::Insert(TURNS, 10)]),
+        (1, &[Call::InsertBatch(TURNS, 20)]),
+    ];
+    let make = |manager: &Manager<Fabric>| {
+        let store = make::<1>(TURNS as u32 / 2 + 1, 1)(manager)?;
+        Ok((store, SharedVar::<u64, Fabric>::new(manager, "turn")?))
+    };
+    let mut stage = Stage::prepared(world, 2, 1, make, |(store, turn), thread| {
+        let me = u64::from(thread.node_id().0);
+        for key in (0..TURNS).filter(|key| key % 2 == me) {
+            must(turn.wait_until(thread, |turn| turn >= key));
+            assert_eq!(must(store.insert(thread, &key, &[key])), Inserted::Done);
+            turn.write(key + 1);
+            must(turn.broadcast(thread)).forget();
+        }
+    });
+    // Each node has one thread, of number 0.
+    for (node, calls) in SCRIPT {
+        stage.run(node, 0, &format!("node {node}"), move |(store, _), thread| {
+            calls.iter().for_each(|&call| use_store(store, thread, call));
+        });
+    }
+    stage.promise(spec::key_value_store);
 }
 
 /// Builds a world in which a key that is twice in a batch is inserted once.

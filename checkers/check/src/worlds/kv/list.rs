@@ -132,6 +132,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     // Both locks are with the writer and the values elsewhere, so that no release places them.
     const LOCKS_HERE: &[There] = &[(1, 1, 10), (1, 4, 20)];
     const UPDATES_LOCKS_HERE: Script<Call, 2> = [(0, &[UpdateMany(1, 4, 30)]), (1, &[Get(1), Get(4)])];
+    const UPDATE_LOCKS_HERE: Script<Call, 2> = [(0, &[UpdateMany(1, 4, 30)]), (1, &[Update(1, 40), Get(1)])];
     const LOCKS_HERE_OF_THREE: &[There] = &[(1, 4, 10), (2, 6, 20)];
     const UPDATES_LOCKS_HERE_OF_THREE: Script<Call, 3> =
         [(0, &[UpdateMany(4, 6, 30)]), (1, &[Get(4)]), (2, &[Get(6)])];
@@ -209,7 +210,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("batch-across", batches::batch_across),
         NamedWorld::new("update-twice", batches::update_twice),
         NamedWorld::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
-        NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)).small(),
+        NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
+        NamedWorld::new("insert-after-turns", batches::insert_after_turns).small(),
         NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
         NamedWorld::new(
             "updates-there",
@@ -234,6 +236,11 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new(
             "updates-of-a-group",
             calls_with::<1, 2>((2, 2), GROUP, UPDATES_OF_A_GROUP),
+        )
+        .small(),
+        NamedWorld::new(
+            "update-locks-here",
+            calls_with::<1, 2>((2, 4), LOCKS_HERE, UPDATE_LOCKS_HERE),
         )
         .small(),
         NamedWorld::new(
@@ -270,17 +277,22 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("copies-crash-alone", copies::calls::<1, 1>(OTHERS, COPY_ALONE)).crash(),
         NamedWorld::new("copies-crash-owner", copies::calls::<1, 2>(OTHERS, OWNED))
             .crash()
-            .small(),
+            .sampled(),
         NamedWorld::new("copies-crash-writer", copies::calls::<2, 2>(ONE, COPY_OWNED)).crash(),
-        NamedWorld::new("copies-crash-holder", copies::calls::<2, 2>(ONE, CHANGED)).crash(),
+        NamedWorld::new("copies-crash-holder", copies::calls::<2, 2>(ONE, CHANGED))
+            .crash()
+            .sampled(),
         NamedWorld::new("copies-crash-insert", copies::calls::<1, 2>(&[], COPY_INSERT)).crash(),
         NamedWorld::new("copies-crash-delete", copies::calls::<1, 2>(OTHERS, COPY_DELETE)).crash(),
         NamedWorld::new(
             "copies-crash-reader",
             copies::calls::<1, 3>(AT_THIRD, COPY_READER),
         )
-        .crash(),
-        NamedWorld::new("copies-crash-lock", copies::calls::<1, 2>(ONE, COPY_LOCK)).crash(),
+        .crash()
+        .sampled(),
+        NamedWorld::new("copies-crash-lock", copies::calls::<1, 2>(ONE, COPY_LOCK))
+            .crash()
+            .sampled(),
         NamedWorld::new(
             "copies-crash-of-three",
             copies::calls_on::<1, 3>(3, ONE, COPY_HALF_DELETED),

@@ -295,66 +295,20 @@ pub(super) fn late_keeper_beside<L: Lock>(again: bool) -> impl Fn(&mut World) {
     }
 }
 
-/// Makes a world in which a thread of node 1 gives its ticket up while node 0 holds the lock, and another one of the node takes the lock when
-/// it is free, and keeps it. The error of node 0 names node 1, as in a world of [`late_keeper`].
-pub(super) fn late_keeper_after<L: Lock>(world: &mut World) {
-    let mut stage = Stage::new(world, 2, 2, make::<L>(0, LockConfig::default()));
-    stage.run(1, 0, "gives up", |objects, thread| {
-        must(until_in_time(|| {
-            objects.flag.wait_until(thread, |flag| flag == 1)
-        }));
-        let asked = objects.lock.lock_until(thread, Scope::Nothing, thread.now());
-        assert!(
-            asked.is_err_and(|error| error.is_timeout()),
-            "node 0 holds the lock"
-        );
-        objects.flag.write(2);
-    });
-    stage.run(1, 1, "keeper", |objects, thread| {
-        wait_here(thread, &objects.flag, 2)?;
-        must(objects.flag.broadcast(thread)).forget();
-        must(until_in_time(|| {
-            objects.flag.wait_until(thread, |flag| flag == 3)
-        }));
-        std::mem::forget(must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing))));
-        must(until_in_time(|| loco::fence::all_threads(thread)));
-        objects.flag.write(4);
-        must(objects.flag.broadcast(thread)).forget();
-        Some(())
-    });
-    stage.run(0, 0, "node 0", |objects, thread| {
-        let guard = must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)));
-        objects.flag.write(1);
-        must(objects.flag.broadcast(thread)).forget();
-        must(until_in_time(|| {
-            objects.flag.wait_until(thread, |flag| flag == 2)
-        }));
-        must(guard.release());
-        objects.flag.write(3);
-        must(objects.flag.broadcast(thread)).forget();
-        names_keeper(objects, thread, 4);
-    });
-}
-
 /// Adds the thread of node 0 that is late for the lock when the flag is `kept`, and finds who holds it.
 fn finds_keeper<L: Lock>(stage: &mut Stage<'_, Objects<L>>, kept: u64) {
     stage.run(0, 0, "node 0", move |objects, thread| {
-        names_keeper(objects, thread, kept)
+        must(until_in_time(|| {
+            objects.flag.wait_until(thread, |flag| flag == kept)
+        }));
+        match objects.lock.lock_until(thread, Scope::Nothing, thread.now()) {
+            Ok(_) => panic!("node 1 keeps the lock"),
+            Err(error) => assert!(
+                error.to_string().contains("node 1 holds"),
+                "the home shows who holds the lock: {error}"
+            ),
+        }
     });
-}
-
-/// Is late for the lock when the flag is `kept`, and finds that the error names node 1.
-fn names_keeper<L: Lock>(objects: &Objects<L>, thread: &Thread<Fabric>, kept: u64) {
-    must(until_in_time(|| {
-        objects.flag.wait_until(thread, |flag| flag == kept)
-    }));
-    match objects.lock.lock_until(thread, Scope::Nothing, thread.now()) {
-        Ok(_) => panic!("node 1 keeps the lock"),
-        Err(error) => assert!(
-            error.to_string().contains("node 1 holds"),
-            "the home shows who holds the lock: {error}"
-        ),
-    }
 }
 
 /// Returns a preparation by which this node holds the lock once.

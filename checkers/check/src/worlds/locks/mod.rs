@@ -18,10 +18,10 @@ use crate::named_world::NamedWorld;
 use crate::stage::Fabric;
 
 use faulty::{
-    Patience, combined_late, late, late_alone, late_keeper, late_keeper_after, late_keeper_beside, lost,
-    lost_after_try, lost_alone, lost_before, lost_beside, lost_while_held,
+    Patience, combined_late, late, late_alone, late_keeper, late_keeper_beside, lost, lost_after_try,
+    lost_alone, lost_before, lost_beside, lost_while_held,
 };
-use holders::{Ask, PLAIN, Shape, combined, handed_over, holders, tries, tries_again};
+use holders::{Ask, PLAIN, Shape, after_turns, combined, handed_over, holders, tries, tries_again};
 use lock::Lock;
 
 pub(super) use lock::distinct;
@@ -232,8 +232,7 @@ pub(crate) fn ticket_worlds() -> Vec<NamedWorld> {
         let world = late_keeper_beside::<TicketLock<Fabric>>(again);
         NamedWorld::new(name, world).idle().small()
     };
-    let after = NamedWorld::new("late-keeper-after", late_keeper_after::<TicketLock<Fabric>>);
-    all.push(after.expiries(1).idle().small());
+    all.push(NamedWorld::new("after-turns", after_turns::<TicketLock<Fabric>>).small());
     all.push(beside("late-keeper-beside", false));
     all.push(beside("late-keeper-beside-again", true));
     all
