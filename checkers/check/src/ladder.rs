@@ -30,13 +30,13 @@ pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 /// The number of random schedules of each world before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
 /// The share of the time after which that round ends.
-const SMOKE_SHARE: f64 = 0.12;
+const SMOKE_SHARE: f64 = 0.18;
 /// The share of the time after which that round turns from the small worlds to the others.
-const SMALL_SMOKE_SHARE: f64 = 0.06;
+const SMALL_SMOKE_SHARE: f64 = 0.12;
 /// The share of the time after which no small world begins.
-const SMALL_SHARE: f64 = 0.3;
+const SMALL_SHARE: f64 = 0.35;
 /// The share of the time after which no sampled world begins.
-const SAMPLED_SHARE: f64 = 0.4;
+const SAMPLED_SHARE: f64 = 0.45;
 /// A small world gets at most one part in so many of what is left of that; the last one gets the rest.
 const SMALL_AMONG: usize = 8;
 /// The share of the time after which no exhaustive exploration begins.

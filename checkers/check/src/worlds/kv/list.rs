@@ -351,13 +351,16 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             .small(),
         NamedWorld::new("expiry-reused", faulty_of::<1, 2>((1, 2), ONE, REUSED))
             .expiries(1)
+            .sampled()
             .small(),
         NamedWorld::new("crash-torn-once", faulty::<1, 2>(ONE, TORN_ONCE))
             .crash()
             .small(),
         NamedWorld::new("expiry-doubt", faulty::<1, 2>(&[], DOUBT)).expiries(1),
         NamedWorld::new("expiry-own-doubt", faulty::<1, 2>(&[], OWN_DOUBT)).expiries(1),
-        NamedWorld::new("expiry-doubt-of-threads", faulty::<1, 3>(&[], DOUBT_OF_THREADS)).expiries(1),
+        NamedWorld::new("expiry-doubt-of-threads", faulty::<1, 3>(&[], DOUBT_OF_THREADS))
+            .expiries(1)
+            .sampled(),
         NamedWorld::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
         NamedWorld::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
         NamedWorld::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),

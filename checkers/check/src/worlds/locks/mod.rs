@@ -115,7 +115,7 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
         NamedWorld::new("alone-expiry", late_alone::<L>).expiries(1),
         NamedWorld::new("alone-suspicion", lost_alone::<L>)
             .suspicion()
-            .small(),
+            .sampled(),
         NamedWorld::new("crash", lost::<L>(PLAIN, Recover)).crash(),
         NamedWorld::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
         NamedWorld::new(
