@@ -1,12 +1,11 @@
 //! Runs the ladder of an object within a time limit.
 //!
 //! Every world runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. First
-//! every world is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The few worlds that
-//! are small enough come first in this, and are explored next. Some that are too large for that have more random schedules. Then the worlds are explored exhaustively, cheapest first: those
-//! on a synchronous fabric before the others. Each world gets an even share of the time that is left, so the time that cheap worlds leave goes to the large
-//! ones. The time that remains is spent in turns on the worlds
-//! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
-//! depth.
+//! every world is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The worlds that are marked as
+//! small come first in this, and are explored next. Then those that are marked as too large for that have more random schedules. Then the
+//! worlds are explored exhaustively, cheapest first: those on a synchronous fabric before the others. Each world gets an even share of
+//! the time that is left, so the time that cheap worlds leave goes to the large ones. The time that remains is spent in turns on the worlds
+//! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising depth.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,12 +32,12 @@ const SMOKE_EXECUTIONS: u64 = 300;
 const SMOKE_SHARE: f64 = 0.18;
 /// The share of the time after which that round turns from the small worlds to the others.
 const SMALL_SMOKE_SHARE: f64 = 0.12;
-/// The share of the time after which no small world begins.
+/// The share of the time after which no small world is explored.
 const SMALL_SHARE: f64 = 0.35;
+/// A small world gets at most one part in so many of what is left of the share of its round. Of the exploration's the last one gets the rest.
+const SMALL_AMONG: usize = 8;
 /// The share of the time after which no sampled world begins.
 const SAMPLED_SHARE: f64 = 0.45;
-/// A small world gets at most one part in so many of what is left of that; the last one gets the rest.
-const SMALL_AMONG: usize = 8;
 /// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
 /// The shortest exploration that is worth beginning.
@@ -252,41 +251,48 @@ impl Run<'_> {
             } else {
                 SMALL_AMONG.max(left)
             };
-            if !self.exhaustive(index, self.share(SMALL_SHARE, among))? {
+            let Some(time) = self.slice(SMALL_SHARE, among) else {
+                break;
+            };
+            if !self.exhaustive(index, time)? {
                 return Ok(());
             }
         }
-        let is_sampled =
-            |&index: &usize| self.runs[index].0.is_sampled() && !self.runs[index].1.is_synchronous();
-        let sampled: Vec<usize> = (0..self.runs.len()).filter(is_sampled).collect();
+        let sampled: Vec<usize> = self
+            .open()
+            .filter(|&index| self.runs[index].0.is_sampled() && !self.runs[index].1.is_synchronous())
+            .collect();
+        // Nothing is taken from others where there are none.
+        let sampled = if self.runs.iter().all(|(world, _)| world.is_sampled()) {
+            Vec::new()
+        } else {
+            sampled
+        };
         for (number, &index) in sampled.iter().enumerate() {
             let time = self.share(SAMPLED_SHARE, sampled.len() - number);
             if !self.random(index, 3, TURN_EXECUTIONS, time)? {
                 return Ok(());
             }
         }
-        for index in 0..self.runs.len() {
-            if self.reports[index].completeness == Completeness::Complete {
-                continue;
-            }
-            let time = self.share(EXHAUSTIVE_SHARE, self.runs.len() - index);
+        let left: Vec<usize> = self.open().collect();
+        for (number, &index) in left.iter().enumerate() {
+            let Some(time) = self.slice(EXHAUSTIVE_SHARE, left.len() - number) else {
+                break;
+            };
             if !self.exhaustive(index, time)? {
                 return Ok(());
             }
         }
         let mut turn = 0;
         loop {
-            let left: Vec<usize> = (0..self.runs.len())
-                .filter(|&index| self.reports[index].completeness != Completeness::Complete)
-                .collect();
+            let left: Vec<usize> = self.open().collect();
             if left.is_empty() {
                 return Ok(());
             }
             for (number, &index) in left.iter().enumerate() {
-                if self.share(1.0, 1) < SLICE_MIN {
+                let Some(time) = self.slice(1.0, (left.len() - number) * 2) else {
                     return Ok(());
-                }
-                let time = self.share(1.0, (left.len() - number) * 2).max(SLICE_MIN);
+                };
                 let depth = 2 + turn % (DEPTH_MAX - 1);
                 if !self.random(index, depth, TURN_EXECUTIONS, time)?
                     || !self.bounded(index, turn + 1, time)?
@@ -302,6 +308,16 @@ impl Run<'_> {
     fn share(&self, part: f64, among: usize) -> Duration {
         let until = self.ladder.time.mul_f64(part);
         until.saturating_sub(self.begun.elapsed()) / among.max(1) as u32
+    }
+
+    /// Returns a [`share`](Run::share) that is long enough to begin, or `None` if that much is not left.
+    fn slice(&self, part: f64, among: usize) -> Option<Duration> {
+        (self.share(part, 1) >= SLICE_MIN).then(|| self.share(part, among).max(SLICE_MIN))
+    }
+
+    /// Returns the worlds that are not complete, in the order in which they are taken.
+    fn open(&self) -> impl Iterator<Item = usize> {
+        (0..self.runs.len()).filter(|&index| self.reports[index].completeness != Completeness::Complete)
     }
 
     /// Runs random schedules by priorities. Returns false if the run is over.
@@ -328,9 +344,7 @@ impl Run<'_> {
 
     /// Explores every execution. Returns false if the run is over.
     fn exhaustive(&mut self, index: usize, time: Duration) -> Result<bool, SimError> {
-        if time >= SLICE_MIN
-            && let Some(done) = self.explore(index, Strategy::Exhaustive, time)?
-        {
+        if let Some(done) = self.explore(index, Strategy::Exhaustive, time)? {
             self.reports[index].completeness = done;
         }
         Ok(self.goes_on(index))

@@ -48,8 +48,8 @@ impl NamedWorld {
         NamedWorld { small: true, ..self }
     }
 
-    /// Takes random schedules of the world for a share of the time before worlds are explored exhaustively, apart from the small ones. For
-    /// worlds too large to be explored, with mistakes that some of a thousand schedules show.
+    /// Takes random schedules of the world for a share of the time, after the small worlds have been explored and before the others are. For
+    /// worlds too large to be explored in the default time, with mistakes that some of a thousand schedules show.
     #[must_use]
     pub(crate) fn sampled(self) -> NamedWorld {
         NamedWorld {

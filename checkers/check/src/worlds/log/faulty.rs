@@ -188,7 +188,7 @@ fn told_half(world: &mut World) {
         // There is none if node 0 was lost too early.
         if read::<1>(log, thread)?.is_some() {
             objects.baton.write(1);
-            unless_lost(objects.baton.broadcast(thread))?.forget();
+            unless_lost(objects.baton.broadcast_to(thread, &[NodeId(2)]))?.forget();
             assert_eq!(read::<1>(log, thread)?, None, "there is one record");
         }
         Some(())

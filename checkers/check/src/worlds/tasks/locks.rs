@@ -16,12 +16,9 @@ use crate::worlds::locks::distinct;
 use super::executor::once;
 use super::{Node, node};
 
-/// The lock's home. The count is on another node, so the release of the lock places it by its fence alone.
-const HOME: NodeId = NodeId(1);
-
 /// The two locks as one.
 trait Lock: Unlock<Fabric> + Sized + Send + Sync + 'static {
-    fn new(manager: &Manager<Fabric>) -> Result<Self>;
+    fn new(manager: &Manager<Fabric>, home: NodeId) -> Result<Self>;
     fn wait(
         lock: &Async<Self>,
         thread: &AsyncThread<Fabric>,
@@ -33,8 +30,8 @@ trait Lock: Unlock<Fabric> + Sized + Send + Sync + 'static {
 macro_rules! lock {
     ($lock:ident) => {
         impl Lock for $lock<Fabric> {
-            fn new(manager: &Manager<Fabric>) -> Result<Self> {
-                $lock::new(manager, "lock", HOME)
+            fn new(manager: &Manager<Fabric>, home: NodeId) -> Result<Self> {
+                $lock::new(manager, "lock", home)
             }
 
             fn wait(
@@ -63,9 +60,10 @@ struct Objects<L> {
     data: Arc<SharedRegion<Fabric>>,
 }
 
-fn make<L: Lock>(manager: &Manager<Fabric>) -> Result<Objects<L>> {
+/// Makes a lock on a node.
+fn make<L: Lock, const HOME: u16>(manager: &Manager<Fabric>) -> Result<Objects<L>> {
     Ok(Objects {
-        lock: Async::new(L::new(manager)?),
+        lock: Async::new(L::new(manager, NodeId(HOME))?),
         data: Arc::new(SharedRegion::new(manager, "data", 64)?),
     })
 }
@@ -108,9 +106,10 @@ fn counted<L: Lock>(stage: &mut Stage<'_, Node<Objects<L>>>, holders: u64) {
     stage.notes(move |lines| distinct(lines, "count", Some(holders)));
 }
 
-/// Builds a world of two tasks of one thread. One releases the lock, and the other drops its guard.
+/// Builds a world of two tasks of one thread. One releases the lock, and the other drops its guard. The lock is on their node and the count
+/// on the other one, so the release places it by its fence alone.
 fn two<L: Lock>(world: &mut World) {
-    let mut stage = Stage::new(world, 2, 1, node(2, make::<L>));
+    let mut stage = Stage::new(world, 2, 1, node(2, make::<L, 1>));
     stage.run(1, 0, "executor", |node, _| {
         node.run([
             Box::pin(node.hold_and_release(0)) as _,
@@ -122,7 +121,7 @@ fn two<L: Lock>(world: &mut World) {
 
 /// Builds a world of a task and of a thread of another node.
 fn beside_a_thread<L: Lock>(world: &mut World) {
-    let mut stage = Stage::new(world, 2, 1, node(1, make::<L>));
+    let mut stage = Stage::new(world, 2, 1, node(1, make::<L, 0>));
     stage.run(0, 0, "thread", |node: &Node<Objects<L>>, thread| {
         let data = &node.object.data;
         node.object.lock.blocking(thread, || count(data, thread));
@@ -136,7 +135,7 @@ fn beside_a_thread<L: Lock>(world: &mut World) {
 /// Builds a world in which a task is dropped while it waits for the lock, or before, or when it has it. Afterwards another task gets
 /// the lock, and then the same `AsyncThread`.
 fn dropped<L: Lock>(world: &mut World) {
-    let mut stage = Stage::new(world, 2, 1, node(2, make::<L>));
+    let mut stage = Stage::new(world, 2, 1, node(2, make::<L, 0>));
     stage.run(1, 0, "executor", |node, _| {
         let task = async {
             // The lock is free, and the guard is dropped in any case.
@@ -151,7 +150,7 @@ fn dropped<L: Lock>(world: &mut World) {
 
 /// Builds a world in which a task waits for a lock that another task of the same thread holds, and is dropped.
 fn dropped_in_line<L: Lock>(world: &mut World) {
-    let mut stage = Stage::new(world, 2, 1, node(2, make::<L>));
+    let mut stage = Stage::new(world, 2, 1, node(2, make::<L, 0>));
     stage.run(1, 0, "executor", |node, _| {
         let task = async {
             let guard = node.hold(0).await;
