@@ -12,7 +12,7 @@ use loco_history::spec::{
 };
 
 use super::load::OnLoss;
-use super::worker::{Failed, Site, Worker};
+use super::worker::{Failed, PATIENCE, Site, Worker};
 use crate::error::CliError;
 
 /// The number of values that the queue has room for. There are few, so that the queue is full, empty and
@@ -250,8 +250,35 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
         .value_bytes_max(8 * VALUE_WORDS as usize)
         .key_bytes_max(8)
         .locks(4)
-        .copies(usize::from(site.load.copies));
+        .copies(usize::from(site.load.copies))
+        .spare_homes(usize::from(site.load.kills));
     let store = Store::new(&site.manager, "kv", config)?;
+    if site.victims_before().is_empty() {
+        return kv_work(site, &store);
+    }
+    std::thread::scope(|scope| {
+        let turn = scope.spawn(|| await_turn(site, &store));
+        kv_work(site, &store)?;
+        match turn.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Lets this node be killed when those that are killed before it are gone and their copies are made again.
+fn await_turn(site: &Site, store: &Store) -> Result<(), CliError> {
+    site.manager.wait_for_ready()?;
+    for &victim in site.victims_before() {
+        site.outlive(victim)?;
+    }
+    let thread = site.manager.thread()?;
+    thread.within(PATIENCE, || store.wait_until_whole(&thread))?;
+    site.be_next();
+    Ok(())
+}
+
+fn kv_work(site: &Site, store: &Store) -> Result<(), CliError> {
     site.work(&["calls"], |worker| {
         let mut journal = worker.journal("calls")?;
         while worker.goes_on()? {
@@ -272,7 +299,7 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
                 worker.die_soon();
             }
             let knew = worker.bereft();
-            match kv_call(worker, &store, &call) {
+            match kv_call(worker, store, &call) {
                 Ok(result) => journal.respond(open, result).map_err(recording)?,
                 // The loss of the victim is no excuse: the others have copies.
                 Err(error) if site.load.copies > 1 => return Err(error.into()),

@@ -31,8 +31,10 @@ pub(super) struct Site {
     pub(super) manager: Manager<AnyFabric>,
     pub(super) load: Load,
     directory: PathBuf,
-    /// The node that is stopped or killed, if the options ask for one.
-    marked: NodeId,
+    /// The node that is stopped or killed, if the options ask for one, and those that are killed after it, in their order.
+    marked: Vec<NodeId>,
+    /// Set when this node may be killed as far as the losses before it are concerned.
+    is_next: AtomicBool,
     start: Barrier<AnyFabric>,
     /// Set when the victim is to die at the next good moment.
     doomed: AtomicBool,
@@ -49,8 +51,14 @@ impl Site {
     ) -> Result<Site, CliError> {
         let threads = usize::from(load.threads);
         let nodes = manager.nodes();
-        let marked = nodes[usize::from(object.victim(nodes.len() as u16))];
+        let count = nodes.len() as u16;
+        let mut marked = load.victims(object, count);
+        if marked.is_empty() {
+            marked.push(object.victim(count));
+        }
+        let marked: Vec<NodeId> = marked.into_iter().map(|node| nodes[usize::from(node)]).collect();
         Ok(Site {
+            is_next: AtomicBool::new(marked[0] == manager.node()),
             marked,
             start: Barrier::with_local_threads(&manager, "start", threads)?,
             manager,
@@ -61,14 +69,37 @@ impl Site {
         })
     }
 
-    /// Returns the node that its peers lose, if they are to lose one.
+    /// Returns the node that its peers lose first, if they are to lose one.
     pub(super) fn victim(&self) -> Option<NodeId> {
-        self.load.loses_a_node().then_some(self.marked)
+        self.victims().first().copied()
     }
 
-    /// Returns whether this is the node that is stopped or killed.
+    /// Returns the nodes that their peers lose, in that order.
+    pub(super) fn victims(&self) -> &[NodeId] {
+        match self.load.loses_a_node() {
+            true => &self.marked,
+            false => &[],
+        }
+    }
+
+    /// Returns the nodes that are lost before this one, if this one is to be lost after others.
+    pub(super) fn victims_before(&self) -> &[NodeId] {
+        let own = self
+            .victims()
+            .iter()
+            .position(|&node| node == self.manager.node());
+        &self.marked[..own.unwrap_or(0)]
+    }
+
+    /// Lets this node be killed: the losses before it are made up for.
+    pub(super) fn be_next(&self) {
+        // Relaxed: the flag only decides when a thread kills.
+        self.is_next.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether this is a node that is stopped or killed.
     fn suffers(&self) -> bool {
-        self.manager.node() == self.marked
+        self.marked.contains(&self.manager.node())
     }
 
     /// Starts the process that stops this one and resumes it. Only the first call does so.
@@ -165,7 +196,7 @@ impl Site {
     }
 
     /// Waits until this node has heard that `victim` is dead.
-    fn outlive(&self, victim: NodeId) -> Result<(), CliError> {
+    pub(super) fn outlive(&self, victim: NodeId) -> Result<(), CliError> {
         let fabric = self.manager.fabric();
         let wait = Wait {
             what: "the end of the killed node",
@@ -196,8 +227,8 @@ impl Site {
     /// Leaves when all survivors are done and the victim is dead. The victim makes its calls only while it
     /// has peers.
     pub(super) fn leave_together(&self) -> Result<(), CliError> {
-        let victim = self.victim();
-        if let Some(victim) = victim {
+        let victims = self.victims();
+        for &victim in victims {
             self.outlive(victim)?;
         }
         let left = self
@@ -205,7 +236,7 @@ impl Site {
             .nodes()
             .iter()
             .copied()
-            .filter(|&node| Some(node) != victim);
+            .filter(|node| !victims.contains(node));
         let end = Barrier::new(&self.manager.among(left), "end")?;
         let thread = self.manager.thread()?;
         let deadline = thread.now().after(PATIENCE);
@@ -213,7 +244,9 @@ impl Site {
         end.channel().wait_for_ready_until(deadline)?;
         match end.wait(&thread) {
             // The barrier's fence reports once the operations that were outstanding towards the dead node.
-            Err(error) if victim.is_some() && error.lost_peer() == victim => end.wait(&thread)?,
+            Err(error) if error.lost_peer().is_some_and(|lost| victims.contains(&lost)) => {
+                end.wait(&thread)?
+            }
             outcome => outcome?,
         }
         Ok(())
@@ -267,7 +300,9 @@ impl Worker<'_> {
     /// While it is stopped or about to be killed, the marked node makes more calls than it must, so that it is
     /// in one of them.
     pub(super) fn goes_on(&self) -> Result<bool, CliError> {
-        if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() {
+        // One that is to be killed after others waits for its turn.
+        let waits = !self.site.victims_before().is_empty();
+        if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() && !waits {
             return Ok(false);
         }
         self.one_more();
@@ -320,6 +355,8 @@ impl Worker<'_> {
     /// been resumed. From then on the thread should choose the calls that it is to die in.
     pub(super) fn is_time(&self) -> bool {
         self.site.suffers()
+            // Relaxed: see `be_next`.
+            && self.site.is_next.load(Ordering::Relaxed)
             && self.site.load.kill.is_some_and(|moment| self.is_past(moment))
             && (self.site.load.pause.is_none() || self.site.was_paused())
     }
