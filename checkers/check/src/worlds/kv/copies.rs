@@ -4,7 +4,7 @@
 //! In the worlds of [`again`] each node has room for new copies, and two nodes may be lost, one of them while copies are made.
 
 use loco::fabric::{Control as _, Fabric as _, PeerState, Peers};
-use loco::{Parent as _, Result, Thread};
+use loco::{Result, Thread};
 use loco_sim::{World, call, spec};
 
 use super::{Call, Store, There, after, found, inserted, of_window};

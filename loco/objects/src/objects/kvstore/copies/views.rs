@@ -212,7 +212,9 @@ impl<F: Fabric> Views<F> {
             let others = self.others(thread);
             let at = || -> Result<Option<View>> {
                 let view = self.view();
-                let is_complete = self.peers().iter().all(|&node| !is_gone(thread.fabric(), node));
+                // Of this very view: the monitor may take a loss into the next one meanwhile.
+                let mut left = self.left_in(view);
+                let is_complete = !left.any(|node| is_gone(thread.fabric(), node));
                 let all = || self.is_nobody_behind(&self.behind_in(words, view)?);
                 Ok((is_complete && (view == View::default() || all()?)).then_some(view))
             };
@@ -262,10 +264,14 @@ impl<F: Fabric> Views<F> {
 
     /// Returns the peers whose loss this node has not taken into its view.
     pub(in super::super) fn peers(&self) -> Nodes {
-        let view = self.view();
+        self.left_in(self.view()).collect()
+    }
+
+    /// Returns the peers that are left in `view`.
+    fn left_in(&self, view: View) -> impl Iterator<Item = NodeId> {
         let peers = self.nodes.iter().enumerate();
-        let peers = peers.filter(|&(position, _)| position != self.here && !view.has(position));
-        peers.map(|(_, &node)| node).collect()
+        let peers = peers.filter(move |&(position, _)| position != self.here && !view.has(position));
+        peers.map(|(_, &node)| node)
     }
 
     /// Returns true if it is time for this node to announce its view.
