@@ -23,7 +23,8 @@ pub(crate) struct KvStore {
 impl KvStore {
     #[new]
     #[pyo3(signature = (
-        node, name, *, slots_per_node = None, value_bytes_max = None, key_bytes_max = None, locks = None, tracker_bytes = None
+        node, name, *, slots_per_node = None, value_bytes_max = None, key_bytes_max = None, locks = None, tracker_bytes = None,
+        copies = None, spare_homes = None
     ))]
     #[allow(clippy::too_many_arguments)] // settings by name
     fn new(
@@ -35,6 +36,8 @@ impl KvStore {
         key_bytes_max: Option<usize>,
         locks: Option<u32>,
         tracker_bytes: Option<usize>,
+        copies: Option<usize>,
+        spare_homes: Option<usize>,
     ) -> PyResult<KvStore> {
         let parent = node.parent();
         let defaults = KvConfig::default();
@@ -43,7 +46,9 @@ impl KvStore {
             .value_bytes_max(value_bytes_max.unwrap_or(defaults.value_bytes_max))
             .key_bytes_max(key_bytes_max.unwrap_or(defaults.key_bytes_max))
             .locks(locks.unwrap_or(defaults.locks))
-            .tracker_bytes(tracker_bytes.unwrap_or(defaults.tracker_bytes));
+            .tracker_bytes(tracker_bytes.unwrap_or(defaults.tracker_bytes))
+            .copies(copies.unwrap_or(defaults.copies))
+            .spare_homes(spare_homes.unwrap_or(defaults.spare_homes));
         Ok(KvStore {
             base: parent.base.clone(),
             store: parent.make(py, |among| loco::KvStore::new(among, name, config))?,
