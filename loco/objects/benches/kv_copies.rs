@@ -64,11 +64,14 @@ fn main() -> Result<()> {
     let Node { thread, one, two } = &nodes[0];
     let mut times: [Vec<f64>; 4] = Default::default();
     for round in 0..ROUNDS {
-        for (times, store) in times.iter_mut().zip([one, two]) {
-            times.push(time(round, |key| store.get(thread, &key))?);
+        // Each store comes first in every other round: what the call before has left in the caches must not favour one of them.
+        let mut stores = [(0, one), (1, two)];
+        stores.rotate_left(round % 2);
+        for (which, store) in stores {
+            times[which].push(time(round, |key| store.get(thread, &key))?);
         }
-        for (times, store) in times[2..].iter_mut().zip([one, two]) {
-            times.push(time(round, |key| store.update(thread, &key, &(round as u64)))?);
+        for (which, store) in stores {
+            times[2 + which].push(time(round, |key| store.update(thread, &key, &(round as u64)))?);
         }
     }
     let [gets_one, gets_two, updates_one, updates_two] = times.map(|mut times| median(&mut times));
