@@ -10,7 +10,7 @@ use loco_fabric::NodeId;
 use super::super::{KvConfig, KvStore};
 use super::tests::wait_for;
 use crate::operations::peers::is_gone;
-use crate::{Inserted, Manager, Parent as _, Result, Thread, testing};
+use crate::{Inserted, Manager, Result, Thread, testing};
 
 type Store = KvStore<u64, u64>;
 
