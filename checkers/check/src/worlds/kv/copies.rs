@@ -1,5 +1,5 @@
-//! Stores with two copies of each value, of which one node may be lost. The others go on: no call of theirs fails, no
-//! acknowledged write is lost, and nothing that was shown is taken back. The one lock has its homes on nodes 0 and 1.
+//! Stores with two or three copies of each value, of which all nodes but one may be lost. The others go on: no call of theirs fails, no
+//! acknowledged write is lost, and nothing that was shown is taken back. The one lock has its homes on the first nodes, as many as there are copies.
 //!
 //! In the worlds of [`again`] each node has room for new copies, and two nodes may be lost, one of them while copies are made.
 
@@ -21,8 +21,20 @@ pub(super) fn calls<const N: usize, const T: usize>(
 where
     [u64; N]: loco::Encode,
 {
+    calls_on::<N, T>(2, keys, script)
+}
+
+/// Makes a world as [`calls`] does, with so many copies.
+pub(super) fn calls_on<const N: usize, const T: usize>(
+    copies: usize,
+    keys: &'static [There],
+    script: Script<Call, T>,
+) -> impl Fn(&mut World)
+where
+    [u64; N]: loco::Encode,
+{
     move |world| {
-        let mut stage = stores::<N>(world, nodes_of(&script), T, 0, keys);
+        let mut stage = stores::<N>(world, nodes_of(&script), T, (copies, 0), keys);
         stage.perform(script, |store, thread, what| match attempt(store, thread, what) {
             Err(error) if error.is_declared_lost() => None,
             made => {
@@ -34,19 +46,19 @@ where
     }
 }
 
-/// Adds nodes with a store of two copies and so many spare homes, which has `keys`.
+/// Adds nodes with a store that has `keys`, so many copies of each value, and so many spare homes.
 fn stores<'w, const N: usize>(
     world: &'w mut World,
     nodes: u16,
     threads: usize,
-    spare_homes: usize,
+    (copies, spare_homes): (usize, usize),
     keys: &'static [There],
 ) -> Stage<'w, Store<N>>
 where
     [u64; N]: loco::Encode,
 {
     let make = move |manager: &loco::Manager<Fabric>| {
-        let config = least_store(8 * N).copies(2).spare_homes(spare_homes);
+        let config = least_store(8 * N).copies(copies).spare_homes(spare_homes);
         Store::<N>::new(manager, "kv", config)
     };
     assert!(
@@ -83,7 +95,7 @@ where
     [u64; N]: loco::Encode,
 {
     move |world| {
-        let mut stage = stores::<N>(world, 3, T, 1, keys);
+        let mut stage = stores::<N>(world, 3, T, (2, 1), keys);
         for (number, (node, steps)) in script.into_iter().enumerate() {
             stage.run(node, number, &format!("thread {number}"), move |store, thread| {
                 let mut is_whole = false;
