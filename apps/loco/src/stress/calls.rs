@@ -1,15 +1,17 @@
 //! The calls that the threads of `loco stress` make, and their records.
 
+use std::fs::File;
+
 use loco::fabric::{AnyFabric, NodeId};
 use loco::fence::Scope;
 use loco::{
     AtomicVar, Bytes, Inserted, KvConfig, KvStore, LockConfig, LockGuard, Popped, Pushed, Result,
     SharedQueue, SharedRegion, TasLock, Thread, TicketLock, Unlock,
 };
-use loco_history::HistoryError;
 use loco_history::spec::{
     AtomicCall, AtomicRet, KeyValueCall, KeyValueRet, LockCall, LockRet, QueueCall, QueueRet,
 };
+use loco_history::{HistoryError, Journal, MonotonicClock};
 
 use super::load::OnLoss;
 use super::worker::{Failed, PATIENCE, Site, Worker};
@@ -257,11 +259,16 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
         return kv_work(site, &store);
     }
     std::thread::scope(|scope| {
-        let turn = scope.spawn(|| await_turn(site, &store));
-        kv_work(site, &store)?;
-        match turn.join() {
+        let turn = scope.spawn(|| await_turn(site, &store).inspect_err(|_| site.give_up()));
+        let worked = kv_work(site, &store);
+        let is_over_for_that = site.has_given_up();
+        let turned = match turn.join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),
+        };
+        match is_over_for_that {
+            true => turned.and(worked),
+            false => worked.and(turned),
         }
     })
 }
@@ -292,29 +299,52 @@ fn kv_work(site: &Site, store: &Store) -> Result<(), CliError> {
                 9..12 => KeyValueCall::Delete(key),
                 _ => KeyValueCall::Get(key),
             };
-            let open = journal.invoke(call.clone()).map_err(recording)?;
-            // Where the others go on with its copies, it is to die in the middle of other writes, too.
-            let writes = !matches!(call, KeyValueCall::Get(_));
-            if matches!(call, KeyValueCall::Insert(..)) || site.load.copies > 1 && writes {
-                worker.die_soon();
-            }
-            let knew = worker.bereft();
-            match kv_call(worker, store, &call) {
-                Ok(result) => journal.respond(open, result).map_err(recording)?,
-                // The loss of the victim is no excuse: the others have copies.
-                Err(error) if site.load.copies > 1 => return Err(error.into()),
-                Err(error) => {
-                    let lost = error.lost_peer().is_some();
-                    let Failed::Expected = worker.excuse(error)?;
-                    // The store promises this. Nobody knows about a call that the loss overtook.
-                    if knew && lost {
-                        journal.respond(open, KeyValueRet::Lost).map_err(recording)?;
-                    }
+            kv_recorded(worker, &mut journal, store, &call)?;
+        }
+        // The copies that the last kill has left, of each key.
+        if site.load.copies > 1 && !site.victims().is_empty() && !site.suffers() {
+            for key in 0..site.load.keys {
+                let update = KeyValueCall::Update(key, worker.unique());
+                for call in [KeyValueCall::Get(key), update, KeyValueCall::Get(key)] {
+                    kv_recorded(worker, &mut journal, store, &call)?;
                 }
             }
         }
         Ok(())
     })
+}
+
+type KvJournal = Journal<KeyValueCall<u64, u64>, KeyValueRet<u64>, MonotonicClock, File>;
+
+/// Makes a call, and writes it to the journal.
+fn kv_recorded(
+    worker: &mut Worker<'_>,
+    journal: &mut KvJournal,
+    store: &Store,
+    call: &KeyValueCall<u64, u64>,
+) -> Result<(), CliError> {
+    let has_copies = worker.site.load.copies > 1;
+    let open = journal.invoke(call.clone()).map_err(recording)?;
+    // Where the others go on with its copies, it is to die in the middle of other writes, too.
+    let writes = !matches!(call, KeyValueCall::Get(_));
+    if matches!(call, KeyValueCall::Insert(..)) || has_copies && writes {
+        worker.die_soon();
+    }
+    let knew = worker.bereft();
+    match kv_call(worker, store, call) {
+        Ok(result) => journal.respond(open, result).map_err(recording)?,
+        // The loss of the victim is no excuse: the others have copies.
+        Err(error) if has_copies => return Err(error.into()),
+        Err(error) => {
+            let lost = error.lost_peer().is_some();
+            let Failed::Expected = worker.excuse(error)?;
+            // The store promises this. Nobody knows about a call that the loss overtook.
+            if knew && lost {
+                journal.respond(open, KeyValueRet::Lost).map_err(recording)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn kv_call(

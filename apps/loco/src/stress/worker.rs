@@ -26,6 +26,9 @@ use crate::error::CliError;
 /// The time that surviving nodes wait for one another and for the end of the killed node.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The pause between the calls of a thread that has made its own and goes on until others are killed.
+const WAITING_PAUSE: Duration = Duration::from_millis(1);
+
 /// The common data of a node's threads.
 pub(super) struct Site {
     pub(super) manager: Manager<AnyFabric>,
@@ -35,6 +38,8 @@ pub(super) struct Site {
     marked: Vec<NodeId>,
     /// Set when this node may be killed as far as the losses before it are concerned.
     is_next: AtomicBool,
+    /// Set when this node will not be killed, since what comes before that has failed.
+    given_up: AtomicBool,
     start: Barrier<AnyFabric>,
     /// Set when the victim is to die at the next good moment.
     doomed: AtomicBool,
@@ -60,6 +65,7 @@ impl Site {
         Ok(Site {
             is_next: AtomicBool::new(marked[0] == manager.node()),
             marked,
+            given_up: AtomicBool::new(false),
             start: Barrier::with_local_threads(&manager, "start", threads)?,
             manager,
             load,
@@ -97,8 +103,36 @@ impl Site {
         self.is_next.store(true, Ordering::Relaxed);
     }
 
+    /// Ends the calls of this node, which will not be killed.
+    pub(super) fn give_up(&self) {
+        // Relaxed: the flag only ends calls.
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether this node has given its kill up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether this node makes more calls than it must, because nodes are still to be killed while their peers make calls: itself after
+    /// others, or one of a store with copies, on which the others go on.
+    fn waits_for_kills(&self) -> bool {
+        if self.has_given_up() {
+            return false;
+        }
+        match self.suffers() {
+            true => !self.victims_before().is_empty(),
+            false => self.load.copies > 1 && !self.victims().iter().all(|&victim| self.has_lost(victim)),
+        }
+    }
+
+    /// Returns whether this node has heard that `victim` is dead.
+    fn has_lost(&self, victim: NodeId) -> bool {
+        self.manager.fabric().control().peer_state(victim) != PeerState::Alive
+    }
+
     /// Returns whether this is a node that is stopped or killed.
-    fn suffers(&self) -> bool {
+    pub(super) fn suffers(&self) -> bool {
         self.marked.contains(&self.manager.node())
     }
 
@@ -300,10 +334,12 @@ impl Worker<'_> {
     /// While it is stopped or about to be killed, the marked node makes more calls than it must, so that it is
     /// in one of them.
     pub(super) fn goes_on(&self) -> Result<bool, CliError> {
-        // One that is to be killed after others waits for its turn.
-        let waits = !self.site.victims_before().is_empty();
-        if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() && !waits {
-            return Ok(false);
+        if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() {
+            if !self.site.waits_for_kills() {
+                return Ok(false);
+            }
+            // A loss takes a second or more, and the history is to be judged.
+            std::thread::sleep(WAITING_PAUSE);
         }
         self.one_more();
         if self.site.suffers() && self.site.load.pause.is_some_and(|moment| self.is_past(moment)) {
@@ -378,7 +414,7 @@ impl Worker<'_> {
         let control = self.site.manager.fabric().control();
         self.site
             .victim()
-            .is_some_and(|victim| control.departures() != 0 && control.peer_state(victim) != PeerState::Alive)
+            .is_some_and(|victim| control.departures() != 0 && self.site.has_lost(victim))
     }
 
     /// Decides whether the victim's death explains an error. If it does not, the run fails with it.

@@ -13,7 +13,7 @@ with loco.start(timeout=60) as node:
     counter = loco.AtomicVar(node, "counter", HOME)
     ring = loco.RingBuffer(node, "ring", HOME, 4096)
     store = loco.KvStore(node, "store", value_bytes_max=16, slots_per_node=8)
-    copied = loco.KvStore(node, "copied", slots_per_node=8, copies=2, spare_homes=1)
+    copied = loco.KvStore(node, "copied", slots_per_node=8, copies=2, spare_homes=1, copies_per_second=100)
     ticket = loco.TicketLock(node, "ticket", HOME)
     tas = loco.TasLock(node, "tas", HOME, on_loss="recover")
     region = loco.SharedRegion(node, "region", 64)
@@ -46,6 +46,8 @@ with loco.start(timeout=60) as node:
         assert copied.insert(b"key", b"value")
     barrier.wait()
     assert copied.get(b"key") == b"value"
+    # Nobody is lost.
+    copied.wait_until_whole(timeout=10)
     barrier.wait()
 
     # A ring buffer.

@@ -112,10 +112,10 @@ pub struct KvConfig {
     /// where the others have replaced them since. There is no lease that would end this. Once it knows, its calls fail.
     pub copies: usize,
     /// The number of further participants, after the `copies` that have a value, with room for the copies that are made again after a
-    /// loss (default 1; no more than there are participants). Of `copies + spare_homes` neighbours in the ring of nodes, as many can be lost
-    /// one after another, with copies whole again in between; where the lost are not neighbours, more. Each takes memory for
-    /// `slots_per_node` backup slots on each node, and a channel for each lock. With 0, lost copies are not made again. Without effect
-    /// on a store with one copy.
+    /// loss (default 0: lost copies are not made again; no more than there are participants). Of `copies + spare_homes` neighbours in the ring
+    /// of nodes, all but one can be lost one after another, with copies whole again in between; where the lost are not neighbours, more. Each
+    /// takes memory for `slots_per_node` backup slots on each node, and a channel for each lock; the first also a thread of each node.
+    /// Without effect on a store with one copy.
     pub spare_homes: usize,
     /// The most values of which a node makes new copies in a second after a loss (default 20,000), so that this takes no more of the network
     /// than that.
@@ -123,8 +123,8 @@ pub struct KvConfig {
 }
 
 impl Default for KvConfig {
-    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB, and one copy. Where there are more, one spare
-    /// home, and 20,000 new copies a second.
+    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB, and one copy. Where there are more, no spare
+    /// home, and 20,000 new copies a second if there are some.
     fn default() -> KvConfig {
         KvConfig {
             slots_per_node: 1 << 16,
@@ -133,7 +133,7 @@ impl Default for KvConfig {
             locks: 64,
             tracker_bytes: 1 << 16,
             copies: 1,
-            spare_homes: 1,
+            spare_homes: 0,
             copies_per_second: 20_000,
         }
     }
@@ -169,7 +169,8 @@ pub struct KvStats {
     /// The number of copies that this node has made after losses.
     pub copies_made: u64,
     /// The number of values that this node found with fewer copies than [`copies`](KvConfig::copies) after the last loss, and without a home
-    /// left for another, or with no copy at all. [`spare_homes`](KvConfig::spare_homes) keeps room.
+    /// left for another, with no home left of the key's lock, or with no copy at all. [`spare_homes`](KvConfig::spare_homes) keeps room; where the
+    /// store has none, nobody counts.
     pub copies_short: u64,
 }
 

@@ -5,11 +5,15 @@
 //!
 //! *How.* The copier takes the key's lock in the view, as a writer does, so nobody writes the value meanwhile and a write that comes
 //! after goes to the new copy, too. It places the value, then sets the valid bit. Lookups go on, and writers wait for
-//! one value at most. A copy that a writer has made in the meantime is left alone.
+//! one value at most. It brings every later copy to the first one's value, nearest first: a writer that was lost before it came to the first copy
+//! has left a newer value in later ones, which would be shown and then taken back if one of them came first after the other.
 //!
 //! *When it is done.* Calls of earlier views are over when all have turned, so each key that is present is in this node's index by then.
 //! Later calls write to the new copies themselves. When each key has been looked at, the node announces the view as *done*
 //! ([`DONE`]). All copies are whole when all nodes that are left have.
+//!
+//! *Goodbyes.* A node that leaves with a goodbye has dropped the store, which says that all are done with it. So its copies are not made again
+//! for that alone, but with the next loss.
 //!
 //! Relies on the views and the locks of the calls that write, and on the store's monitor, which takes losses into the view. Used by
 //! [`KvStore::wait_until_whole`] and the statistics.
@@ -74,6 +78,12 @@ impl<F: Fabric> Again<F> {
         })
     }
 
+    /// Announces a view as done, or [`FAILED`], to all who are left in `view`.
+    fn announce(&self, thread: &Thread<F>, views: &Views<F>, view: View, word: u64) -> Result<()> {
+        let is_gone = |node: NodeId| view.has(views.position(node));
+        self.done.announce(thread, word, is_gone)
+    }
+
     /// Returns the numbers of values that this node still has to look at, of copies that it has made, and of values that it found short of
     /// copies after the last loss.
     pub(in super::super) fn progress(&self) -> (u64, u64, u64) {
@@ -89,25 +99,37 @@ impl<F: Fabric> Copies<F> {
         self.again.as_ref()
     }
 
-    /// Returns true if the value at `at` has lost a copy in `view`, and this node is the first of those that are left.
+    /// Returns true if the value at `at` has lost a copy in `view`, and this node is the first of those that are left, or of all nodes if
+    /// none is.
     fn is_due_here(&self, at: Location, view: View) -> bool {
         let (nodes, first) = (self.views.nodes(), self.views.position(at.node));
         let has_lost = (0..self.count).any(|copy| view.has((first + copy) % nodes.len()));
-        has_lost && self.holders(at, view).first().map(|holder| holder.node) == Some(nodes[self.views.here()])
+        let holder = self.holders(at, view).first().map(|holder| holder.node);
+        // Somebody has to count what all have lost.
+        let first_left = || {
+            (0..nodes.len())
+                .find(|&left| !view.has(left))
+                .map(|left| nodes[left])
+        };
+        has_lost && holder.or_else(first_left) == Some(nodes[self.views.here()])
     }
 }
 
 impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
-    /// Waits until all nodes that are left have made all copies that were lost with those that this node knows to be lost. Any further loss
-    /// that the copies stand is then survived, too.
+    /// Waits until all nodes that are left have made all copies that were lost with those that this node knows to be lost. The loss of `copies - 1`
+    /// more then takes no value with it, apart from those that are short of copies.
     ///
-    /// A value of which too few homes are left has fewer copies all the same: [`KvStats::copies_short`](super::super::KvStats::copies_short)
-    /// of each node counts those.
+    /// It returns also when values are lost, or keep fewer copies because too few homes are left:
+    /// [`KvStats::copies_short`](super::super::KvStats::copies_short) of each node counts those. Where the store has as many copies as there are
+    /// participants, there is never a home for another: it then waits until all have turned away from the lost nodes, and `copies_short`
+    /// stays 0. Locks get no further homes: a key can be written until all `copies + spare_homes` homes of its lock are lost.
+    ///
+    /// A node that has left with a goodbye is not lost. Its copies are made again with the next loss.
     ///
     /// # Errors
-    /// Returns [`Config`](crate::Error::Config) if the store has one copy of each value or no [spare
-    /// homes](super::super::KvConfig::spare_homes), [`Refused`](crate::Error::Refused) if a node will never be done, because its
-    /// copier or its monitor has failed for good, [`DeclaredLost`](crate::ErrorKind::DeclaredLost) on a node that is lost itself, and
+    /// Returns [`Config`](crate::Error::Config) if the store has one copy of each value or was made without [spare
+    /// homes](super::super::KvConfig::spare_homes), [`Refused`](crate::Error::Refused) if a node will not be done, because its
+    /// copier or its monitor has failed for good (the others go on once it is lost, too), [`DeclaredLost`](crate::ErrorKind::DeclaredLost) on a node that is lost itself, and
     /// [`Timeout`](crate::ErrorKind::Timeout), which names the nodes that are not done.
     ///
     /// # After a timeout
@@ -115,17 +137,18 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     pub fn wait_until_whole(&self, thread: &Thread<F>) -> Result<()> {
         let shared = &self.shared;
         let _call = thread.call(shared.channel.name(), "wait_until_whole");
-        let made = shared
-            .copies
-            .as_ref()
-            .and_then(|copies| Some((copies, copies.again.as_ref()?)));
-        let Some((copies, again)) = made else {
-            return Err(Error::Config(format!(
+        let copies = shared.copies.as_ref().filter(|_| shared.config.spare_homes > 0);
+        let copies = copies.ok_or_else(|| {
+            Error::Config(format!(
                 "key-value store `{}` makes no copies after a loss; it needs `copies` of 2 or more and `spare_homes`",
                 shared.channel.name()
-            )));
-        };
+            ))
+        })?;
         shared.check_monitor()?;
+        let Some(again) = &copies.again else {
+            copies.views.all_have_turned_away(thread)?;
+            return thread.still_in();
+        };
         let late = "not made all copies again yet";
         let view = copies.views.all_are_at(thread, &again.done, late)?;
         for (position, &node) in copies.views.nodes().iter().enumerate() {
@@ -156,13 +179,20 @@ pub(in super::super) fn copier<F: Fabric, K: Encode + Eq>(shared: &Arc<Shared<F,
         ),
     };
     tracing::error!(store = name, %error, "the copier ends: copies that are lost are not made again");
-    let view = copies.views.view();
-    let told = shared.channel.manager().thread().and_then(|thread| {
-        let is_gone = |node: NodeId| view.has(copies.views.position(node));
-        again.done.announce(&thread, FAILED, is_gone)
-    });
-    if let Err(error) = told {
+    let stopped = || shared.stop.load() != 0;
+    let mut pause = RETRY_MIN;
+    // Others wait for this copier until they hear of its end.
+    while let Err(error) = shared
+        .channel
+        .manager()
+        .thread()
+        .and_then(|thread| again.announce(&thread, &copies.views, copies.views.view(), FAILED))
+    {
         tracing::warn!(store = name, %error, "the end of the copier was not announced");
+        if !service::may_pass(&error) || stopped() {
+            return;
+        }
+        service::pause(&shared.channel, &mut pause, stopped);
     }
 }
 
@@ -184,6 +214,8 @@ fn run<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, copies: &Copies<F>, aga
             }
             match views.is_settled(view, done) {
                 Ok(false) => None,
+                // A node whose monitor has failed never turns. It is out of the next view if it is lost.
+                Err(Error::Refused { .. }) => None,
                 settled => Some(settled.map(|_| Some(view))),
             }
         };
@@ -195,12 +227,18 @@ fn run<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, copies: &Copies<F>, aga
         let Some(view) = fabric.wait(wait, next)?? else {
             return Ok(());
         };
+        let is_lost = views.has_lost_since(fabric, view, done);
+        let make = |thread: &Thread<F>| match is_lost {
+            true => shared.copy_all(copies, again, thread, view),
+            false => again.announce(thread, views, view, view.word()).map(|()| true),
+        };
         let made = match &thread {
-            Some(thread) => shared.copy_all(copies, again, thread, view),
-            None => shared.channel.manager().thread().and_then(|made| {
-                let thread = thread.insert(made);
-                shared.copy_all(copies, again, thread, view)
-            }),
+            Some(thread) => make(thread),
+            None => shared
+                .channel
+                .manager()
+                .thread()
+                .and_then(|made| make(thread.insert(made))),
         };
         match made {
             Ok(true) => {
@@ -209,7 +247,8 @@ fn run<F: Fabric, K: Encode + Eq>(shared: &Shared<F, K>, copies: &Copies<F>, aga
             }
             // There is another view.
             Ok(false) => {}
-            Err(error) if service::may_pass(&error) => {
+            // It is refused if a node never turns to the next view, but that one may be lost, too.
+            Err(error) if service::may_pass(&error) || matches!(error, Error::Refused { .. }) => {
                 tracing::warn!(store = shared.channel.name(), %error, "making copies is tried again");
                 service::pause(&shared.channel, &mut pause, || shared.stop.load() != 0);
             }
@@ -223,7 +262,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// that. Returns false if it has not, since there is another view or the store is being dropped.
     ///
     /// # Errors
-    /// Returns the first error of a key. The others were looked at.
+    /// Returns the first error of a key. The others were looked at, unless it is for good.
     fn copy_all(&self, copies: &Copies<F>, again: &Again<F>, thread: &Thread<F>, view: View) -> Result<bool> {
         let due: Vec<K> = {
             let index = self.index.read();
@@ -249,10 +288,16 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                     lost += 1;
                     0
                 }
-                Err(error) => {
+                // All homes of the key's lock are lost, so nobody writes it any more.
+                Err(error) if copies.is_out(&error) => {
+                    again.short.fetch_add(1, Ordering::Relaxed);
+                    0
+                }
+                Err(error) if service::may_pass(&error) => {
                     failed = failed.and(Err(error));
                     continue;
                 }
+                Err(error) => return Err(error),
             };
             again.due.fetch_sub(1, Ordering::Relaxed);
             again.made.fetch_add(made, Ordering::Relaxed);
@@ -264,17 +309,24 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         if short > 0 {
             let counts = self.channel.manager().network().counts();
             counts.add(Count::CopiesShort, short);
-            let store = self.channel.name();
+        }
+        let store = self.channel.name();
+        if short > lost {
             tracing::error!(
                 store,
-                short,
-                lost,
+                values = short - lost,
                 copies = copies.count,
-                "values have too few copies: no home is left for more; a store with more `spare_homes` has room"
+                "values have too few copies: no home is left for more, or none of their locks; a store with more `spare_homes` has room"
             );
         }
-        let is_gone = |node: NodeId| view.has(copies.views.position(node));
-        again.done.announce(thread, view.word(), is_gone)?;
+        if lost > 0 {
+            tracing::error!(
+                store,
+                values = lost,
+                "values are lost with all nodes that had them, or cannot be read: `delete` ends the errors of their keys"
+            );
+        }
+        again.announce(thread, &copies.views, view, view.word())?;
         Ok(true)
     }
 
@@ -305,10 +357,13 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                 Err(Error::Torn { .. }) => return Ok(Outcome::Lost),
                 Err(error) => return Err(error),
             },
+            // A writer was lost before it was done. No later copy says otherwise then, whichever of them comes first.
             Presence::Absent => {
-                self.copy_absence(copies, thread, later, at)?;
+                self.clear(copies, thread, later, at)?;
                 return Ok(Outcome::Whole(0));
             }
+            // The owner had heard of the delete, and this node has not.
+            Presence::Over => return Ok(Outcome::Whole(0)),
         };
         Ok(match holders.len() < copies.count {
             true => Outcome::Short(made),
@@ -316,8 +371,9 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         })
     }
 
-    /// Gives a value to each of `later` that does not have it, the last one first. Returns how many copies were made.
-    fn copy_value(
+    /// Gives the value of the first copy to each of `later` that does not have it, the nearest one first: if this node is lost meanwhile, the next
+    /// one has it. Returns how many copies were made.
+    pub(super) fn copy_value(
         &self,
         copies: &Copies<F>,
         thread: &Thread<F>,
@@ -327,29 +383,9 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     ) -> Result<u64> {
         // Ignores the deadline, as a write does.
         thread.to_the_end(|| {
-            let each = later.iter().rev();
+            let each = later.iter();
             each.map(|&holder| self.make_copy(copies, thread, (holder, at), value).map(u64::from))
                 .sum()
-        })
-    }
-
-    /// Tells each of `later` that knows nothing of a key that is in this node's index, and not present: a writer was lost before it was
-    /// done. The key is not taken for lost then when `later` come first.
-    fn copy_absence(
-        &self,
-        copies: &Copies<F>,
-        thread: &Thread<F>,
-        later: &[Holder],
-        at: Location,
-    ) -> Result<()> {
-        thread.to_the_end(|| {
-            later
-                .iter()
-                .rev()
-                .try_for_each(|&holder| match self.presence(copies, thread, holder, at)? {
-                    Presence::Unknown => self.mark_copy(copies, thread, (holder, at), false),
-                    _ => Ok(()),
-                })
         })
     }
 
@@ -381,6 +417,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
 
 /// Keeps the copier to a number of values a second: it pauses after every burst that was faster.
 struct Pace {
+    /// The time at which the burst begins that is under way.
     begin: Time,
     per_second: u32,
     values: u64,
@@ -395,21 +432,23 @@ impl Pace {
         }
     }
 
-    /// Returns the time before which the next value is not copied; `None` in the middle of a burst.
-    fn next(&mut self) -> Option<Time> {
+    /// Returns the time before which the next value is not copied, `now` at the earliest; `None` in the middle of a burst. What was late is
+    /// not made up for.
+    fn next(&mut self, now: Time) -> Option<Time> {
         let burst = u64::from((self.per_second / BURSTS_PER_SECOND).max(1));
         let begins = self.values > 0 && self.values.is_multiple_of(burst);
-        let since = Duration::from_nanos(
-            self.values.saturating_mul(1_000_000_000) / u64::from(self.per_second.max(1)),
-        );
         self.values += 1;
-        begins.then(|| self.begin.after(since))
+        begins.then(|| {
+            let takes = (burst * 1_000_000_000).div_ceil(u64::from(self.per_second.max(1)));
+            self.begin = self.begin.after(Duration::from_nanos(takes)).max(now);
+            self.begin
+        })
     }
 
     /// Waits until the next value may be copied. Returns false if the store is dropped meanwhile.
     fn keep<F: Fabric, K: Encode + Eq>(&mut self, thread: &Thread<F>, shared: &Shared<F, K>) -> bool {
         let is_stopped = || shared.stop.load() != 0;
-        if let Some(deadline) = self.next() {
+        if let Some(deadline) = self.next(thread.now()) {
             let wait = Wait {
                 what: shared.channel.name(),
                 peers: Peers::None,
@@ -431,15 +470,32 @@ mod tests {
         for per_second in [1, 7, 100, 20_000, u32::MAX] {
             let mut pace = Pace::new(Time(5), per_second);
             let burst = u64::from((per_second / BURSTS_PER_SECOND).max(1));
-            assert_eq!(pace.next(), None, "the first value goes at once");
+            assert_eq!(pace.next(Time(5)), None, "the first value goes at once");
             let mut earliest = Time(5);
             for values in 1..=3 * burst.min(100_000) {
-                earliest = pace.next().unwrap_or(earliest);
+                earliest = pace.next(earliest).unwrap_or(earliest);
+                let bursts = values / burst;
                 let of_rate = Time(5).after(Duration::from_nanos(
-                    (values - values % burst) * 1_000_000_000 / u64::from(per_second),
+                    bursts * (burst * 1_000_000_000).div_ceil(u64::from(per_second)),
                 ));
                 assert_eq!(earliest, of_rate, "{values} values at {per_second} a second");
             }
         }
+    }
+
+    #[test]
+    fn a_late_copier_does_not_make_up_for_it() {
+        // Ten values in every 10 ms.
+        let mut pace = Pace::new(Time(0), 1000);
+        let late = Time(0).after(Duration::from_secs(30));
+        let mut begins = (0..31).filter_map(|_| pace.next(late));
+        let after = |millis| late.after(Duration::from_millis(millis));
+        assert_eq!(
+            begins.next(),
+            Some(late),
+            "the burst after the delay begins at once"
+        );
+        assert_eq!(begins.next(), Some(after(10)));
+        assert_eq!(begins.next(), Some(after(20)));
     }
 }

@@ -37,7 +37,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         let slot = copies.read(thread, first, at)?;
         let backup = Backup::new(&slot, at.counter);
         match backup.presence() {
-            Presence::Absent => Ok(None),
+            Presence::Absent | Presence::Over => Ok(None),
             Presence::Unknown => Err(lost(at.node)),
             Presence::Present => self.last_of(&backup).map(Some),
         }

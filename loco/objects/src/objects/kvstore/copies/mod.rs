@@ -21,7 +21,7 @@
 //! the slot of the primary is whole in the spare, and is written again from there (`reads`).
 //!
 //! *New copies* (`copier`). When a home is lost, the next one in the ring gets a copy, in the background, from the node that is the first
-//! then. Until it has it, its backup slot is of an earlier use of the primary's slot or of none, which tells that it knows nothing. Every write
+//! then. It brings all later copies to the value of the first. Until it has it, its backup slot is of an earlier use of the primary's slot or of none, which tells that it knows nothing. Every write
 //! goes to it, too, and gives it the copy if it comes first.
 //!
 //! Relies on the fabric's membership: after a loss is reported, the lost node changes no memory of others. Used by the calls of
@@ -36,6 +36,8 @@ mod slot;
 mod tests;
 #[cfg(test)]
 mod tests_again;
+#[cfg(test)]
+mod tests_losses;
 mod views;
 mod words;
 mod writes;
@@ -111,7 +113,7 @@ pub(super) fn check(name: &str, config: &KvConfig, nodes: usize) -> Result<()> {
         format!("{copies} copies of each value among {nodes} participants; take {nodes} at most")
     } else if copies > 1 && nodes > VIEW_NODES_MAX {
         format!("copies among {nodes} participants; a store with copies has {VIEW_NODES_MAX} at most")
-    } else if copies > 1 && config.copies_per_second == 0 {
+    } else if copies > 1 && homes(config, nodes) > copies && config.copies_per_second == 0 {
         "no copies a second after a loss; take 1 at least, or `spare_homes(0)` for none at all".to_owned()
     } else {
         return Ok(());
@@ -173,6 +175,12 @@ impl<F: Fabric> Copies<F> {
             copy,
         };
         left.take(self.count).map(node).collect()
+    }
+
+    /// Returns true if `error` is the loss of a node that is out of this node's view already: another view mends nothing.
+    fn is_out(&self, error: &Error) -> bool {
+        let lost = self.views.lost_in(error);
+        lost.is_some_and(|position| self.views.view().has(position))
     }
 
     /// Returns the home of lock `number` that counts in `view`: which of its homes it is.

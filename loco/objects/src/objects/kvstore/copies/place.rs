@@ -28,7 +28,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         };
         Ok(match self.presence(copies, thread, first, at)? {
             Presence::Present => Some((holders, true)),
-            Presence::Absent => Some((holders, false)),
+            Presence::Absent | Presence::Over => Some((holders, false)),
             Presence::Unknown => None,
         })
     }
@@ -112,8 +112,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         }
     }
 
-    /// Makes this copy of a key that is present, with its `value`, unless the node has it. It is placed when it returns. Returns
-    /// true if it was made.
+    /// Gives this copy of a key that is present the `value` of the first one, unless it has it. It is placed when it returns. Returns true if
+    /// the node had no copy.
     pub(super) fn make_copy(
         &self,
         copies: &Copies<F>,
@@ -121,11 +121,14 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         (holder, at): (Holder, Location),
         value: &[u8],
     ) -> Result<bool> {
-        if self.presence(copies, thread, holder, at)? == Presence::Present {
-            return Ok(false);
+        let slot = copies.read(thread, holder, at)?;
+        let backup = Backup::new(&slot, at.counter);
+        let presence = backup.presence();
+        // A lost writer, which had not come to the first copy, may have left a newer value here, or half a delete.
+        if presence != Presence::Present || backup.value() != Some(value) {
+            self.write_copy(copies, thread, (holder, at), value)?;
         }
-        self.write_copy(copies, thread, (holder, at), value)?;
-        Ok(true)
+        Ok(presence == Presence::Unknown)
     }
 
     /// Writes a value, which the spare has, to the slot that the key was inserted in. It is placed when it returns.

@@ -123,7 +123,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let backup = Backup::new(&slot, at.counter);
         match backup.presence() {
             Presence::Present => {}
-            Presence::Absent => return Ok(Looked::Known(None)),
+            Presence::Absent | Presence::Over => return Ok(Looked::Known(None)),
             // Those that had copies were lost before this node got one.
             Presence::Unknown => return Err(lost(at.node)),
         }

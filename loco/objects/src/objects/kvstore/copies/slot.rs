@@ -44,19 +44,23 @@ pub(super) enum Presence {
     Present,
     /// The key is not present: an insert is not done, or a delete has been here.
     Absent,
+    /// The slot is in a later use, so the key of this one has been deleted.
+    Over,
     /// The node has no copy: the slot has not been written in this use.
     Unknown,
 }
 
 /// Returns what the first word of a backup slot says of the use `counter` of the slot that it is a copy of.
 pub(super) fn presence(word: u64, counter: u64) -> Presence {
-    // The valid bit is below the counter. In a later use, the key of this one has been deleted.
+    // The valid bit is below the counter.
     if word < meta(counter, false) {
         Presence::Unknown
     } else if word == meta(counter, true) {
         Presence::Present
-    } else {
+    } else if word == meta(counter, false) {
         Presence::Absent
+    } else {
+        Presence::Over
     }
 }
 
@@ -315,7 +319,7 @@ mod tests {
         slot[..WORD_BYTES].copy_from_slice(&meta(3, true).to_ne_bytes());
         assert_eq!(presence(&slot, 3), Presence::Present);
         assert_eq!(presence(&slot, 5), Presence::Unknown, "an earlier use");
-        assert_eq!(presence(&slot, 1), Presence::Absent, "a later use");
+        assert_eq!(presence(&slot, 1), Presence::Over, "a later use");
         slot[..WORD_BYTES].copy_from_slice(&meta(3, false).to_ne_bytes());
         assert_eq!(presence(&slot, 3), Presence::Absent);
         assert_eq!(presence(&slot, 5), Presence::Unknown);

@@ -403,22 +403,31 @@ fn what_cannot_be_is_refused() {
             };
             assert!(text.contains("store `kv`") && text.contains("take "), "{text}");
         }
-        let never = KvConfig::default().copies(2).copies_per_second(0);
-        let Err(Error::Config(text)) = Store::new(&manager, "kv", never).map(drop) else {
+        let copied = KvConfig::default().value_bytes_max(32).copies(2);
+        let never = copied.clone().spare_homes(1).copies_per_second(0);
+        let Err(Error::Config(text)) = super::check("kv", &never, 3) else {
             panic!("no copy a second")
         };
         assert!(text.contains("`spare_homes(0)`"), "{text}");
-        let store = Store::new(
-            &manager,
-            "copied",
-            KvConfig::default().value_bytes_max(32).copies(2),
-        )?;
+        assert_eq!(
+            super::check("kv", &never.clone().spare_homes(0), 3),
+            Ok(()),
+            "the remedy"
+        );
+        assert_eq!(
+            super::check("kv", &never, 2),
+            Ok(()),
+            "no node has room for another copy"
+        );
+        let none = Store::new(&manager, "none", copied.clone())?;
+        let full = Store::new(&manager, "full", copied.spare_homes(1))?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
-        let Err(Error::Config(text)) = store.wait_until_whole(&thread) else {
-            panic!("two nodes have no home for another copy")
+        let Err(Error::Config(text)) = none.wait_until_whole(&thread) else {
+            panic!("it was made without spare homes")
         };
-        assert!(text.contains("`copied` makes no copies"), "{text}");
+        assert!(text.contains("`none` makes no copies"), "{text}");
+        full.wait_until_whole(&thread)?;
         let bar = Barrier::new(&manager, "bar")?;
         bar.channel().wait_for_ready()?;
         bar.wait(&thread)

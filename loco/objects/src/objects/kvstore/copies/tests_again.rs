@@ -12,39 +12,39 @@ use super::tests::wait_for;
 use crate::operations::peers::is_gone;
 use crate::{Inserted, Manager, Result, Thread, testing};
 
-type Store = KvStore<u64, u64>;
+pub(super) type Store = KvStore<u64, u64>;
 
 /// The keys that each node inserts.
-const KEYS: u64 = 40;
+pub(super) const KEYS: u64 = 40;
 
-fn config(copies: usize, spare_homes: usize) -> KvConfig {
+pub(super) fn config(copies: usize, spare_homes: usize) -> KvConfig {
     let config = KvConfig::default().slots_per_node(64).locks(4);
     config.copies(copies).spare_homes(spare_homes)
 }
 
 /// Returns the keys that a node inserts.
-fn keys_of(node: usize) -> impl Iterator<Item = u64> + Clone {
+pub(super) fn keys_of(node: usize) -> impl Iterator<Item = u64> + Clone {
     let first = node as u64 * KEYS;
     first..first + KEYS
 }
 
 /// The points that the nodes of a test wait for one another at. Each has the number of nodes that have come.
-struct Points([AtomicUsize; 8]);
+pub(super) struct Points([AtomicUsize; 8]);
 
 impl Points {
-    fn new() -> Points {
+    pub(super) fn new() -> Points {
         Points(Default::default())
     }
 
     /// Comes to a point, and waits until `nodes` have.
-    fn meet(&self, point: usize, nodes: usize) {
+    pub(super) fn meet(&self, point: usize, nodes: usize) {
         self.0[point].fetch_add(1, SeqCst);
         wait_for(|| self.0[point].load(SeqCst) >= nodes);
     }
 }
 
 /// Runs nodes with a store in which each has inserted its keys, with values that are the keys. A node whose part returns is lost.
-fn run(
+pub(super) fn run(
     nodes: usize,
     config: &KvConfig,
     node: impl Fn(usize, &Manager, &Store, &Thread) -> Result<()> + Sync,
@@ -62,13 +62,13 @@ fn run(
         there.meet(0, nodes);
         node(here, &manager, &store, &thread)?;
         manager.fabric().mesh().fail();
-        // Nobody leaves with a goodbye, which the others would count as one more loss before they are done.
+        // Nobody leaves with a goodbye, from whom the others would turn away before they are done.
         ended.meet(0, nodes);
         Ok(())
     });
 }
 
-fn wait_until_gone(manager: &Manager, node: usize) {
+pub(super) fn wait_until_gone(manager: &Manager, node: usize) {
     wait_for(|| is_gone(manager.fabric(), NodeId(node as u16)));
 }
 
@@ -117,7 +117,10 @@ fn all_but_one_are_lost_one_after_another() {
 fn no_write_is_lost_or_taken_back_while_copies_are_made() {
     let points = Points::new();
     let written = Mutex::new(BTreeMap::new());
-    run(3, &config(2, 1), |here, manager, store, thread| {
+    let overlaps = AtomicUsize::new(0);
+    // Of 40 values on each node, so that it takes two seconds.
+    let config = config(2, 1).copies_per_second(20);
+    run(3, &config, |here, manager, store, thread| {
         if here == 2 {
             points.meet(0, 3);
             return Ok(());
@@ -145,6 +148,7 @@ fn no_write_is_lost_or_taken_back_while_copies_are_made() {
                     _ => assert!(store.update(thread, &key, &value)?, "key {key}"),
                 }
                 last.insert(key, Some(value));
+                overlaps.fetch_add(usize::from(store.stats().copies_due > 0), SeqCst);
             }
             if round == 0 {
                 points.meet(0, 3);
@@ -170,6 +174,7 @@ fn no_write_is_lost_or_taken_back_while_copies_are_made() {
         }
         Ok(())
     });
+    assert!(overlaps.into_inner() > 0, "no write was made while copies were");
 }
 
 /// The second of the nodes that have copies is lost before the third has got them all. What it has not got is lost, and is not

@@ -16,7 +16,7 @@
 //! monitor, which [turns](Views::turn) without waiting for calls of others, so that nobody waits for it in a circle. A node whose monitor has
 //! failed for good turns no more: others that need it are refused.
 
-use loco_fabric::{AtomicCell, Fabric, Memory, NodeId, Peers};
+use loco_fabric::{AtomicCell, Control, Fabric, Memory, NodeId, PeerState, Peers};
 use smallvec::SmallVec;
 
 use crate::error::have;
@@ -33,6 +33,9 @@ pub(in super::super) const REGION: &str = "turned";
 
 /// The most participants of a store with copies: a view is one word, so that it is announced as a whole.
 pub(super) const VIEW_NODES_MAX: usize = u64::BITS as usize;
+
+/// What those who are waited for have not done, in a timeout.
+const NOT_TURNED: &str = "not turned away from lost nodes yet";
 
 /// Some of the participants.
 pub(super) type Nodes = SmallVec<[NodeId; 8]>;
@@ -231,6 +234,21 @@ impl<F: Fabric> Views<F> {
         }
     }
 
+    /// Waits until all who are left have turned away from everybody whom this node's fabric has reported as lost.
+    ///
+    /// # Errors
+    /// Returns the errors of [`all_are_at`](Views::all_are_at).
+    pub(super) fn all_have_turned_away(&self, thread: &Thread<F>) -> Result<View> {
+        self.all_are_at(thread, &self.turned, NOT_TURNED)
+    }
+
+    /// Returns true if a node that is gone in `view`, and was not in `before`, is lost and has not left with a goodbye.
+    pub(super) fn has_lost_since(&self, fabric: &F, view: View, before: View) -> bool {
+        let nodes = self.nodes.iter().enumerate();
+        let mut gone = nodes.filter(|&(position, _)| view.has(position) && !before.has(position));
+        gone.any(|(_, &node)| fabric.control().peer_state(node) != PeerState::Left)
+    }
+
     /// Returns the other nodes that are not gone.
     fn others(&self, thread: &Thread<F>) -> Nodes {
         let others = self.nodes.iter().copied();
@@ -255,7 +273,7 @@ impl<F: Fabric> Views<F> {
             Err(error) if is_of_a_loss(thread, &error) => Ok(()),
             Err(error) if error.is_timeout() => {
                 let behind = self.behind(view)?;
-                let what = format!("{} not turned away from lost nodes yet", have(&behind));
+                let what = format!("{} {NOT_TURNED}", have(&behind));
                 Err(error.because(&behind, what))
             }
             waited => waited?,

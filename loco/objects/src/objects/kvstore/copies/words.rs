@@ -39,7 +39,7 @@ impl<F: Fabric> Words<F> {
         Ok(self.region.local()?.load_word(position * WORD_BYTES)?)
     }
 
-    /// Sets this node's word, here and at the others, apart from those that `is_left_out` names. One thread alone calls this. Waits for
+    /// Sets this node's word, here and at the others, apart from those that `is_left_out` names. Calls come one after another. Waits for
     /// no call of another node: at most for room in the queue towards one that lives, as every post does.
     ///
     /// # Errors

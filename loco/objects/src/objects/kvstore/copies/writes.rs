@@ -6,6 +6,7 @@
 
 use loco_fabric::{Fabric, Lock};
 
+use super::slot::Presence;
 use super::views::View;
 use super::{Copies, Holder, Holders, lost};
 use crate::fence::Scope;
@@ -260,14 +261,37 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         holders: &Holders,
         at: Location,
     ) -> Result<()> {
-        match holders.first() {
-            // The lost node owned the slot and its backups, so nobody uses them for another key.
-            Some(first) if first.copy != 0 => {
-                self.mark_copies(copies, thread, holders, (at, false)).map(drop)
+        match holders.split_first() {
+            // The lost node owned the slot and its backups, so nobody begins to use them for another key. It may have done so before.
+            Some((&first, later))
+                if first.copy != 0 && self.presence(copies, thread, first, at)? == Presence::Absent =>
+            {
+                self.clear(copies, thread, later, at)
             }
             // The node that inserts sets its own bit last, and it has not been lost.
             _ => Ok(()),
         }
+    }
+
+    /// Says of a key, which the first copy says is not present in this use of the slot, in each of the `later` copies that it is not.
+    pub(super) fn clear(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        later: &[Holder],
+        at: Location,
+    ) -> Result<()> {
+        thread.to_the_end(|| {
+            let cleared = each_from_last(later, |holder| {
+                match self.presence(copies, thread, holder, at)? {
+                    Presence::Absent | Presence::Over => Ok(()),
+                    Presence::Present | Presence::Unknown => {
+                        self.mark_copy(copies, thread, (holder, at), false)
+                    }
+                }
+            });
+            cleared.map(drop)
+        })
     }
 
     /// Removes a key that is not valid from all indices.
@@ -309,7 +333,7 @@ impl<F: Fabric> Copies<F> {
 ///
 /// # Errors
 /// Returns `PeerLost` if all are lost, so that nothing of the steps is left, and other errors of the steps.
-fn each_from_last(holders: &Holders, mut step: impl FnMut(Holder) -> Result<()>) -> Result<usize> {
+fn each_from_last(holders: &[Holder], mut step: impl FnMut(Holder) -> Result<()>) -> Result<usize> {
     let mut lost_first = 0;
     for &holder in holders.iter().rev() {
         match step(holder) {
