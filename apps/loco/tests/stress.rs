@@ -149,6 +149,17 @@ fn killed_with_copies() {
     ]);
 }
 
+/// More nodes are killed than there are copies, each when the copies are whole again after the one before.
+#[test]
+fn killed_one_after_another_with_copies() {
+    for seed in ["1", "2"] {
+        stress(&[
+            "kv", "--nodes", "5", "--copies", "2", "--kill", "random", "--kills", "3", "--ops", "20000",
+            "--seed", seed,
+        ]);
+    }
+}
+
 /// A node that was stopped for too long may not change or show anything any more, and the others do not need it.
 #[test]
 fn given_up_with_copies() {

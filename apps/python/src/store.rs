@@ -23,7 +23,8 @@ pub(crate) struct KvStore {
 impl KvStore {
     #[new]
     #[pyo3(signature = (
-        node, name, *, slots_per_node = None, value_bytes_max = None, key_bytes_max = None, locks = None, tracker_bytes = None
+        node, name, *, slots_per_node = None, value_bytes_max = None, key_bytes_max = None, locks = None, tracker_bytes = None,
+        copies = None, spare_homes = None, copies_per_second = None
     ))]
     #[allow(clippy::too_many_arguments)] // settings by name
     fn new(
@@ -35,6 +36,9 @@ impl KvStore {
         key_bytes_max: Option<usize>,
         locks: Option<u32>,
         tracker_bytes: Option<usize>,
+        copies: Option<usize>,
+        spare_homes: Option<usize>,
+        copies_per_second: Option<u32>,
     ) -> PyResult<KvStore> {
         let parent = node.parent();
         let defaults = KvConfig::default();
@@ -43,7 +47,10 @@ impl KvStore {
             .value_bytes_max(value_bytes_max.unwrap_or(defaults.value_bytes_max))
             .key_bytes_max(key_bytes_max.unwrap_or(defaults.key_bytes_max))
             .locks(locks.unwrap_or(defaults.locks))
-            .tracker_bytes(tracker_bytes.unwrap_or(defaults.tracker_bytes));
+            .tracker_bytes(tracker_bytes.unwrap_or(defaults.tracker_bytes))
+            .copies(copies.unwrap_or(defaults.copies))
+            .spare_homes(spare_homes.unwrap_or(defaults.spare_homes))
+            .copies_per_second(copies_per_second.unwrap_or(defaults.copies_per_second));
         Ok(KvStore {
             base: parent.base.clone(),
             store: parent.make(py, |among| loco::KvStore::new(among, name, config))?,
@@ -114,6 +121,13 @@ impl KvStore {
         let key = Bytes(bytes(key)?);
         self.base
             .call(py, limit(timeout)?, |thread| self.store.delete(thread, &key))
+    }
+
+    /// Waits until the copies are made again that were lost with the nodes that this one knows to be lost.
+    #[pyo3(signature = (timeout = None))]
+    fn wait_until_whole(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.base
+            .call(py, limit(timeout)?, |thread| self.store.wait_until_whole(thread))
     }
 
     /// Returns the keys that this node knows of. Others may be on their way.

@@ -26,6 +26,10 @@ pub const FENCES: &str = "loco_fences_bought_total";
 pub const RETRIES: &str = "loco_retries_total";
 /// Calls that waited for a lock, once for the threads of the own node and once for other nodes.
 pub const LOCK_WAITS: &str = "loco_lock_waits_total";
+/// Copies of stores' values that this node has made after losses.
+pub const COPIES_MADE: &str = "loco_copies_made_total";
+/// Values that this node found, after a loss, with too few copies and no home left for another.
+pub const COPIES_SHORT: &str = "loco_copies_short_total";
 /// Lost nodes: each that a call of this node has reported as lost counts once.
 pub const LOSSES: &str = "loco_losses_total";
 /// Completions that were polled.
@@ -35,7 +39,7 @@ pub const COMPLETIONS: &str = "loco_completions_total";
 type Label = (&'static str, &'static str);
 
 /// Each count: its counter, and the label that tells it from others of that counter.
-const ALL: [(Count, &str, Option<Label>); 15] = [
+const ALL: [(Count, &str, Option<Label>); 17] = [
     (Count::Puts, OPERATIONS, Some(("kind", "put"))),
     (Count::Gets, OPERATIONS, Some(("kind", "get"))),
     (Count::Atomics, OPERATIONS, Some(("kind", "atomic"))),
@@ -50,6 +54,8 @@ const ALL: [(Count, &str, Option<Label>); 15] = [
     (Count::LocksAgain, RETRIES, Some(("of", "lock"))),
     (Count::ReadsAgain, RETRIES, Some(("of", "read"))),
     (Count::LockWaits, LOCK_WAITS, None),
+    (Count::CopiesMade, COPIES_MADE, None),
+    (Count::CopiesShort, COPIES_SHORT, None),
     (Count::Completions, COMPLETIONS, None),
 ];
 
@@ -140,6 +146,16 @@ impl Source {
         describe_counter!(FENCES, Unit::Count, "Fences that were not free");
         describe_counter!(RETRIES, Unit::Count, "Attempts that were made again");
         describe_counter!(LOCK_WAITS, Unit::Count, "Calls that waited for a lock");
+        describe_counter!(
+            COPIES_MADE,
+            Unit::Count,
+            "Copies of values that were made after losses"
+        );
+        describe_counter!(
+            COPIES_SHORT,
+            Unit::Count,
+            "Values found with too few copies after losses"
+        );
         describe_counter!(LOSSES, Unit::Count, "Nodes of whose loss a call has heard");
         describe_counter!(COMPLETIONS, Unit::Count, "Completions that were polled");
     }

@@ -229,6 +229,7 @@ impl<F: Fabric> Filled<F> {
             .slots_per_node(workload.key_space().div_ceil(nodes) + 1)
             .value_bytes_max(8)
             .key_bytes_max(8)
+            .copies(usize::from(workload.copies))
             .locks(workload.locks.unwrap_or(KV_LOCKS));
         let own_keys = workload.keys().div_ceil(nodes).into();
         Ok(Filled {

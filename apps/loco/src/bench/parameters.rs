@@ -68,6 +68,7 @@ pub(super) static MODES: [Mode; 10] = [
             "--mix",
             "--key-space-mb",
             "--locks",
+            "--copies",
         ],
     ),
 ];

@@ -37,6 +37,9 @@ pub struct Workload {
     /// For `kv` and `transfer`: locks that keys or accounts share; 1024 for `kv`, 341 for `transfer` unless given.
     #[arg(long, value_name = "N", value_parser = loco_app::number::<u32>(1..=1 << 16))]
     pub(super) locks: Option<u32>,
+    /// For `kv`: nodes that keep each value, at most as many as there are.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = loco_app::number::<u16>(1..=64))]
+    pub(super) copies: u16,
     /// For `transfer`: accounts.
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = loco_app::number::<u32>(2..=1 << 31))]
     pub(super) accounts: u32,
@@ -57,6 +60,7 @@ impl Workload {
             format!("--distribution={}", name(self.distribution.to_possible_value())),
             format!("--mix={}", name(self.mix.to_possible_value())),
             format!("--key-space-mb={}", self.key_space_mb),
+            format!("--copies={}", self.copies),
             format!("--accounts={}", self.accounts),
         ];
         words.extend(self.locks.map(|locks| format!("--locks={locks}")));

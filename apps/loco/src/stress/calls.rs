@@ -1,18 +1,20 @@
 //! The calls that the threads of `loco stress` make, and their records.
 
+use std::fs::File;
+
 use loco::fabric::{AnyFabric, NodeId};
 use loco::fence::Scope;
 use loco::{
     AtomicVar, Bytes, Inserted, KvConfig, KvStore, LockConfig, LockGuard, Popped, Pushed, Result,
     SharedQueue, SharedRegion, TasLock, Thread, TicketLock, Unlock,
 };
-use loco_history::HistoryError;
 use loco_history::spec::{
     AtomicCall, AtomicRet, KeyValueCall, KeyValueRet, LockCall, LockRet, QueueCall, QueueRet,
 };
+use loco_history::{HistoryError, Journal, MonotonicClock};
 
 use super::load::OnLoss;
-use super::worker::{Failed, Site, Worker};
+use super::worker::{Failed, PATIENCE, Site, Worker};
 use crate::error::CliError;
 
 /// The number of values that the queue has room for. There are few, so that the queue is full, empty and
@@ -250,8 +252,40 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
         .value_bytes_max(8 * VALUE_WORDS as usize)
         .key_bytes_max(8)
         .locks(4)
-        .copies(usize::from(site.load.copies));
+        .copies(usize::from(site.load.copies))
+        .spare_homes(usize::from(site.load.kills));
     let store = Store::new(&site.manager, "kv", config)?;
+    if site.victims_before().is_empty() {
+        return kv_work(site, &store);
+    }
+    std::thread::scope(|scope| {
+        let turn = scope.spawn(|| await_turn(site, &store).inspect_err(|_| site.give_up()));
+        let worked = kv_work(site, &store);
+        let is_over_for_that = site.has_given_up();
+        let turned = match turn.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        match is_over_for_that {
+            true => turned.and(worked),
+            false => worked.and(turned),
+        }
+    })
+}
+
+/// Lets this node be killed when those that are killed before it are gone and their copies are made again.
+fn await_turn(site: &Site, store: &Store) -> Result<(), CliError> {
+    site.manager.wait_for_ready()?;
+    for &victim in site.victims_before() {
+        site.outlive(victim)?;
+    }
+    let thread = site.manager.thread()?;
+    thread.within(PATIENCE, || store.wait_until_whole(&thread))?;
+    site.be_next();
+    Ok(())
+}
+
+fn kv_work(site: &Site, store: &Store) -> Result<(), CliError> {
     site.work(&["calls"], |worker| {
         let mut journal = worker.journal("calls")?;
         while worker.goes_on()? {
@@ -265,29 +299,52 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
                 9..12 => KeyValueCall::Delete(key),
                 _ => KeyValueCall::Get(key),
             };
-            let open = journal.invoke(call.clone()).map_err(recording)?;
-            // Where the others go on with its copies, it is to die in the middle of other writes, too.
-            let writes = !matches!(call, KeyValueCall::Get(_));
-            if matches!(call, KeyValueCall::Insert(..)) || site.load.copies > 1 && writes {
-                worker.die_soon();
-            }
-            let knew = worker.bereft();
-            match kv_call(worker, &store, &call) {
-                Ok(result) => journal.respond(open, result).map_err(recording)?,
-                // The loss of the victim is no excuse: the others have copies.
-                Err(error) if site.load.copies > 1 => return Err(error.into()),
-                Err(error) => {
-                    let lost = error.lost_peer().is_some();
-                    let Failed::Expected = worker.excuse(error)?;
-                    // The store promises this. Nobody knows about a call that the loss overtook.
-                    if knew && lost {
-                        journal.respond(open, KeyValueRet::Lost).map_err(recording)?;
-                    }
+            kv_recorded(worker, &mut journal, store, &call)?;
+        }
+        // The copies that the last kill has left, of each key.
+        if site.load.copies > 1 && !site.victims().is_empty() && !site.suffers() {
+            for key in 0..site.load.keys {
+                let update = KeyValueCall::Update(key, worker.unique());
+                for call in [KeyValueCall::Get(key), update, KeyValueCall::Get(key)] {
+                    kv_recorded(worker, &mut journal, store, &call)?;
                 }
             }
         }
         Ok(())
     })
+}
+
+type KvJournal = Journal<KeyValueCall<u64, u64>, KeyValueRet<u64>, MonotonicClock, File>;
+
+/// Makes a call, and writes it to the journal.
+fn kv_recorded(
+    worker: &mut Worker<'_>,
+    journal: &mut KvJournal,
+    store: &Store,
+    call: &KeyValueCall<u64, u64>,
+) -> Result<(), CliError> {
+    let has_copies = worker.site.load.copies > 1;
+    let open = journal.invoke(call.clone()).map_err(recording)?;
+    // Where the others go on with its copies, it is to die in the middle of other writes, too.
+    let writes = !matches!(call, KeyValueCall::Get(_));
+    if matches!(call, KeyValueCall::Insert(..)) || has_copies && writes {
+        worker.die_soon();
+    }
+    let knew = worker.bereft();
+    match kv_call(worker, store, call) {
+        Ok(result) => journal.respond(open, result).map_err(recording)?,
+        // The loss of the victim is no excuse: the others have copies.
+        Err(error) if has_copies => return Err(error.into()),
+        Err(error) => {
+            let lost = error.lost_peer().is_some();
+            let Failed::Expected = worker.excuse(error)?;
+            // The store promises this. Nobody knows about a call that the loss overtook.
+            if knew && lost {
+                journal.respond(open, KeyValueRet::Lost).map_err(recording)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn kv_call(

@@ -41,7 +41,7 @@ pub(super) struct Findings {
     /// The number of calls without an end: the victim's last ones, and those that failed because of its
     /// death.
     open: usize,
-    /// The calls that the victim's threads were in when it died.
+    /// The calls that the victims' threads were in when they died.
     victim_was_in: Vec<String>,
     /// For a lock: the number of other nodes' acquisitions between a thread's request and its acquisition,
     /// median and maximum.
@@ -96,7 +96,7 @@ pub(super) fn judge(
         recorded,
         nodes,
         threads: load.threads,
-        victim: load.loses_a_node().then(|| object.victim(nodes)),
+        victims: load.victims(object, nodes),
         time,
         report,
     };
@@ -110,9 +110,9 @@ pub(super) fn judge(
         Object::Queue => files.judge("calls", &Queue::<u64>::bounded(QUEUE_CAPACITY), fifo),
         Object::TicketLock | Object::TasLock => {
             let dead = files
-                .victim
-                .into_iter()
-                .flat_map(|node| (0..load.threads).map(move |t| owner(node, t)));
+                .victims
+                .iter()
+                .flat_map(|&node| (0..load.threads).map(move |t| owner(node, t)));
             let spec = Lock {
                 dead: dead.collect(),
                 spurious_failure: true,
@@ -135,7 +135,7 @@ pub(super) fn judge(
         }
         Object::Log => {
             let history = files.history("calls")?;
-            let broken = log::broken(&history, files.victim);
+            let broken = log::broken(&history, files.victims.first().copied());
             if let Some(what) = &broken {
                 print(what)?;
             }
@@ -156,7 +156,7 @@ struct Files<'a> {
     recorded: &'a Recorded,
     nodes: u16,
     threads: u16,
-    victim: Option<u16>,
+    victims: Vec<u16>,
     time: Duration,
     report: Option<&'a Path>,
 }
@@ -202,7 +202,7 @@ impl Files<'_> {
 
     fn findings<C: fmt::Debug, R>(&self, history: &History<C, R>, verdict: Outcome) -> Findings {
         let open = history.operations.iter().filter(|o| o.response.is_none());
-        let of_victim = open.clone().filter(|o| Some(o.thread.node) == self.victim);
+        let of_victim = open.clone().filter(|o| self.victims.contains(&o.thread.node));
         Findings {
             verdict,
             calls: history.len(),

@@ -39,7 +39,10 @@ pub(super) static MODES: [Mode; 6] = [
     Mode::new("`ticket-lock`", &["--check-time", "--report", "--on-loss"]),
     Mode::new("`tas-lock`", &["--check-time", "--report", "--on-loss"]),
     Mode::new("`queue`", &["--check-time", "--report"]),
-    Mode::new("`kv`", &["--check-time", "--report", "--keys", "--copies"]),
+    Mode::new(
+        "`kv`",
+        &["--check-time", "--report", "--keys", "--copies", "--kills"],
+    ),
     // Records have positions, so its history is judged without a search.
     Mode::new("`log`", &[]),
 ];
@@ -81,6 +84,10 @@ pub struct Load {
     /// milliseconds), or at a random one of its calls.
     #[arg(long, value_name = "TIME|random")]
     pub(super) kill: Option<Moment>,
+    /// Kill so many nodes of a store with --copies one after another, from the last on: each in the middle of a call, when the copies are
+    /// whole again after the one before.
+    #[arg(long, value_name = "N", default_value = "1", requires = "kill", value_parser = loco_app::number::<u16>(1..=u64::from(NODES_MAX)))]
+    pub(super) kills: u16,
     /// Stop that node (SIGSTOP) this time after the start of the calls, or at a random one of its calls.
     #[arg(long, value_name = "TIME|random")]
     pub(super) pause: Option<Moment>,
@@ -185,6 +192,15 @@ impl Load {
         self.pause.is_some() && self.pause_for > self.silence
     }
 
+    /// Returns the nodes of `nodes` that the others lose, in the order of their losses.
+    pub(super) fn victims(&self, object: Object, nodes: u16) -> Vec<u16> {
+        let first = object.victim(nodes);
+        match self.loses_a_node() {
+            true => (0..self.kills).map(|number| first - number).collect(),
+            false => Vec::new(),
+        }
+    }
+
     /// Returns whether the others lose a node.
     pub(super) fn loses_a_node(&self) -> bool {
         self.kill.is_some() || self.outlasts_silence()
@@ -198,6 +214,14 @@ impl Load {
         let usage = |text: &str| Err(CliError::Usage(text.into()));
         if self.loses_a_node() && nodes < 3 {
             return usage("two nodes have to be left after a loss; give --nodes 3 or more");
+        }
+        if self.kills > 1 && (self.copies == 1 || self.pause.is_some()) {
+            return usage(
+                "--kills: the copies have to be whole after each; give --copies 2 or more, and no --pause",
+            );
+        }
+        if self.kills > 1 && nodes.saturating_sub(self.kills) < 2 {
+            return usage("--kills: two nodes have to be left after the last; give more --nodes");
         }
         if self.copies > nodes {
             return usage("--copies: there are fewer --nodes than that");
@@ -226,7 +250,10 @@ impl Load {
             format!("--seed={}", self.seed),
             format!("--on-loss={on_loss}"),
         ];
-        words.extend(self.kill.map(|moment| format!("--kill={moment}")));
+        if let Some(moment) = self.kill {
+            words.push(format!("--kill={moment}"));
+            words.push(format!("--kills={}", self.kills));
+        }
         if let Some(moment) = self.pause {
             words.push(format!("--pause={moment}"));
             words.push(format!("--pause-for={}", self.pause_for));

@@ -44,7 +44,8 @@ use load::{ALWAYS, Load, MODES, NODES_MAX, Object};
 /// leads, inside an append: the next one has to lead. The others go on or get
 /// errors, in bounded time. What they saw has to be linearizable, whether or not
 /// the victim's last calls took effect. With --copies the store goes on without
-/// the victim: no call of the others may fail.
+/// the victim: no call of the others may fail. With --kills more nodes are killed
+/// one after another, each when the copies are whole again.
 ///
 /// --pause stops that node and resumes it after --pause-for. If that is
 /// longer than --silence, the others give the node up: it has to end with an
@@ -60,6 +61,8 @@ use load::{ALWAYS, Load, MODES, NODES_MAX, Object};
 ///   loco stress ticket-lock --nodes 3 --kill 100 --on-loss recover
 ///
 ///   loco stress kv --copies 2 --kill random
+///
+///   loco stress kv --nodes 5 --copies 2 --kill random --kills 3
 ///
 ///   loco stress tas-lock --pause random --pause-for 3000 --silence 1000
 ///
@@ -192,8 +195,19 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
 fn unexpected_end(args: &Args, ended: &Ended) -> Option<u8> {
     let load = &args.load;
     let marked = NodeId(args.object.victim(args.nodes));
-    let end_of_marked = ended.failures.iter().find(|failure| failure.node == marked);
-    let others = ended.failures.iter().find(|failure| failure.node != marked);
+    let later: Vec<NodeId> = load
+        .victims(args.object, args.nodes)
+        .into_iter()
+        .skip(1)
+        .map(NodeId)
+        .collect();
+    let end_of = |node| ended.failures.iter().find(|failure| failure.node == node);
+    let end_of_marked = end_of(marked);
+    // A later victim that was not killed has failed, too.
+    let others = ended.failures.iter().find(|failure| {
+        failure.node != marked && !(later.contains(&failure.node) && failure.code() == KILLED)
+    });
+    let spared = later.iter().copied().find(|&node| end_of(node).is_none());
     // The order is that in which a user wants to hear of the causes.
     let (said, code) = match (end_of_marked, others) {
         // The node has said which option is of no use.
@@ -202,6 +216,10 @@ fn unexpected_end(args: &Args, ended: &Ended) -> Option<u8> {
             Some(format!("{failure}, which nothing was done to")),
             failure.code(),
         ),
+        (Some(end), None) if end.code() == KILLED && spared.is_some() => {
+            let said = spared.map(|node| format!("{node} was not killed after {marked}"));
+            (said, 1)
+        }
         // The launcher has reported a timeout or a signal.
         (None, None) if ended.code != 0 => (None, ended.code),
         (Some(end), None) if load.kill.is_some() && end.code() == KILLED => return None,

@@ -26,13 +26,20 @@ use crate::error::CliError;
 /// The time that surviving nodes wait for one another and for the end of the killed node.
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The pause between the calls of a thread that has made its own and goes on until others are killed.
+const WAITING_PAUSE: Duration = Duration::from_millis(1);
+
 /// The common data of a node's threads.
 pub(super) struct Site {
     pub(super) manager: Manager<AnyFabric>,
     pub(super) load: Load,
     directory: PathBuf,
-    /// The node that is stopped or killed, if the options ask for one.
-    marked: NodeId,
+    /// The node that is stopped or killed, if the options ask for one, and those that are killed after it, in their order.
+    marked: Vec<NodeId>,
+    /// Set when this node may be killed as far as the losses before it are concerned.
+    is_next: AtomicBool,
+    /// Set when this node will not be killed, since what comes before that has failed.
+    given_up: AtomicBool,
     start: Barrier<AnyFabric>,
     /// Set when the victim is to die at the next good moment.
     doomed: AtomicBool,
@@ -49,9 +56,16 @@ impl Site {
     ) -> Result<Site, CliError> {
         let threads = usize::from(load.threads);
         let nodes = manager.nodes();
-        let marked = nodes[usize::from(object.victim(nodes.len() as u16))];
+        let count = nodes.len() as u16;
+        let mut marked = load.victims(object, count);
+        if marked.is_empty() {
+            marked.push(object.victim(count));
+        }
+        let marked: Vec<NodeId> = marked.into_iter().map(|node| nodes[usize::from(node)]).collect();
         Ok(Site {
+            is_next: AtomicBool::new(marked[0] == manager.node()),
             marked,
+            given_up: AtomicBool::new(false),
             start: Barrier::with_local_threads(&manager, "start", threads)?,
             manager,
             load,
@@ -61,14 +75,65 @@ impl Site {
         })
     }
 
-    /// Returns the node that its peers lose, if they are to lose one.
+    /// Returns the node that its peers lose first, if they are to lose one.
     pub(super) fn victim(&self) -> Option<NodeId> {
-        self.load.loses_a_node().then_some(self.marked)
+        self.victims().first().copied()
     }
 
-    /// Returns whether this is the node that is stopped or killed.
-    fn suffers(&self) -> bool {
-        self.manager.node() == self.marked
+    /// Returns the nodes that their peers lose, in that order.
+    pub(super) fn victims(&self) -> &[NodeId] {
+        match self.load.loses_a_node() {
+            true => &self.marked,
+            false => &[],
+        }
+    }
+
+    /// Returns the nodes that are lost before this one, if this one is to be lost after others.
+    pub(super) fn victims_before(&self) -> &[NodeId] {
+        let own = self
+            .victims()
+            .iter()
+            .position(|&node| node == self.manager.node());
+        &self.marked[..own.unwrap_or(0)]
+    }
+
+    /// Lets this node be killed: the losses before it are made up for.
+    pub(super) fn be_next(&self) {
+        // Relaxed: the flag only decides when a thread kills.
+        self.is_next.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the calls of this node, which will not be killed.
+    pub(super) fn give_up(&self) {
+        // Relaxed: the flag only ends calls.
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether this node has given its kill up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether this node makes more calls than it must, because nodes are still to be killed while their peers make calls: itself after
+    /// others, or one of a store with copies, on which the others go on.
+    fn waits_for_kills(&self) -> bool {
+        if self.has_given_up() {
+            return false;
+        }
+        match self.suffers() {
+            true => !self.victims_before().is_empty(),
+            false => self.load.copies > 1 && !self.victims().iter().all(|&victim| self.has_lost(victim)),
+        }
+    }
+
+    /// Returns whether this node has heard that `victim` is dead.
+    fn has_lost(&self, victim: NodeId) -> bool {
+        self.manager.fabric().control().peer_state(victim) != PeerState::Alive
+    }
+
+    /// Returns whether this is a node that is stopped or killed.
+    pub(super) fn suffers(&self) -> bool {
+        self.marked.contains(&self.manager.node())
     }
 
     /// Starts the process that stops this one and resumes it. Only the first call does so.
@@ -165,7 +230,7 @@ impl Site {
     }
 
     /// Waits until this node has heard that `victim` is dead.
-    fn outlive(&self, victim: NodeId) -> Result<(), CliError> {
+    pub(super) fn outlive(&self, victim: NodeId) -> Result<(), CliError> {
         let fabric = self.manager.fabric();
         let wait = Wait {
             what: "the end of the killed node",
@@ -196,8 +261,8 @@ impl Site {
     /// Leaves when all survivors are done and the victim is dead. The victim makes its calls only while it
     /// has peers.
     pub(super) fn leave_together(&self) -> Result<(), CliError> {
-        let victim = self.victim();
-        if let Some(victim) = victim {
+        let victims = self.victims();
+        for &victim in victims {
             self.outlive(victim)?;
         }
         let left = self
@@ -205,7 +270,7 @@ impl Site {
             .nodes()
             .iter()
             .copied()
-            .filter(|&node| Some(node) != victim);
+            .filter(|node| !victims.contains(node));
         let end = Barrier::new(&self.manager.among(left), "end")?;
         let thread = self.manager.thread()?;
         let deadline = thread.now().after(PATIENCE);
@@ -213,7 +278,9 @@ impl Site {
         end.channel().wait_for_ready_until(deadline)?;
         match end.wait(&thread) {
             // The barrier's fence reports once the operations that were outstanding towards the dead node.
-            Err(error) if victim.is_some() && error.lost_peer() == victim => end.wait(&thread)?,
+            Err(error) if error.lost_peer().is_some_and(|lost| victims.contains(&lost)) => {
+                end.wait(&thread)?
+            }
             outcome => outcome?,
         }
         Ok(())
@@ -268,7 +335,11 @@ impl Worker<'_> {
     /// in one of them.
     pub(super) fn goes_on(&self) -> Result<bool, CliError> {
         if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() {
-            return Ok(false);
+            if !self.site.waits_for_kills() {
+                return Ok(false);
+            }
+            // A loss takes a second or more, and the history is to be judged.
+            std::thread::sleep(WAITING_PAUSE);
         }
         self.one_more();
         if self.site.suffers() && self.site.load.pause.is_some_and(|moment| self.is_past(moment)) {
@@ -320,6 +391,8 @@ impl Worker<'_> {
     /// been resumed. From then on the thread should choose the calls that it is to die in.
     pub(super) fn is_time(&self) -> bool {
         self.site.suffers()
+            // Relaxed: see `be_next`.
+            && self.site.is_next.load(Ordering::Relaxed)
             && self.site.load.kill.is_some_and(|moment| self.is_past(moment))
             && (self.site.load.pause.is_none() || self.site.was_paused())
     }
@@ -341,7 +414,7 @@ impl Worker<'_> {
         let control = self.site.manager.fabric().control();
         self.site
             .victim()
-            .is_some_and(|victim| control.departures() != 0 && control.peer_state(victim) != PeerState::Alive)
+            .is_some_and(|victim| control.departures() != 0 && self.site.has_lost(victim))
     }
 
     /// Decides whether the victim's death explains an error. If it does not, the run fails with it.

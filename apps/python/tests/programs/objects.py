@@ -13,6 +13,7 @@ with loco.start(timeout=60) as node:
     counter = loco.AtomicVar(node, "counter", HOME)
     ring = loco.RingBuffer(node, "ring", HOME, 4096)
     store = loco.KvStore(node, "store", value_bytes_max=16, slots_per_node=8)
+    copied = loco.KvStore(node, "copied", slots_per_node=8, copies=2, spare_homes=1, copies_per_second=100)
     ticket = loco.TicketLock(node, "ticket", HOME)
     tas = loco.TasLock(node, "tas", HOME, on_loss="recover")
     region = loco.SharedRegion(node, "region", 64)
@@ -39,6 +40,15 @@ with loco.start(timeout=60) as node:
         assert counter.swap(7) == 2**64 - 1
     barrier.wait(timeout=math.inf)
     assert (counter.read(), counter.home) == (7, HOME)
+
+    # A store that keeps each value on two nodes.
+    if node.id == HOME:
+        assert copied.insert(b"key", b"value")
+    barrier.wait()
+    assert copied.get(b"key") == b"value"
+    # Nobody is lost.
+    copied.wait_until_whole(timeout=10)
+    barrier.wait()
 
     # A ring buffer.
     if node.id == HOME:

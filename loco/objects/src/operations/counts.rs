@@ -30,6 +30,9 @@ pub(crate) enum Count {
     ReadsAgain,
     /// Waits for a lock.
     LockWaits,
+    /// Copies of a store's values that were made after a loss, and values that were found with too few.
+    CopiesMade,
+    CopiesShort,
     /// Completions that were polled.
     Completions,
 }

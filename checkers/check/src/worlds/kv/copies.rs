@@ -1,6 +1,9 @@
 //! Stores with two or three copies of each value, of which all nodes but one may be lost. The others go on: no call of theirs fails, no
 //! acknowledged write is lost, and nothing that was shown is taken back. The one lock has its homes on the first nodes, as many as there are copies.
+//!
+//! In the worlds of [`again`] each node has room for new copies, and two nodes may be lost, one of them while copies are made.
 
+use loco::fabric::{Control as _, Fabric as _, PeerState, Peers};
 use loco::{Result, Thread};
 use loco_sim::{World, call, spec};
 
@@ -31,37 +34,127 @@ where
     [u64; N]: loco::Encode,
 {
     move |world| {
-        let make = move |manager: &loco::Manager<Fabric>| {
-            Store::<N>::new(manager, "kv", least_store(8 * N).copies(copies))
-        };
-        let nodes = nodes_of(&script);
-        assert!(
-            keys.iter().all(|key| key.0 < nodes),
-            "each key is inserted by a node of the script"
-        );
-        let mut stage = Stage::prepared(world, nodes, T, make, move |store, thread| {
-            for &(_, key, value) in keys.iter().filter(|key| key.0 == thread.node_id().0) {
-                assert_eq!(
-                    must(store.insert(thread, &key, &[value; N])),
-                    loco::Inserted::Done
-                );
+        let mut stage = stores::<N>(world, nodes_of(&script), T, (copies, 0), keys);
+        stage.perform(script, |store, thread, what| match attempt(store, thread, what) {
+            Err(error) if error.is_declared_lost() => None,
+            made => {
+                must(made);
+                Some(())
             }
         });
-        stage.perform(script, attempt);
         stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
     }
 }
 
-/// Makes a call, which the loss of another node does not make fail. A call that runs out of time, since the loss is not known yet, is made
-/// again: a write as another call of the history, because it may have taken effect. Returns `None` on a node that was declared lost.
-///
-/// # Panics
-/// Panics if a call runs out of time again and again: whatever it waits for never comes.
-fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call) -> Option<()>
+/// Adds nodes with a store that has `keys`, so many copies of each value, and so many spare homes.
+fn stores<'w, const N: usize>(
+    world: &'w mut World,
+    nodes: u16,
+    threads: usize,
+    (copies, spare_homes): (usize, usize),
+    keys: &'static [There],
+) -> Stage<'w, Store<N>>
 where
     [u64; N]: loco::Encode,
 {
-    let made = match what {
+    let make = move |manager: &loco::Manager<Fabric>| {
+        let config = least_store(8 * N).copies(copies).spare_homes(spare_homes);
+        Store::<N>::new(manager, "kv", config)
+    };
+    assert!(
+        keys.iter().all(|key| key.0 < nodes),
+        "each key is inserted by a node of the script"
+    );
+    Stage::prepared(world, nodes, threads, make, move |store, thread| {
+        for &(_, key, value) in keys.iter().filter(|key| key.0 == thread.node_id().0) {
+            assert_eq!(
+                must(store.insert(thread, &key, &[value; N])),
+                loco::Inserted::Done
+            );
+        }
+    })
+}
+
+/// A step of a thread while nodes are lost one after another.
+#[derive(Clone, Copy)]
+pub(super) enum Step {
+    Make(Call),
+    /// Waits until a node is lost. The thread's part is over if none is.
+    AwaitLoss,
+    /// Waits until the copies are whole. If this node knows of one loss then, the loss of another takes no value with it any more.
+    AwaitWhole,
+}
+
+/// Makes a world of each thread's steps on a store of three nodes that has `keys`, two copies of each value, and room for another. A call
+/// may fail because two nodes are lost only if the copies were not whole in between.
+pub(super) fn again<const N: usize, const T: usize>(
+    keys: &'static [There],
+    script: Script<Step, T>,
+) -> impl Fn(&mut World)
+where
+    [u64; N]: loco::Encode,
+{
+    move |world| {
+        let mut stage = stores::<N>(world, 3, T, (2, 1), keys);
+        for (number, (node, steps)) in script.into_iter().enumerate() {
+            stage.run(node, number, &format!("thread {number}"), move |store, thread| {
+                let mut is_whole = false;
+                for &step in steps {
+                    let made = match step {
+                        Step::Make(what) => attempt(store, thread, what).map(drop),
+                        Step::AwaitLoss => match await_loss(store, thread) {
+                            Ok(()) => return,
+                            Err(error) if error.is_timeout() => return,
+                            Err(error) if error.lost_peer().is_some() => Ok(()),
+                            Err(error) => Err(error),
+                        },
+                        Step::AwaitWhole => {
+                            did("KvStore::wait_until_whole");
+                            until_in_time(|| store.wait_until_whole(thread))
+                                .map(|()| is_whole = lost(store, thread) == 1)
+                        }
+                    };
+                    match made {
+                        Err(error) if error.is_declared_lost() => return,
+                        Err(error) if error.lost_peer().is_some() && !is_whole => return,
+                        made => must(made),
+                    }
+                }
+            });
+        }
+        stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
+    }
+}
+
+fn await_loss<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>) -> Result<()>
+where
+    [u64; N]: loco::Encode,
+{
+    thread.wait_until("a loss", Peers::These(store.channel().peers()), || None)
+}
+
+/// Returns the number of nodes that this one knows to be lost.
+fn lost<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>) -> usize
+where
+    [u64; N]: loco::Encode,
+{
+    let control = thread.fabric().control();
+    let peers = store.channel().peers().iter();
+    peers
+        .filter(|&&peer| control.peer_state(peer) != PeerState::Alive)
+        .count()
+}
+
+/// Makes a call, which the loss of another node does not make fail. A call that runs out of time, since the loss is not known yet, is made
+/// again: a write as another call of the history, because it may have taken effect.
+///
+/// # Panics
+/// Panics if a call runs out of time again and again: whatever it waits for never comes.
+fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call) -> Result<String>
+where
+    [u64; N]: loco::Encode,
+{
+    match what {
         Call::Insert(key, value) => until_in_time(|| {
             made("KvStore::insert", format!("insert {key} {value}"), || {
                 Ok(inserted(&store.insert(thread, &key, &[value; N])?).to_owned())
@@ -88,13 +181,6 @@ where
             Ok(found(until_in_time(|| of_window(store, thread, key, 0))?))
         }),
         _ => unreachable!("the scripts with copies make no other calls"),
-    };
-    match made {
-        Err(error) if error.is_declared_lost() => None,
-        made => {
-            must(made);
-            Some(())
-        }
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         Delete, Get, GetInto, GetLastOfWindow, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany,
         Update, UpdateBatch, UpdateMany, UpdateThree,
     };
+    use copies::Step::{self, AwaitLoss, AwaitWhole, Make};
     const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
     const UPDATE: Script<Call, 2> = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
     const DELETE: Script<Call, 2> = [(0, &[Insert(1, 10), Delete(1)]), (1, &[Get(1), Get(1)])];
@@ -177,6 +178,20 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const COPY_HALF_DELETED: Script<Call, 3> = [(2, &[Delete(1)]), (0, &[Update(1, 20)]), (1, &[Get(1)])];
     // The lock and the first copy are on node 0, which does nothing.
     const COPY_LOCK: Script<Call, 2> = [(1, &[Update(1, 20)]), (2, &[Update(1, 30), Get(1)])];
+    // Node 0 has the first copy, node 1 the other one, and node 2 room for another.
+    const AGAIN_READ: Script<Step, 1> = [(2, &[AwaitLoss, AwaitWhole, Make(Get(1))])];
+    const AGAIN_WRITE: Script<Step, 1> = [(2, &[AwaitLoss, Make(Update(1, 20)), AwaitWhole, Make(Get(1))])];
+    const AGAIN_LATE: Script<Step, 1> = [(2, &[AwaitLoss, Make(Update(1, 20)), Make(Get(1)), Make(Get(1))])];
+    const AGAIN_DELETE: Script<Step, 1> = [(
+        2,
+        &[
+            AwaitLoss,
+            Make(Delete(1)),
+            Make(Insert(1, 30)),
+            AwaitWhole,
+            Make(Get(1)),
+        ],
+    )];
     vec![
         NamedWorld::new("batch-alone", calls::<1, 1>((2, 1), BATCH_ALONE)).small(),
         NamedWorld::new("insert", calls::<1, 2>((1, 1), INSERT)),
@@ -298,6 +313,18 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             copies::calls_on::<1, 3>(3, ONE, COPY_HALF_DELETED),
         )
         .crashes(2),
+        NamedWorld::new("copies-again-read", copies::again::<2, 1>(ONE, AGAIN_READ))
+            .crashes(2)
+            .sampled(),
+        NamedWorld::new("copies-again-write", copies::again::<2, 1>(ONE, AGAIN_WRITE))
+            .crashes(2)
+            .sampled(),
+        NamedWorld::new("copies-again-late", copies::again::<2, 1>(ONE, AGAIN_LATE))
+            .crashes(2)
+            .sampled(),
+        NamedWorld::new("copies-again-delete", copies::again::<1, 1>(ONE, AGAIN_DELETE))
+            .crashes(2)
+            .sampled(),
         NamedWorld::new("copies-suspicion", copies::calls::<1, 3>(AT_THIRD, COPY_READER)).suspicion(),
         NamedWorld::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
         NamedWorld::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),

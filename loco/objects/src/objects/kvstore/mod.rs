@@ -102,8 +102,8 @@ pub struct KvConfig {
     /// The number of nodes that have each value (default 1), at most the number of participants. With `n` copies, the keys and the
     /// locks outlive the loss of `n - 1` nodes: lookups and writes go on when all survivors know of a loss. A lookup reads one
     /// copy; a write goes to one after the other, and allocates memory for the value. Calls for many keys write them one by one, each with
-    /// a deadline of its own unless the thread has set one. Each node takes `n` times `slots_per_node` backup slots more, each of
-    /// 56 bytes and twice the longest value. Copies that were lost are not made again.
+    /// a deadline of its own unless the thread has set one. Each node takes `n` and [`spare_homes`](KvConfig::spare_homes) times
+    /// `slots_per_node` backup slots more, each of 56 bytes and twice the longest value.
     ///
     /// After a loss, writes go on when every node that is left has turned away from the lost one. One that has dropped the store and lives on
     /// never does; they then time out. Where a node's monitor has failed for good, they are [`Refused`](crate::Error::Refused).
@@ -111,10 +111,20 @@ pub struct KvConfig {
     /// A node that was declared lost while it lives, and does not know yet, still reads the values of its own memory, also
     /// where the others have replaced them since. There is no lease that would end this. Once it knows, its calls fail.
     pub copies: usize,
+    /// The number of further participants, after the `copies` that have a value, with room for the copies that are made again after a
+    /// loss (default 0: lost copies are not made again; no more than there are participants). Of `copies + spare_homes` neighbours in the ring
+    /// of nodes, all but one can be lost one after another, with copies whole again in between; where the lost are not neighbours, more. Each
+    /// takes memory for `slots_per_node` backup slots on each node, and a channel for each lock; the first also a thread of each node.
+    /// Without effect on a store with one copy.
+    pub spare_homes: usize,
+    /// The most values of which a node makes new copies in a second after a loss (default 20,000), so that this takes no more of the network
+    /// than that.
+    pub copies_per_second: u32,
 }
 
 impl Default for KvConfig {
-    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB, and one copy.
+    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB, and one copy. Where there are more, no spare
+    /// home, and 20,000 new copies a second if there are some.
     fn default() -> KvConfig {
         KvConfig {
             slots_per_node: 1 << 16,
@@ -123,6 +133,8 @@ impl Default for KvConfig {
             locks: 64,
             tracker_bytes: 1 << 16,
             copies: 1,
+            spare_homes: 0,
+            copies_per_second: 20_000,
         }
     }
 }
@@ -134,6 +146,8 @@ loco_fabric::setters!(KvConfig {
     locks: u32,
     tracker_bytes: usize,
     copies: usize,
+    spare_homes: usize,
+    copies_per_second: u32,
 });
 
 /// A node's statistics of its store.
@@ -149,6 +163,15 @@ pub struct KvStats {
     pub torn_reads: u64,
     /// The number of reads whose index entry was out of date or not valid.
     pub stale_reads: u64,
+    /// The number of values that this node has still to look at, to make the copies that the last loss has taken. It is 0 as well
+    /// before this node has heard of a loss: [`wait_until_whole`](KvStore::wait_until_whole) tells that apart.
+    pub copies_due: u64,
+    /// The number of copies that this node has made after losses.
+    pub copies_made: u64,
+    /// The number of values that this node found with fewer copies than [`copies`](KvConfig::copies) after the last loss, and without a home
+    /// left for another, with no home left of the key's lock, or with no copy at all. [`spare_homes`](KvConfig::spare_homes) keeps room; where the
+    /// store has none, nobody counts.
+    pub copies_short: u64,
 }
 
 /// A linearizable map from `K` to `V` over the memory of all participants.
@@ -190,6 +213,8 @@ pub struct KvStats {
 pub struct KvStore<K: Encode + Eq, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
+    /// Makes new copies after losses, where there is room.
+    copier: Option<TaskOf<F>>,
     /// The bytes of a slot that a lookup reads before it knows the value's length.
     first_bytes: usize,
     value: PhantomData<fn() -> V>,
@@ -238,7 +263,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         config.check(name)?;
         let participants = parent.participants();
         let nodes = participants.nodes();
-        copies::check(name, config.copies, nodes.len())?;
+        copies::check(name, &config, nodes.len())?;
         let value_bytes_max = config.value_bytes_max;
         let bytes = slot_bytes(value_bytes_max);
         let data_bytes = region_bytes(name, config.slots_per_node as usize, bytes)?;
@@ -247,7 +272,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             config.slots_per_node, config.locks, config.key_bytes_max
         );
         if config.copies > 1 {
-            kind = format!("{kind}, {} copies", config.copies);
+            let homes = copies::homes(&config, nodes.len());
+            kind = format!("{kind}, {} copies in {homes} homes", config.copies);
         }
         let mut channel = Channel::builder(parent, name)
             .kind(kind)
@@ -255,8 +281,11 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             .published("acks", nodes.len() * WORD_BYTES);
         if config.copies > 1 {
             channel = channel
-                .region(copies::REGION, copies::backup_bytes(name, &config)?)
+                .region(copies::REGION, copies::backup_bytes(name, &config, nodes.len())?)
                 .published(copies::TURNED, nodes.len() * WORD_BYTES);
+            if copies::homes(&config, nodes.len()) > config.copies {
+                channel = channel.published(copies::DONE, nodes.len() * WORD_BYTES);
+            }
         }
         let channel = channel.join()?;
         let on_loss = LockConfig::default().on_loss(OnLoss::Recover);
@@ -302,12 +331,22 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let monitor = fabric
             .platform()
             .spawn(&task, ThreadKind::Service, move || monitor::monitor(&watched))?;
-        Ok(KvStore {
+        let mut store = KvStore {
             shared,
             monitor: Some(monitor),
+            copier: None,
             first_bytes: read::first_bytes::<V>(value_bytes_max),
             value: PhantomData,
-        })
+        };
+        if store.shared.copies.as_ref().and_then(Copies::again).is_some() {
+            let watched = store.shared.clone();
+            let task = format!("loco-kv-copies-{}", fabric.node().0);
+            let copier = fabric
+                .platform()
+                .spawn(&task, ThreadKind::Service, move || copies::copier(&watched))?;
+            store.copier = Some(copier);
+        }
+        Ok(store)
     }
 
     /// Returns the keys in this node's index, in no particular order. The result has every key whose insert
@@ -320,7 +359,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Returns this node's statistics.
     pub fn stats(&self) -> KvStats {
         let shared = &self.shared;
+        let again = shared.copies.as_ref().and_then(Copies::again);
+        let (copies_due, copies_made, copies_short) = again.map(copies::Again::progress).unwrap_or_default();
         KvStats {
+            copies_due,
+            copies_made,
+            copies_short,
             keys: shared.index.read().len(),
             free_slots: shared.slots.lock().free_count(),
             writes: shared.counts.writes.load(),
@@ -338,10 +382,13 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 impl<F: Fabric, K: Encode + Eq, V: Encode> Drop for KvStore<K, V, F> {
     fn drop(&mut self) {
         self.shared.stop.store(1);
-        if let Some(monitor) = self.monitor.take()
-            && let Err(error) = monitor.join()
-        {
-            tracing::error!(store = self.shared.channel.name(), %error, "the monitor");
+        for (what, task) in [
+            ("the copier", self.copier.take()),
+            ("the monitor", self.monitor.take()),
+        ] {
+            if let Some(Err(error)) = task.map(Task::join) {
+                tracing::error!(store = self.shared.channel.name(), %error, "{what}");
+            }
         }
     }
 }

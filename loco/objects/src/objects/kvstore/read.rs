@@ -295,7 +295,11 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             Some(at) if self.has_moved(at) => Read::Again,
             Some(at) => {
                 let buffer = thread.mem_ref(self.first_bytes)?;
-                Read::UnderWay(at, buffer.get(self.shared.place(at, 0)?)?)
+                match buffer.get(self.shared.place(at, 0)?) {
+                    // The loss is reported, and this node has not turned away yet.
+                    Err(error) if self.is_moved(&error) => Read::Again,
+                    posted => Read::UnderWay(at, posted?),
+                }
             }
         })
     }

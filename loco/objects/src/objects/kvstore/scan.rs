@@ -12,8 +12,9 @@ use loco_fabric::{Fabric, Memory, RwLock};
 
 use crate::fence::Scope;
 use crate::operations::operation::{Flags, Operation};
-use crate::{AckKey, Error, LockGuard, MemRef, Pending, Result, Thread, TicketLock};
+use crate::{AckKey, LockGuard, MemRef, Pending, Result, Thread, TicketLock};
 
+use super::copies::{Ended, View};
 use super::slot::{Found, Location, open};
 use super::value::Encode;
 use super::{KvStore, Shared};
@@ -35,42 +36,56 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # Errors
     /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if a lock, or the node of a key's value, is gone,
     /// [`Torn`](crate::Error::Torn) if a writer was lost in the middle of an update that nobody has repeated,
-    /// [`Config`](crate::Error::Config) if values of another type were written, or have [copies](super::KvConfig::copies), and
-    /// [`Timeout`](crate::ErrorKind::Timeout) while somebody holds a lock.
+    /// [`Config`](crate::Error::Config) if values of another type were written, and
+    /// [`Timeout`](crate::ErrorKind::Timeout) while somebody holds a lock. Where values have [copies](super::KvConfig::copies),
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) says that all nodes that had one of a key's value are lost, and a loss meanwhile
+    /// makes the call begin again.
     ///
     /// # After a timeout
     /// Nothing has changed. Call again.
     pub fn entries(&self, thread: &Thread<F>) -> Result<Vec<(K, V)>> {
-        let mut entries = Vec::new();
-        self.scan(thread, &mut |key, bytes| {
-            let value = V::from_bytes(bytes).ok_or_else(|| self.of_another_type(bytes.len()))?;
-            entries.push((key.clone(), value));
-            Ok(())
-        })?;
-        Ok(entries)
+        self.in_one_view(thread, |view| {
+            let mut entries = Vec::new();
+            self.scan(thread, view, &mut |key, bytes| {
+                let value = V::from_bytes(bytes).ok_or_else(|| self.of_another_type(bytes.len()))?;
+                entries.push((key.clone(), value));
+                Ok(())
+            })?;
+            Ok(entries)
+        })
+    }
+
+    /// Calls `read` for a [`scan`](KvStore::scan) in one view, and again in the next one if a node that it needs is lost and its values have
+    /// copies. There is no view where they have none.
+    pub(super) fn in_one_view<T>(
+        &self,
+        thread: &Thread<F>,
+        read: impl Fn(Option<View>) -> Result<T>,
+    ) -> Result<T> {
+        match &self.shared.copies {
+            None => read(None),
+            Some(copies) => {
+                let read = |view| read(Some(view)).map(Ended::Done);
+                self.shared.in_views(copies, thread, read)
+            }
+        }
     }
 
     /// Calls `each` with every key and the bytes of its value, as of one moment. Ends at the first error of `each`.
     pub(super) fn scan(
         &self,
         thread: &Thread<F>,
+        view: Option<View>,
         each: &mut dyn FnMut(&K, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let shared = &*self.shared;
-        if shared.copies.is_some() {
-            return Err(Error::Config(format!(
-                "`{}` keeps {} copies of each value; entries and snapshots are only taken of stores with one",
-                shared.channel.name(),
-                shared.config.copies
-            )));
-        }
         // An index that is out of date lacks keys.
         shared.check_monitor()?;
         let mut guards = Vec::with_capacity(shared.locks.len());
-        let mut outcome = shared.lock_all(thread, &mut guards);
+        let mut outcome = shared.lock_all(thread, view, &mut guards);
         if outcome.is_ok() {
             outcome = shared
-                .read_all(thread, each)
+                .read_all(thread, view, each)
                 .and_then(|()| shared.check_monitor());
         }
         for guard in guards {
@@ -85,17 +100,40 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     fn lock_all<'a>(
         &'a self,
         thread: &'a Thread<F>,
+        view: Option<View>,
         guards: &mut Vec<LockGuard<'a, TicketLock<F>, F>>,
     ) -> Result<()> {
-        for lock in &self.locks {
+        for (number, lock) in self.locks.iter().enumerate() {
+            let lock = match (&self.copies, view) {
+                (Some(copies), Some(view)) => self.numbered_lock_in(copies, number, view)?,
+                _ => lock,
+            };
             guards.push(lock.lock(thread, Scope::Nothing)?);
         }
         Ok(())
     }
 
     /// Reads all values. The caller holds all locks.
-    fn read_all(&self, thread: &Thread<F>, each: &mut dyn FnMut(&K, &[u8]) -> Result<()>) -> Result<()> {
+    fn read_all(
+        &self,
+        thread: &Thread<F>,
+        view: Option<View>,
+        each: &mut dyn FnMut(&K, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let mut entries: Vec<(Location, K)> = self.index.read().entries().collect();
+        let in_view = self.copies.as_ref().zip(view);
+        if let Some((copies, view)) = in_view {
+            let (moved, there) = entries
+                .into_iter()
+                .partition(|&(at, _)| copies.is_moved_in(at, view));
+            entries = there;
+            let moved: Vec<(Location, K)> = moved;
+            for (at, key) in moved {
+                if let Some(value) = self.read_moved(copies, thread, view, at)? {
+                    each(&key, &value)?;
+                }
+            }
+        }
         entries.sort_unstable_by_key(|(at, _)| (at.node, at.slot));
         let most = self.run_bytes();
         let mut buffer = vec![0; most];
@@ -113,7 +151,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                     // A writer has stopped in the middle, or deleted the key, and not every node knows.
                     Found::Invalid | Found::Reused => {}
                     // A slot has room for the longest value.
-                    Found::Torn | Found::Longer(_) => return Err(self.torn()),
+                    Found::Torn | Found::Longer(_) => match in_view {
+                        Some((copies, view)) => each(key, &self.read_spare(copies, thread, view, *at)?)?,
+                        None => return Err(self.torn()),
+                    },
                 }
             }
         }

@@ -2,8 +2,9 @@
 
 use loco_fabric::{Fabric, Memory, Target, WordCell};
 
-use super::slot::{Backup, Write, first};
-use super::{Copies, Holder};
+use super::slot::{Backup, Presence, Write, first, presence};
+use super::views::View;
+use super::{Copies, Holder, Holders};
 use crate::fence;
 use crate::{Result, Thread};
 
@@ -12,16 +13,39 @@ use super::super::slot::{Location, WORD_BYTES, meta};
 use super::super::value::Encode;
 
 impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
-    /// Returns true if this copy says that the key at `at` is present.
-    pub(super) fn copy_is_valid(
+    /// Returns the nodes that have or get copies of the value at `at` in `view`, and whether the first of them says that the key is
+    /// present. Returns `None` if all copies are lost: no such node is left, or the first has not got its copy.
+    pub(super) fn left(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        view: View,
+        at: Location,
+    ) -> Result<Option<(Holders, bool)>> {
+        let holders = copies.holders(at, view);
+        let Some(&first) = holders.first() else {
+            return Ok(None);
+        };
+        Ok(match self.presence(copies, thread, first, at)? {
+            Presence::Present => Some((holders, true)),
+            Presence::Absent | Presence::Over => Some((holders, false)),
+            Presence::Unknown => None,
+        })
+    }
+
+    /// Returns what this copy says of the key at `at`.
+    pub(super) fn presence(
         &self,
         copies: &Copies<F>,
         thread: &Thread<F>,
         holder: Holder,
         at: Location,
-    ) -> Result<bool> {
+    ) -> Result<Presence> {
         if holder.copy == 0 {
-            return self.is_valid(thread, at);
+            return Ok(match self.is_valid(thread, at)? {
+                true => Presence::Present,
+                false => Presence::Absent,
+            });
         }
         let word = if holder.node == self.channel.node() {
             copies
@@ -31,7 +55,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         } else {
             thread.read_word(copies.target(at, holder, 0)?)?
         };
-        Ok(word == meta(at.counter, true))
+        Ok(presence(word, at.counter))
     }
 
     /// Sets counter and valid bit of this copy. They are placed when it returns.
@@ -52,7 +76,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread.still_in()
     }
 
-    /// Writes the first value of this copy in a new use of the slot. It is placed when it returns.
+    /// Writes the first value of this copy in a new use of the slot, whose key is not present yet. It is placed when it returns.
     pub(super) fn write_first(
         &self,
         copies: &Copies<F>,
@@ -61,6 +85,8 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         value: &[u8],
     ) -> Result<()> {
         copies.begin_write(thread, holder, at, &first(value, at.counter))?;
+        // So that who goes on after a loss tells a key that was not inserted from one whose copy has not been made.
+        copies.begin_mark(thread, holder, at, false)?;
         copies.place(thread, holder)
     }
 
@@ -75,16 +101,34 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         let slot = copies.read(thread, holder, at)?;
         let backup = Backup::new(&slot, at.counter);
         copies.begin_write(thread, holder, at, &backup.next(value))?;
-        // The spare has no valid bit of its own.
-        if holder.copy != 0 && !backup.is_valid() {
-            // A lost writer was about to delete the key. This write comes after that, and finds the key present.
-            copies.begin_mark(thread, holder, at, true)?;
-        }
         copies.place(thread, holder)?;
         match holder.copy {
+            // The spare has no valid bit of its own.
             0 => self.write_slot(thread, at, value),
+            // A lost writer was about to delete the key, or this node has not got its copy yet. This write comes after that, and finds
+            // the key present.
+            _ if backup.presence() != Presence::Present => self.mark_copy(copies, thread, (holder, at), true),
             _ => Ok(()),
         }
+    }
+
+    /// Gives this copy of a key that is present the `value` of the first one, unless it has it. It is placed when it returns. Returns true if
+    /// the node had no copy.
+    pub(super) fn make_copy(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        (holder, at): (Holder, Location),
+        value: &[u8],
+    ) -> Result<bool> {
+        let slot = copies.read(thread, holder, at)?;
+        let backup = Backup::new(&slot, at.counter);
+        let presence = backup.presence();
+        // A lost writer, which had not come to the first copy, may have left a newer value here, or half a delete.
+        if presence != Presence::Present || backup.value() != Some(value) {
+            self.write_copy(copies, thread, (holder, at), value)?;
+        }
+        Ok(presence == Presence::Unknown)
     }
 
     /// Writes a value, which the spare has, to the slot that the key was inserted in. It is placed when it returns.

@@ -2,7 +2,7 @@
 
 use loco_fabric::Fabric;
 
-use super::slot::Backup;
+use super::slot::{Backup, Presence};
 use super::views::View;
 use super::writes::Ended;
 use super::{Copies, Holder, lost};
@@ -121,8 +121,11 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         }
         let slot = copies.read(thread, holder, at)?;
         let backup = Backup::new(&slot, at.counter);
-        if !backup.is_valid() {
-            return Ok(Looked::Known(None));
+        match backup.presence() {
+            Presence::Present => {}
+            Presence::Absent | Presence::Over => return Ok(Looked::Known(None)),
+            // Those that had copies were lost before this node got one.
+            Presence::Unknown => return Err(lost(at.node)),
         }
         let Some(bytes) = value(&backup) else {
             return Ok(Looked::Torn);

@@ -37,6 +37,33 @@ pub(super) struct Backup<'a> {
     counter: u64,
 }
 
+/// What a copy of a value says of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// The key is present.
+    Present,
+    /// The key is not present: an insert is not done, or a delete has been here.
+    Absent,
+    /// The slot is in a later use, so the key of this one has been deleted.
+    Over,
+    /// The node has no copy: the slot has not been written in this use.
+    Unknown,
+}
+
+/// Returns what the first word of a backup slot says of the use `counter` of the slot that it is a copy of.
+pub(super) fn presence(word: u64, counter: u64) -> Presence {
+    // The valid bit is below the counter.
+    if word < meta(counter, false) {
+        Presence::Unknown
+    } else if word == meta(counter, true) {
+        Presence::Present
+    } else if word == meta(counter, false) {
+        Presence::Absent
+    } else {
+        Presence::Over
+    }
+}
+
 /// A half that is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Whole<'a> {
@@ -59,9 +86,9 @@ impl<'a> Backup<'a> {
         Backup { bytes, counter }
     }
 
-    /// Returns true if the slot is in this use and the key is present.
-    pub(super) fn is_valid(&self) -> bool {
-        word(self.bytes, 0) == meta(self.counter, true)
+    /// Returns what this copy says of the key.
+    pub(super) fn presence(&self) -> Presence {
+        presence(word(self.bytes, 0), self.counter)
     }
 
     /// Returns the last whole value of a slot that nobody writes, or that a lost writer left half written; `None` if neither half is whole.
@@ -287,10 +314,14 @@ mod tests {
     #[test]
     fn the_valid_bit_is_of_one_use() {
         let mut slot = vec![0; slot_bytes(MAX)];
+        let presence = |slot: &[u8], counter| Backup::new(slot, counter).presence();
+        assert_eq!(presence(&slot, 1), Presence::Unknown, "fresh memory");
         slot[..WORD_BYTES].copy_from_slice(&meta(3, true).to_ne_bytes());
-        assert!(Backup::new(&slot, 3).is_valid());
-        assert!(!Backup::new(&slot, 5).is_valid());
+        assert_eq!(presence(&slot, 3), Presence::Present);
+        assert_eq!(presence(&slot, 5), Presence::Unknown, "an earlier use");
+        assert_eq!(presence(&slot, 1), Presence::Over, "a later use");
         slot[..WORD_BYTES].copy_from_slice(&meta(3, false).to_ne_bytes());
-        assert!(!Backup::new(&slot, 3).is_valid());
+        assert_eq!(presence(&slot, 3), Presence::Absent);
+        assert_eq!(presence(&slot, 5), Presence::Unknown);
     }
 }

@@ -37,7 +37,8 @@ fn run(
             .slots_per_node(64)
             .value_bytes_max(32)
             .locks(nodes as u32)
-            .copies(copies);
+            .copies(copies)
+            .spare_homes(0);
         let store = Store::new(&manager, "kv", config)?;
         let bar = Barrier::new(&manager, "bar")?;
         let left = manager.among((0..(nodes - victims) as u16).map(NodeId));
@@ -61,7 +62,7 @@ fn run(
     });
 }
 
-fn wait_for(mut what: impl FnMut() -> bool) {
+pub(super) fn wait_for(mut what: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !what() {
         assert!(begin.elapsed() < PATIENCE);
@@ -172,6 +173,13 @@ fn a_torn_first_copy_is_written_again() {
             }
             let new = Some([0x0707_0707_0707_0707; 4]);
             wait_until_gone(manager, 1);
+            if manager.node() == NodeId(1) {
+                let entries = store.entries(thread)?;
+                assert!(
+                    entries.contains(&(key, [0x0707_0707_0707_0707; 4])),
+                    "{entries:?}"
+                );
+            }
             assert_eq!(store.get(thread, &key)?, new);
             assert_eq!(store.get(thread, &key)?, new);
             Ok(())
@@ -395,17 +403,31 @@ fn what_cannot_be_is_refused() {
             };
             assert!(text.contains("store `kv`") && text.contains("take "), "{text}");
         }
-        let store = Store::new(
-            &manager,
-            "copied",
-            KvConfig::default().value_bytes_max(32).copies(2),
-        )?;
+        let copied = KvConfig::default().value_bytes_max(32).copies(2);
+        let never = copied.clone().spare_homes(1).copies_per_second(0);
+        let Err(Error::Config(text)) = super::check("kv", &never, 3) else {
+            panic!("no copy a second")
+        };
+        assert!(text.contains("`spare_homes(0)`"), "{text}");
+        assert_eq!(
+            super::check("kv", &never.clone().spare_homes(0), 3),
+            Ok(()),
+            "the remedy"
+        );
+        assert_eq!(
+            super::check("kv", &never, 2),
+            Ok(()),
+            "no node has room for another copy"
+        );
+        let none = Store::new(&manager, "none", copied.clone())?;
+        let full = Store::new(&manager, "full", copied.spare_homes(1))?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
-        let Err(Error::Config(text)) = store.entries(&thread).map(drop) else {
-            panic!("no cut of copies")
+        let Err(Error::Config(text)) = none.wait_until_whole(&thread) else {
+            panic!("it was made without spare homes")
         };
-        assert!(text.contains("`copied` keeps 2 copies"), "{text}");
+        assert!(text.contains("`none` makes no copies"), "{text}");
+        full.wait_until_whole(&thread)?;
         let bar = Barrier::new(&manager, "bar")?;
         bar.channel().wait_for_ready()?;
         bar.wait(&thread)

@@ -16,17 +16,17 @@
 //! monitor, which [turns](Views::turn) without waiting for calls of others, so that nobody waits for it in a circle. A node whose monitor has
 //! failed for good turns no more: others that need it are refused.
 
-use loco_fabric::{AtomicCell, Fabric, Memory, NodeId, Peers, WordCell};
+use loco_fabric::{AtomicCell, Control, Fabric, Memory, NodeId, PeerState, Peers};
 use smallvec::SmallVec;
 
 use crate::error::have;
 use crate::operations::peers::is_gone;
 use crate::operations::platform::AtomicU64Of;
-use crate::operations::published::Published;
 use crate::{Channel, Error, Parent, Region, Result, Thread};
 
 use super::super::slot::WORD_BYTES;
 use super::super::tracker::{FAILED, refused_by};
+use super::words::Words;
 
 /// The name of the region of the views that nodes have turned to: a word of each, by position.
 pub(in super::super) const REGION: &str = "turned";
@@ -34,9 +34,15 @@ pub(in super::super) const REGION: &str = "turned";
 /// The most participants of a store with copies: a view is one word, so that it is announced as a whole.
 pub(super) const VIEW_NODES_MAX: usize = u64::BITS as usize;
 
+/// What those who are waited for have not done, in a timeout.
+const NOT_TURNED: &str = "not turned away from lost nodes yet";
+
+/// Some of the participants.
+pub(super) type Nodes = SmallVec<[NodeId; 8]>;
+
 /// The participants that are gone, by position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct View(u64);
+pub(in super::super) struct View(u64);
 
 impl View {
     /// Returns true if the participant at `position` is gone.
@@ -53,6 +59,11 @@ impl View {
     fn covers(self, other: View) -> bool {
         self.0 & other.0 == other.0
     }
+
+    /// Returns the word that announces this view.
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
 }
 
 /// This node's view, and what it knows of those of others.
@@ -65,9 +76,7 @@ pub(in super::super) struct Views<F: Fabric> {
     /// The view that this node has announced to all who are left. Only the monitor touches it.
     announced: AtomicU64Of<F>,
     /// The views that the nodes have turned to.
-    turned: Region<F>,
-    /// The way to this node's word at each other node. Each goes by itself, so that one who is lost keeps it from nobody else.
-    posts: Box<[(NodeId, Published<F>)]>,
+    turned: Words<F>,
     /// The nodes' acknowledgements, which tell of monitors that have failed.
     acks: Region<F>,
     /// The name of the store.
@@ -87,26 +96,25 @@ impl<F: Fabric> Views<F> {
         let here = nodes.iter().position(|&node| node == channel.node());
         // Not reached: only a participant joins.
         let here = here.ok_or(Error::Closed)?;
-        let turned = channel.published(REGION)?.clone();
-        let post = |&node: &NodeId| {
-            let published = Published::new(&turned, here * WORD_BYTES, WORD_BYTES, vec![node]);
-            (node, published)
-        };
         Ok(Views {
             here,
             nodes,
-            posts: channel.peers().iter().map(post).collect(),
+            turned: Words::new(channel, REGION, here)?,
             acks: channel.published("acks")?.clone(),
             store: channel.name().into(),
             view: AtomicCell::new(0),
             active: AtomicCell::new(0),
             announced: AtomicCell::new(0),
-            turned,
         })
     }
 
     pub(super) fn nodes(&self) -> &[NodeId] {
         &self.nodes
+    }
+
+    /// Returns the position of this node.
+    pub(super) fn here(&self) -> usize {
+        self.here
     }
 
     /// Returns the position of a participant.
@@ -157,15 +165,23 @@ impl<F: Fabric> Views<F> {
         }
     }
 
-    fn is_settled(&self, view: View, least: View) -> Result<bool> {
+    /// Returns true if `view` has everybody who is gone in `least`, and all who are left in it have turned to it.
+    pub(super) fn is_settled(&self, view: View, least: View) -> Result<bool> {
         Ok(view.covers(least) && self.all_have_turned(view)?)
     }
 
     /// Returns true if all who are left in `view` have turned to it.
     fn all_have_turned(&self, view: View) -> Result<bool> {
-        let behind = self.behind(view)?;
+        self.is_nobody_behind(&self.behind(view)?)
+    }
+
+    /// Returns true if nobody is `behind`.
+    ///
+    /// # Errors
+    /// Returns `Refused` if one of them does not come after, since its monitor has failed for good.
+    fn is_nobody_behind(&self, behind: &[NodeId]) -> Result<bool> {
         let acks = self.acks.local()?;
-        for &node in &behind {
+        for &node in behind {
             if acks.load_word(self.position(node) * WORD_BYTES)? == FAILED {
                 return Err(refused_by(&self.store, node));
             }
@@ -174,24 +190,77 @@ impl<F: Fabric> Views<F> {
     }
 
     /// Returns the participants that are left in `view` and have not turned to it.
-    pub(super) fn behind(&self, view: View) -> Result<SmallVec<[NodeId; 8]>> {
-        let turned = self.turned.local()?;
-        let mut behind = SmallVec::new();
+    pub(super) fn behind(&self, view: View) -> Result<Nodes> {
+        self.behind_in(&self.turned, view)
+    }
+
+    /// Returns the participants that are left in `view`, and whose word among `words` is of an earlier one.
+    fn behind_in(&self, words: &Words<F>, view: View) -> Result<Nodes> {
+        let mut behind = Nodes::new();
         for (position, &node) in self.nodes.iter().enumerate().filter(|left| !view.has(left.0)) {
-            if !View(turned.load_word(position * WORD_BYTES)?).covers(view) {
+            if !View(words.of(position)?).covers(view) {
                 behind.push(node);
             }
         }
         Ok(behind)
     }
 
+    /// Waits until this node's view has everybody whom its fabric has reported as lost, and the words of all who are left are of that view
+    /// or of a later one. Returns the view.
+    ///
+    /// # Errors
+    /// Returns `Timeout`, which names who is `late` and with what, and `Refused` if somebody will always be.
+    pub(super) fn all_are_at(&self, thread: &Thread<F>, words: &Words<F>, late: &str) -> Result<View> {
+        loop {
+            let others = self.others(thread);
+            let at = || -> Result<Option<View>> {
+                let view = self.view();
+                // Of this very view: the monitor may take a loss into the next one meanwhile.
+                let mut left = self.left_in(view);
+                let is_complete = !left.any(|node| is_gone(thread.fabric(), node));
+                let all = || self.is_nobody_behind(&self.behind_in(words, view)?);
+                Ok((is_complete && (view == View::default() || all()?)).then_some(view))
+            };
+            let waited = thread.wait_for(true, &self.store, Peers::These(&others), || at().transpose());
+            match waited {
+                // This node's monitor takes it into the view.
+                Err(error) if is_of_a_loss(thread, &error) => {}
+                Err(error) if error.is_timeout() => {
+                    let behind = self.behind_in(words, self.view())?;
+                    return Err(error.because(&behind, format!("{} {late}", have(&behind))));
+                }
+                waited => return waited?,
+            }
+        }
+    }
+
+    /// Waits until all who are left have turned away from everybody whom this node's fabric has reported as lost.
+    ///
+    /// # Errors
+    /// Returns the errors of [`all_are_at`](Views::all_are_at).
+    pub(super) fn all_have_turned_away(&self, thread: &Thread<F>) -> Result<View> {
+        self.all_are_at(thread, &self.turned, NOT_TURNED)
+    }
+
+    /// Returns true if a node that is gone in `view`, and was not in `before`, is lost and has not left with a goodbye.
+    pub(super) fn has_lost_since(&self, fabric: &F, view: View, before: View) -> bool {
+        let nodes = self.nodes.iter().enumerate();
+        let mut gone = nodes.filter(|&(position, _)| view.has(position) && !before.has(position));
+        gone.any(|(_, &node)| fabric.control().peer_state(node) != PeerState::Left)
+    }
+
+    /// Returns the other nodes that are not gone.
+    fn others(&self, thread: &Thread<F>) -> Nodes {
+        let others = self.nodes.iter().copied();
+        others
+            .filter(|&node| node != self.nodes[self.here] && !is_gone(thread.fabric(), node))
+            .collect()
+    }
+
     /// Waits until [`settled`](Views::settled) may find something else.
     #[cold]
     fn wait(&self, thread: &Thread<F>, view: View, least: View) -> Result<()> {
-        let others = self.nodes.iter().copied();
-        let others: SmallVec<[NodeId; 8]> = others
-            .filter(|&node| node != self.nodes[self.here] && !is_gone(thread.fabric(), node))
-            .collect();
+        let others = self.others(thread);
         let changed = || match self.view() == view {
             true => match self.is_settled(view, least) {
                 Ok(false) => None,
@@ -201,16 +270,10 @@ impl<F: Fabric> Views<F> {
         };
         match thread.wait_for(true, &self.store, Peers::These(&others), changed) {
             // This node's monitor takes it into the view.
-            Err(error)
-                if error
-                    .lost_peer()
-                    .is_some_and(|node| is_gone(thread.fabric(), node)) =>
-            {
-                Ok(())
-            }
+            Err(error) if is_of_a_loss(thread, &error) => Ok(()),
             Err(error) if error.is_timeout() => {
                 let behind = self.behind(view)?;
-                let what = format!("{} not turned away from lost nodes yet", have(&behind));
+                let what = format!("{} {NOT_TURNED}", have(&behind));
                 Err(error.because(&behind, what))
             }
             waited => waited?,
@@ -218,11 +281,15 @@ impl<F: Fabric> Views<F> {
     }
 
     /// Returns the peers whose loss this node has not taken into its view.
-    pub(in super::super) fn peers(&self) -> SmallVec<[NodeId; 8]> {
-        let view = self.view();
+    pub(in super::super) fn peers(&self) -> Nodes {
+        self.left_in(self.view()).collect()
+    }
+
+    /// Returns the peers that are left in `view`.
+    fn left_in(&self, view: View) -> impl Iterator<Item = NodeId> {
         let peers = self.nodes.iter().enumerate();
-        let peers = peers.filter(|&(position, _)| position != self.here && !view.has(position));
-        peers.map(|(_, &node)| node).collect()
+        let peers = peers.filter(move |&(position, _)| position != self.here && !view.has(position));
+        peers.map(|(_, &node)| node)
     }
 
     /// Returns true if it is time for this node to announce its view.
@@ -250,24 +317,18 @@ impl<F: Fabric> Views<F> {
         if !self.may_announce() {
             return Ok(());
         }
-        let mine = self.turned.local()?.cell::<u64>(self.here * WORD_BYTES)?;
-        mine.store_fence(view.0);
-        thread.ring();
-        let mut posted = Ok(());
-        for (node, post) in &self.posts {
-            if view.has(self.position(*node)) {
-                continue;
-            }
-            match post.post_inline_untracked(thread, &view.0.to_ne_bytes()) {
-                // The next view is without it.
-                Err(_) if is_gone(thread.fabric(), *node) => {}
-                outcome => posted = posted.and(outcome),
-            }
-        }
-        posted?;
+        self.turned
+            .announce(thread, view.word(), |node| view.has(self.position(node)))?;
         self.announced.store(view.0);
         Ok(())
     }
+}
+
+/// Returns true if the error is that of a wait which a loss has ended.
+fn is_of_a_loss<F: Fabric>(thread: &Thread<F>, error: &Error) -> bool {
+    error
+        .lost_peer()
+        .is_some_and(|node| is_gone(thread.fabric(), node))
 }
 
 impl<F: Fabric> Drop for Entered<'_, F> {

@@ -6,6 +6,7 @@
 
 use loco_fabric::{Fabric, Lock};
 
+use super::slot::Presence;
 use super::views::View;
 use super::{Copies, Holder, Holders, lost};
 use crate::fence::Scope;
@@ -18,7 +19,7 @@ use super::super::value::Encode;
 use super::super::{Inserted, Shared};
 
 /// The end of a call in one view.
-pub(super) enum Ended<T> {
+pub(in super::super) enum Ended<T> {
     /// It is done, and everybody sees it.
     Done(T),
     /// It is done, but those who have not turned to this view do not see it.
@@ -88,37 +89,54 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread: &Thread<F>,
         call: impl Fn(View) -> Result<Ended<T>>,
     ) -> Result<T> {
-        let views = copies.views();
         let mut timing = thread.timing();
-        let mut least = View::default();
-        let ended = thread.until(timing.deadline, || {
-            loop {
-                // This node's monitor takes losses into the view.
-                self.check_monitor()?;
-                let entered = views.enter(thread, least)?;
-                let view = entered.view;
-                let ended = call(view);
-                // Before it waits for others, who may wait for the end of this call.
-                drop(entered);
-                match ended {
-                    Ok(Ended::Done(value)) => return Ok(value),
-                    Ok(Ended::Unseen(value, next)) => {
-                        views.settled(thread, next)?;
-                        return Ok(value);
-                    }
-                    Err(error) => match views.lost_in(&error) {
-                        Some(position) if !view.has(position) => least = view.with(position),
-                        _ => return Err(error),
-                    },
-                }
-            }
-        });
+        let ended = thread.until(timing.deadline, || self.in_views(copies, thread, call));
         timing.of_call(thread, ended)
+    }
+
+    /// Makes a call as [`in_view`](Shared::in_view) does. Each of its waits has the thread's deadline for itself.
+    pub(in super::super) fn in_views<T>(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        call: impl Fn(View) -> Result<Ended<T>>,
+    ) -> Result<T> {
+        let views = copies.views();
+        let mut least = View::default();
+        loop {
+            // This node's monitor takes losses into the view.
+            self.check_monitor()?;
+            let entered = views.enter(thread, least)?;
+            let view = entered.view;
+            let ended = call(view);
+            // Before it waits for others, who may wait for the end of this call.
+            drop(entered);
+            match ended {
+                Ok(Ended::Done(value)) => return Ok(value),
+                Ok(Ended::Unseen(value, next)) => {
+                    views.settled(thread, next)?;
+                    return Ok(value);
+                }
+                Err(error) => match views.lost_in(&error) {
+                    Some(position) if !view.has(position) => least = view.with(position),
+                    _ => return Err(error),
+                },
+            }
+        }
     }
 
     /// Returns the lock of `key` at the home that counts in `view`.
     fn lock_in<'a>(&'a self, copies: &'a Copies<F>, key: &K, view: View) -> Result<&'a TicketLock<F>> {
-        let number = self.lock_number(key);
+        self.numbered_lock_in(copies, self.lock_number(key), view)
+    }
+
+    /// Returns the lock of this number at the home that counts in `view`.
+    pub(in super::super) fn numbered_lock_in<'a>(
+        &'a self,
+        copies: &'a Copies<F>,
+        number: usize,
+        view: View,
+    ) -> Result<&'a TicketLock<F>> {
         Ok(match copies.home(number, view)?.checked_sub(1) {
             None => &self.locks[number],
             Some(later) => &copies.later_locks[later * self.locks.len() + number],
@@ -134,11 +152,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         (key, value): (&K, &[u8]),
     ) -> Result<Inserted> {
         if let Some(at) = self.find(key) {
-            let holders = copies.holders(at, view);
-            let Some(&holder) = holders.first() else {
+            let Some((holders, is_present)) = self.left(copies, thread, view, at)? else {
                 return Err(lost(at.node));
             };
-            if self.copy_is_valid(copies, thread, holder, at)? {
+            if is_present {
                 return Ok(Inserted::Duplicate);
             }
             // Left behind by a writer that was lost or gave up.
@@ -191,11 +208,10 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         let Some(at) = self.find(key) else {
             return Ok(Ended::Done(false));
         };
-        let holders = copies.holders(at, view);
-        let Some(&first) = holders.first() else {
+        let Some((holders, is_present)) = self.left(copies, thread, view, at)? else {
             return Err(lost(at.node));
         };
-        if !self.copy_is_valid(copies, thread, first, at)? {
+        if !is_present {
             return Ok(Ended::Done(false));
         }
         // Ignores the deadline: an abandoned put could overwrite a later one.
@@ -219,13 +235,12 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         let Some(at) = self.find(key) else {
             return Ok(Ended::Done(false));
         };
-        let holders = copies.holders(at, view);
-        let Some(&first) = holders.first() else {
+        let Some((holders, is_present)) = self.left(copies, thread, view, at)? else {
             // Nobody can tell whether it was still present.
             self.forget(thread, guard, key, at)?;
             return Err(lost(at.node));
         };
-        if !self.copy_is_valid(copies, thread, first, at)? {
+        if !is_present {
             self.clear_later(copies, thread, &holders, at)?;
             self.forget(thread, guard, key, at)?;
             return Ok(Ended::Done(false));
@@ -246,14 +261,37 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         holders: &Holders,
         at: Location,
     ) -> Result<()> {
-        match holders.first() {
-            // The lost node owned the slot and its backups, so nobody uses them for another key.
-            Some(first) if first.copy != 0 => {
-                self.mark_copies(copies, thread, holders, (at, false)).map(drop)
+        match holders.split_first() {
+            // The lost node owned the slot and its backups, so nobody begins to use them for another key. It may have done so before.
+            Some((&first, later))
+                if first.copy != 0 && self.presence(copies, thread, first, at)? == Presence::Absent =>
+            {
+                self.clear(copies, thread, later, at)
             }
             // The node that inserts sets its own bit last, and it has not been lost.
             _ => Ok(()),
         }
+    }
+
+    /// Says of a key, which the first copy says is not present in this use of the slot, in each of the `later` copies that it is not.
+    pub(super) fn clear(
+        &self,
+        copies: &Copies<F>,
+        thread: &Thread<F>,
+        later: &[Holder],
+        at: Location,
+    ) -> Result<()> {
+        thread.to_the_end(|| {
+            let cleared = each_from_last(later, |holder| {
+                match self.presence(copies, thread, holder, at)? {
+                    Presence::Absent | Presence::Over => Ok(()),
+                    Presence::Present | Presence::Unknown => {
+                        self.mark_copy(copies, thread, (holder, at), false)
+                    }
+                }
+            });
+            cleared.map(drop)
+        })
     }
 
     /// Removes a key that is not valid from all indices.
@@ -295,7 +333,7 @@ impl<F: Fabric> Copies<F> {
 ///
 /// # Errors
 /// Returns `PeerLost` if all are lost, so that nothing of the steps is left, and other errors of the steps.
-fn each_from_last(holders: &Holders, mut step: impl FnMut(Holder) -> Result<()>) -> Result<usize> {
+fn each_from_last(holders: &[Holder], mut step: impl FnMut(Holder) -> Result<()>) -> Result<usize> {
     let mut lost_first = 0;
     for &holder in holders.iter().rev() {
         match step(holder) {

@@ -80,14 +80,17 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     pub fn snapshot(&self, thread: &Thread<F>, path: impl AsRef<Path>) -> Result<Snapshot> {
         let path = path.as_ref();
         let failed = |error| os("writing", path, &error);
-        let replacement = Replacement::begin(path).map_err(failed)?;
-        let out = BufWriter::with_capacity(BUFFER_BYTES, replacement);
-        let mut writer = Writer::new(out, shape::<K, V>(), identity()).map_err(failed)?;
-        self.scan(thread, &mut |key, value| {
-            if V::BYTES.is_some_and(|bytes| bytes != value.len()) {
-                return Err(self.of_another_type(value.len()));
-            }
-            writer.add(key.bytes(), value).map_err(failed)
+        let writer = self.in_one_view(thread, |view| {
+            let replacement = Replacement::begin(path).map_err(failed)?;
+            let out = BufWriter::with_capacity(BUFFER_BYTES, replacement);
+            let mut writer = Writer::new(out, shape::<K, V>(), identity()).map_err(failed)?;
+            self.scan(thread, view, &mut |key, value| {
+                if V::BYTES.is_some_and(|bytes| bytes != value.len()) {
+                    return Err(self.of_another_type(value.len()));
+                }
+                writer.add(key.bytes(), value).map_err(failed)
+            })?;
+            Ok(writer)
         })?;
         let (out, keys, bytes) = writer.finish().map_err(failed)?;
         let replacement = out.into_inner().map_err(|error| failed(error.into_error()))?;
