@@ -2,7 +2,7 @@
 //! in small worlds, with every order of steps.
 //!
 //! A [`World`] has some nodes, connections between them that deliver words in order and at any later time, and faults: a node
-//! stops, a node hears nothing of another for too long, a connection is cut one way or both ways. [`World::explore`] follows every
+//! stops, a node hears nothing of another for too long, a connection is cut one way or both ways. Nodes may join. [`World::explore`] follows every
 //! execution, or every one within a bound, and judges each by what [`Membership`](loco_fabric::Membership) promises
 //! ([`promises`]). [`small`] has the worlds that are complete in moments, [`large`] those that take longer. A [`Ladder`] explores them
 //! all within a time limit.
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod explore;
+mod joins;
 mod ladder;
 mod link;
 mod moves;

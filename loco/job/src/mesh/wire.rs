@@ -31,7 +31,7 @@ use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::agreement::{Action, Agreement, Word};
+use super::agreement::{Action, Agreement, Newcomer, Word};
 use super::connection::{Connection, New};
 use super::frame::{Decoded, Frame, decode};
 use super::noise::{Forged, Opener};
@@ -188,6 +188,12 @@ impl Wire {
             Word::Lost(victim) => Frame::Lost(nodes[victim]),
             Word::Revoked(victim) => Frame::Revoked(nodes[victim]),
             Word::Goodbye => Frame::Goodbye,
+            Word::Left(peer) => Frame::Left(nodes[peer]),
+            Word::Join(newcomer) => Frame::Join {
+                node: nodes[newcomer.index],
+                key: newcomer.key,
+                members: newcomer.members.iter().map(|&member| nodes[member]).collect(),
+            },
         };
         if let Some(connection) = self.connections[to].get() {
             let mut outgoing = connection.lock();
@@ -197,7 +203,7 @@ impl Wire {
     }
 
     /// Hears a word of the peer at `from` about `node`.
-    fn hear(self: &Arc<Self>, from: usize, node: NodeId, word: fn(usize) -> Word) {
+    fn hear(self: &Arc<Self>, from: usize, node: NodeId, word: impl FnOnce(usize) -> Word) {
         let Ok(index) = self.state.index(node) else {
             return;
         };
@@ -205,6 +211,14 @@ impl Wire {
         self.agree(|agreement, actions| agreement.hear(from, word(index), actions));
         if !was_out && self.state.is_out() {
             tracing::error!(node = %self.state.node(), by = %self.state.nodes()[from], "declared lost by a peer");
+        }
+    }
+
+    /// Hears from the peer at `from` that `node` joins.
+    fn hear_of_join(self: &Arc<Self>, from: usize, node: NodeId, key: u64, members: &[NodeId]) {
+        let indices: Result<Vec<_>> = members.iter().map(|&member| self.state.index(member)).collect();
+        if let Ok(members) = indices {
+            self.hear(from, node, |index| Word::Join(Newcomer { index, key, members }));
         }
     }
 
@@ -447,6 +461,14 @@ impl Wire {
                 }
                 Decoded::Frame(Frame::Revoked(victim), len) => {
                     self.hear(index, victim, Word::Revoked);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::Left(peer), len) => {
+                    self.hear(index, peer, Word::Left);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::Join { node, key, members }, len) => {
+                    self.hear_of_join(index, node, key, &members);
                     taken += len;
                 }
                 Decoded::Frame(Frame::Parcel(parcel), len) => {
