@@ -178,27 +178,32 @@ impl Agreement {
     /// Takes the nodes for in that all have admitted, in the order of their indices.
     pub(super) fn settle(&mut self, actions: &mut Vec<Action>) {
         while let Some((&index, said)) = self.joining.first_key_value() {
-            let is_own = index == self.own;
-            let is_member = |&peer: &usize| self.seats[peer] == Seat::In && !self.is_suspect(peer);
-            let mut members = (0..self.seats.len()).filter(is_member).peekable();
-            // A newcomer that has lost everybody has not joined anything.
-            let is_late = is_own && (self.has_left || self.is_agreeing() || members.peek().is_none());
-            let has_come = is_own || said.contains(&index);
-            if is_late
-                || !has_come
-                || !members.all(|peer| said.contains(&peer) && !self.unheard.contains(&peer))
-            {
+            if !self.is_admitted(index, said) {
                 return;
             }
             self.joining.remove(&index);
             self.seats[index] = Seat::In;
             if let Some(newcomer) = self.newcomers.get(&index) {
                 self.view = newcomer.view();
-                if is_own {
+                if index == self.own {
                     self.say_to_all(Word::Join(newcomer.clone()), actions);
                 }
             }
         }
+    }
+
+    /// Returns true if the node at `index` is in, when these nodes have said so.
+    fn is_admitted(&self, index: usize, said: &BTreeSet<usize>) -> bool {
+        let is_member = |&peer: &usize| self.seats[peer] == Seat::In && !self.is_suspect(peer);
+        let mut members = (0..self.seats.len()).filter(is_member).peekable();
+        // A newcomer that has lost everybody has not joined anything.
+        let has_members = members.peek().is_some();
+        let have_said = members.all(|peer| said.contains(&peer));
+        if index != self.own {
+            return have_said && said.contains(&index);
+        }
+        let hears_all = self.unheard.is_empty() && !self.is_agreeing();
+        have_said && has_members && hears_all && !self.has_left
     }
 
     /// Returns what a node that gets connected with `peer` says of nodes that join. To a newcomer it says which members have left.
@@ -220,5 +225,124 @@ impl Agreement {
         };
         let newcomers = self.joining.keys().filter(hears);
         actions.extend(newcomers.map(|&peer| Action::Say(peer, word.clone())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Revoked;
+    use super::*;
+
+    /// Returns the agreement of node 0 of `nodes`, connected with all, with a fabric that is up.
+    fn sponsor(nodes: usize, room: usize) -> Agreement {
+        let mut agreement = Agreement::with_room(0, nodes, room);
+        (1..nodes).for_each(|peer| agreement.attach(peer, &mut Vec::new()));
+        agreement.expose();
+        agreement
+    }
+
+    /// Returns the agreement of node 2, which joins nodes 0 and 1 and is connected with both.
+    fn newcomer() -> (Agreement, Newcomer) {
+        let newcomer = Newcomer {
+            index: 2,
+            key: 7,
+            members: vec![0, 1],
+        };
+        let mut agreement = Agreement::joining(newcomer.clone(), 4);
+        agreement.expose();
+        [0, 1].map(|peer| agreement.attach(peer, &mut Vec::new()));
+        (agreement, newcomer)
+    }
+
+    #[test]
+    fn a_node_is_in_once_it_and_all_members_have_said_so() {
+        let (mut own, mut actions) = (sponsor(2, 3), Vec::new());
+        let newcomer = own.propose(7, &mut actions).unwrap();
+        assert_eq!(actions, [Action::Say(1, Word::Join(newcomer.clone()))]);
+        assert!(own.expects(2, 7) && !own.expects(2, 8) && !own.expects(1, 7));
+        actions.clear();
+        own.attach(2, &mut actions);
+        assert_eq!(actions, [Action::Say(2, Word::Join(newcomer.clone()))]);
+        assert!(!own.expects(2, 7));
+        own.hear(2, Word::Join(newcomer.clone()), &mut actions);
+        assert_eq!((own.peer_state(2), own.view().epoch), (PeerState::Lost, 2));
+        own.hear(1, Word::Join(newcomer), &mut actions);
+        assert_eq!(own.peer_state(2), PeerState::Alive);
+        let members = vec![0, 1, 2];
+        assert_eq!(*own.view(), View { epoch: 3, members });
+    }
+
+    #[test]
+    fn a_node_that_comes_back_gets_another_index_and_its_old_self_is_not_expected() {
+        let (mut own, mut actions) = (sponsor(2, 4), Vec::new());
+        let first = own.propose(7, &mut actions).unwrap();
+        own.lose(first.index, &mut actions);
+        own.revoked(first.index, Revoked::Done, &mut actions);
+        own.hear(1, Word::Revoked(first.index), &mut actions);
+        assert!(!own.is_agreeing() && own.gone().in_order().is_empty());
+        let second = own.propose(7, &mut actions).unwrap();
+        assert_eq!((first.index, second.index), (2, 3));
+        assert!(own.expects(3, 7) && !own.expects(2, 7));
+        own.hear(1, Word::Lost(3), &mut actions);
+        own.revoked(3, Revoked::DoneForAll, &mut actions);
+        assert_eq!(own.propose(7, &mut actions), Err(NotNow::Full));
+    }
+
+    #[test]
+    fn a_node_that_cannot_propose_says_why() {
+        let mut actions = Vec::new();
+        let mut other = Agreement::with_room(1, 2, 3);
+        assert_eq!(other.propose(7, &mut actions), Err(NotNow::Sponsor(0)));
+        assert_eq!(sponsor(2, 2).propose(7, &mut actions), Err(NotNow::Full));
+        let mut own = sponsor(3, 5);
+        own.lose(2, &mut actions);
+        assert_eq!(own.propose(7, &mut actions), Err(NotNow::Busy));
+        own.revoked(2, Revoked::DoneForAll, &mut actions);
+        assert_eq!(own.propose(7, &mut actions).unwrap().members, [0, 1]);
+        assert_eq!(own.propose(8, &mut actions), Err(NotNow::Busy));
+        own.leave(&mut actions);
+        assert_eq!(own.propose(9, &mut actions), Err(NotNow::Over));
+    }
+
+    #[test]
+    fn a_newcomer_accuses_nobody_and_waits_for_the_word_of_the_others() {
+        let ((mut own, newcomer), mut actions) = (newcomer(), Vec::new());
+        own.hear(0, Word::Join(newcomer.clone()), &mut actions);
+        own.lose(1, &mut actions);
+        assert_eq!(actions, []);
+        assert!(own.is_shunned(1) && !own.is_in());
+        own.hear(0, Word::Lost(1), &mut actions);
+        assert_eq!(actions, [Action::Revoke(1)]);
+        own.revoked(1, Revoked::Done, &mut actions);
+        assert!(!own.is_in());
+        own.hear(0, Word::Revoked(1), &mut actions);
+        assert!(own.is_in());
+        assert_eq!(actions.last(), Some(&Action::Say(0, Word::Join(newcomer))));
+    }
+
+    #[test]
+    fn a_newcomer_that_has_lost_everybody_does_not_come_in() {
+        let ((mut own, newcomer), mut actions) = (newcomer(), Vec::new());
+        own.hear(0, Word::Join(newcomer), &mut actions);
+        own.hear(1, Word::Goodbye, &mut actions);
+        assert!(own.is_in());
+        let ((mut own, _), mut actions) = (self::newcomer(), Vec::new());
+        own.hear(0, Word::Goodbye, &mut actions);
+        own.hear(1, Word::Goodbye, &mut actions);
+        assert!(!own.is_in());
+    }
+
+    #[test]
+    fn a_newcomer_hears_which_members_have_left() {
+        let (mut own, mut actions) = (sponsor(3, 5), Vec::new());
+        let newcomer = own.propose(7, &mut actions).unwrap();
+        own.hear(2, Word::Goodbye, &mut actions);
+        actions.clear();
+        own.attach(3, &mut actions);
+        let said = [Word::Left(2), Word::Join(newcomer)];
+        assert_eq!(actions, said.map(|word| Action::Say(3, word)));
+        actions.clear();
+        own.hear(1, Word::Goodbye, &mut actions);
+        assert_eq!(actions, [Action::Say(3, Word::Left(1))]);
     }
 }
