@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+use loco_fabric::{FabricError, PeerState, Platform, Result, Std, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::agreement::{Action, Agreement, Newcomer, Word};
+use super::agreement::{Action, Agreement, Word};
 use super::connection::{Connection, New};
 use super::frame::{Decoded, Frame, decode};
 use super::noise::{Forged, Opener};
@@ -179,47 +179,6 @@ impl Wire {
     fn revoke(self: &Arc<Self>, victim: usize) {
         let outcome = self.state.revoke(self.state.nodes()[victim]);
         self.agree(|agreement, actions| agreement.revoked(victim, outcome, actions));
-    }
-
-    /// Queues a word for the peer at an index, room or not: this must not wait.
-    fn say(&self, to: usize, word: Word) {
-        let nodes = self.state.nodes();
-        let frame = match word {
-            Word::Lost(victim) => Frame::Lost(nodes[victim]),
-            Word::Revoked(victim) => Frame::Revoked(nodes[victim]),
-            Word::Goodbye => Frame::Goodbye,
-            Word::Left(peer) => Frame::Left(nodes[peer]),
-            Word::Join(newcomer) => Frame::Join {
-                node: nodes[newcomer.index],
-                key: newcomer.key,
-                members: newcomer.members.iter().map(|&member| nodes[member]).collect(),
-            },
-        };
-        if let Some(connection) = self.connections[to].get() {
-            let mut outgoing = connection.lock();
-            outgoing.push(&frame.encode());
-            connection.flush(&mut outgoing);
-        }
-    }
-
-    /// Hears a word of the peer at `from` about `node`.
-    fn hear(self: &Arc<Self>, from: usize, node: NodeId, word: impl FnOnce(usize) -> Word) {
-        let Ok(index) = self.state.index(node) else {
-            return;
-        };
-        let was_out = self.state.is_out();
-        self.agree(|agreement, actions| agreement.hear(from, word(index), actions));
-        if !was_out && self.state.is_out() {
-            tracing::error!(node = %self.state.node(), by = %self.state.nodes()[from], "declared lost by a peer");
-        }
-    }
-
-    /// Hears from the peer at `from` that `node` joins.
-    fn hear_of_join(self: &Arc<Self>, from: usize, node: NodeId, key: u64, members: &[NodeId]) {
-        let indices: Result<Vec<_>> = members.iter().map(|&member| self.state.index(member)).collect();
-        if let Ok(members) = indices {
-            self.hear(from, node, |index| Word::Join(Newcomer { index, key, members }));
-        }
     }
 
     /// Tells the I/O thread that parcels were taken.

@@ -10,8 +10,10 @@
 //! revoked the access of every node whose loss was reported without its word. Losses that are found meanwhile wait for its word as
 //! soon as it is connected.
 //!
-//! Indices are given by one member at a time. A member gives none while a loss is being agreed on: before a survivor says that the
-//! sponsor before can no longer affect it, it has said which newcomers it has heard of. Newcomers come in one after the other.
+//! Indices are given by one member at a time: a sponsor stays the sponsor until its loss is reported. Before a survivor says that the
+//! sponsor can no longer affect it, it has said which newcomers it has heard of. So the next sponsor knows every index that a
+//! survivor knows. Newcomers come in one after the other. None is let in while a loss is being agreed on, so that its view has no
+//! suspects.
 //!
 //! A newcomer costs no member its place: it accuses none, and leaves if it cannot hear one.
 //!
@@ -250,7 +252,7 @@ mod tests {
         };
         let mut agreement = Agreement::joining(newcomer.clone(), 4);
         agreement.expose();
-        [0, 1].map(|peer| agreement.attach(peer, &mut Vec::new()));
+        (0..2).for_each(|peer| agreement.attach(peer, &mut Vec::new()));
         (agreement, newcomer)
     }
 
