@@ -203,7 +203,7 @@ mod tests {
             members: vec![NodeId(0), NodeId(300)],
         };
         let join = join.encode();
-        assert_eq!(shown(&join), "node 4 joins nodes 0 and 300 with 77, of 19");
+        assert_eq!(shown(&join), "node 4 joins nodes 0, 300 with 77, of 19");
         assert_eq!(shown(&join[..18]), "incomplete");
         let odd = [&[11, 0, 0, 0, JOIN][..], &join[5..16]].concat();
         assert_eq!(shown(&odd), "the word of a node that joins is cut short");
