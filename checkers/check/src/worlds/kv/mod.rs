@@ -64,6 +64,7 @@ enum Call {
     GetStart(u64),
     InsertMany(u64, u64, u64),
     UpdateMany(u64, u64, u64),
+    UpdateThree([u64; 3], u64),
     /// An insert by a batch of one.
     InsertBatch(u64, u64),
     /// An update by a batch that updates another key after it.
@@ -193,7 +194,10 @@ where
             });
         }
         Call::UpdateMany(one, two, value) => {
-            must(batches::update_two(store, thread, one, two, value));
+            must(batches::update_keys(store, thread, [one, two], value));
+        }
+        Call::UpdateThree(keys, value) => {
+            must(batches::update_keys(store, thread, keys, value));
         }
     }
 }
@@ -350,7 +354,7 @@ where
             text,
         ),
         Call::InsertMany(one, two, value) => batches::insert_two(store, thread, one, two, value),
-        Call::UpdateMany(one, two, value) => batches::update_two(store, thread, one, two, value),
+        Call::UpdateMany(one, two, value) => batches::update_keys(store, thread, [one, two], value),
         other => {
             use_store(store, thread, other);
             return Some(());
