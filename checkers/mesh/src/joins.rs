@@ -1,5 +1,8 @@
 //! The moves of nodes that join, as the driver of a job makes them, and what is promised of joins.
 
+use std::collections::BTreeSet;
+
+use loco_fabric::PeerState;
 use loco_job::agreement::Agreement;
 
 use crate::moves::Move;
@@ -96,6 +99,23 @@ fn key(node: usize) -> u64 {
     node as u64
 }
 
+/// Returns what is broken after a move at a node alone, if anything is.
+pub(crate) fn always_at(state: &State, node: usize) -> Option<String> {
+    let own = &state.nodes[node].agreement;
+    if !state.is_in(node) || !own.is_in() {
+        return None;
+    }
+    let is_gone = |id| own.gone().in_order().iter().any(|&(gone, _)| gone == id);
+    let is_told = |&&id: &&usize| state.nodes[node].id == Some(id) || is_alive(own, id) || is_gone(id);
+    if let Some(id) = own.view().members.iter().find(|id| !is_told(id)) {
+        return Some(format!(
+            "the view of node {node} has index {id}, which is no member, and is not reported as gone"
+        ));
+    }
+    let late = own.joins().find(|&id| id < own.view().epoch)?;
+    Some(format!("index {late} joins at node {node} after a later one"))
+}
+
 /// Returns what is broken after a move between a node and a peer, if anything is.
 pub(crate) fn always(state: &State, node: usize, peer: usize) -> Option<String> {
     if !state.is_in(node)
@@ -129,6 +149,38 @@ pub(crate) fn always(state: &State, node: usize, peer: usize) -> Option<String> 
         }
     }
     None
+}
+
+/// Returns what is broken between two nodes that have each other for members, where an execution may end, if anything is.
+///
+/// A view differs from the one before it by the node that joins. So nodes with the same members, and with the same nodes reported
+/// as gone, have had the same views.
+pub(crate) fn at_end_between(state: &State, node: usize, peer: usize) -> Option<String> {
+    let [own, its] = [node, peer].map(|node| &state.nodes[node].agreement);
+    if own.view() != its.view() {
+        return Some(format!("nodes {node} and {peer} have different last views"));
+    }
+    let gone = |of: &Agreement| -> BTreeSet<usize> {
+        let gone = of.gone().in_order().iter().map(|&(gone, _)| gone);
+        gone.filter(|&gone| [node, peer].iter().all(|&one| concerns(state, one, gone)))
+            .collect()
+    };
+    let [own, its] = [gone(own), gone(its)];
+    let differs = own.symmetric_difference(&its).next()?;
+    Some(format!(
+        "of nodes {node} and {peer} one alone has had index {differs} for a member, and reports it as gone"
+    ))
+}
+
+/// Returns true unless `node` joined after the node at `id` was gone.
+fn concerns(state: &State, node: usize, id: usize) -> bool {
+    let own = &state.nodes[node];
+    let newcomer = own.id.and_then(|own_id| own.agreement.newcomer(own_id));
+    newcomer.is_none_or(|newcomer| id > newcomer.index || newcomer.members.contains(&id))
+}
+
+fn is_alive(agreement: &Agreement, id: usize) -> bool {
+    agreement.peer_state(id) == PeerState::Alive
 }
 
 /// Returns what is broken where an execution may end, if anything is.

@@ -5,9 +5,10 @@
 //! * *Shut out first.* When a node reports that a peer was lost, it and all survivors that it knows have revoked the access of
 //!   that peer to their memory, unless the peer has left, or was never able to reach it. So whatever the lost node posts next has no
 //!   effect on any of them.
-//!
 //! * *A view is one.* Of two nodes that have each other for members, views with the same number have the same members, and an
 //!   index is that of the same node.
+//! * *A view hides nobody.* Each other node of the last view is a member, or is reported as gone. Views come in the order of their
+//!   numbers.
 //! * *All know who is in.* Who is in at a node is in, or joins, at every survivor that the node knows.
 //!
 //! Where an execution may end, with nothing left to happen but faults, of the nodes that run and were not declared lost:
@@ -17,6 +18,8 @@
 //!   without faults it comes in. Without faults, none reports the loss of a peer that said goodbye.
 //! * *Survivors agree.* If one has another for a member, so has the other, with the same members; and the connection between
 //!   them is whole.
+//! * *Survivors have had the same views.* If two have each other for members, their last views are the same, and so are the
+//!   nodes that they have reported as gone, of those that were in when the later of the two joined, or joined after it.
 //! * *Who is shut out learns it.* If one has reported the loss of another, that one knows that it was declared lost, or has
 //!   the first for lost or left. This is the first half of the point before. If all that went wrong is that one node heard
 //!   nothing of another for too long, and its loss was reported, that other one knows that it was declared lost.
@@ -34,6 +37,11 @@ pub(crate) fn always(world: &World, state: &State) -> Option<String> {
     if world.begin == Begin::Apart {
         // Before a fabric is up there is nothing to revoke.
         return None;
+    }
+    for node in 0..world.processes() {
+        if let Some(broken) = joins::always_at(state, node) {
+            return Some(broken);
+        }
     }
     for (node, peer) in pairs(world.processes()) {
         if let Some(broken) = joins::always(state, node, peer) {
@@ -105,6 +113,9 @@ pub(crate) fn at_end(world: &World, state: &State) -> Option<String> {
             let differs = |&other: &usize| state.has_member(node, other) != state.has_member(peer, other);
             if let Some(other) = (0..count).filter(is_third).find(differs) {
                 return Some(format!("nodes {node} and {peer} do not agree about node {other}"));
+            }
+            if let Some(broken) = joins::at_end_between(state, node, peer) {
+                return Some(broken);
             }
         }
     }

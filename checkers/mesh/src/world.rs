@@ -235,6 +235,17 @@ fn small_joins() -> Vec<World> {
             ..joins("two-and-one-joins-one-leaves", 2, 1)
         },
         World {
+            faults: Faults::any(1),
+            leavers: 1,
+            ..joins("two-and-one-joins-a-fault-and-a-leaver", 2, 1)
+        },
+        World {
+            fabric: Fabric::SharedMemory,
+            faults: Faults::crashes(1),
+            leavers: 1,
+            ..joins("two-and-one-joins-shared-memory-a-crash-and-a-leaver", 2, 1)
+        },
+        World {
             faults: Faults::crashes(2),
             ..joins("two-and-one-joins-two-crashes", 2, 1)
         },
@@ -283,6 +294,13 @@ pub fn large() -> Vec<(World, Option<u32>)> {
             Some(8),
         ),
         (four("four-two-faults", Faults::any(2)), Some(6)),
+        (
+            World {
+                leavers: 1,
+                ..joins("two-and-two-join-one-leaves", 2, 2)
+            },
+            None,
+        ),
         (
             World {
                 leavers: 1,

@@ -56,8 +56,10 @@ pub enum Word {
     Goodbye,
     /// The speaker has the newcomer for one that joins, and tells it of losses from now on. Said by the newcomer itself: it is in.
     Join(Newcomer),
-    /// That node has left. Said to a newcomer, which may have no connection with it.
+    /// That node has left. Said to those that may have no connection with it.
     Left(usize),
+    /// That node, which goes, has said that it is in. Said before the speaker says that it has revoked its access.
+    WasIn(usize),
 }
 
 /// A thing to do for whoever drives an [`Agreement`].
@@ -112,10 +114,13 @@ pub struct Agreement {
     joining: BTreeMap<usize, BTreeSet<usize>>,
     /// The members from which this node, which joins, hears nothing any more.
     unheard: BTreeSet<usize>,
+    /// The members of which this node, which joins, was told that they have left, and whose own last words it still reads.
+    leaving: BTreeSet<usize>,
     view: View,
     is_exposed: bool,
     has_left: bool,
     is_out: bool,
+    is_cut_off: bool,
 }
 
 impl Agreement {
@@ -139,10 +144,12 @@ impl Agreement {
             newcomers: BTreeMap::new(),
             joining: BTreeMap::new(),
             unheard: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             view: View::first(nodes),
             is_exposed: false,
             has_left: false,
             is_out: false,
+            is_cut_off: false,
         }
     }
 
@@ -156,7 +163,12 @@ impl Agreement {
     pub fn attach(&mut self, peer: usize, actions: &mut Vec<Action>) {
         self.attached[peer] = true;
         // Who is told of a loss waits for the second word, which this node has said to the others and says only once.
-        let words_of = |&victim: &usize| [Word::Lost(victim), Word::Revoked(victim)];
+        let words_of = |&victim: &usize| {
+            let was_in = self.word_of_one_that_was_in(victim);
+            was_in
+                .into_iter()
+                .chain([Word::Lost(victim), Word::Revoked(victim)])
+        };
         let lost = self.suspected.iter().flat_map(words_of);
         // The joins come behind the losses: a newcomer that hears of its own has heard of these.
         let joins = self.words_of_joins(peer);
@@ -170,6 +182,9 @@ impl Agreement {
     pub fn lose(&mut self, peer: usize, actions: &mut Vec<Action>) {
         if self.has_left {
             self.go(peer, PeerState::Left);
+        } else if self.leaving.contains(&peer) {
+            self.go(peer, PeerState::Left);
+            self.report();
         } else if !self.is_in() && self.seats[peer] == Seat::In {
             self.unheard.insert(peer);
         } else {
@@ -194,7 +209,7 @@ impl Agreement {
             Word::Lost(own) if own == self.own => self.declare_out(),
             Word::Lost(victim) if self.is_here(victim) => self.suspect(victim, actions),
             // It left here, or was lost before: it cannot affect this node, and `from` waits for that word.
-            Word::Lost(victim) => self.say_to_all(Word::Revoked(victim), actions),
+            Word::Lost(victim) => self.say_revoked(victim, actions),
             Word::Revoked(victim) => {
                 // No word is missed where the victim is no suspect yet. `from` has said before that it thinks the victim lost, or
                 // has it for gone, and then says this again in answer to this node's own `Lost`.
@@ -202,10 +217,8 @@ impl Agreement {
                 self.report();
             }
             Word::Join(newcomer) => self.admit(from, newcomer, actions),
-            Word::Left(peer) => {
-                self.go(peer, PeerState::Left);
-                self.report();
-            }
+            Word::Left(peer) => self.hear_of_leaver(peer),
+            Word::WasIn(peer) => self.note_was_in(peer, actions),
         }
         self.settle(actions);
     }
@@ -215,6 +228,10 @@ impl Agreement {
         match outcome {
             Revoked::WeAreOut => return self.declare_out(),
             Revoked::Done => self.note_revoked([self.own], victim),
+            // One of them may know that the victim was in.
+            Revoked::DoneForAll if self.seats[victim] == Seat::Joining => {
+                self.note_revoked([self.own], victim)
+            }
             // The word of the others, which may be slow or stopped, is needed no longer.
             Revoked::DoneForAll => self.note_revoked(0..self.seats.len(), victim),
         }
@@ -237,6 +254,7 @@ impl Agreement {
 
     /// Takes note that this node is cut off from all others, to which it says nothing more.
     pub fn lose_all(&mut self) {
+        self.is_cut_off = true;
         self.suspects.clear();
         for peer in 0..self.seats.len() {
             self.go(peer, PeerState::Lost);
@@ -327,6 +345,14 @@ impl Agreement {
                 actions.push(Action::Say(victim, Word::Lost(victim)));
             }
         }
+        self.say_revoked(victim, actions);
+    }
+
+    /// Says to all that `victim` can no longer affect this node, and before it whether it was in.
+    fn say_revoked(&self, victim: usize, actions: &mut Vec<Action>) {
+        if let Some(word) = self.word_of_one_that_was_in(victim) {
+            self.say_to_all(word, actions);
+        }
         self.say_to_all(Word::Revoked(victim), actions);
     }
 
@@ -359,7 +385,8 @@ impl Agreement {
         }
     }
 
-    /// Marks a peer as gone. Only the first word counts. A newcomer that goes before it is in was no member, and is not reported.
+    /// Marks a peer as gone. Only the first word counts. A newcomer that goes before it has said that it is in was no member, and
+    /// is not reported. One that has said it was: it has its view first, when its turn comes, and is reported then.
     fn go(&mut self, peer: usize, how: PeerState) {
         if peer != self.own && self.is_here(peer) {
             if self.seats[peer] == Seat::In {
@@ -367,8 +394,11 @@ impl Agreement {
             }
             self.seats[peer] = Seat::Gone(how);
         }
-        self.joining.remove(&peer);
+        if !self.has_said_that_it_is_in(peer) {
+            self.joining.remove(&peer);
+        }
         self.unheard.remove(&peer);
+        self.leaving.remove(&peer);
         self.suspects.remove(&peer);
         self.gone.is_agreeing = self.is_agreeing();
     }

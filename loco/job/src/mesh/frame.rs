@@ -21,6 +21,7 @@ const LOST: u8 = 4;
 const REVOKED: u8 = 5;
 const LEFT: u8 = 6;
 const JOIN: u8 = 7;
+const WAS_IN: u8 = 8;
 
 /// One frame, borrowing its bytes.
 pub(super) enum Frame<'a> {
@@ -33,8 +34,10 @@ pub(super) enum Frame<'a> {
     Lost(NodeId),
     /// Says that this node, which is thought lost, can no longer affect the sender.
     Revoked(NodeId),
-    /// Says to a node that joins that this node has left.
+    /// Says to a node that may have no connection with it that this node has left.
     Left(NodeId),
+    /// Says that this node, which goes, has said that it is in.
+    WasIn(NodeId),
     /// Says that a node joins.
     Join {
         node: NodeId,
@@ -75,6 +78,7 @@ impl Frame<'_> {
             Frame::Lost(node) => return assemble(LOST, [&node.0.to_le_bytes(), &[], &[], &[]]),
             Frame::Revoked(node) => return assemble(REVOKED, [&node.0.to_le_bytes(), &[], &[], &[]]),
             Frame::Left(node) => return assemble(LEFT, [&node.0.to_le_bytes(), &[], &[], &[]]),
+            Frame::WasIn(node) => return assemble(WAS_IN, [&node.0.to_le_bytes(), &[], &[], &[]]),
             Frame::Join { node, key, members } => {
                 let members: Vec<u8> = members.iter().flat_map(|member| member.0.to_le_bytes()).collect();
                 return assemble(JOIN, [&node.0.to_le_bytes(), &key.to_le_bytes(), &members, &[]]);
@@ -110,15 +114,16 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
     };
     let body = rest.get(..len);
     let frame = match (kind, body) {
-        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN, None) => return Decoded::Incomplete,
+        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN, None) => return Decoded::Incomplete,
         (MESSAGE, Some(payload)) => Frame::Parcel(Parcel::Message(payload)),
         (GATHER, Some(body)) => match decode_gather(body) {
             Some(parcel) => Frame::Parcel(parcel),
             None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
         },
-        (LOST | REVOKED | LEFT, Some(body)) => match <[u8; 2]>::try_from(body) {
+        (LOST | REVOKED | LEFT | WAS_IN, Some(body)) => match <[u8; 2]>::try_from(body) {
             Ok(node) if kind == LOST => Frame::Lost(NodeId(u16::from_le_bytes(node))),
             Ok(node) if kind == LEFT => Frame::Left(NodeId(u16::from_le_bytes(node))),
+            Ok(node) if kind == WAS_IN => Frame::WasIn(NodeId(u16::from_le_bytes(node))),
             Ok(node) => Frame::Revoked(NodeId(u16::from_le_bytes(node))),
             Err(_) => return Decoded::Malformed("a node id does not have two bytes"),
         },
@@ -177,6 +182,7 @@ mod tests {
             Decoded::Frame(Frame::Lost(node), taken) => format!("{node} lost, of {taken}"),
             Decoded::Frame(Frame::Revoked(node), taken) => format!("{node} revoked, of {taken}"),
             Decoded::Frame(Frame::Left(node), taken) => format!("{node} left, of {taken}"),
+            Decoded::Frame(Frame::WasIn(node), taken) => format!("{node} was in, of {taken}"),
             Decoded::Frame(Frame::Join { node, key, members }, taken) => {
                 format!(
                     "{node} joins {} with {key}, of {taken}",
@@ -197,6 +203,9 @@ mod tests {
         assert_eq!(shown(&[2, 0, 0, 0, LOST, 3, 1]), "node 259 lost, of 7");
         assert_eq!(shown(&[2, 0, 0, 0, REVOKED, 3, 0]), "node 3 revoked, of 7");
         assert_eq!(shown(&[2, 0, 0, 0, LEFT, 3, 0]), "node 3 left, of 7");
+        let was_in = Frame::WasIn(NodeId(3)).encode();
+        assert_eq!(was_in, [2, 0, 0, 0, WAS_IN, 3, 0]);
+        assert_eq!(shown(&was_in), "node 3 was in, of 7");
         let join = Frame::Join {
             node: NodeId(4),
             key: 77,

@@ -426,6 +426,10 @@ impl Wire {
                     self.hear(index, peer, Word::Left);
                     taken += len;
                 }
+                Decoded::Frame(Frame::WasIn(peer), len) => {
+                    self.hear(index, peer, Word::WasIn);
+                    taken += len;
+                }
                 Decoded::Frame(Frame::Join { node, key, members }, len) => {
                     self.hear_of_join(index, node, key, &members);
                     taken += len;

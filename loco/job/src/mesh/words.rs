@@ -19,6 +19,7 @@ impl Wire {
             Word::Revoked(victim) => Frame::Revoked(nodes[victim]),
             Word::Goodbye => Frame::Goodbye,
             Word::Left(peer) => Frame::Left(nodes[peer]),
+            Word::WasIn(peer) => Frame::WasIn(nodes[peer]),
             Word::Join(newcomer) => Frame::Join {
                 node: nodes[newcomer.index],
                 key: newcomer.key,
@@ -47,8 +48,14 @@ impl Wire {
     /// Hears from the peer at `from` that `node` joins.
     pub(super) fn hear_of_join(self: &Arc<Self>, from: usize, node: NodeId, key: u64, members: &[NodeId]) {
         let indices: Result<Vec<_>> = members.iter().map(|&member| self.state.index(member)).collect();
-        if let Ok(members) = indices {
-            self.hear(from, node, |index| Word::Join(Newcomer { index, key, members }));
+        match (self.state.index(node), indices) {
+            (Ok(_), Ok(members)) => {
+                self.hear(from, node, |index| Word::Join(Newcomer { index, key, members }))
+            }
+            _ => {
+                let by = self.state.nodes()[from];
+                tracing::warn!(node = %self.state.node(), %by, newcomer = %node, "heard of a join of or with nodes that it does not know");
+            }
         }
     }
 }

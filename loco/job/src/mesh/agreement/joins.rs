@@ -103,7 +103,7 @@ impl Agreement {
     /// Returns the reason why this node cannot.
     pub fn propose(&mut self, key: u64, actions: &mut Vec<Action>) -> Result<Newcomer, NotNow> {
         let members = || (0..self.seats.len()).filter(|&peer| self.seats[peer] == Seat::In);
-        if !self.is_in() || self.is_out || self.has_left {
+        if !self.is_in() || self.is_out || self.is_cut_off || self.has_left {
             return Err(NotNow::Over);
         }
         let Some(index) = self.next() else {
@@ -170,26 +170,85 @@ impl Agreement {
             self.seats[index] = Seat::Joining;
             self.joining.insert(index, BTreeSet::from([self.own]));
             self.newcomers.insert(index, newcomer.clone());
-            self.say_to_all(Word::Join(newcomer), actions);
+            self.say_to_all(Word::Join(newcomer.clone()), actions);
         }
-        if let Some(said) = self.joining.get_mut(&index) {
+        // A word about another newcomer counts for nothing.
+        if self.newcomers.get(&index) == Some(&newcomer)
+            && let Some(said) = self.joining.get_mut(&index)
+        {
             said.insert(from);
+        }
+    }
+
+    /// Returns true if the newcomer has said that it is in, and its view has not come yet.
+    pub(super) fn has_said_that_it_is_in(&self, peer: usize) -> bool {
+        let said = self.joining.get(&peer);
+        peer != self.own && said.is_some_and(|said| said.contains(&peer))
+    }
+
+    /// Returns what is said of a newcomer that goes, if it has said that it is in: others may not have heard it.
+    pub(super) fn word_of_one_that_was_in(&self, peer: usize) -> Option<Word> {
+        let has_been = self.has_said_that_it_is_in(peer) || self.has_been_in(peer);
+        has_been.then_some(Word::WasIn(peer))
+    }
+
+    /// Returns true if the view of the newcomer has come.
+    fn has_been_in(&self, peer: usize) -> bool {
+        let is_reported = || self.gone.in_order.iter().any(|&(gone, _)| gone == peer);
+        self.newcomers.contains_key(&peer) && (self.seats[peer] == Seat::In || is_reported())
+    }
+
+    /// Hears that a newcomer has said that it is in, and passes it on, if this node has not heard it from the newcomer.
+    pub(super) fn note_was_in(&mut self, peer: usize, actions: &mut Vec<Action>) {
+        if self.seats[peer] == Seat::Joining && !self.has_said_that_it_is_in(peer) {
+            if let Some(said) = self.joining.get_mut(&peer) {
+                said.insert(peer);
+            }
+            self.say_to_all(Word::WasIn(peer), actions);
+        }
+    }
+
+    /// Hears from another that `peer` has left. Where this node still reads what that one has said itself, it goes behind that.
+    pub(super) fn hear_of_leaver(&mut self, peer: usize) {
+        if self.is_in() || self.seats[peer] != Seat::In {
+            return;
+        }
+        if self.attached[peer] && !self.unheard.contains(&peer) {
+            self.leaving.insert(peer);
+        } else {
+            self.go(peer, PeerState::Left);
+            self.report();
         }
     }
 
     /// Takes the nodes for in that all have admitted, in the order of their indices.
     pub(super) fn settle(&mut self, actions: &mut Vec<Action>) {
         while let Some((&index, said)) = self.joining.first_key_value() {
-            if !self.is_admitted(index, said) {
+            // One that goes has its turn all the same, when it was in.
+            let is_gone = matches!(self.seats[index], Seat::Gone(_));
+            if !is_gone && !self.is_admitted(index, said) {
                 return;
             }
             self.joining.remove(&index);
-            self.seats[index] = Seat::In;
+            if !is_gone {
+                self.seats[index] = Seat::In;
+            }
             if let Some(newcomer) = self.newcomers.get(&index) {
                 self.view = newcomer.view();
                 if index == self.own {
                     self.say_to_all(Word::Join(newcomer.clone()), actions);
                 }
+            }
+            self.report_gone_members();
+        }
+    }
+
+    /// Reports the members of the view that were gone before it came, so that nobody waits for them.
+    fn report_gone_members(&mut self) {
+        for &member in &self.view.members {
+            let is_reported = self.gone.in_order.iter().any(|&(gone, _)| gone == member);
+            if let (Seat::Gone(how), false) = (self.seats[member], is_reported) {
+                self.gone.in_order.push((member, how));
             }
         }
     }
@@ -210,7 +269,7 @@ impl Agreement {
 
     /// Returns what a node that gets connected with `peer` says of nodes that join. To a newcomer it says which members have left.
     pub(super) fn words_of_joins(&self, peer: usize) -> impl Iterator<Item = Word> {
-        let is_newcomer = self.joining.contains_key(&peer);
+        let is_newcomer = self.seats[peer] == Seat::Joining;
         let members = self.newcomer(peer).filter(|_| is_newcomer);
         let members = members.into_iter().flat_map(|newcomer| &newcomer.members);
         let left = members.filter(|&&member| self.seats[member] == Seat::Gone(PeerState::Left));
