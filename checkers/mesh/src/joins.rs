@@ -180,7 +180,7 @@ fn concerns(state: &State, node: usize, id: usize) -> bool {
 }
 
 fn is_alive(agreement: &Agreement, id: usize) -> bool {
-    agreement.peer_state(id) == PeerState::Alive
+    agreement.peer_state(id) == Some(PeerState::Alive)
 }
 
 /// Returns what is broken where an execution may end, if anything is.

@@ -25,6 +25,10 @@
 //!   nothing of another for too long, and its loss was reported, that other one knows that it was declared lost.
 //! * *The cause is named.* A node whose set-up has failed names a node that has stopped, and not one that left because of it.
 //! * *Not more are lost than need be.* At least [`survivors_min`](crate::World::survivors_min) nodes have one another.
+//!
+//! What no world has: a member's deadline for a newcomer that is on its way; a node that asks twice, or comes back; a newcomer
+//! that gives up though it could still come in. With three members and any fault, and with two newcomers in a partition, the worlds
+//! are too large to be completed: there the promises rest on a search within bounds.
 
 use loco_fabric::PeerState;
 

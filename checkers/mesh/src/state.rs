@@ -154,7 +154,7 @@ impl State {
     /// Returns true if `node` has `peer` for a member.
     pub(crate) fn has_member(&self, node: usize, peer: usize) -> bool {
         let id = self.id_at(node, peer);
-        id.is_some_and(|id| self.nodes[node].agreement.peer_state(id) == PeerState::Alive)
+        id.is_some_and(|id| self.nodes[node].agreement.peer_state(id) == Some(PeerState::Alive))
     }
 
     pub(crate) fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
@@ -440,7 +440,7 @@ impl State {
         self.nodes[node].heard |= bit(node);
         for peer in (0..self.first).filter(|&peer| peer != node) {
             // To a peer that is gone nothing is sent.
-            if self.nodes[node].agreement.peer_state(peer) == PeerState::Alive {
+            if self.nodes[node].agreement.peer_state(peer) == Some(PeerState::Alive) {
                 self.link_mut(node, peer).push(Item::Contribution);
             }
         }

@@ -9,7 +9,8 @@
 //! would else have the better of the one that shut it out: a third node may hear its word first.
 //!
 //! A node may join while the others run, if there is room for it (`joins`). It gets an index that no node has had, so that a node
-//! that was lost and comes back is another one, and its old self stays shut out.
+//! that was lost and comes back is another one, and its old self stays shut out. No job has room yet: only the worlds of
+//! `checkers/mesh` let nodes join.
 //!
 //! An [`Agreement`] has no sockets, clocks or threads. What happened goes in, by its methods, and [`Action`]s come out. Whoever
 //! drives it does these in their order and keeps to five rules:
@@ -20,8 +21,9 @@
 //! * While the node [is agreeing](Agreement::is_agreeing), every other peer is read, whether or not somebody takes the messages
 //!   that it sends: words come behind messages.
 //! * A peer that is cut off, has ended or is silent for too long is [lost](Agreement::lose) sooner or later.
-//! * A connection with a newcomer is made only while it is [expected](Agreement::expects), and a newcomer that does not come in
-//!   time is lost. A newcomer that is not [in](Agreement::is_in) in time [leaves](Agreement::leave).
+//! * A connection with a newcomer is made only while it is [expected](Agreement::expects). A member loses a newcomer that does not
+//!   connect in time. A newcomer that is not [in](Agreement::is_in) in time [leaves](Agreement::leave). One that is connected and
+//!   lives is timed out by itself alone.
 //!
 //! Relies on no other module. Kept by `state`. Driven by `in_process` for nodes of one process, by `wire` between processes, and by
 //! `checkers/mesh`, which explores it with a driver of its own.
@@ -95,7 +97,8 @@ pub struct Gone {
 /// One node's knowledge of who is in. Its methods take nodes by their index.
 ///
 /// # Panics
-/// The methods panic when an index is not below the number of nodes.
+/// The methods panic when an index is not below the room, also one in a word: the driver refuses words about nodes that it does
+/// not know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Agreement {
     own: usize,
@@ -131,6 +134,10 @@ impl Agreement {
 
     /// Returns what the node at index `own` of `nodes` nodes knows at its start, where nodes may join until `room` indices were
     /// used.
+    ///
+    /// Each attempt to join uses an index for good, also one that came to nothing. So `room` is the number of nodes and of
+    /// attempts: leave some for those that try again, for when it is used up nobody can join this job any more. It costs a few bytes
+    /// for each index. All nodes of a job must have the same.
     pub fn with_room(own: usize, nodes: usize, room: usize) -> Agreement {
         let mut seats = vec![Seat::In; nodes];
         seats.resize(room.max(nodes), Seat::Vacant);
@@ -201,10 +208,15 @@ impl Agreement {
         }
         match word {
             Word::Goodbye => {
+                let has_joined = self.seats[from] == Seat::In;
                 self.go(from, PeerState::Left);
                 // Its word is needed no longer.
                 self.report();
-                self.say_to_newcomers(&Word::Left(from), actions);
+                match has_joined {
+                    true => self.say_to_newcomers(&Word::Left(from), actions),
+                    // Who is not connected with it would wait for its deadline.
+                    false => self.say_to_all(Word::Left(from), actions),
+                }
             }
             Word::Lost(own) if own == self.own => self.declare_out(),
             Word::Lost(victim) if self.is_here(victim) => self.suspect(victim, actions),
@@ -261,12 +273,12 @@ impl Agreement {
         }
     }
 
-    /// Returns the state of a peer. A suspect is still alive: its loss is not agreed. A node that is not in yet counts as lost.
-    pub fn peer_state(&self, peer: usize) -> PeerState {
+    /// Returns the state of a peer, none before it is in. A suspect is still alive: its loss is not agreed.
+    pub fn peer_state(&self, peer: usize) -> Option<PeerState> {
         match self.seats[peer] {
-            Seat::In => PeerState::Alive,
-            Seat::Gone(how) => how,
-            Seat::Vacant | Seat::Joining => PeerState::Lost,
+            Seat::In => Some(PeerState::Alive),
+            Seat::Gone(how) => Some(how),
+            Seat::Vacant | Seat::Joining => None,
         }
     }
 
@@ -457,9 +469,9 @@ mod tests {
         let said = [(1, Word::Lost(2)), (2, Word::Lost(2)), (1, Word::Revoked(2))];
         assert_eq!(actions, said.map(|(to, word)| Action::Say(to, word)));
         assert!(agreement.is_over(2) && agreement.is_agreeing());
-        assert_eq!(agreement.peer_state(2), PeerState::Alive);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Alive));
         agreement.hear(1, Word::Revoked(2), &mut actions);
-        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Lost));
         assert!(!agreement.is_agreeing());
     }
 
@@ -499,7 +511,7 @@ mod tests {
         agreement.hear(1, Word::Lost(2), &mut actions);
         assert_eq!(actions, []);
         agreement.hear(1, Word::Revoked(2), &mut actions);
-        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Lost));
     }
 
     #[test]
@@ -520,7 +532,7 @@ mod tests {
         let (mut agreement, mut actions) = (Agreement::new(0, 3), Vec::new());
         agreement.attach(1, &mut actions);
         agreement.lose(2, &mut actions);
-        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Lost));
         let said = [Word::Lost(2), Word::Revoked(2)];
         assert_eq!(actions, said.map(|word| Action::Say(1, word)));
     }

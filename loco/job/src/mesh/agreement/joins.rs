@@ -12,13 +12,23 @@
 //!
 //! Indices are given by one member at a time: a sponsor stays the sponsor until its loss is reported. Before a survivor says that the
 //! sponsor can no longer affect it, it has said which newcomers it has heard of. So the next sponsor knows every index that a
-//! survivor knows. Newcomers come in one after the other. None is let in while a loss is being agreed on, so that its view has no
-//! suspects.
+//! survivor knows. Newcomers come in one after the other. None is proposed while a loss is being agreed on, so that it need not
+//! wait for that.
 //!
 //! A newcomer costs no member its place: it accuses none, and leaves if it cannot hear one.
 //!
 //! Each join makes a [`View`]. Its members are those that the sponsor had, so that they are the same for all that have the view.
-//! Those that go later are reported as gone.
+//! Those that go later are reported as gone, and so are those that were gone before the view came.
+//!
+//! Survivors have had the same views. For this a newcomer that goes after it has said that it is in has its view all the
+//! same, and is reported then. Before a survivor says that the access of a lost newcomer is revoked, it says that the newcomer was
+//! in, if it has heard it.
+//!
+//! Two parts of a network that take each other for lost may both go on, and each may let a node in: under the same index,
+//! with views of the same number. No majority is asked for. One that is asked for by the sponsor alone would not be enough: it may
+//! lose the others between its proposal and the join. The [key](Newcomer::key) tells such newcomers apart.
+//!
+//! No job lets nodes join yet: only the worlds of `checkers/mesh` drive this.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +41,8 @@ use super::{Action, Agreement, Seat, Word};
 pub struct Newcomer {
     /// Its index, which no node has had before.
     pub index: usize,
-    /// A number that its process has drawn, by which it is told from another that was to have the same index.
+    /// A number that its process has drawn for this attempt, by which it is told from another attempt that was to have the same
+    /// index.
     pub key: u64,
     /// The members that its sponsor had, in ascending order.
     pub members: Vec<usize>,
@@ -40,10 +51,11 @@ pub struct Newcomer {
 /// The members at a time, named by index in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
-    /// The number of indices that were given until then. It grows from view to view. Views with the same number have the same
-    /// members.
+    /// The number of indices that were given until then. It grows from view to view, not always by one: of an attempt that fails an
+    /// index is left. Views with the same number have the same members at all nodes that have one another for members. In
+    /// parts that take each other for lost they may differ.
     pub epoch: usize,
-    /// The members. Some may be gone since.
+    /// The members. Each that is gone is [reported](Agreement::gone).
     pub members: Vec<usize>,
 }
 
@@ -56,7 +68,7 @@ pub enum NotNow {
     Busy,
     /// Every index was used.
     Full,
-    /// The node is not in, or leaves.
+    /// The node is not in, leaves, or is cut off.
     Over,
 }
 
@@ -83,6 +95,9 @@ impl Newcomer {
 impl Agreement {
     /// Returns what a newcomer knows at its start, of a job with this room. It is connected with nobody. Its view has no members
     /// until it [is in](Agreement::is_in).
+    ///
+    /// # Panics
+    /// Panics when the newcomer's index, or that of a member, is not below `room`: the driver compares the rooms of both sides before.
     pub fn joining(newcomer: Newcomer, room: usize) -> Agreement {
         let own = newcomer.index;
         let mut agreement = Agreement::with_room(own, 0, room);
@@ -97,7 +112,8 @@ impl Agreement {
         agreement
     }
 
-    /// Gives an index to the process that has drawn `key`, and says so to all.
+    /// Gives an index to the process that has drawn `key` for this attempt, and says so to all. The index is used up, also if
+    /// nothing comes of the attempt.
     ///
     /// # Errors
     /// Returns the reason why this node cannot.
@@ -148,7 +164,7 @@ impl Agreement {
         self.newcomers.get(&peer)
     }
 
-    /// Returns the nodes that join.
+    /// Returns the nodes that join, and those that have gone after they said that they are in, until their view comes.
     pub fn joins(&self) -> impl Iterator<Item = usize> {
         self.joining.keys().copied()
     }
@@ -210,14 +226,18 @@ impl Agreement {
 
     /// Hears from another that `peer` has left. Where this node still reads what that one has said itself, it goes behind that.
     pub(super) fn hear_of_leaver(&mut self, peer: usize) {
-        if self.is_in() || self.seats[peer] != Seat::In {
-            return;
-        }
-        if self.attached[peer] && !self.unheard.contains(&peer) {
-            self.leaving.insert(peer);
-        } else {
-            self.go(peer, PeerState::Left);
-            self.report();
+        let is_read = self.attached[peer] && !self.is_shunned(peer);
+        match self.seats[peer] {
+            Seat::In if !self.is_in() && is_read => {
+                self.leaving.insert(peer);
+            }
+            Seat::In if self.is_in() => {}
+            Seat::Joining if peer == self.own || self.attached[peer] => {}
+            Seat::In | Seat::Joining => {
+                self.go(peer, PeerState::Left);
+                self.report();
+            }
+            Seat::Vacant | Seat::Gone(_) => {}
         }
     }
 
@@ -326,9 +346,9 @@ mod tests {
         assert_eq!(actions, [Action::Say(2, Word::Join(newcomer.clone()))]);
         assert!(!own.expects(2, 7));
         own.hear(2, Word::Join(newcomer.clone()), &mut actions);
-        assert_eq!((own.peer_state(2), own.view().epoch), (PeerState::Lost, 2));
+        assert_eq!((own.peer_state(2), own.view().epoch), (None, 2));
         own.hear(1, Word::Join(newcomer), &mut actions);
-        assert_eq!(own.peer_state(2), PeerState::Alive);
+        assert_eq!(own.peer_state(2), Some(PeerState::Alive));
         let members = vec![0, 1, 2];
         assert_eq!(*own.view(), View { epoch: 3, members });
     }
@@ -405,5 +425,123 @@ mod tests {
         actions.clear();
         own.hear(1, Word::Goodbye, &mut actions);
         assert_eq!(actions, [Action::Say(3, Word::Left(1))]);
+    }
+
+    #[test]
+    fn a_newcomer_that_goes_after_it_was_in_has_its_view_and_is_reported() {
+        let (mut own, mut actions) = (sponsor(2, 4), Vec::new());
+        let newcomer = own.propose(7, &mut actions).unwrap();
+        own.attach(2, &mut actions);
+        own.hear(2, Word::Join(newcomer), &mut actions);
+        own.hear(2, Word::Goodbye, &mut actions);
+        assert_eq!(
+            (own.view().epoch, own.gone().in_order()),
+            (3, &[(2, PeerState::Left)][..])
+        );
+    }
+
+    #[test]
+    fn survivors_tell_one_another_that_a_lost_newcomer_was_in() {
+        let (mut own, mut actions) = (sponsor(2, 4), Vec::new());
+        let newcomer = own.propose(7, &mut actions).unwrap();
+        own.attach(2, &mut actions);
+        let mut other = own.clone();
+        own.hear(2, Word::Join(newcomer), &mut actions);
+        actions.clear();
+        own.lose(2, &mut actions);
+        own.revoked(2, Revoked::Done, &mut actions);
+        let to_member = actions
+            .iter()
+            .filter(|action| matches!(action, Action::Say(1, _)));
+        let said = [Word::Lost(2), Word::WasIn(2), Word::Revoked(2)].map(|word| Action::Say(1, word));
+        assert!(to_member.eq(&said), "{actions:?}");
+        // One revocation counts for all, and yet the other's word is awaited.
+        other.lose(2, &mut actions);
+        other.revoked(2, Revoked::DoneForAll, &mut actions);
+        assert!(other.is_agreeing());
+        other.hear(1, Word::WasIn(2), &mut actions);
+        other.hear(1, Word::Revoked(2), &mut actions);
+        assert_eq!(
+            (other.view().epoch, other.gone().in_order()),
+            (3, &[(2, PeerState::Lost)][..])
+        );
+    }
+
+    #[test]
+    fn a_member_of_a_view_that_was_gone_before_it_is_reported() {
+        let (mut own, mut actions) = (Agreement::with_room(1, 2, 4), Vec::new());
+        own.attach(0, &mut actions);
+        let newcomer = |index, members| Newcomer {
+            index,
+            key: 7,
+            members,
+        };
+        own.hear(0, Word::Join(newcomer(2, vec![0, 1])), &mut actions);
+        own.lose(2, &mut actions);
+        own.hear(0, Word::Revoked(2), &mut actions);
+        assert_eq!(own.gone().in_order(), []);
+        let second = newcomer(3, vec![0, 1, 2]);
+        own.hear(0, Word::Join(second.clone()), &mut actions);
+        own.attach(3, &mut actions);
+        own.hear(3, Word::Join(second), &mut actions);
+        assert_eq!(
+            (own.view().epoch, own.gone().in_order()),
+            (4, &[(2, PeerState::Lost)][..])
+        );
+    }
+
+    /// What the member has sent before its goodbye is behind words that this node has not read yet.
+    #[test]
+    fn a_newcomer_reads_a_member_on_although_another_says_that_it_has_left() {
+        let ((mut own, newcomer), mut actions) = (newcomer(), Vec::new());
+        own.hear(0, Word::Join(newcomer.clone()), &mut actions);
+        own.hear(0, Word::Left(1), &mut actions);
+        assert!(!own.is_shunned(1) && !own.is_in());
+        let mut cut = own.clone();
+        own.hear(1, Word::Goodbye, &mut actions);
+        assert_eq!((own.peer_state(1), own.is_in()), (Some(PeerState::Left), true));
+        // Its goodbye is lost with the connection.
+        cut.lose(1, &mut actions);
+        assert_eq!((cut.peer_state(1), cut.is_in()), (Some(PeerState::Left), true));
+    }
+
+    #[test]
+    fn a_member_believes_nobody_that_another_member_has_left() {
+        let (mut own, mut actions) = (sponsor(3, 3), Vec::new());
+        own.hear(1, Word::Left(2), &mut actions);
+        assert_eq!(own.peer_state(2), Some(PeerState::Alive));
+    }
+
+    #[test]
+    fn a_newcomer_that_gives_up_is_not_awaited_by_those_it_has_not_reached() {
+        let (mut own, mut actions) = (sponsor(2, 3), Vec::new());
+        let newcomer = own.propose(7, &mut actions).unwrap();
+        own.attach(2, &mut actions);
+        actions.clear();
+        own.hear(2, Word::Goodbye, &mut actions);
+        assert_eq!(actions, [Action::Say(1, Word::Left(2))]);
+        let mut other = Agreement::with_room(1, 2, 3);
+        other.hear(0, Word::Join(newcomer), &mut actions);
+        assert!(other.expects(2, 7));
+        other.hear(0, Word::Left(2), &mut actions);
+        assert!(!other.expects(2, 7) && other.joins().next().is_none());
+    }
+
+    #[test]
+    fn a_word_about_another_newcomer_with_the_index_counts_for_nothing() {
+        let (mut own, mut actions) = (sponsor(2, 3), Vec::new());
+        let newcomer = own.propose(7, &mut actions).unwrap();
+        own.attach(2, &mut actions);
+        own.hear(2, Word::Join(newcomer.clone()), &mut actions);
+        let other = Newcomer { key: 8, ..newcomer };
+        own.hear(1, Word::Join(other), &mut actions);
+        assert_eq!(own.peer_state(2), None);
+    }
+
+    #[test]
+    fn a_node_that_is_cut_off_proposes_nobody() {
+        let mut own = sponsor(2, 3);
+        own.lose_all();
+        assert_eq!(own.propose(7, &mut Vec::new()), Err(NotNow::Over));
     }
 }
