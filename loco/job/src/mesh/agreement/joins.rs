@@ -467,6 +467,19 @@ mod tests {
         );
     }
 
+    /// The one that said so may stop before all have heard it, and this node has said already that it has revoked.
+    #[test]
+    fn who_hears_from_another_that_a_newcomer_was_in_passes_it_on() {
+        let (mut own, mut actions) = (sponsor(3, 4), Vec::new());
+        own.propose(7, &mut actions).unwrap();
+        own.attach(3, &mut actions);
+        own.lose(3, &mut actions);
+        own.revoked(3, Revoked::Done, &mut actions);
+        actions.clear();
+        own.hear(1, Word::WasIn(3), &mut actions);
+        assert!(actions.contains(&Action::Say(2, Word::WasIn(3))), "{actions:?}");
+    }
+
     #[test]
     fn a_member_of_a_view_that_was_gone_before_it_is_reported() {
         let (mut own, mut actions) = (Agreement::with_room(1, 2, 4), Vec::new());
