@@ -2,9 +2,9 @@
 //! in small worlds, with every order of steps.
 //!
 //! A [`World`] has some nodes, connections between them that deliver words in order and at any later time, and faults: a node
-//! stops, a node hears nothing of another for too long, a connection is cut one way or both ways. [`World::explore`] follows every
-//! execution, or every one within a bound, and judges each by what [`Membership`](loco_fabric::Membership) promises
-//! ([`promises`]). [`small`] has the worlds that are complete in moments, [`large`] those that take longer. A [`Ladder`] explores them
+//! stops, a node hears nothing of another for too long, a connection is cut one way or both ways. Nodes may join.
+//! [`World::explore`] follows every execution, or every one within a bound, and judges each by what
+//! [`Membership`](loco_fabric::Membership) promises ([`promises`]). [`small`] has the worlds that are complete in moments, [`large`] those that take longer. A [`Ladder`] explores them
 //! all within a time limit.
 //!
 //! The driver here keeps to the rules that `loco_job::agreement` names, as the one over sockets does. It does not have
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod explore;
+mod joins;
 mod ladder;
 mod link;
 mod moves;

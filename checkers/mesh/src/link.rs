@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use loco_job::agreement::Word;
 
 /// A thing that comes over a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
     /// A word about who is in.
     Word(Word),

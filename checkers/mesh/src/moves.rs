@@ -27,6 +27,10 @@ pub(crate) enum Move {
     GiveUp { node: usize },
     /// The deadline of a node comes, which waits for connections with nodes that have ended.
     Late { node: usize },
+    /// A node that wants to join asks a member.
+    Ask { node: usize, sponsor: usize },
+    /// The deadline of a node comes, which joins and cannot.
+    Withdraw { node: usize },
     /// A node leaves.
     Leave { node: usize },
     /// A node stops for good.
@@ -64,6 +68,8 @@ impl Move {
             | Move::Contribute { node }
             | Move::GiveUp { node }
             | Move::Late { node }
+            | Move::Ask { node, .. }
+            | Move::Withdraw { node }
             | Move::Leave { node }
             | Move::Crash { node }
             | Move::Silence { node, .. } => node,
@@ -92,6 +98,8 @@ impl fmt::Display for Move {
                 f,
                 "the deadline of node {node} comes, which waits for connections"
             ),
+            Move::Ask { node, sponsor } => write!(f, "node {node} asks node {sponsor} to let it join"),
+            Move::Withdraw { node } => write!(f, "node {node} gives up joining"),
             Move::Leave { node } => write!(f, "node {node} leaves"),
             Move::Crash { node } => write!(f, "node {node} stops"),
             Move::Silence { node, peer } => {

@@ -1,4 +1,8 @@
-//! The state of a world, and the driver of each node's agreement: the moves that a state allows, and what they do.
+//! The state of a world, and the driver of each node's agreement: the moves that a state allows, and what they do. Those of nodes
+//! that join are in `joins`.
+//!
+//! A node is a process here. The first nodes have their numbers for indices; a node that joins gets one, and another node may have
+//! it elsewhere.
 
 use std::hash::{Hash, Hasher};
 
@@ -12,6 +16,8 @@ use crate::world::{Begin, Fabric, World};
 /// The state of a node's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Life {
+    /// It has not asked to join yet.
+    Outside,
     /// It runs.
     Runs,
     /// It has stopped for good.
@@ -27,6 +33,10 @@ pub(crate) enum Life {
 pub(crate) struct Node {
     /// The shipped code.
     pub(crate) agreement: Agreement,
+    /// Its index.
+    pub(crate) id: Option<usize>,
+    /// The nodes at the indices that were used before it joined, as its sponsor has told it.
+    pub(crate) known: Vec<usize>,
     /// The process.
     pub(crate) life: Life,
     /// The peers whose access is being revoked, as bits.
@@ -49,7 +59,7 @@ pub(crate) struct State {
     /// The ways: that from node `a` to node `b` is at `a * nodes + b`.
     links: Vec<Link>,
     /// The pairs that have shaken hands: for each node, the others as bits.
-    connected: Vec<u8>,
+    pub(crate) connected: Vec<u8>,
     /// The nodes that are shut out of all memory, in order. Of two that suspect each other, the first to enter the other stays.
     log: Vec<usize>,
     /// The first node that ended before it was set up.
@@ -59,13 +69,15 @@ pub(crate) struct State {
     /// The node of which another has heard nothing for too long, unless words were lost since.
     pub(crate) silent: Option<usize>,
     leavers: u8,
+    /// The number of nodes that do not join.
+    pub(crate) first: usize,
 }
 
-fn bit(node: usize) -> u8 {
+pub(crate) fn bit(node: usize) -> u8 {
     1 << node
 }
 
-fn has(set: u8, node: usize) -> bool {
+pub(crate) fn has(set: u8, node: usize) -> bool {
     set & bit(node) != 0
 }
 
@@ -75,13 +87,20 @@ impl State {
         let count = world.nodes;
         let all = bit(count).wrapping_sub(1);
         let node = |own| {
-            let mut agreement = Agreement::new(own, count);
+            let is_first = own < count;
+            let mut agreement = Agreement::with_room(own, count, world.room);
             if world.is_up() {
                 agreement.expose();
             }
             Node {
                 agreement,
-                life: Life::Runs,
+                id: is_first.then_some(own),
+                known: if is_first {
+                    (0..count).collect()
+                } else {
+                    Vec::new()
+                },
+                life: if is_first { Life::Runs } else { Life::Outside },
                 revoking: 0,
                 revoked: 0,
                 heard: if world.is_up() { all } else { 0 },
@@ -90,14 +109,15 @@ impl State {
             }
         };
         let mut state = State {
-            nodes: (0..count).map(node).collect(),
-            links: vec![Link::unattached(); count * count],
-            connected: vec![0; count],
+            nodes: (0..world.processes()).map(node).collect(),
+            links: vec![Link::unattached(); world.processes() * world.processes()],
+            connected: vec![0; world.processes()],
             log: Vec::new(),
             first_ended: None,
             faults: 0,
             silent: None,
             leavers: 0,
+            first: count,
         };
         if world.begin != Begin::Apart {
             for (node, peer) in pairs(count) {
@@ -115,7 +135,29 @@ impl State {
         &self.links[from * self.nodes.len() + to]
     }
 
-    fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
+    /// Returns the index under which `node` knows `peer`.
+    pub(crate) fn id_at(&self, node: usize, peer: usize) -> Option<usize> {
+        self.nodes[peer]
+            .id
+            .filter(|&id| self.process_at(node, id) == Some(peer))
+    }
+
+    /// Returns the node that `node` knows at an index.
+    pub(crate) fn process_at(&self, node: usize, id: usize) -> Option<usize> {
+        let own = &self.nodes[node];
+        match own.agreement.newcomer(id) {
+            Some(newcomer) => usize::try_from(newcomer.key).ok(),
+            None => own.known.get(id).copied(),
+        }
+    }
+
+    /// Returns true if `node` has `peer` for a member.
+    pub(crate) fn has_member(&self, node: usize, peer: usize) -> bool {
+        let id = self.id_at(node, peer);
+        id.is_some_and(|id| self.nodes[node].agreement.peer_state(id) == Some(PeerState::Alive))
+    }
+
+    pub(crate) fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
         &mut self.links[from * self.nodes.len() + to]
     }
 
@@ -131,22 +173,26 @@ impl State {
 
     /// Returns true if the node's set-up is over.
     pub(crate) fn is_set_up(&self, node: usize) -> bool {
-        self.nodes[node].heard.count_ones() as usize == self.nodes.len()
+        match node < self.first {
+            true => self.nodes[node].heard.count_ones() as usize == self.first,
+            false => self.nodes[node].id.is_some(),
+        }
     }
 
     fn is_attached(&self, node: usize) -> bool {
         let is_there = |peer| peer == node || self.has_been_attached(node, peer);
-        (0..self.nodes.len()).all(is_there)
+        (0..self.first).all(is_there)
     }
 
-    fn has_been_attached(&self, node: usize, peer: usize) -> bool {
-        self.nodes[node].agreement.is_attached(peer)
+    pub(crate) fn has_been_attached(&self, node: usize, peer: usize) -> bool {
+        let id = self.id_at(node, peer);
+        id.is_some_and(|id| self.nodes[node].agreement.is_attached(id))
     }
 
     /// Appends the moves that are possible.
     pub(crate) fn enabled(&self, world: &World, moves: &mut Vec<Move>) {
         let count = self.nodes.len();
-        if matches!(world.begin, Begin::Apart | Begin::Late) {
+        if matches!(world.begin, Begin::Apart | Begin::Late) || world.joiners > 0 {
             let can_attach = |&(node, peer): &(usize, usize)| {
                 // A connection may come while its node leaves.
                 let is_there = matches!(self.nodes[node].life, Life::Runs | Life::GaveUp(_));
@@ -181,6 +227,7 @@ impl State {
                 moves.push(Move::Crash { node });
             }
         }
+        self.enabled_joins(moves);
     }
 
     /// Appends the moves of `node` that have to do with `peer`.
@@ -269,9 +316,11 @@ impl State {
         self.faults += u8::from(what.is_fault() && !self.is_free(world, what));
         match what {
             Move::Deliver { from, to } => match self.link_mut(from, to).pop() {
-                Some(Item::Word(word)) => self.agree(to, |own, actions| own.hear(from, word, actions)),
+                Some(Item::Word(word)) => {
+                    self.agree_about(to, from, |own, from, actions| own.hear(from, word, actions));
+                }
                 Some(Item::Contribution) => self.nodes[to].heard |= bit(from),
-                Some(Item::End) => self.agree(to, |own, actions| own.lose(from, actions)),
+                Some(Item::End) => self.agree_about(to, from, Agreement::lose),
                 None => {}
             },
             Move::LoseTail { from, to } => {
@@ -284,7 +333,7 @@ impl State {
                 if what.is_fault() {
                     self.silent = Some(peer);
                 }
-                self.agree(node, |own, actions| own.lose(peer, actions));
+                self.agree_about(node, peer, Agreement::lose);
             }
             Move::Connect { one, other } => {
                 self.connected[one] |= bit(other);
@@ -303,7 +352,7 @@ impl State {
                 }
             }
             Move::Late { node } => {
-                for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+                for peer in (0..self.first).filter(|&peer| peer != node) {
                     if !self.has_been_attached(node, peer) {
                         self.agree(node, |own, actions| own.lose(peer, actions));
                     }
@@ -320,6 +369,8 @@ impl State {
                 }
                 self.end(node, Life::Crashed, true);
             }
+            Move::Ask { node, sponsor } => self.ask(world, node, sponsor),
+            Move::Withdraw { node } => self.leave(node, Life::GaveUp(None)),
             Move::Cut { from, to } => self.link_mut(from, to).cut(),
             Move::CutBoth { one, other } => {
                 self.link_mut(one, other).cut();
@@ -334,29 +385,48 @@ impl State {
     }
 
     /// Lets the agreement of a node take in what happened, and does what follows, as the driver over sockets does.
-    fn agree(&mut self, node: usize, event: impl FnOnce(&mut Agreement, &mut Vec<Action>)) {
+    pub(crate) fn agree(&mut self, node: usize, event: impl FnOnce(&mut Agreement, &mut Vec<Action>)) {
         let mut actions = Vec::new();
         event(&mut self.nodes[node].agreement, &mut actions);
         for action in actions {
+            let (Action::Say(peer, _) | Action::Revoke(peer)) = action;
+            let Some(peer) = self.process_at(node, peer) else {
+                continue;
+            };
             match action {
-                Action::Say(to, word) => self.link_mut(node, to).push(Item::Word(word)),
-                Action::Revoke(victim) => self.nodes[node].revoking |= bit(victim),
+                Action::Say(_, word) => self.link_mut(node, peer).push(Item::Word(word)),
+                Action::Revoke(_) => self.nodes[node].revoking |= bit(peer),
             }
         }
         for peer in 0..self.nodes.len() {
-            if self.nodes[node].agreement.is_shunned(peer) && self.link(peer, node).is_read {
+            let Some(id) = self.id_at(node, peer) else {
+                continue;
+            };
+            if self.nodes[node].agreement.is_shunned(id) && self.link(peer, node).is_read {
                 self.link_mut(peer, node).stop_reading();
             }
-            if self.nodes[node].agreement.is_over(peer) && self.has_been_attached(node, peer) {
+            if self.nodes[node].agreement.is_over(id) && self.has_been_attached(node, peer) {
                 // The driver over sockets gives up what the socket does not take at once, so the peer may miss it.
                 self.link_mut(node, peer).close(true);
             }
         }
     }
 
+    /// Lets the agreement of a node take in what happened with a peer.
+    fn agree_about(
+        &mut self,
+        node: usize,
+        peer: usize,
+        event: impl FnOnce(&mut Agreement, usize, &mut Vec<Action>),
+    ) {
+        if let Some(id) = self.id_at(node, peer) {
+            self.agree(node, |own, actions| event(own, id, actions));
+        }
+    }
+
     fn attach(&mut self, node: usize, peer: usize) {
         self.link_mut(peer, node).is_read = self.runs(node);
-        self.agree(node, |own, actions| own.attach(peer, actions));
+        self.agree_about(node, peer, Agreement::attach);
         if !self.runs(node) {
             self.link_mut(node, peer).close(false);
         }
@@ -368,9 +438,9 @@ impl State {
         }
         self.nodes[node].has_contributed = true;
         self.nodes[node].heard |= bit(node);
-        for peer in (0..self.nodes.len()).filter(|&peer| peer != node) {
+        for peer in (0..self.first).filter(|&peer| peer != node) {
             // To a peer that is gone nothing is sent.
-            if self.nodes[node].agreement.peer_state(peer) == PeerState::Alive {
+            if self.nodes[node].agreement.peer_state(peer) == Some(PeerState::Alive) {
                 self.link_mut(node, peer).push(Item::Contribution);
             }
         }
@@ -392,7 +462,9 @@ impl State {
                 Revoked::DoneForAll
             }
         };
-        self.agree(by, |own, actions| own.revoked(victim, outcome, actions));
+        self.agree_about(by, victim, |own, victim, actions| {
+            own.revoked(victim, outcome, actions)
+        });
     }
 
     /// Lets a node leave with a goodbye, which is read.
@@ -415,7 +487,7 @@ impl State {
         }
         if !is_leaving {
             // The node runs no more, so its knowledge is cleared: equal states get equal encodings.
-            self.nodes[node].agreement = Agreement::new(node, self.nodes.len());
+            self.nodes[node].agreement = Agreement::new(0, self.nodes.len());
         }
     }
 

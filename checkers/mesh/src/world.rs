@@ -70,8 +70,12 @@ impl Faults {
 pub struct World {
     /// The name.
     pub name: &'static str,
-    /// The number of nodes, at most 8.
+    /// The number of nodes at the beginning. With those that join, at most 8.
     pub nodes: usize,
+    /// The number of nodes that join while the others run.
+    pub joiners: usize,
+    /// The number of indices that may be used.
+    pub room: usize,
     /// How they begin.
     pub begin: Begin,
     /// There is a rendezvous while nodes connect, which tells all of the first node that ends. Without it a node that waits for a
@@ -98,11 +102,18 @@ impl World {
         matches!(self.begin, Begin::Up | Begin::Late)
     }
 
+    /// Returns the number of all nodes.
+    pub(crate) fn processes(&self) -> usize {
+        self.nodes + self.joiners
+    }
+
     /// Returns a world of connected nodes over a network, without faults.
     pub fn new(name: &'static str, nodes: usize) -> World {
         World {
             name,
             nodes,
+            joiners: 0,
+            room: nodes,
             begin: Begin::Up,
             rendezvous: true,
             fabric: Fabric::Network,
@@ -122,7 +133,7 @@ pub fn small() -> Vec<World> {
         survivors_min: 2,
         ..World::new(name, 3)
     };
-    vec![
+    let mut worlds = vec![
         World {
             faults: Faults::any(1),
             survivors_min: 1,
@@ -181,6 +192,67 @@ pub fn small() -> Vec<World> {
             survivors_min: 0,
             ..three("three-bring-up")
         },
+    ];
+    worlds.extend(small_joins());
+    worlds
+}
+
+/// Returns a world in which nodes join, with room for all.
+fn joins(name: &'static str, nodes: usize, joiners: usize) -> World {
+    World {
+        joiners,
+        room: nodes + joiners,
+        ..World::new(name, nodes)
+    }
+}
+
+/// Returns the worlds in which nodes join that are explored completely in moments.
+fn small_joins() -> Vec<World> {
+    vec![
+        World {
+            survivors_min: 4,
+            ..joins("two-and-two-join", 2, 2)
+        },
+        World {
+            room: 3,
+            survivors_min: 3,
+            ..joins("two-and-one-too-many", 2, 2)
+        },
+        World {
+            faults: Faults::any(1),
+            survivors_min: 1,
+            ..joins("two-and-one-joins", 2, 1)
+        },
+        World {
+            fabric: Fabric::SharedMemory,
+            faults: Faults::any(1),
+            survivors_min: 1,
+            ..joins("two-and-one-joins-shared-memory", 2, 1)
+        },
+        World {
+            leavers: 1,
+            survivors_min: 2,
+            ..joins("two-and-one-joins-one-leaves", 2, 1)
+        },
+        World {
+            faults: Faults::any(1),
+            leavers: 1,
+            ..joins("two-and-one-joins-a-fault-and-a-leaver", 2, 1)
+        },
+        World {
+            fabric: Fabric::SharedMemory,
+            faults: Faults::crashes(1),
+            leavers: 1,
+            ..joins("two-and-one-joins-shared-memory-a-crash-and-a-leaver", 2, 1)
+        },
+        World {
+            faults: Faults::crashes(2),
+            ..joins("two-and-one-joins-two-crashes", 2, 1)
+        },
+        World {
+            parted: 0b01,
+            ..joins("two-parted-and-one-joins", 2, 1)
+        },
     ]
 }
 
@@ -222,5 +294,58 @@ pub fn large() -> Vec<(World, Option<u32>)> {
             Some(8),
         ),
         (four("four-two-faults", Faults::any(2)), Some(6)),
+        (
+            World {
+                leavers: 1,
+                ..joins("two-and-two-join-one-leaves", 2, 2)
+            },
+            None,
+        ),
+        (
+            World {
+                leavers: 1,
+                survivors_min: 3,
+                ..joins("three-and-one-joins-one-leaves", 3, 1)
+            },
+            None,
+        ),
+        (
+            World {
+                faults: Faults::crashes(1),
+                survivors_min: 2,
+                ..joins("three-and-one-joins-a-crash", 3, 1)
+            },
+            None,
+        ),
+        (
+            World {
+                faults: Faults::crashes(1),
+                survivors_min: 2,
+                ..joins("two-and-two-join-a-crash", 2, 2)
+            },
+            Some(4),
+        ),
+        (
+            World {
+                parted: 0b01,
+                ..joins("two-parted-and-two-join", 2, 2)
+            },
+            Some(4),
+        ),
+        (
+            World {
+                faults: Faults::any(1),
+                survivors_min: 2,
+                ..joins("three-and-one-joins", 3, 1)
+            },
+            Some(4),
+        ),
+        (
+            World {
+                faults: Faults::any(2),
+                ..joins("two-and-one-joins-two-faults", 2, 1)
+            },
+            Some(4),
+        ),
     ]
 }

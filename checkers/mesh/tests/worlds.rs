@@ -62,6 +62,38 @@ fn a_cut_connection_among_four_nodes_may_cost_both_of_its_ends() {
     assert_eq!(failure.broken, "only 2 nodes go on together");
 }
 
+/// Its process asks again, as another node.
+#[test]
+fn a_newcomer_whose_sponsor_stops_before_anybody_hears_of_it_does_not_come_in() {
+    let world = World {
+        joiners: 1,
+        room: 3,
+        faults: Faults::crashes(1),
+        survivors_min: 2,
+        ..World::new("two-and-one-joins", 2)
+    };
+    let failure = world.explore(None, limits()).failure.unwrap();
+    assert_eq!(failure.broken, "only 1 nodes go on together");
+    assert_eq!(failure.schedule.last().unwrap(), "node 2 gives up joining");
+}
+
+#[test]
+fn a_node_that_finds_no_room_stays_outside() {
+    let world = World {
+        joiners: 2,
+        room: 3,
+        survivors_min: 4,
+        ..World::new("two-and-one-too-many", 2)
+    };
+    let failure = world.explore(None, limits()).failure.unwrap();
+    assert_eq!(failure.broken, "only 3 nodes go on together");
+    let asks = failure
+        .schedule
+        .iter()
+        .filter(|what| what.contains("to let it join"));
+    assert_eq!(asks.count(), 1);
+}
+
 #[test]
 fn a_ladder_completes_the_small_worlds_and_ends_there() {
     let ladder = Ladder {

@@ -62,8 +62,8 @@ const SIZED: [&str; 12] = [
 /// end says which public methods of the object no execution called.
 ///
 /// `loco check mesh` explores the agreement of the nodes on who is in, which no
-/// object is: up to four nodes, of which some stop, fall silent, leave or lose a
-/// connection (docs/loss.md). It has no fabric and no schedules to repeat: a failure
+/// object is: up to four nodes, of which some stop, fall silent, join, leave or
+/// lose a connection (docs/loss.md). It has no fabric and no schedules to repeat: a failure
 /// is told as the list of its moves.
 ///
 /// With --nodes, --threads, --ops, --strategy, --glob, --expiries, --crashes,

@@ -8,8 +8,12 @@
 //! The revocation comes before the word, because where nodes share memory it fails for a node that is shut out itself. Such a node
 //! would else have the better of the one that shut it out: a third node may hear its word first.
 //!
+//! A node may join while the others run, if there is room for it (`joins`). It gets an index that no node has had, so that a node
+//! that was lost and comes back is another one, and its old self stays shut out. No job has room yet: only the worlds of
+//! `checkers/mesh` let nodes join.
+//!
 //! An [`Agreement`] has no sockets, clocks or threads. What happened goes in, by its methods, and [`Action`]s come out. Whoever
-//! drives it does these in their order and keeps to four rules:
+//! drives it does these in their order and keeps to five rules:
 //!
 //! * The words for a peer are sent in the order in which they came out, and heard in that order, or the connection ends.
 //! * A peer that is [shunned](Agreement::is_shunned) is not read any more. Once [nothing more is said](Agreement::is_over) to it, the
@@ -17,6 +21,9 @@
 //! * While the node [is agreeing](Agreement::is_agreeing), every other peer is read, whether or not somebody takes the messages
 //!   that it sends: words come behind messages.
 //! * A peer that is cut off, has ended or is silent for too long is [lost](Agreement::lose) sooner or later.
+//! * A connection with a newcomer is made only while it is [expected](Agreement::expects). A member loses a newcomer that does not
+//!   connect in time. A newcomer that is not [in](Agreement::is_in) in time [leaves](Agreement::leave). One that is connected and
+//!   lives is timed out by itself alone.
 //!
 //! Relies on no other module. Kept by `state`. Driven by `in_process` for nodes of one process, by `wire` between processes, and by
 //! `checkers/mesh`, which explores it with a driver of its own.
@@ -24,6 +31,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loco_fabric::PeerState;
+
+mod joins;
+
+pub use joins::{Newcomer, NotNow, View};
 
 /// The outcome of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +48,7 @@ pub enum Revoked {
 }
 
 /// A word of one node to another about who is in. Nodes are named by their index in the list of all nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Word {
     /// The speaker thinks that node lost.
     Lost(usize),
@@ -45,16 +56,35 @@ pub enum Word {
     Revoked(usize),
     /// The speaker leaves; nothing follows.
     Goodbye,
+    /// The speaker has the newcomer for one that joins, and tells it of losses from now on. Said by the newcomer itself: it is in.
+    Join(Newcomer),
+    /// That node has left. Said to those that may have no connection with it.
+    Left(usize),
+    /// That node, which goes, has said that it is in. Said before the speaker says that it has revoked its access.
+    WasIn(usize),
 }
 
 /// A thing to do for whoever drives an [`Agreement`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send the word to this peer. This must not wait for the peer.
     Say(usize, Word),
     /// Revoke the peer's access to this node's memory, then call [`Agreement::revoked`]. This may take long; other calls may
     /// come meanwhile.
     Revoke(usize),
+}
+
+/// The use that was made of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Seat {
+    /// No node has had it, as far as this one knows.
+    Vacant,
+    /// Its node joins.
+    Joining,
+    /// Its node is in.
+    In,
+    /// Its node is gone. No other gets the index.
+    Gone(PeerState),
 }
 
 /// The peers that are gone.
@@ -67,11 +97,12 @@ pub struct Gone {
 /// One node's knowledge of who is in. Its methods take nodes by their index.
 ///
 /// # Panics
-/// The methods panic when an index is not below the number of nodes.
+/// The methods panic when an index is not below the room, also one in a word: the driver refuses words about nodes that it does
+/// not know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Agreement {
     own: usize,
-    peers: Vec<PeerState>,
+    seats: Vec<Seat>,
     /// The peers with which there is, or was, a connection.
     attached: Vec<bool>,
     /// The peers that are thought lost and not yet reported as such, and who has revoked each.
@@ -80,24 +111,52 @@ pub struct Agreement {
     /// The peers of which this node has said that they are lost. A connection that comes late is told, too: else its peer would
     /// take this node, when it leaves because of them, for the one that was lost first.
     suspected: BTreeSet<usize>,
+    /// What all must know of the nodes that have joined, or were to.
+    newcomers: BTreeMap<usize, Newcomer>,
+    /// The nodes that join, and who has said so of each.
+    joining: BTreeMap<usize, BTreeSet<usize>>,
+    /// The members from which this node, which joins, hears nothing any more.
+    unheard: BTreeSet<usize>,
+    /// The members of which this node, which joins, was told that they have left, and whose own last words it still reads.
+    leaving: BTreeSet<usize>,
+    view: View,
     is_exposed: bool,
     has_left: bool,
     is_out: bool,
+    is_cut_off: bool,
 }
 
 impl Agreement {
     /// Returns what the node at index `own` of `nodes` nodes knows at its start: all are in, none is connected with it.
     pub fn new(own: usize, nodes: usize) -> Agreement {
+        Agreement::with_room(own, nodes, nodes)
+    }
+
+    /// Returns what the node at index `own` of `nodes` nodes knows at its start, where nodes may join until `room` indices were
+    /// used.
+    ///
+    /// Each attempt to join uses an index for good, also one that came to nothing. So `room` is the number of nodes and of
+    /// attempts: leave some for those that try again, for when it is used up nobody can join this job any more. It costs a few bytes
+    /// for each index. All nodes of a job must have the same.
+    pub fn with_room(own: usize, nodes: usize, room: usize) -> Agreement {
+        let mut seats = vec![Seat::In; nodes];
+        seats.resize(room.max(nodes), Seat::Vacant);
         Agreement {
             own,
-            peers: vec![PeerState::Alive; nodes],
-            attached: vec![false; nodes],
+            attached: vec![false; seats.len()],
+            seats,
             suspects: BTreeMap::new(),
             gone: Gone::default(),
             suspected: BTreeSet::new(),
+            newcomers: BTreeMap::new(),
+            joining: BTreeMap::new(),
+            unheard: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            view: View::first(nodes),
             is_exposed: false,
             has_left: false,
             is_out: false,
+            is_cut_off: false,
         }
     }
 
@@ -111,20 +170,34 @@ impl Agreement {
     pub fn attach(&mut self, peer: usize, actions: &mut Vec<Action>) {
         self.attached[peer] = true;
         // Who is told of a loss waits for the second word, which this node has said to the others and says only once.
-        let words_of = |&victim: &usize| [Word::Lost(victim), Word::Revoked(victim)];
+        let words_of = |&victim: &usize| {
+            let was_in = self.word_of_one_that_was_in(victim);
+            was_in
+                .into_iter()
+                .chain([Word::Lost(victim), Word::Revoked(victim)])
+        };
         let lost = self.suspected.iter().flat_map(words_of);
-        let words = lost.chain(self.has_left.then_some(Word::Goodbye));
+        // The joins come behind the losses: a newcomer that hears of its own has heard of these.
+        let joins = self.words_of_joins(peer);
+        let words = lost.chain(joins).chain(self.has_left.then_some(Word::Goodbye));
         actions.extend(words.map(|word| Action::Say(peer, word)));
     }
 
     /// Takes note that `peer` has ended, is cut off, or was silent for too long, as far as this node can see. It is a suspect from
-    /// now on. A peer that ends after it was told that this node leaves has left.
+    /// now on. A peer that ends after it was told that this node leaves has left. A node that joins accuses no member: it waits for
+    /// the word of the others.
     pub fn lose(&mut self, peer: usize, actions: &mut Vec<Action>) {
         if self.has_left {
             self.go(peer, PeerState::Left);
+        } else if self.leaving.contains(&peer) {
+            self.go(peer, PeerState::Left);
+            self.report();
+        } else if !self.is_in() && self.seats[peer] == Seat::In {
+            self.unheard.insert(peer);
         } else {
             self.suspect(peer, actions);
         }
+        self.settle(actions);
     }
 
     /// Hears a word of the peer `from`. Words of a peer that is gone or a suspect do not count: of two nodes that suspect each
@@ -135,21 +208,31 @@ impl Agreement {
         }
         match word {
             Word::Goodbye => {
+                let has_joined = self.seats[from] == Seat::In;
                 self.go(from, PeerState::Left);
                 // Its word is needed no longer.
                 self.report();
+                match has_joined {
+                    true => self.say_to_newcomers(&Word::Left(from), actions),
+                    // Who is not connected with it would wait for its deadline.
+                    false => self.say_to_all(Word::Left(from), actions),
+                }
             }
             Word::Lost(own) if own == self.own => self.declare_out(),
-            Word::Lost(victim) if self.peers[victim] == PeerState::Alive => self.suspect(victim, actions),
+            Word::Lost(victim) if self.is_here(victim) => self.suspect(victim, actions),
             // It left here, or was lost before: it cannot affect this node, and `from` waits for that word.
-            Word::Lost(victim) => self.say_to_all(Word::Revoked(victim), actions),
+            Word::Lost(victim) => self.say_revoked(victim, actions),
             Word::Revoked(victim) => {
                 // No word is missed where the victim is no suspect yet. `from` has said before that it thinks the victim lost, or
                 // has it for gone, and then says this again in answer to this node's own `Lost`.
                 self.note_revoked([from], victim);
                 self.report();
             }
+            Word::Join(newcomer) => self.admit(from, newcomer, actions),
+            Word::Left(peer) => self.hear_of_leaver(peer),
+            Word::WasIn(peer) => self.note_was_in(peer, actions),
         }
+        self.settle(actions);
     }
 
     /// Takes note that this node's access to the memory of `victim` was to be revoked, with this outcome.
@@ -157,11 +240,16 @@ impl Agreement {
         match outcome {
             Revoked::WeAreOut => return self.declare_out(),
             Revoked::Done => self.note_revoked([self.own], victim),
+            // One of them may know that the victim was in.
+            Revoked::DoneForAll if self.seats[victim] == Seat::Joining => {
+                self.note_revoked([self.own], victim)
+            }
             // The word of the others, which may be slow or stopped, is needed no longer.
-            Revoked::DoneForAll => self.note_revoked(0..self.peers.len(), victim),
+            Revoked::DoneForAll => self.note_revoked(0..self.seats.len(), victim),
         }
         self.accuse(victim, actions);
         self.report();
+        self.settle(actions);
     }
 
     /// Takes note that the peers have declared this node lost: all of them are lost to it.
@@ -178,15 +266,20 @@ impl Agreement {
 
     /// Takes note that this node is cut off from all others, to which it says nothing more.
     pub fn lose_all(&mut self) {
+        self.is_cut_off = true;
         self.suspects.clear();
-        for peer in 0..self.peers.len() {
+        for peer in 0..self.seats.len() {
             self.go(peer, PeerState::Lost);
         }
     }
 
-    /// Returns the state of a peer. A suspect is still alive: its loss is not agreed.
-    pub fn peer_state(&self, peer: usize) -> PeerState {
-        self.peers[peer]
+    /// Returns the state of a peer, none before it is in. A suspect is still alive: its loss is not agreed.
+    pub fn peer_state(&self, peer: usize) -> Option<PeerState> {
+        match self.seats[peer] {
+            Seat::In => Some(PeerState::Alive),
+            Seat::Gone(how) => Some(how),
+            Seat::Vacant | Seat::Joining => None,
+        }
     }
 
     /// Returns the peers that are gone.
@@ -204,14 +297,19 @@ impl Agreement {
         self.suspects.contains_key(&peer)
     }
 
-    /// Returns true if nothing more is to be exchanged with `peer`: it is gone, or a suspect.
+    /// Returns true if nothing more is to be exchanged with `peer`: it is gone or a suspect, or there is no such node.
     pub fn is_shunned(&self, peer: usize) -> bool {
-        self.peers[peer] != PeerState::Alive || self.is_suspect(peer)
+        !self.is_here(peer) || self.is_suspect(peer) || self.unheard.contains(&peer)
     }
 
-    /// Returns true if nothing more is said to `peer`: it is gone, or was told that it is lost.
+    /// Returns true if nothing more is said to `peer`: it is gone or was told that it is lost, or there is no such node.
     pub fn is_over(&self, peer: usize) -> bool {
-        self.peers[peer] != PeerState::Alive || self.suspected.contains(&peer)
+        !self.is_here(peer) || self.suspected.contains(&peer)
+    }
+
+    /// Returns true if `peer` is in, or joins.
+    fn is_here(&self, peer: usize) -> bool {
+        matches!(self.seats[peer], Seat::In | Seat::Joining)
     }
 
     /// Returns true while there are suspects, so that the words of the other peers are awaited.
@@ -236,7 +334,7 @@ impl Agreement {
 
     /// Thinks `victim` lost from now on, and sees to it that all others do.
     fn suspect(&mut self, victim: usize, actions: &mut Vec<Action>) {
-        if victim == self.own || self.is_shunned(victim) {
+        if victim == self.own || !self.is_here(victim) || self.is_suspect(victim) {
             return;
         }
         self.suspects.insert(victim, BTreeSet::new());
@@ -259,14 +357,22 @@ impl Agreement {
                 actions.push(Action::Say(victim, Word::Lost(victim)));
             }
         }
+        self.say_revoked(victim, actions);
+    }
+
+    /// Says to all that `victim` can no longer affect this node, and before it whether it was in.
+    fn say_revoked(&self, victim: usize, actions: &mut Vec<Action>) {
+        if let Some(word) = self.word_of_one_that_was_in(victim) {
+            self.say_to_all(word, actions);
+        }
         self.say_to_all(Word::Revoked(victim), actions);
     }
 
     /// Says a word to every peer that is connected and not shunned. Nothing follows a goodbye.
     fn say_to_all(&self, word: Word, actions: &mut Vec<Action>) {
         let hears = |&peer: &usize| self.attached[peer] && !self.is_shunned(peer) && !self.has_left;
-        let others = (0..self.peers.len()).filter(|&peer| peer != self.own);
-        actions.extend(others.filter(hears).map(|peer| Action::Say(peer, word)));
+        let others = (0..self.seats.len()).filter(|&peer| peer != self.own);
+        actions.extend(others.filter(hears).map(|peer| Action::Say(peer, word.clone())));
     }
 
     fn note_revoked(&mut self, by: impl IntoIterator<Item = usize>, victim: usize) {
@@ -275,9 +381,13 @@ impl Agreement {
         }
     }
 
-    /// Reports all suspects as lost, once every node that is in and no suspect has revoked every one of them.
+    /// Reports all suspects as lost, once every node that is in and no suspect has revoked every one of them. So has every newcomer
+    /// that is connected: from then on it hears of losses as the others do.
     fn report(&mut self) {
-        let mut survivors = (0..self.peers.len()).filter(|&index| !self.is_shunned(index));
+        let is_needed =
+            |index| self.seats[index] != Seat::Joining || index == self.own || self.attached[index];
+        let mut survivors =
+            (0..self.seats.len()).filter(|&index| !self.is_shunned(index) && is_needed(index));
         let has_revoked_all = |index| self.suspects.values().all(|revokers| revokers.contains(&index));
         if survivors.all(has_revoked_all) {
             for victim in std::mem::take(&mut self.suspects).into_keys() {
@@ -287,12 +397,20 @@ impl Agreement {
         }
     }
 
-    /// Marks a peer as gone. Only the first word counts.
+    /// Marks a peer as gone. Only the first word counts. A newcomer that goes before it has said that it is in was no member, and
+    /// is not reported. One that has said it was: it has its view first, when its turn comes, and is reported then.
     fn go(&mut self, peer: usize, how: PeerState) {
-        if peer != self.own && self.peers[peer] == PeerState::Alive {
-            self.peers[peer] = how;
-            self.gone.in_order.push((peer, how));
+        if peer != self.own && self.is_here(peer) {
+            if self.seats[peer] == Seat::In {
+                self.gone.in_order.push((peer, how));
+            }
+            self.seats[peer] = Seat::Gone(how);
         }
+        if !self.has_said_that_it_is_in(peer) {
+            self.joining.remove(&peer);
+        }
+        self.unheard.remove(&peer);
+        self.leaving.remove(&peer);
         self.suspects.remove(&peer);
         self.gone.is_agreeing = self.is_agreeing();
     }
@@ -351,9 +469,9 @@ mod tests {
         let said = [(1, Word::Lost(2)), (2, Word::Lost(2)), (1, Word::Revoked(2))];
         assert_eq!(actions, said.map(|(to, word)| Action::Say(to, word)));
         assert!(agreement.is_over(2) && agreement.is_agreeing());
-        assert_eq!(agreement.peer_state(2), PeerState::Alive);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Alive));
         agreement.hear(1, Word::Revoked(2), &mut actions);
-        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Lost));
         assert!(!agreement.is_agreeing());
     }
 
@@ -393,7 +511,7 @@ mod tests {
         agreement.hear(1, Word::Lost(2), &mut actions);
         assert_eq!(actions, []);
         agreement.hear(1, Word::Revoked(2), &mut actions);
-        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Lost));
     }
 
     #[test]
@@ -414,7 +532,7 @@ mod tests {
         let (mut agreement, mut actions) = (Agreement::new(0, 3), Vec::new());
         agreement.attach(1, &mut actions);
         agreement.lose(2, &mut actions);
-        assert_eq!(agreement.peer_state(2), PeerState::Lost);
+        assert_eq!(agreement.peer_state(2), Some(PeerState::Lost));
         let said = [Word::Lost(2), Word::Revoked(2)];
         assert_eq!(actions, said.map(|word| Action::Say(1, word)));
     }

@@ -19,6 +19,9 @@ const HEARTBEAT: u8 = 2;
 const GOODBYE: u8 = 3;
 const LOST: u8 = 4;
 const REVOKED: u8 = 5;
+const LEFT: u8 = 6;
+const JOIN: u8 = 7;
+const WAS_IN: u8 = 8;
 
 /// One frame, borrowing its bytes.
 pub(super) enum Frame<'a> {
@@ -31,6 +34,18 @@ pub(super) enum Frame<'a> {
     Lost(NodeId),
     /// Says that this node, which is thought lost, can no longer affect the sender.
     Revoked(NodeId),
+    /// Says to a node that may have no connection with it that this node has left.
+    Left(NodeId),
+    /// Says that this node, which goes, has said that it is in.
+    WasIn(NodeId),
+    /// Says that a node joins.
+    Join {
+        node: NodeId,
+        /// The number that its process has drawn.
+        key: u64,
+        /// The members without it.
+        members: Vec<NodeId>,
+    },
 }
 
 /// The meaning of the bytes received so far.
@@ -62,6 +77,12 @@ impl Frame<'_> {
             Frame::Goodbye => (GOODBYE, [&[]; 4]),
             Frame::Lost(node) => return assemble(LOST, [&node.0.to_le_bytes(), &[], &[], &[]]),
             Frame::Revoked(node) => return assemble(REVOKED, [&node.0.to_le_bytes(), &[], &[], &[]]),
+            Frame::Left(node) => return assemble(LEFT, [&node.0.to_le_bytes(), &[], &[], &[]]),
+            Frame::WasIn(node) => return assemble(WAS_IN, [&node.0.to_le_bytes(), &[], &[], &[]]),
+            Frame::Join { node, key, members } => {
+                let members: Vec<u8> = members.iter().flat_map(|member| member.0.to_le_bytes()).collect();
+                return assemble(JOIN, [&node.0.to_le_bytes(), &key.to_le_bytes(), &members, &[]]);
+            }
         };
         assemble(kind, parts)
     }
@@ -93,16 +114,22 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
     };
     let body = rest.get(..len);
     let frame = match (kind, body) {
-        (MESSAGE | GATHER | LOST | REVOKED, None) => return Decoded::Incomplete,
+        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN, None) => return Decoded::Incomplete,
         (MESSAGE, Some(payload)) => Frame::Parcel(Parcel::Message(payload)),
         (GATHER, Some(body)) => match decode_gather(body) {
             Some(parcel) => Frame::Parcel(parcel),
             None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
         },
-        (LOST | REVOKED, Some(body)) => match <[u8; 2]>::try_from(body) {
+        (LOST | REVOKED | LEFT | WAS_IN, Some(body)) => match <[u8; 2]>::try_from(body) {
             Ok(node) if kind == LOST => Frame::Lost(NodeId(u16::from_le_bytes(node))),
+            Ok(node) if kind == LEFT => Frame::Left(NodeId(u16::from_le_bytes(node))),
+            Ok(node) if kind == WAS_IN => Frame::WasIn(NodeId(u16::from_le_bytes(node))),
             Ok(node) => Frame::Revoked(NodeId(u16::from_le_bytes(node))),
             Err(_) => return Decoded::Malformed("a node id does not have two bytes"),
+        },
+        (JOIN, Some(body)) => match decode_join(body) {
+            Some(frame) => frame,
+            None => return Decoded::Malformed("the word of a node that joins is cut short"),
         },
         (HEARTBEAT, _) if len == 0 => Frame::Heartbeat,
         (GOODBYE, _) if len == 0 => Frame::Goodbye,
@@ -119,6 +146,19 @@ fn decode_gather(body: &[u8]) -> Option<Parcel<'_>> {
         label: std::str::from_utf8(label).ok()?,
         round: u64::from_le_bytes(*round),
         bytes,
+    })
+}
+
+fn decode_join(body: &[u8]) -> Option<Frame<'_>> {
+    let (node, body) = body.split_first_chunk::<2>()?;
+    let (key, body) = body.split_first_chunk::<8>()?;
+    let (members, []) = body.as_chunks::<2>() else {
+        return None;
+    };
+    Some(Frame::Join {
+        node: NodeId(u16::from_le_bytes(*node)),
+        key: u64::from_le_bytes(*key),
+        members: members.iter().map(|&id| NodeId(u16::from_le_bytes(id))).collect(),
     })
 }
 
@@ -141,6 +181,14 @@ mod tests {
             Decoded::Frame(Frame::Goodbye, taken) => format!("goodbye of {taken}"),
             Decoded::Frame(Frame::Lost(node), taken) => format!("{node} lost, of {taken}"),
             Decoded::Frame(Frame::Revoked(node), taken) => format!("{node} revoked, of {taken}"),
+            Decoded::Frame(Frame::Left(node), taken) => format!("{node} left, of {taken}"),
+            Decoded::Frame(Frame::WasIn(node), taken) => format!("{node} was in, of {taken}"),
+            Decoded::Frame(Frame::Join { node, key, members }, taken) => {
+                format!(
+                    "{node} joins {} with {key}, of {taken}",
+                    NodeId::list(members.into_iter())
+                )
+            }
         }
     }
 
@@ -154,6 +202,20 @@ mod tests {
         assert_eq!(shown(&[0, 0, 0, 0, GOODBYE]), "goodbye of 5");
         assert_eq!(shown(&[2, 0, 0, 0, LOST, 3, 1]), "node 259 lost, of 7");
         assert_eq!(shown(&[2, 0, 0, 0, REVOKED, 3, 0]), "node 3 revoked, of 7");
+        assert_eq!(shown(&[2, 0, 0, 0, LEFT, 3, 0]), "node 3 left, of 7");
+        let was_in = Frame::WasIn(NodeId(3)).encode();
+        assert_eq!(was_in, [2, 0, 0, 0, WAS_IN, 3, 0]);
+        assert_eq!(shown(&was_in), "node 3 was in, of 7");
+        let join = Frame::Join {
+            node: NodeId(4),
+            key: 77,
+            members: vec![NodeId(0), NodeId(300)],
+        };
+        let join = join.encode();
+        assert_eq!(shown(&join), "node 4 joins nodes 0, 300 with 77, of 19");
+        assert_eq!(shown(&join[..18]), "incomplete");
+        let odd = [&[11, 0, 0, 0, JOIN][..], &join[5..16]].concat();
+        assert_eq!(shown(&odd), "the word of a node that joins is cut short");
         assert_eq!(shown(&[2, 0, 0, 0, LOST, 3]), "incomplete");
         assert_eq!(shown(&[1, 0, 0, 0, LOST, 3]), "a node id does not have two bytes");
         assert_eq!(shown(&[0, 0, 0, 0, 77]), "a frame is of no known kind");

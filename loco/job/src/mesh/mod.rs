@@ -6,7 +6,7 @@
 //!
 //! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `state` (what
 //! one node knows), `in_process` (the nodes of one process), `noise`
-//! (encryption) and `session` (an encrypted connection), `frame`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
+//! (encryption) and `session` (an encrypted connection), `frame`, `words`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
 //! and `registration` (its two sides), `introduction` (what nodes tell one another first), and `connect`, which brings a
 //! mesh up.
 //!
@@ -48,6 +48,7 @@ mod system;
 mod tests;
 mod watch;
 mod wire;
+mod words;
 
 pub use agreement::Revoked;
 pub use link::Link;

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+use loco_fabric::{FabricError, PeerState, Platform, Result, Std, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -179,33 +179,6 @@ impl Wire {
     fn revoke(self: &Arc<Self>, victim: usize) {
         let outcome = self.state.revoke(self.state.nodes()[victim]);
         self.agree(|agreement, actions| agreement.revoked(victim, outcome, actions));
-    }
-
-    /// Queues a word for the peer at an index, room or not: this must not wait.
-    fn say(&self, to: usize, word: Word) {
-        let nodes = self.state.nodes();
-        let frame = match word {
-            Word::Lost(victim) => Frame::Lost(nodes[victim]),
-            Word::Revoked(victim) => Frame::Revoked(nodes[victim]),
-            Word::Goodbye => Frame::Goodbye,
-        };
-        if let Some(connection) = self.connections[to].get() {
-            let mut outgoing = connection.lock();
-            outgoing.push(&frame.encode());
-            connection.flush(&mut outgoing);
-        }
-    }
-
-    /// Hears a word of the peer at `from` about `node`.
-    fn hear(self: &Arc<Self>, from: usize, node: NodeId, word: fn(usize) -> Word) {
-        let Ok(index) = self.state.index(node) else {
-            return;
-        };
-        let was_out = self.state.is_out();
-        self.agree(|agreement, actions| agreement.hear(from, word(index), actions));
-        if !was_out && self.state.is_out() {
-            tracing::error!(node = %self.state.node(), by = %self.state.nodes()[from], "declared lost by a peer");
-        }
     }
 
     /// Tells the I/O thread that parcels were taken.
@@ -447,6 +420,18 @@ impl Wire {
                 }
                 Decoded::Frame(Frame::Revoked(victim), len) => {
                     self.hear(index, victim, Word::Revoked);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::Left(peer), len) => {
+                    self.hear(index, peer, Word::Left);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::WasIn(peer), len) => {
+                    self.hear(index, peer, Word::WasIn);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::Join { node, key, members }, len) => {
+                    self.hear_of_join(index, node, key, &members);
                     taken += len;
                 }
                 Decoded::Frame(Frame::Parcel(parcel), len) => {

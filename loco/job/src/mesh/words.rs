@@ -1,0 +1,61 @@
+//! The words of the [`Agreement`](super::agreement::Agreement) as frames: there nodes have indices, here ids.
+//!
+//! Relies on [`frame`](super::frame) and on the connections of [`wire`](super::wire), which alone uses it.
+
+use std::sync::Arc;
+
+use loco_fabric::{NodeId, Result};
+
+use super::agreement::{Newcomer, Word};
+use super::frame::Frame;
+use super::wire::Wire;
+
+impl Wire {
+    /// Queues a word for the peer at an index, room or not: this must not wait.
+    pub(super) fn say(&self, to: usize, word: Word) {
+        let nodes = self.state.nodes();
+        let frame = match word {
+            Word::Lost(victim) => Frame::Lost(nodes[victim]),
+            Word::Revoked(victim) => Frame::Revoked(nodes[victim]),
+            Word::Goodbye => Frame::Goodbye,
+            Word::Left(peer) => Frame::Left(nodes[peer]),
+            Word::WasIn(peer) => Frame::WasIn(nodes[peer]),
+            Word::Join(newcomer) => Frame::Join {
+                node: nodes[newcomer.index],
+                key: newcomer.key,
+                members: newcomer.members.iter().map(|&member| nodes[member]).collect(),
+            },
+        };
+        if let Some(connection) = self.connections[to].get() {
+            let mut outgoing = connection.lock();
+            outgoing.push(&frame.encode());
+            connection.flush(&mut outgoing);
+        }
+    }
+
+    /// Hears a word of the peer at `from` about `node`.
+    pub(super) fn hear(self: &Arc<Self>, from: usize, node: NodeId, word: impl FnOnce(usize) -> Word) {
+        let Ok(index) = self.state.index(node) else {
+            return;
+        };
+        let was_out = self.state.is_out();
+        self.agree(|agreement, actions| agreement.hear(from, word(index), actions));
+        if !was_out && self.state.is_out() {
+            tracing::error!(node = %self.state.node(), by = %self.state.nodes()[from], "declared lost by a peer");
+        }
+    }
+
+    /// Hears from the peer at `from` that `node` joins.
+    pub(super) fn hear_of_join(self: &Arc<Self>, from: usize, node: NodeId, key: u64, members: &[NodeId]) {
+        let indices: Result<Vec<_>> = members.iter().map(|&member| self.state.index(member)).collect();
+        match (self.state.index(node), indices) {
+            (Ok(_), Ok(members)) => {
+                self.hear(from, node, |index| Word::Join(Newcomer { index, key, members }))
+            }
+            _ => {
+                let by = self.state.nodes()[from];
+                tracing::warn!(node = %self.state.node(), %by, newcomer = %node, "heard of a join of or with nodes that it does not know");
+            }
+        }
+    }
+}
