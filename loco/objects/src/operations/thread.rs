@@ -22,6 +22,7 @@ use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
 use crate::operations::queues::{Queues, ThreadQueues, Unfenced};
+use crate::operations::under_way::OfThread;
 
 /// The number of nodes of which a thread knows by a bit that it has queue pairs towards them.
 const OPENED_BITS: u16 = 64;
@@ -47,6 +48,7 @@ pub struct Thread<F: Fabric = AnyFabric> {
     /// The first nodes ([`OPENED_BITS`]) to which the thread is known to have queue pairs, one bit for each.
     opened: Cell<u64>,
     counts: ThreadCounts,
+    under_way: OfThread<F>,
     /// The access as others see it.
     _access: Access,
 }
@@ -75,6 +77,7 @@ impl<F: Fabric> Thread<F> {
             deadline: Cell::new(None),
             opened: Cell::new(0),
             counts: idle.counts,
+            under_way: OfThread::new(),
         }
     }
 
@@ -368,6 +371,7 @@ impl<F: Fabric> Thread<F> {
     /// Only `ready` itself may have changed anything. Wait again.
     #[inline]
     pub fn wait_until<T>(&self, what: &str, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.settle();
         let wait = Wait {
             what,
             peers,
@@ -399,6 +403,7 @@ impl<F: Fabric> Thread<F> {
         if !arrives {
             return self.wait_until(what, peers, ready);
         }
+        self.settle();
         #[cfg_attr(not(feature = "async"), allow(unused_mut))]
         let mut wait = Wait {
             what,
@@ -474,6 +479,42 @@ impl<F: Fabric> Thread<F> {
             Err(error @ FabricError::Timeout { .. }) => Err(self.of_wait(wait.what, deadline, error)),
             Err(error) => Err(self.failed(error)),
         }
+    }
+
+    /// Waits until `ended` returns true, which looks at recorded completions and, if `arrives`, at what
+    /// [`wait_for`](Thread::wait_for) may wait for. Polls as [`wait_completion`](Thread::wait_completion) does.
+    ///
+    /// # Errors
+    /// Returns the errors of the fabric's wait as they are.
+    pub(crate) fn wait_for_ends(
+        &self,
+        arrives: bool,
+        wait: Wait<'_>,
+        ended: impl Fn() -> bool,
+    ) -> Result<(), FabricError> {
+        let completions = self.network.completions();
+        let mut scratch = self.scratch.borrow_mut();
+        let ready = || match completions.poll_waiting(&mut scratch) {
+            Err(error) => Some(Err(error)),
+            Ok(()) => ended().then_some(Ok(())),
+        };
+        match arrives {
+            true => self.fabric().wait_for_arrival(wait, ready)?,
+            false => self.fabric().wait_for_completion(wait, ready)?,
+        }
+    }
+
+    /// Records the completions that the fabric has, unless the polling thread does.
+    pub(crate) fn poll_completions(&self) -> Result<(), FabricError> {
+        self.network
+            .completions()
+            .poll_waiting(&mut self.scratch.borrow_mut())
+    }
+
+    /// Returns what this thread has under way beyond a call.
+    #[inline]
+    pub(crate) fn under_way(&self) -> &OfThread<F> {
+        &self.under_way
     }
 
     /// Does `op` without posting it, where the fabric can, and returns its old value.
@@ -563,6 +604,8 @@ impl<F: Fabric> Thread<F> {
 
 impl<F: Fabric> Drop for Thread<F> {
     fn drop(&mut self) {
+        // Only what a program has forgotten is under way still.
+        self.settle();
         let queues = match &self.queues {
             ThreadQueues::Private(queues) => {
                 let empty = Queues::new(self.window.clone(), 0);

@@ -41,8 +41,10 @@ mod read;
 mod scan;
 mod slot;
 mod snapshot;
+mod start;
 mod tracker;
 mod trust;
+mod under_way;
 mod updates;
 mod value;
 mod write;
@@ -63,6 +65,7 @@ use crate::{
 
 pub use read::PendingGet;
 pub use snapshot::{Restored, Snapshot};
+pub use start::PendingUpdate;
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
 

@@ -70,6 +70,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         if let Some(copies) = &shared.copies {
             return shared.update_copies(copies, thread, key, value.bytes());
         }
+        if !thread.reads_at_once() {
+            return self.update_start(thread, key, value)?.wait();
+        }
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let Some(at) = shared.find_held(thread, key, guard.recovered())? else {
             return shared.release(thread, guard, Ok(false));
@@ -115,23 +118,6 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let outcome = shared.delete(thread, &guard, key);
         let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
-    }
-}
-
-/// The meta word of a slot, or the read of it.
-pub(super) enum Meta<'t, F: Fabric> {
-    Read(u64),
-    UnderWay(Pending<'t, F>),
-}
-
-impl<F: Fabric> Meta<'_, F> {
-    /// Waits for the read. Returns true if the slot is in the use that `at` names, and valid.
-    pub(super) fn finish(self, at: Location) -> Result<bool> {
-        let word = match self {
-            Meta::Read(word) => word,
-            Meta::UnderWay(read) => read.wait()?.word(0)?,
-        };
-        Ok(word == meta(at.counter, true))
     }
 }
 
@@ -301,15 +287,6 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             thread.read_word(self.place(at, 0)?)?
         };
         Ok(word == meta(at.counter, true))
-    }
-
-    /// Begins to read the meta word of a slot, so that several reads overlap.
-    pub(super) fn begin_meta<'t>(&self, thread: &'t Thread<F>, at: Location) -> Result<Meta<'t, F>> {
-        if at.node == self.channel.node() {
-            return Ok(Meta::Read(self.data.local()?.load_word(self.offset(at.slot))?));
-        }
-        let buffer = thread.mem_ref(WORD_BYTES)?;
-        Ok(Meta::UnderWay(buffer.get(self.place(at, 0)?)?))
     }
 
     /// Sets counter and valid bit. They are placed when it returns.
