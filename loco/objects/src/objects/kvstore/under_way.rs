@@ -49,8 +49,8 @@ struct Update<K> {
     value: SmallVec<[u8; USUAL_BYTES]>,
     /// The time of its start, and the time at which it gives up.
     times: (Time, Time),
-    /// The node to which it has written, once it has.
-    written: Option<NodeId>,
+    /// The node to which it has written, once it has; or its failure, for which the lock is released all the same.
+    written: Result<Option<NodeId>>,
     outcome: Option<Result<bool>>,
 }
 
@@ -120,7 +120,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
             key: Some(key.clone()),
             value: SmallVec::from_slice(value),
             times: (thread.now(), thread.deadline()),
-            written: None,
+            written: Ok(None),
             outcome: None,
         };
         let number = match self.free.pop() {
@@ -180,7 +180,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
         update.key = None;
         let outcome = update.outcome.take().unwrap_or(Err(Error::Closed));
         self.free.push(number);
-        if self.is_unused() {
+        if self.machines.is_empty() && self.free.len() == self.updates.len() {
             self.store = None;
         }
         outcome
@@ -202,11 +202,6 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
     pub(super) fn is_settled(&self, lock: u32) -> bool {
         let mut machines = self.machines.iter();
         machines.all(|machine| machine.lock != lock || machine.is_needed())
-    }
-
-    /// Returns true if all numbers are free.
-    fn is_unused(&self) -> bool {
-        self.free.len() == self.updates.len()
     }
 
     /// Takes what is left of machines whose locks are released, or which have not got them: the outcomes of their updates. Updates that wait
@@ -347,7 +342,7 @@ impl<F: Fabric> Machine<F> {
                 Ok(Some(at)) => at,
                 Ok(None) => continue,
                 Err(error) => {
-                    updates[this].outcome = Some(Err(error));
+                    updates[this].written = Err(error);
                     continue;
                 }
             };
@@ -359,12 +354,12 @@ impl<F: Fabric> Machine<F> {
                     // Its buffer is kept aside until the put has read it.
                     Ok(Some(put)) => self.puts.unite(put.key()),
                     Err(error) => {
-                        updates[this].outcome = Some(Err(error));
+                        updates[this].written = Err(error);
                         continue;
                     }
                 }
             }
-            updates[this].written = Some(at.node);
+            updates[this].written = Ok(Some(at.node));
             if !self.nodes.contains(&at.node) {
                 self.nodes.push(at.node);
             }
@@ -453,14 +448,12 @@ impl<F: Fabric> Machine<F> {
         let still_in = thread.still_in();
         for &number in &self.doing {
             let update = &mut updates[number as usize];
-            let lost = update.written.filter(|node| self.lost.contains(node));
-            let outcome = match (update.outcome.take(), &self.failed, lost, &released) {
-                (Some(outcome), ..) => outcome,
-                (None, Some(error), ..) => Err(error.clone()),
-                (None, None, Some(node), _) => Err(FabricError::PeerLost(node).into()),
+            let outcome = match (&update.written, &self.failed, &released) {
+                (Err(error), ..) | (_, Some(error), _) => Err(error.clone()),
+                (Ok(Some(node)), ..) if self.lost.contains(node) => Err(FabricError::PeerLost(*node).into()),
                 // Only the lock's home is lost, or its next owner; the values are placed.
-                (None, None, None, Err(error)) if error.lost_peer().is_none() => Err(error.clone()),
-                (None, None, None, _) => Ok(update.written.is_some()),
+                (Ok(_), _, Err(error)) if error.lost_peer().is_none() => Err(error.clone()),
+                (Ok(written), ..) => Ok(written.is_some()),
             };
             let outcome = outcome.and_then(|there| still_in.clone().map(|()| there));
             if outcome == Ok(true) {
