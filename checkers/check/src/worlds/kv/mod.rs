@@ -7,6 +7,7 @@ mod cuts;
 mod lengths;
 mod list;
 mod snapshots;
+mod started;
 
 pub(crate) use list::worlds;
 
@@ -64,6 +65,12 @@ enum Call {
     GetStart(u64),
     InsertMany(u64, u64, u64),
     UpdateMany(u64, u64, u64),
+    /// Updates of two keys that are under way at a time.
+    UpdatesStarted(u64, u64, u64),
+    /// An update that is dropped when it was started.
+    UpdateDropped(u64, u64),
+    /// An update that is dropped when it may have got on.
+    UpdateDroppedLater(u64, u64),
     /// An insert by a batch of one.
     InsertBatch(u64, u64),
     /// An update by a batch that updates another key after it.
@@ -195,6 +202,11 @@ where
         Call::UpdateMany(one, two, value) => {
             must(batches::update_two(store, thread, one, two, value));
         }
+        Call::UpdatesStarted(one, two, value) => {
+            must(started::update_two(store, thread, one, two, value));
+        }
+        Call::UpdateDropped(key, value) => started::update_dropped(store, thread, key, value, false),
+        Call::UpdateDroppedLater(key, value) => started::update_dropped(store, thread, key, value, true),
     }
 }
 
@@ -266,7 +278,7 @@ where
             use_store(store, thread, what);
             Some(())
         });
-        stage.promise(move |calls| spec::key_value_store(&after(keys, calls)));
+        stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
     }
 }
 
@@ -351,6 +363,7 @@ where
         ),
         Call::InsertMany(one, two, value) => batches::insert_two(store, thread, one, two, value),
         Call::UpdateMany(one, two, value) => batches::update_two(store, thread, one, two, value),
+        Call::UpdatesStarted(one, two, value) => started::update_two(store, thread, one, two, value),
         other => {
             use_store(store, thread, other);
             return Some(());
