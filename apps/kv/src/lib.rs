@@ -13,6 +13,7 @@ mod error;
 mod orders;
 pub mod pick;
 pub mod shell;
+pub mod window;
 pub mod workload;
 
 pub use error::{KvError, Result};

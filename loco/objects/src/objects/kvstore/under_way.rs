@@ -142,10 +142,14 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
 
     /// Begins to take a lock for the updates that wait for it.
     fn begin(&mut self, thread: &Thread<F>, store: &Shared<F, K>, lock: u32, waiting: Numbers) {
+        self.leave_closed(&waiting);
         // Others wait for the end of what is begun here.
         let begun = thread.to_the_end(|| Acquisition::begin(&store.locks[lock as usize], thread));
         match begun {
             Ok((acquisition, progress)) => {
+                for &number in &waiting {
+                    self.updates[number as usize].outcome = None;
+                }
                 let mut machine = Machine {
                     lock,
                     acquisition,
@@ -166,6 +170,13 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
                     self.updates[number as usize].outcome = Some(Err(error.clone()));
                 }
             }
+        }
+    }
+
+    /// Leaves an outcome for updates of which nothing else would be left if the next step panicked.
+    fn leave_closed(&mut self, numbers: &[Number]) {
+        for &number in numbers {
+            self.updates[number as usize].outcome = Some(Err(Error::Closed));
         }
     }
 
@@ -216,6 +227,8 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
             }
             some = true;
             let machine = self.machines.swap_remove(i);
+            self.leave_closed(&machine.doing);
+            self.leave_closed(&machine.waiting);
             let (lock, waiting) = (machine.lock, machine.end(thread, store, &mut self.updates));
             if !waiting.is_empty() {
                 self.begin(thread, store, lock, waiting);
@@ -335,12 +348,20 @@ impl<F: Fabric> Machine<F> {
             return;
         };
         self.doing = std::mem::take(&mut self.waiting);
+        // If the key type panics, the lock is released all the same, and nothing is known of the updates that are not written by then.
+        self.stage = Stage::Written;
+        for &number in &self.doing {
+            updates[number as usize].written = Err(Error::Closed);
+        }
         for (n, &number) in self.doing.iter().enumerate() {
             let this = number as usize;
             let Some(key) = &updates[this].key else { continue };
             let at = match store.find_held(thread, key, in_doubt) {
                 Ok(Some(at)) => at,
-                Ok(None) => continue,
+                Ok(None) => {
+                    updates[this].written = Ok(None);
+                    continue;
+                }
                 Err(error) => {
                     updates[this].written = Err(error);
                     continue;
@@ -364,7 +385,6 @@ impl<F: Fabric> Machine<F> {
                 self.nodes.push(at.node);
             }
         }
-        self.stage = Stage::Written;
     }
 
     /// Begins to release the lock, if the values are placed or the release places them, and goes on with it. Otherwise begins the fences.
