@@ -195,7 +195,7 @@ fn dropped_updates_leave_locks_free_and_values_whole() {
                     if n % 3 == 1 {
                         let _ = update.query();
                     }
-                    if (i as u64 + n) % 3 == 0 {
+                    if (i as u64 + n).is_multiple_of(3) {
                         update.wait()?;
                     } else {
                         drop(update);
