@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use loco::fabric::Fabric;
 use loco::{KvStore, PendingGet, PendingUpdate, Thread};
 
-use crate::workload::check;
 use crate::{KvError, Result};
 
 /// The operations of one thread under way.
@@ -116,5 +115,17 @@ impl<F: Fabric> Started<'_, F> {
             Started::Lookup(_, lookup) => lookup.query(),
             Started::Update(_, update) => update.query(),
         }
+    }
+}
+
+/// Fails if `found` is not a value of `key`.
+///
+/// # Errors
+/// Returns `Wrong`.
+#[inline]
+pub fn check(key: u64, found: Option<u64>) -> Result<()> {
+    match found {
+        Some(value) if (value ^ key) & 0xffff_ffff == 0 => Ok(()),
+        found => Err(KvError::Wrong { key, found }),
     }
 }

@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use serde::Serialize;
 
 use crate::pick::{Distribution, Mix, draw, key};
-use crate::window::Window;
+use crate::window::{Window, check};
 use crate::{KvError, Result};
 
 /// The number of keys that are drawn before the time starts and then used over and over.
@@ -278,18 +278,6 @@ pub fn fill<F: Fabric>(
 #[inline]
 pub fn value(key: u64, version: u32) -> u64 {
     (u64::from(version) << 32) | (key & 0xffff_ffff)
-}
-
-/// Fails if `found` is not a value of `key`.
-///
-/// # Errors
-/// Returns `Wrong`.
-#[inline]
-pub fn check(key: u64, found: Option<u64>) -> Result<()> {
-    match found {
-        Some(value) if (value ^ key) & 0xffff_ffff == 0 => Ok(()),
-        found => Err(KvError::Wrong { key, found }),
-    }
 }
 
 /// Says whether the run is over.

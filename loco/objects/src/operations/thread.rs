@@ -18,11 +18,11 @@ use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::completion::Window;
 use crate::operations::counts::ThreadCounts;
+use crate::operations::machines::OfThread;
 use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
 use crate::operations::queues::{Queues, ThreadQueues, Unfenced};
-use crate::operations::under_way::OfThread;
 
 /// The number of nodes of which a thread knows by a bit that it has queue pairs towards them.
 const OPENED_BITS: u16 = 64;
@@ -48,7 +48,7 @@ pub struct Thread<F: Fabric = AnyFabric> {
     /// The first nodes ([`OPENED_BITS`]) to which the thread is known to have queue pairs, one bit for each.
     opened: Cell<u64>,
     counts: ThreadCounts,
-    under_way: OfThread<F>,
+    under_way: OfThread<Thread<F>>,
     /// The access as others see it.
     _access: Access,
 }
@@ -513,7 +513,7 @@ impl<F: Fabric> Thread<F> {
 
     /// Returns what this thread has under way beyond a call.
     #[inline]
-    pub(crate) fn under_way(&self) -> &OfThread<F> {
+    pub(crate) fn under_way(&self) -> &OfThread<Thread<F>> {
         &self.under_way
     }
 

@@ -7,86 +7,18 @@
 //!
 //! A machine that holds what others need never waits for them, so that machines, of whatever threads, cannot wait for each other in a circle.
 //!
-//! Relies on the waits of the fabric. Used by the key-value store.
+//! Relies on [`machines`](super::machines) and on the waits of the fabric. Used by the key-value store.
 
-use std::any::Any;
-use std::cell::{Cell, RefCell};
-
-use loco_fabric::{Fabric, FabricError, NodeId, Peers, Time, Wait};
+use loco_fabric::{Fabric, NodeId, Peers, Time, Wait};
 use smallvec::SmallVec;
 
 use crate::operations::counts::Count;
+use crate::operations::machines::{Taken, UnderWay};
 use crate::operations::thread::Thread;
-
-/// A state machine of an object, for one thread.
-pub(crate) trait UnderWay<F: Fabric>: Any + Send {
-    /// Takes the steps that need no wait.
-    fn go_on(&mut self, thread: &Thread<F>);
-
-    /// Returns true if [`go_on`](UnderWay::go_on) has something to do. Looks at memory alone.
-    fn has_ended(&self) -> bool;
-
-    /// Returns the time at which to give up, if the machine waits for what other threads do. Calls `living` with the nodes that all must
-    /// live meanwhile.
-    fn waits(&self, living: &mut dyn FnMut(NodeId)) -> Option<Time>;
-
-    /// Goes on after a wait for all machines of the thread has failed.
-    fn after_failed_wait(&mut self, thread: &Thread<F>, error: &FabricError);
-
-    /// Returns true if nothing is under way.
-    fn is_idle(&self) -> bool;
-
-    /// Returns the machine as a value whose type can be asked for.
-    fn as_any(&mut self) -> &mut dyn Any;
-}
-
-/// The state machines of a thread.
-type Machines<F> = Vec<Box<dyn UnderWay<F>>>;
-
-/// What a thread has under way.
-pub(crate) struct OfThread<F: Fabric> {
-    machines: RefCell<Machines<F>>,
-    /// Set if some machine is not idle, and no step of one is being taken.
-    some: Cell<bool>,
-}
-
-impl<F: Fabric> OfThread<F> {
-    pub(crate) fn new() -> OfThread<F> {
-        OfThread {
-            machines: RefCell::new(Vec::new()),
-            some: Cell::new(false),
-        }
-    }
-}
-
-/// The machines while their steps are taken. They go back to the thread when it is dropped, also when a step panics.
-struct Taken<'a, F: Fabric> {
-    of: &'a OfThread<F>,
-    machines: Machines<F>,
-}
-
-impl<'a, F: Fabric> Taken<'a, F> {
-    fn new(of: &'a OfThread<F>) -> Taken<'a, F> {
-        // A wait within a step moves nothing on.
-        of.some.set(false);
-        let machines = of.machines.take();
-        Taken { of, machines }
-    }
-}
-
-impl<F: Fabric> Drop for Taken<'_, F> {
-    fn drop(&mut self) {
-        let machines = std::mem::take(&mut self.machines);
-        self.of
-            .some
-            .set(machines.iter().any(|machine| !machine.is_idle()));
-        *self.of.machines.borrow_mut() = machines;
-    }
-}
 
 impl<F: Fabric> Thread<F> {
     /// Calls `with` with the machine of type `M` of this thread for which `is_it` holds, or with one that `make` makes.
-    pub(crate) fn machine<M: UnderWay<F>, T>(
+    pub(crate) fn machine<M: UnderWay<Thread<F>>, T>(
         &self,
         is_it: impl Fn(&M) -> bool,
         make: impl FnOnce() -> M,

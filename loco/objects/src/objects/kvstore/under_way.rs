@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::fence;
 use crate::objects::locks::ticket_lock::{Acquisition, Progress};
 use crate::operations::ack::AckKey;
-use crate::operations::under_way;
+use crate::operations::machines;
 use crate::{Error, Result, Thread, TicketLock};
 
 use super::Shared;
@@ -238,7 +238,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq> under_way::UnderWay<F> for UnderWay<F, K> {
+impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K> {
     fn go_on(&mut self, thread: &Thread<F>) {
         let Some(store) = self.store.clone() else { return };
         // Others wait for the end of these steps.
