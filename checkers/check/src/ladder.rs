@@ -2,7 +2,7 @@
 //!
 //! Every world runs on the weakest fabric and on the one with the capabilities of shared memory, unless others are asked for. First
 //! every world is run under a few random schedules, which find shallow mistakes in the largest worlds at once. The few worlds that
-//! are small enough come first in this, and are explored next. Then the worlds are explored exhaustively, cheapest first: those
+//! are small enough come first in this, and are explored next. Some that are too large for that have more random schedules. Then the worlds are explored exhaustively, cheapest first: those
 //! on a synchronous fabric before the others. Each world gets an even share of the time that is left, so the time that cheap worlds leave goes to the large
 //! ones. The time that remains is spent in turns on the worlds
 //! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
@@ -30,10 +30,14 @@ pub const FABRICS: [FabricKind; 2] = [FabricKind::Model, FabricKind::Shm];
 /// The number of random schedules of each world before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
 /// The share of the time after which that round ends.
-const SMOKE_SHARE: f64 = 0.12;
+const SMOKE_SHARE: f64 = 0.18;
+/// The share of the time after which that round turns from the small worlds to the others.
+const SMALL_SMOKE_SHARE: f64 = 0.12;
 /// The share of the time after which no small world begins.
 const SMALL_SHARE: f64 = 0.35;
-/// A small world gets one part in so many of what is left of that; the last one gets the rest.
+/// The share of the time after which no sampled world begins.
+const SAMPLED_SHARE: f64 = 0.45;
+/// A small world gets at most one part in so many of what is left of that; the last one gets the rest.
 const SMALL_AMONG: usize = 8;
 /// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
@@ -227,8 +231,9 @@ impl Run<'_> {
         // a few schedules of each world only where there are many.
         let (small, large): (Vec<usize>, Vec<usize>) = (0..self.runs.len())
             .partition(|&index| self.runs[index].0.is_small() && !self.runs[index].1.is_synchronous());
-        for &index in &small {
-            let time = self.share(SMOKE_SHARE, SMALL_AMONG);
+        for (number, &index) in small.iter().enumerate() {
+            let among = SMALL_AMONG.max(small.len() - number);
+            let time = self.share(SMALL_SMOKE_SHARE, among);
             if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
                 return Ok(());
             }
@@ -239,14 +244,24 @@ impl Run<'_> {
                 return Ok(());
             }
         }
-        for &index in &small {
+        for (number, &index) in small.iter().enumerate() {
+            let left = small.len() - number;
             // The last of several is the largest.
-            let among = if small.len() > 1 && small.last() == Some(&index) {
+            let among = if small.len() > 1 && left == 1 {
                 1
             } else {
-                SMALL_AMONG
+                SMALL_AMONG.max(left)
             };
             if !self.exhaustive(index, self.share(SMALL_SHARE, among))? {
+                return Ok(());
+            }
+        }
+        let is_sampled =
+            |&index: &usize| self.runs[index].0.is_sampled() && !self.runs[index].1.is_synchronous();
+        let sampled: Vec<usize> = (0..self.runs.len()).filter(is_sampled).collect();
+        for (number, &index) in sampled.iter().enumerate() {
+            let time = self.share(SAMPLED_SHARE, sampled.len() - number);
+            if !self.random(index, 3, TURN_EXECUTIONS, time)? {
                 return Ok(());
             }
         }

@@ -14,6 +14,7 @@ pub struct NamedWorld {
     name: &'static str,
     glob: bool,
     small: bool,
+    sampled: bool,
     steps_max: usize,
     faults: Faults,
     build: Box<dyn Fn(&mut World) + Send + Sync>,
@@ -27,6 +28,7 @@ impl NamedWorld {
             name,
             glob: false,
             small: false,
+            sampled: false,
             steps_max: STEPS_MAX,
             faults: Faults::default(),
             build: Box::new(build),
@@ -44,6 +46,16 @@ impl NamedWorld {
     #[must_use]
     pub(crate) fn small(self) -> NamedWorld {
         NamedWorld { small: true, ..self }
+    }
+
+    /// Takes random schedules of the world for a share of the time before worlds are explored exhaustively, apart from the small ones. For
+    /// worlds too large to be explored, with mistakes that some of a thousand schedules show.
+    #[must_use]
+    pub(crate) fn sampled(self) -> NamedWorld {
+        NamedWorld {
+            sampled: true,
+            ..self
+        }
     }
 
     /// Lets executions have ten times as many steps. For calls that do something more than a hundred times.
@@ -108,6 +120,11 @@ impl NamedWorld {
     /// Returns whether the world is explored before all others.
     pub(crate) fn is_small(&self) -> bool {
         self.small
+    }
+
+    /// Returns whether the world has random schedules before worlds are explored exhaustively.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.sampled
     }
 
     /// Returns the faults that each execution of this world may have.

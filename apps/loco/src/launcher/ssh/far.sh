@@ -1,27 +1,13 @@
 # Runs one node on its host, for `loco run --ssh`. Any POSIX shell will do; `setsid`, `grep` and /proc are those of Linux.
 #
-# What comes before this sets loco_mark (text that nothing else prints), loco_directory, loco_input (yes or no), the function
-# loco_environment, and the program with its arguments as $@. The input of this shell is the connection: it brings names of
+# What comes before this sets loco_mark (text that nothing else prints), loco_directory, loco_input (yes or no), the functions
+# loco_environment and loco_sweep (`sweep.sh`), and the program with its arguments as $@. The input of this shell is the connection: it brings names of
 # signals, a line each, and its end is the end of the launcher or of the connection. Shells that say themselves that a process
 # was killed are not heard: standard error is the program's.
 #
 # No process of ours has LOCO_RUN in its environment. All that the node starts have, whatever group or session they move to.
 
 exec 3<&0 4>&1 5>&2
-
-# Kills what has the mark in its environment, until there is nothing. A process that cannot be killed does not hold this up.
-loco_sweep() {
-    loco_rounds=0
-    while [ "$loco_rounds" -lt 100 ]; do
-        loco_found=$(grep -lsF "LOCO_RUN=$loco_mark" /proc/[0-9]*/environ)
-        [ -n "$loco_found" ] || return
-        for loco_process in $loco_found; do
-            loco_process=${loco_process#/proc/}
-            kill -s KILL "${loco_process%/environ}"
-        done
-        loco_rounds=$((loco_rounds + 1))
-    done
-}
 
 # Passes signals on to the group of the process $1, and kills everything when the connection ends. A process that has not
 # made its group yet gets the signal alone.

@@ -16,6 +16,9 @@ use crate::error::CliError;
 /// stands: there is no newline, no backslash and no exclamation mark in it, and one pair of quotes.
 pub(super) const BEGIN: &str = "exec /bin/sh -c 'IFS= read -r loco && eval \"$loco\"'";
 
+/// Functions that kill the processes of a node.
+const SWEEP: &str = include_str!("sweep.sh");
+
 /// The variable by which the far side finds the processes of a node.
 const RUN: &str = "LOCO_RUN";
 
@@ -49,6 +52,7 @@ pub(in crate::launcher) fn node(
         quote(&mut text, argument);
     }
     text.push(b'\n');
+    text.extend(SWEEP.as_bytes());
     text.extend(include_bytes!("far.sh"));
     Ok(whole(&text, mark))
 }
@@ -142,6 +146,9 @@ fn quote(text: &mut Vec<u8>, word: &OsStr) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
     use loco::fabric::NodeId;
 
     use super::*;
@@ -176,6 +183,32 @@ mod tests {
             found,
             expected.map(|(name, value)| (name.to_owned(), value.into()))
         );
+    }
+
+    /// In the midst of `exec` a process has no environment by which it could be found.
+    #[test]
+    fn a_process_that_runs_another_program_meanwhile_is_killed_too() {
+        let again = tempfile::NamedTempFile::new().unwrap();
+        fs::write(
+            &again,
+            "i=0; while [ $i -lt 500 ]; do i=$((i + 1)); done; exec sh \"$0\"\n",
+        )
+        .unwrap();
+        let mark = format!("loco-{}-again", std::process::id());
+        let sweep = format!("loco_mark={mark}\n{SWEEP}loco_sweep");
+        for _ in 0..30 {
+            let mut process = Command::new("sh")
+                .arg(again.path())
+                .env(RUN, &mark)
+                .spawn()
+                .unwrap();
+            let ended = Command::new("sh").args(["-c", &sweep]).status().unwrap();
+            let left = process.try_wait().unwrap().is_none();
+            // A process that was left must not outlive this test.
+            let _ = process.kill();
+            process.wait().unwrap();
+            assert!(!left && ended.success());
+        }
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Batches: several keys by one call. Each key is written by itself, so a call counts as one call for each of its keys.
 
-use loco::{Inserted, Result, Thread};
+use loco::{Inserted, Manager, Result, SharedVar, Thread};
 use loco_sim::spec::Operation;
-use loco_sim::{World, call};
+use loco_sim::{World, call, spec};
 
-use super::{Store, There, inserted, make, stores};
+use super::{Call, Store, There, inserted, make, stores, use_store};
 use crate::methods::did;
-use crate::stage::{Fabric, Stage, UNKNOWN, must, outcome};
+use crate::stage::{Fabric, Script, Stage, UNKNOWN, must, outcome};
 
 /// Inserts two keys by one call. There is room for both. Returns what became of them.
 pub(super) fn insert_two<const N: usize>(
@@ -33,29 +33,33 @@ where
     )
 }
 
-/// Updates two keys by one call. Returns for each whether it was there, or nothing if one was and it is unknown which.
-pub(super) fn update_two<const N: usize>(
+/// Updates keys by one call, each with the value after that of the key before. Returns for each whether it was there, or nothing if some were
+/// and it is unknown which.
+pub(super) fn update_keys<const N: usize, const KEYS: usize>(
     store: &Store<N>,
     thread: &Thread<Fabric>,
-    one: u64,
-    two: u64,
+    keys: [u64; KEYS],
     value: u64,
 ) -> Result<String>
 where
     [u64; N]: loco::Encode,
 {
     did("KvStore::update_many");
+    let mut entries = keys.map(|key| (key, value));
+    for (number, entry) in (0..).zip(&mut entries) {
+        entry.1 += number;
+    }
     let update = || {
-        let found = store.update_many(thread, &[(one, [value; N]), (two, [value + 1; N])])?;
+        let found = store.update_many(thread, &entries.map(|(key, value)| (key, [value; N])))?;
         Ok(match found {
-            0 => "false false",
-            2 => "true true",
-            _ => UNKNOWN,
-        }
-        .to_owned())
+            0 => ["false"; KEYS].join(" "),
+            all if all == KEYS => ["true"; KEYS].join(" "),
+            _ => UNKNOWN.to_owned(),
+        })
     };
+    let texts = entries.map(|(key, value)| format!(" {key} {value}"));
     call(
-        format!("update-many {one} {value} {two} {}", value + 1),
+        format!("update-many{}", texts.concat()),
         update,
         outcome(UNKNOWN, String::clone),
     )
@@ -130,6 +134,36 @@ pub(super) fn batch_across(world: &mut World) {
             assert_eq!(values, [Some([11]), Some([21])], "updated before");
         }
     });
+}
+
+/// Builds a world in which two nodes insert one key, node 1 by a batch, after they have inserted keys in turns so often that their draws of
+/// the lock's tickets look at more slots than one.
+pub(super) fn insert_after_turns(world: &mut World) {
+    const TURNS: u64 = 6;
+    const SCRIPT: Script<Call, 2> = [
+        (0, &[Call::Insert(TURNS, 10)]),
+        (1, &[Call::InsertBatch(TURNS, 20)]),
+    ];
+    let make = |manager: &Manager<Fabric>| {
+        let store = make::<1>(TURNS as u32 / 2 + 1, 1)(manager)?;
+        Ok((store, SharedVar::<u64, Fabric>::new(manager, "turn")?))
+    };
+    let mut stage = Stage::prepared(world, 2, 1, make, |(store, turn), thread| {
+        let me = u64::from(thread.node_id().0);
+        for key in (0..TURNS).filter(|key| key % 2 == me) {
+            must(turn.wait_until(thread, |turn| turn >= key));
+            assert_eq!(must(store.insert(thread, &key, &[key])), Inserted::Done);
+            turn.write(key + 1);
+            must(turn.broadcast(thread)).forget();
+        }
+    });
+    // Each node has one thread, of number 0.
+    for (node, calls) in SCRIPT {
+        stage.run(node, 0, &format!("node {node}"), move |(store, _), thread| {
+            calls.iter().for_each(|&call| use_store(store, thread, call));
+        });
+    }
+    stage.promise(spec::key_value_store);
 }
 
 /// Builds a world in which a key that is twice in a batch is inserted once.

@@ -1,5 +1,5 @@
-//! Stores with two copies of each value, of which one node may be lost. The others go on: no call of theirs fails, no
-//! acknowledged write is lost, and nothing that was shown is taken back. The one lock has its homes on nodes 0 and 1.
+//! Stores with two or three copies of each value, of which all nodes but one may be lost. The others go on: no call of theirs fails, no
+//! acknowledged write is lost, and nothing that was shown is taken back. The one lock has its homes on the first nodes, as many as there are copies.
 
 use loco::{Result, Thread};
 use loco_sim::{World, call, spec};
@@ -18,9 +18,22 @@ pub(super) fn calls<const N: usize, const T: usize>(
 where
     [u64; N]: loco::Encode,
 {
+    calls_on::<N, T>(2, keys, script)
+}
+
+/// Makes a world as [`calls`] does, with so many copies.
+pub(super) fn calls_on<const N: usize, const T: usize>(
+    copies: usize,
+    keys: &'static [There],
+    script: Script<Call, T>,
+) -> impl Fn(&mut World)
+where
+    [u64; N]: loco::Encode,
+{
     move |world| {
-        let make =
-            |manager: &loco::Manager<Fabric>| Store::<N>::new(manager, "kv", least_store(8 * N).copies(2));
+        let make = move |manager: &loco::Manager<Fabric>| {
+            Store::<N>::new(manager, "kv", least_store(8 * N).copies(copies))
+        };
         let nodes = nodes_of(&script);
         assert!(
             keys.iter().all(|key| key.0 < nodes),

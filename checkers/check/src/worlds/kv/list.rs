@@ -10,7 +10,7 @@ use crate::named_world::NamedWorld;
 pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{
         Delete, Get, GetInto, GetLastOfWindow, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany,
-        Update, UpdateBatch, UpdateDropped, UpdateDroppedLater, UpdateMany, UpdatesStarted,
+        Update, UpdateBatch, UpdateDropped, UpdateDroppedLater, UpdateMany, UpdateThree, UpdatesStarted,
     };
     const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
     const UPDATE: Script<Call, 2> = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
@@ -62,6 +62,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     ];
     const MENDED: Script<Call, 2> = [(0, &[Get(1), Update(1, 30), Get(1)]), (1, &[Update(1, 20)])];
     // Node 2 finds the value of node 0 torn when node 1 is lost.
+    const TORN_ONCE: Script<Call, 2> = [(1, &[Update(1, 20)]), (2, &[Get(1)])];
     const TORN: Script<Call, 2> = [(1, &[Update(1, 20)]), (2, &[Get(1), Get(1)])];
     const OWNED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
     const AFTER: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Update(1, 20), Get(1)])];
@@ -79,6 +80,11 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (0, &[UpdateMany(1, 2, 30), UpdateMany(1, 2, 40), Get(1)]),
         (1, &[InsertMany(1, 2, 10)]),
     ];
+    // The doubt about key 1 outlives another change under the lock, which is done.
+    const DOUBT_AND_CHANGE: Script<Call, 2> = [
+        (0, &[Insert(2, 20), Update(1, 30), Get(1)]),
+        (1, &[Insert(1, 10)]),
+    ];
     const DOUBT_OF_THREADS: Script<Call, 3> =
         [(0, &[Insert(1, 10)]), (0, &[Update(1, 20), Get(1)]), (1, &[])];
     const ALONE: Script<Call, 2> = [
@@ -88,6 +94,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const MOVED: Script<Call, 2> = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
     // Node 0's delete clears the valid bit of a slot on node 1, which may still be under way when the slot is used again.
     const MARKED: Script<Call, 2> = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
+    // The slot of key 1 is key 2's when node 1, which has not heard of that, deletes key 1. The keys have locks of their own.
+    const REUSED: Script<Call, 2> = [(0, &[Delete(1), Insert(2, 20), Get(2)]), (1, &[Delete(1)])];
     // The other node acknowledges both keys one after the other.
     const BATCH_ALONE: Script<Call, 1> = [(0, &[InsertMany(1, 2, 10)])];
     const MANY: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
@@ -124,11 +132,17 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     // Both locks are with the writer and the values elsewhere, so that no release places them.
     const LOCKS_HERE: &[There] = &[(1, 1, 10), (1, 4, 20)];
     const UPDATES_LOCKS_HERE: Script<Call, 2> = [(0, &[UpdateMany(1, 4, 30)]), (1, &[Get(1), Get(4)])];
+    const UPDATE_LOCKS_HERE: Script<Call, 2> = [(0, &[UpdateMany(1, 4, 30)]), (1, &[Update(1, 40), Get(1)])];
     const LOCKS_HERE_OF_THREE: &[There] = &[(1, 4, 10), (2, 6, 20)];
     const UPDATES_LOCKS_HERE_OF_THREE: Script<Call, 3> =
         [(0, &[UpdateMany(4, 6, 30)]), (1, &[Get(4)]), (2, &[Get(6)])];
     // Both locks and both values are where the other writer is.
     const LOCKS_THERE: &[There] = &[(1, 2, 10), (1, 3, 20)];
+    // Keys 2 and 3 have one lock, which is where key 2 is. Key 3 is elsewhere, and key 1 has another lock.
+    const GROUP: &[There] = &[(1, 2, 10), (2, 3, 20), (1, 1, 30)];
+    const UPDATES_OF_A_GROUP: Script<Call, 2> = [(0, &[UpdateThree([2, 3, 1], 40)]), (2, &[Get(3)])];
+    const UPDATES_LOCKS_THERE: Script<Call, 2> =
+        [(0, &[UpdateMany(2, 3, 30)]), (1, &[Update(2, 40), Get(2)])];
     const LATE_UPDATES: Script<Call, 2> =
         [(0, &[UpdateMany(2, 3, 30), Update(2, 40)]), (1, &[Update(2, 50)])];
     const LOST_LOCKS: Script<Call, 2> = [(0, &[UpdateMany(2, 3, 30)]), (1, &[Update(2, 40)])];
@@ -171,6 +185,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     // The first copy is on node 2, the other on node 0.
     const AT_THIRD: &[There] = &[(2, 1, 10)];
     const COPY_READER: Script<Call, 3> = [(0, &[Update(1, 20)]), (1, &[Get(1), Get(1)]), (2, &[])];
+    // Of three copies node 2 has the last, and may be lost between the marks of a delete. Node 0 may be lost later.
+    const COPY_HALF_DELETED: Script<Call, 3> = [(2, &[Delete(1)]), (0, &[Update(1, 20)]), (1, &[Get(1)])];
     // The lock and the first copy are on node 0, which does nothing.
     const COPY_LOCK: Script<Call, 2> = [(1, &[Update(1, 20)]), (2, &[Update(1, 30), Get(1)])];
     vec![
@@ -207,6 +223,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("update-twice", batches::update_twice),
         NamedWorld::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
         NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
+        NamedWorld::new("insert-after-turns", batches::insert_after_turns).small(),
         NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
         NamedWorld::new(
             "updates-there",
@@ -226,6 +243,21 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new(
             "updates-one-lock",
             calls_with::<1, 3>((1, 1), APART, UPDATES_APART),
+        )
+        .small(),
+        NamedWorld::new(
+            "updates-of-a-group",
+            calls_with::<1, 2>((2, 2), GROUP, UPDATES_OF_A_GROUP),
+        )
+        .small(),
+        NamedWorld::new(
+            "update-locks-here",
+            calls_with::<1, 2>((2, 4), LOCKS_HERE, UPDATE_LOCKS_HERE),
+        )
+        .small(),
+        NamedWorld::new(
+            "updates-locks-there",
+            calls_with::<1, 2>((2, 4), LOCKS_THERE, UPDATES_LOCKS_THERE),
         )
         .small(),
         NamedWorld::new("updates-apart", calls_with::<1, 3>((1, 2), APART, UPDATES_APART)),
@@ -272,17 +304,29 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         super::super::last_nodes::kv(),
         NamedWorld::new("copies", copies::calls::<1, 2>(OTHERS, CHANGED_THERE)),
         NamedWorld::new("copies-crash-alone", copies::calls::<1, 1>(OTHERS, COPY_ALONE)).crash(),
-        NamedWorld::new("copies-crash-owner", copies::calls::<1, 2>(OTHERS, OWNED)).crash(),
+        NamedWorld::new("copies-crash-owner", copies::calls::<1, 2>(OTHERS, OWNED))
+            .crash()
+            .sampled(),
         NamedWorld::new("copies-crash-writer", copies::calls::<2, 2>(ONE, COPY_OWNED)).crash(),
-        NamedWorld::new("copies-crash-holder", copies::calls::<2, 2>(ONE, CHANGED)).crash(),
+        NamedWorld::new("copies-crash-holder", copies::calls::<2, 2>(ONE, CHANGED))
+            .crash()
+            .sampled(),
         NamedWorld::new("copies-crash-insert", copies::calls::<1, 2>(&[], COPY_INSERT)).crash(),
         NamedWorld::new("copies-crash-delete", copies::calls::<1, 2>(OTHERS, COPY_DELETE)).crash(),
         NamedWorld::new(
             "copies-crash-reader",
             copies::calls::<1, 3>(AT_THIRD, COPY_READER),
         )
-        .crash(),
-        NamedWorld::new("copies-crash-lock", copies::calls::<1, 2>(ONE, COPY_LOCK)).crash(),
+        .crash()
+        .sampled(),
+        NamedWorld::new("copies-crash-lock", copies::calls::<1, 2>(ONE, COPY_LOCK))
+            .crash()
+            .sampled(),
+        NamedWorld::new(
+            "copies-crash-of-three",
+            copies::calls_on::<1, 3>(3, ONE, COPY_HALF_DELETED),
+        )
+        .crashes(2),
         NamedWorld::new("copies-suspicion", copies::calls::<1, 3>(AT_THIRD, COPY_READER)).suspicion(),
         NamedWorld::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
         NamedWorld::new("crash-batch", faulty_of::<1, 2>((2, 2), &[], LOST_BATCH)).crash(),
@@ -325,9 +369,27 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             faulty_of::<1, 2>((2, 2), &[], DOUBT_OF_MANY),
         )
         .crash(),
+        NamedWorld::new(
+            "expiry-doubt-of-many",
+            faulty_of::<1, 2>((2, 2), &[], DOUBT_OF_MANY),
+        )
+        .expiries(1)
+        .small(),
+        NamedWorld::new("expiry-doubt-and-change", faulty::<1, 2>(&[], DOUBT_AND_CHANGE))
+            .expiries(1)
+            .small(),
+        NamedWorld::new("expiry-reused", faulty_of::<1, 2>((1, 2), ONE, REUSED))
+            .expiries(1)
+            .sampled()
+            .small(),
+        NamedWorld::new("crash-torn-once", faulty::<1, 2>(ONE, TORN_ONCE))
+            .crash()
+            .small(),
         NamedWorld::new("expiry-doubt", faulty::<1, 2>(&[], DOUBT)).expiries(1),
         NamedWorld::new("expiry-own-doubt", faulty::<1, 2>(&[], OWN_DOUBT)).expiries(1),
-        NamedWorld::new("expiry-doubt-of-threads", faulty::<1, 3>(&[], DOUBT_OF_THREADS)).expiries(1),
+        NamedWorld::new("expiry-doubt-of-threads", faulty::<1, 3>(&[], DOUBT_OF_THREADS))
+            .expiries(1)
+            .sampled(),
         NamedWorld::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
         NamedWorld::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
         NamedWorld::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),

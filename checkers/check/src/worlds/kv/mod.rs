@@ -71,6 +71,7 @@ enum Call {
     UpdateDropped(u64, u64),
     /// An update that is dropped when it may have got on.
     UpdateDroppedLater(u64, u64),
+    UpdateThree([u64; 3], u64),
     /// An insert by a batch of one.
     InsertBatch(u64, u64),
     /// An update by a batch that updates another key after it.
@@ -200,7 +201,10 @@ where
             });
         }
         Call::UpdateMany(one, two, value) => {
-            must(batches::update_two(store, thread, one, two, value));
+            must(batches::update_keys(store, thread, [one, two], value));
+        }
+        Call::UpdateThree(keys, value) => {
+            must(batches::update_keys(store, thread, keys, value));
         }
         Call::UpdatesStarted(one, two, value) => {
             must(started::update_two(store, thread, one, two, value));
@@ -362,7 +366,7 @@ where
             text,
         ),
         Call::InsertMany(one, two, value) => batches::insert_two(store, thread, one, two, value),
-        Call::UpdateMany(one, two, value) => batches::update_two(store, thread, one, two, value),
+        Call::UpdateMany(one, two, value) => batches::update_keys(store, thread, [one, two], value),
         Call::UpdatesStarted(one, two, value) => started::update_two(store, thread, one, two, value),
         other => {
             use_store(store, thread, other);

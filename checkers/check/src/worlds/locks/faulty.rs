@@ -128,6 +128,23 @@ pub(super) fn late_alone<L: Lock>(world: &mut World) {
     }
 }
 
+/// Builds a world in which node 1, the lock's home, holds the lock twice and puts to node 0, which may be lost. A release whose fence fails
+/// for that gives the lock back all the same.
+pub(super) fn lost_beside<L: Lock>(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make::<L>(1, LockConfig::default()));
+    stage.run(1, 0, "holder", |objects, thread| {
+        for count in 1..=2_u64 {
+            // Nobody else wants the lock, so it does not depend on node 0.
+            let guard = must(until_in_time(|| objects.lock.lock(thread, Scope::Thread)));
+            let place = must(objects.data.target(NodeId(0), 0));
+            if let Some(put) = unless_lost(thread.put_inline(&count.to_ne_bytes(), place)) {
+                put.forget();
+            }
+            unless_lost(guard.release());
+        }
+    });
+}
+
 /// Builds a world in which two threads of node 1 lock, and node 1 may be declared lost. From then on neither thread
 /// gets the lock, not even from the other thread, and a release reports the loss. The releases fence nothing, so no
 /// fence fails in their place.
@@ -214,7 +231,8 @@ pub(super) fn lost_before<L: Lock>(tries: bool) -> impl Fn(&mut World) {
 pub(super) fn late_keeper<L: Lock>(threads: usize, tries: bool) -> impl Fn(&mut World) {
     move |world| {
         let config = LockConfig::default();
-        let mut stage = Stage::prepared(world, 2, threads, make::<L>(0, config), hold_before);
+        let before = hold_before::<L>(NodeId(0));
+        let mut stage = Stage::prepared(world, 2, threads, make::<L>(0, config), before);
         let last = threads as u64;
         stage.in_turn(
             1,
@@ -245,10 +263,12 @@ pub(super) fn late_keeper<L: Lock>(threads: usize, tries: bool) -> impl Fn(&mut 
 
 /// Makes a world in which two threads of node 1 take the lock, without fences, so that one may hand it to the other. The second keeps it when it
 /// has it for the first time, while the first releases it, or for the second time (`again`), when the first is done. The error of node 0
-/// names node 1, as in a world of [`late_keeper`].
+/// names node 1, as in a world of [`late_keeper`]. Node 1 has held the lock before, so its first draw finds the lock free at its first look,
+/// and no claim places the announcement.
 pub(super) fn late_keeper_beside<L: Lock>(again: bool) -> impl Fn(&mut World) {
     move |world| {
-        let mut stage = Stage::prepared(world, 2, 2, make::<L>(0, LockConfig::default()), hold_before);
+        let before = hold_before::<L>(NodeId(1));
+        let mut stage = Stage::prepared(world, 2, 2, make::<L>(0, LockConfig::default()), before);
         stage.run(1, 0, "holds once", move |objects, thread| {
             let guard = must(until_in_time(|| objects.lock.lock(thread, Scope::Nothing)));
             if !again {
@@ -291,10 +311,12 @@ fn finds_keeper<L: Lock>(stage: &mut Stage<'_, Objects<L>>, kept: u64) {
     });
 }
 
-/// Lets node 0 hold the lock once.
-fn hold_before<L: Lock>(objects: &Objects<L>, thread: &Thread<Fabric>) {
-    if thread.node_id() == NodeId(0) {
-        must(must(objects.lock.lock(thread, Scope::Thread)).release());
+/// Returns a preparation by which this node holds the lock once.
+fn hold_before<L: Lock>(node: NodeId) -> impl Fn(&Objects<L>, &Thread<Fabric>) + Clone {
+    move |objects, thread| {
+        if thread.node_id() == node {
+            must(must(objects.lock.lock(thread, Scope::Thread)).release());
+        }
     }
 }
 

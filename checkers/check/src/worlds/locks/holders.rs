@@ -106,6 +106,44 @@ pub(super) fn holders<L: Lock>(shape: Shape) -> impl Fn(&mut World) {
     }
 }
 
+/// Builds a world in which two threads of node 1, the lock's home, increment a counter on node 0. One hands the lock to the other, or asks
+/// again when it is back at the home: what a holder put elsewhere is placed by the fence of its release alone.
+pub(super) fn handed_over<L: Lock>(world: &mut World) {
+    const SHAPE: Shape = Shape { home: 1, ..PLAIN };
+    let mut stage = Stage::new(world, 2, 2, make::<L>(SHAPE.home, LockConfig::default()));
+    for own in 0..2 {
+        stage.run(1, own, &format!("thread {own}"), |objects, thread| {
+            let guard = must(objects.lock.lock(thread, Scope::Thread));
+            section(objects, thread, SHAPE);
+            must(guard.release());
+        });
+    }
+    stage.notes(|lines| distinct(lines, "count", Some(2)));
+}
+
+/// Builds a world in which two nodes hold the lock once each, after they have held it in turns so often that their draws of tickets look at
+/// more slots than one.
+pub(super) fn after_turns<L: Lock>(world: &mut World) {
+    const TURNS: u64 = 7;
+    let make = make::<L>(0, LockConfig::default());
+    let mut stage = Stage::prepared(world, 2, 1, make, |objects, thread| {
+        let me = u64::from(thread.node_id().0);
+        for turn in (0..TURNS).filter(|turn| turn % 2 == me) {
+            must(objects.flag.wait_until(thread, |flag| flag >= turn));
+            must(must(objects.lock.lock(thread, Scope::Thread)).release());
+            objects.flag.write(turn + 1);
+            must(objects.flag.broadcast(thread)).forget();
+        }
+    });
+    stage.each("node", 0..2, |objects, thread, _| {
+        let guard = must(objects.lock.lock(thread, Scope::Thread));
+        section(objects, thread, PLAIN);
+        must(guard.release());
+    });
+    stage.promise(spec::mutual_exclusion);
+    stage.notes(|lines| distinct(lines, "count", Some(2)));
+}
+
 /// Builds a world in which one thread tries while another holds. The try fails at once, and when the lock is free a
 /// try succeeds.
 pub(super) fn tries<L: Lock>(world: &mut World) {

@@ -19,9 +19,9 @@ use crate::stage::Fabric;
 
 use faulty::{
     Patience, combined_late, late, late_alone, late_keeper, late_keeper_beside, lost, lost_after_try,
-    lost_alone, lost_before, lost_while_held,
+    lost_alone, lost_before, lost_beside, lost_while_held,
 };
-use holders::{Ask, PLAIN, Shape, combined, holders, tries, tries_again};
+use holders::{Ask, PLAIN, Shape, after_turns, combined, handed_over, holders, tries, tries_again};
 use lock::Lock;
 
 pub(super) use lock::distinct;
@@ -88,6 +88,8 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
             }),
         ),
         NamedWorld::new("try-again", tries_again::<L>).small(),
+        NamedWorld::new("handed-over", handed_over::<L>).small(),
+        NamedWorld::new("crash-beside", lost_beside::<L>).crash().small(),
         NamedWorld::new("try-when-free", tries::<L>),
         NamedWorld::new(
             "twice",
@@ -111,7 +113,9 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
         )
         .expiries(1),
         NamedWorld::new("alone-expiry", late_alone::<L>).expiries(1),
-        NamedWorld::new("alone-suspicion", lost_alone::<L>).suspicion(),
+        NamedWorld::new("alone-suspicion", lost_alone::<L>)
+            .suspicion()
+            .sampled(),
         NamedWorld::new("crash", lost::<L>(PLAIN, Recover)).crash(),
         NamedWorld::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
         NamedWorld::new(
@@ -228,6 +232,7 @@ pub(crate) fn ticket_worlds() -> Vec<NamedWorld> {
         let world = late_keeper_beside::<TicketLock<Fabric>>(again);
         NamedWorld::new(name, world).idle().small()
     };
+    all.push(NamedWorld::new("after-turns", after_turns::<TicketLock<Fabric>>).small());
     all.push(beside("late-keeper-beside", false));
     all.push(beside("late-keeper-beside-again", true));
     all

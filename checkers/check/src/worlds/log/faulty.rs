@@ -1,6 +1,6 @@
 //! Worlds in which waits are late and nodes are lost.
 
-use loco::fabric::{Control as _, Fabric as _, NodeId};
+use loco::fabric::{Control as _, Fabric as _, NodeId, Peers};
 use loco::{Log, LogConfig, Thread};
 use loco_sim::{World, call, spec};
 
@@ -175,6 +175,40 @@ fn once<const N: usize>(config: LogConfig, steps: Steps) -> impl Fn(&mut World) 
     }
 }
 
+/// Builds a world in which node 0 commits a record and may stop before all have heard of that. Node 2 waits for the record once node 1 has
+/// read it. Node 1 leads when node 0 is lost, and appends nothing.
+fn told_half(world: &mut World) {
+    const NODES: &[u16] = &[0, 1, 2];
+    let mut stage = Stage::new(world, 3, 1, make(NODES, config(1, 1)));
+    stage.run(0, 0, "appends", |objects, thread| {
+        append::<1>(objects.log(), thread, 1)
+    });
+    stage.run(1, 0, "tells", |objects, thread| {
+        let log = objects.log();
+        // There is none if node 0 was lost too early.
+        if read::<1>(log, thread)?.is_some() {
+            objects.baton.write(1);
+            unless_lost(objects.baton.broadcast(thread))?.forget();
+            assert_eq!(read::<1>(log, thread)?, None, "there is one record");
+        }
+        Some(())
+    });
+    stage.run(2, 0, "is told", |objects, thread| {
+        let read_by_another = || (objects.baton.read() == 1).then_some(());
+        let told = || thread.wait_until("node 1", Peers::These(&[NodeId(1)]), read_by_another);
+        // Never, if node 0 was lost too early.
+        if told().is_ok() {
+            let mut late = 0;
+            while read::<1>(objects.log(), thread)?.is_none() {
+                late += 1;
+                assert!(late <= timeouts_max(), "another node has read it");
+            }
+        }
+        Some(())
+    });
+    stage.promise(|calls| spec::log(&known(calls)));
+}
+
 /// Returns the worlds with late waits and losses.
 pub(super) fn worlds() -> Vec<NamedWorld> {
     const ONE: Values = &[&[1], &[]];
@@ -202,6 +236,7 @@ pub(super) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("crashes-acknowledged", once::<1>(config(2, 1), ACKNOWLEDGED))
             .crashes(2)
             .small(),
+        NamedWorld::new("crash-told-half", told_half).crash().small(),
         NamedWorld::new("crash-two", all_take_part::<1>(config(1, 1), TWO)).crash(),
         NamedWorld::new("crash-other", all_take_part::<1>(config(2, 1), OTHER)).crash(),
         NamedWorld::new("crash-after", all_take_part::<1>(config(4, 1), AFTER)).crash(),

@@ -81,3 +81,12 @@ pub(super) async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
     })
     .await
 }
+
+/// Polls a future once with a waker that wakes nobody, as a task does that hands it on, and then waits for it.
+pub(super) async fn handed_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = Box::pin(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => future.await,
+    }
+}

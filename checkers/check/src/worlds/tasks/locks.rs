@@ -16,12 +16,16 @@ use crate::worlds::locks::distinct;
 use super::executor::once;
 use super::{Node, node};
 
+/// The lock's home. The count is on another node, so the release of the lock places it by its fence alone.
+const HOME: NodeId = NodeId(1);
+
 /// The two locks as one.
 trait Lock: Unlock<Fabric> + Sized + Send + Sync + 'static {
     fn new(manager: &Manager<Fabric>) -> Result<Self>;
     fn wait(
         lock: &Async<Self>,
         thread: &AsyncThread<Fabric>,
+        scope: Scope,
     ) -> impl Future<Output = Result<AsyncGuard<Self, Fabric>>>;
     fn blocking(&self, thread: &Thread<Fabric>, section: impl FnOnce());
 }
@@ -30,15 +34,16 @@ macro_rules! lock {
     ($lock:ident) => {
         impl Lock for $lock<Fabric> {
             fn new(manager: &Manager<Fabric>) -> Result<Self> {
-                $lock::new(manager, "lock", NodeId(0))
+                $lock::new(manager, "lock", HOME)
             }
 
             fn wait(
                 lock: &Async<Self>,
                 thread: &AsyncThread<Fabric>,
+                scope: Scope,
             ) -> impl Future<Output = Result<AsyncGuard<Self, Fabric>>> {
                 did(concat!("Async<", stringify!($lock), ">::lock"));
-                lock.lock(thread, Scope::Thread)
+                lock.lock(thread, scope)
             }
 
             fn blocking(&self, thread: &Thread<Fabric>, section: impl FnOnce()) {
@@ -79,10 +84,11 @@ fn count(data: &SharedRegion<Fabric>, thread: &Thread<Fabric>) {
 }
 
 impl<L: Lock> Node<Objects<L>> {
-    /// Waits for the lock in the task of number `task`, and counts.
+    /// Waits for the lock in the task of number `task`, and counts. Says only when it holds the lock what the release is to fence.
     async fn hold(&self, task: usize) -> AsyncGuard<L, Fabric> {
         let thread = &self.threads[task];
-        let guard = must(L::wait(&self.object.lock, thread).await);
+        let mut guard = must(L::wait(&self.object.lock, thread, Scope::Nothing).await);
+        guard.set_scope(Scope::Thread);
         let data = self.object.data.clone();
         let counted = thread.call(move |thread| {
             count(&data, thread);
@@ -134,7 +140,7 @@ fn dropped<L: Lock>(world: &mut World) {
     stage.run(1, 0, "executor", |node, _| {
         let task = async {
             // The lock is free, and the guard is dropped in any case.
-            drop(once(L::wait(&node.object.lock, &node.threads[0])).await);
+            drop(once(L::wait(&node.object.lock, &node.threads[0], Scope::Thread)).await);
             node.hold_and_release(1).await;
             node.hold_and_release(0).await;
         };
@@ -149,7 +155,7 @@ fn dropped_in_line<L: Lock>(world: &mut World) {
     stage.run(1, 0, "executor", |node, _| {
         let task = async {
             let guard = node.hold(0).await;
-            if let Some(got) = once(L::wait(&node.object.lock, &node.threads[1])).await {
+            if let Some(got) = once(L::wait(&node.object.lock, &node.threads[1], Scope::Thread)).await {
                 assert!(got.is_err(), "another task holds the lock");
             }
             must(guard.release().await);

@@ -15,7 +15,7 @@ use crate::methods::did;
 use crate::named_world::NamedWorld;
 use crate::stage::{Fabric, Stage, get_word, here, least_store, must, put_word};
 
-use super::executor::{Word, once};
+use super::executor::{Word, handed_on, once};
 use super::node;
 
 struct Data {
@@ -96,10 +96,11 @@ fn met(world: &mut World) {
 
 /// Returns the worlds of tasks that use a queue.
 pub(crate) fn queue() -> Vec<NamedWorld> {
-    vec![NamedWorld::new("tasks", popped_and_pushed)]
+    vec![NamedWorld::new("tasks", popped_and_pushed).small()]
 }
 
-/// Builds a world in which one task waits for a value that another task of the same thread pushes afterwards.
+/// Builds a world in which one task waits for a value that another task of the same thread pushes afterwards. The wait was begun by a task
+/// that handed it on.
 fn popped_and_pushed(world: &mut World) {
     let make = |manager: &Manager<Fabric>| {
         let queue = SharedQueue::<u64, Fabric>::new(manager, "queue", NodeId(0), 1)?;
@@ -112,7 +113,7 @@ fn popped_and_pushed(world: &mut World) {
         node.run([
             Box::pin(async {
                 did("Async<SharedQueue>::pop");
-                popped.set(Some(must(queue.pop(&threads[0]).await)));
+                popped.set(Some(must(handed_on(queue.pop(&threads[0])).await)));
             }) as _,
             Box::pin(async {
                 did("Async<SharedQueue>::push");
