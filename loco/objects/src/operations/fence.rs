@@ -267,16 +267,19 @@ pub(crate) fn towards_each<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> R
 /// Returns the errors of posting a flush, as `PeerLost`.
 pub(crate) fn begin<F: Fabric>(thread: &Thread<F>, node: NodeId) -> Result<AckKey<F>> {
     let mut key = AckKey::done();
-    match thread.unfenced(thread.network().position(node)?) {
+    let position = thread.network().position(node)?;
+    match thread.unfenced(position) {
         Unfenced::Nothing => {}
         Unfenced::WaitFor(seq) => {
             thread.counts().add(Count::FencesByWait, 1);
             key.insert(thread.window(), seq, node);
         }
         Unfenced::CpuFence(read) => {
+            thread.counts().add(Count::FencesByCpu, 1);
             thread.fabric().cpu_fence();
-            if let Some(seq) = read {
-                key.insert(thread.window(), seq, node);
+            match read {
+                Some(seq) => key.insert(thread.window(), seq, node),
+                None => thread.mark_fenced(position),
             }
         }
         Unfenced::Flush(_) => {

@@ -9,12 +9,18 @@
 //!
 //! Relies on [`machines`](super::machines) and on the waits of the fabric. Used by the key-value store.
 
-use loco_fabric::{Fabric, NodeId, Peers, Time, Wait};
+use std::time::Duration;
+
+use loco_fabric::{Control, Fabric, FabricError, NodeId, Peers, Time, Wait};
 use smallvec::SmallVec;
 
+use crate::operations::ack::AckKey;
 use crate::operations::counts::Count;
 use crate::operations::machines::{Taken, UnderWay};
 use crate::operations::thread::Thread;
+
+/// What a wait for machines waits for.
+const UNDER_WAY: &str = "operations under way";
 
 impl<F: Fabric> Thread<F> {
     /// Calls `with` with the machine of type `M` of this thread for which `is_it` holds, or with one that `make` makes.
@@ -40,33 +46,86 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Moves on what this thread has under way, without a wait.
+    /// Moves on what this thread has under way, without a wait for what others do. What waits for them ends at its deadline and after
+    /// a loss, so that a program may ask again and again.
     pub(crate) fn go_on(&self) {
-        // A machine finds a fabric that is broken when it waits.
-        let _ = self.poll_completions();
+        let polled = self.poll_completions();
         let mut taken = Taken::new(self.under_way());
         for machine in &mut taken.machines {
             machine.go_on(self);
+        }
+        let failed = polled.and_then(|()| self.look_at_waits(&taken.machines));
+        if let Err(error) = failed {
+            for machine in &mut taken.machines {
+                machine.after_failed_wait(self, &error);
+                machine.go_on(self);
+            }
+        }
+    }
+
+    /// Moves on what this thread has under way, if there is something, before a call that others may make again and again until
+    /// another thread has done something.
+    #[inline]
+    pub(crate) fn move_on(&self) {
+        if self.under_way().some.get() {
+            self.go_on();
+        }
+    }
+
+    /// Fails as a wait for the machines would that ends now.
+    fn look_at_waits(&self, machines: &[Box<dyn UnderWay<Self>>]) -> Result<(), FabricError> {
+        let control = self.fabric().control();
+        let mut alive = control.check_in();
+        let mut check = |node| {
+            if alive.is_ok() {
+                alive = control.check_alive(node);
+            }
+        };
+        let deadline = machines
+            .iter()
+            .filter_map(|machine| machine.waits(&mut check))
+            .min();
+        alive?;
+        match deadline {
+            Some(deadline) if deadline <= self.now() || self.given_up() => Err(FabricError::Timeout {
+                what: UNDER_WAY.to_owned(),
+                after: Duration::ZERO,
+            }),
+            _ => Ok(()),
         }
     }
 
     /// Moves on what this thread has under way until `over` returns true. It must come true when all machines are idle.
     pub(crate) fn finish(&self, mut over: impl FnMut() -> bool) {
         while !over() {
-            let mut taken = Taken::new(self.under_way());
-            for machine in &mut taken.machines {
-                machine.go_on(self);
-            }
             // What these steps have ended may be what the caller wants.
-            if taken.machines.iter().any(|machine| machine.has_ended()) {
+            if self.take_steps() {
                 continue;
             }
-            drop(taken);
             if over() {
                 return;
             }
-            self.wait_for_machines();
+            self.wait_for_machines(None);
         }
+    }
+
+    /// Moves on what this thread has under way until the operations of `key` have ended, or nothing is under way any more, or until
+    /// `deadline`.
+    pub(crate) fn finish_beside(&self, key: &AckKey<F>, deadline: Time) {
+        while self.under_way().some.get() && !key.query() && !self.given_up() && self.now() < deadline {
+            if !self.take_steps() {
+                self.wait_for_machines(Some((key, deadline)));
+            }
+        }
+    }
+
+    /// Takes the steps of the machines that need no wait. Returns true if there are more.
+    fn take_steps(&self) -> bool {
+        let mut taken = Taken::new(self.under_way());
+        for machine in &mut taken.machines {
+            machine.go_on(self);
+        }
+        taken.machines.iter().any(|machine| machine.has_ended())
     }
 
     /// Ends what this thread has under way. Called before the thread waits for what other threads do.
@@ -77,8 +136,9 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Waits until a step of some machine has ended, or tells the machines why it has not.
-    fn wait_for_machines(&self) {
+    /// Waits until a step of some machine has ended, or tells the machines why it has not. The wait also ends with the operations of
+    /// the key `beside`, and at the time beside it.
+    fn wait_for_machines(&self, beside: Option<(&AckKey<F>, Time)>) {
         let mut taken = Taken::new(self.under_way());
         let mut living: SmallVec<[NodeId; 8]> = SmallVec::new();
         let mut add = |node| {
@@ -91,12 +151,16 @@ impl<F: Fabric> Thread<F> {
         if deadline.is_some() {
             self.counts().add(Count::LockWaits, 1);
         }
+        let end = deadline.into_iter().chain(beside.map(|(_, end)| end)).min();
         let wait = Wait {
-            what: "operations under way",
+            what: UNDER_WAY,
             peers: Peers::These(&living),
-            deadline: Some(deadline.unwrap_or(Time::NEVER)),
+            deadline: Some(end.unwrap_or(Time::NEVER)),
         };
-        let ended = || taken.machines.iter().any(|machine| machine.has_ended());
+        let ended = || {
+            let some = taken.machines.iter().any(|machine| machine.has_ended());
+            some || beside.is_some_and(|(key, _)| key.query())
+        };
         if let Err(error) = self.wait_for_ends(deadline.is_some(), wait, ended) {
             for machine in &mut taken.machines {
                 machine.after_failed_wait(self, &error);

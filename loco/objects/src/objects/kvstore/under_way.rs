@@ -16,7 +16,7 @@ use loco_fabric::{Fabric, FabricError, NodeId, Time};
 use smallvec::SmallVec;
 
 use crate::fence;
-use crate::objects::locks::ticket_lock::{Acquisition, Progress};
+use crate::objects::locks::ticket_lock::{Acquisition, Progress, Release};
 use crate::operations::ack::AckKey;
 use crate::operations::machines;
 use crate::{Error, Result, Thread, TicketLock};
@@ -81,14 +81,39 @@ enum Stage<F: Fabric> {
     Takes,
     /// It holds the lock. True if what the lock protects is in doubt.
     Holds(bool),
-    /// It has posted the values.
-    Written,
-    /// The fences between the values and the release are under way.
-    Fences(SmallVec<[(NodeId, AckKey<F>); 2]>),
+    /// It has posted the values. True if the release places them.
+    Written(bool),
+    /// The fences between the values and the release are under way, and one of the announcement of the ticket if a hand-over needs it.
+    Fences(Fences<F>, Option<AckKey<F>>),
     /// The release is under way. True if it places the values.
     Releases(bool),
     /// The lock is released, with this outcome.
     Released(bool, Result<()>),
+}
+
+/// Fences under way.
+type Fences<F> = SmallVec<[(NodeId, AckKey<F>); 2]>;
+/// The fences that the machines of a thread have begun together.
+type BegunFences<F> = SmallVec<[(NodeId, Result<AckKey<F>>); 4]>;
+
+/// Returns true if the fences of a machine have ended, successfully or not.
+fn have_ended<F: Fabric>(fences: &Fences<F>, announced: &Option<AckKey<F>>) -> bool {
+    let mut all = fences.iter().map(|(_, fence)| fence).chain(announced);
+    all.all(AckKey::query)
+}
+
+/// Returns the fence towards `node`, which it begins if none of the machines has.
+fn fence_towards<F: Fabric>(
+    thread: &Thread<F>,
+    node: NodeId,
+    begun: &mut BegunFences<F>,
+) -> Result<AckKey<F>> {
+    if let Some((_, fence)) = begun.iter().find(|(to, _)| *to == node) {
+        return fence.clone();
+    }
+    let fence = fence::begin(thread, node);
+    begun.push((node, fence.clone()));
+    fence
 }
 
 impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
@@ -249,6 +274,11 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
                     machine.take_lock(thread, &store);
                     machine.write(thread, &store, &mut self.updates);
                 }
+                // The fences before the first release: where order is bought by waits, they do not wait for one another then.
+                let mut fences = BegunFences::new();
+                for machine in &mut self.machines {
+                    machine.begin_fences(thread, &store, &mut fences);
+                }
                 for machine in &mut self.machines {
                     machine.release(thread, &store);
                 }
@@ -276,14 +306,18 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
 
     fn after_failed_wait(&mut self, thread: &Thread<F>, error: &FabricError) {
         let Some(store) = self.store.clone() else { return };
-        for machine in &mut self.machines {
-            let lock = &store.locks[machine.lock as usize];
-            match error {
-                FabricError::Timeout { .. } => machine.give_up_late(thread, lock, &mut self.updates),
-                FabricError::PeerLost(_) => machine.after_loss(thread, lock, error, &self.updates),
-                error => machine.fail(lock, error),
+        // Others wait for the end of these steps: a ticket that is served though it was given up would be served for nobody. The
+        // deadline has passed by now.
+        thread.to_the_end(|| {
+            for machine in &mut self.machines {
+                let lock = &store.locks[machine.lock as usize];
+                match error {
+                    FabricError::Timeout { .. } => machine.give_up_late(thread, lock, &mut self.updates),
+                    FabricError::PeerLost(_) => machine.after_loss(thread, lock, error, &self.updates),
+                    error => machine.fail(lock, error),
+                }
             }
-        }
+        });
     }
 
     fn is_idle(&self) -> bool {
@@ -322,8 +356,8 @@ impl<F: Fabric> Machine<F> {
                 let lock = &store.locks[self.lock as usize];
                 self.acquisition.has_ended(lock)
             }
-            Stage::Fences(fences) => fences.iter().all(|(_, fence)| fence.query()),
-            Stage::Holds(_) | Stage::Written | Stage::Released(..) => true,
+            Stage::Fences(fences, announced) => have_ended(fences, announced),
+            Stage::Holds(_) | Stage::Written(_) | Stage::Released(..) => true,
         }
     }
 
@@ -349,63 +383,106 @@ impl<F: Fabric> Machine<F> {
         };
         self.doing = std::mem::take(&mut self.waiting);
         // If the key type panics, the lock is released all the same, and nothing is known of the updates that are not written by then.
-        self.stage = Stage::Written;
+        self.stage = Stage::Written(false);
         for &number in &self.doing {
             updates[number as usize].written = Err(Error::Closed);
         }
-        for (n, &number) in self.doing.iter().enumerate() {
-            let this = number as usize;
-            let Some(key) = &updates[this].key else { continue };
-            let at = match store.find_held(thread, key, in_doubt) {
-                Ok(Some(at)) => at,
-                Ok(None) => {
-                    updates[this].written = Ok(None);
-                    continue;
-                }
-                Err(error) => {
-                    updates[this].written = Err(error);
-                    continue;
-                }
-            };
-            // A value that a later one overwrites takes effect just before it. Written, it could be placed last.
-            let mut later = self.doing[n + 1..].iter();
-            if !later.any(|&later| updates[later as usize].key.as_ref() == Some(key)) {
-                match store.begin_body(thread, at, &updates[this].value) {
-                    Ok(None) => {}
-                    // Its buffer is kept aside until the put has read it.
-                    Ok(Some(put)) => self.puts.unite(put.key()),
-                    Err(error) => {
-                        updates[this].written = Err(error);
-                        continue;
-                    }
-                }
+        for n in 0..self.doing.len() {
+            let this = &updates[self.doing[n] as usize];
+            let is_same = |number: &&Number| updates[**number as usize].key == this.key;
+            // A value that a later one overwrites takes effect just before it, or fails with it. Written, it could be placed last.
+            if self.doing[n + 1..].iter().any(|number| is_same(&number)) {
+                continue;
             }
-            updates[this].written = Ok(Some(at.node));
-            if !self.nodes.contains(&at.node) {
-                self.nodes.push(at.node);
+            let same: Numbers = self.doing[..=n].iter().filter(is_same).copied().collect();
+            let written = self.write_one(thread, store, this, in_doubt);
+            for number in same {
+                updates[number as usize].written = written.clone();
             }
         }
     }
 
-    /// Begins to release the lock, if the values are placed or the release places them, and goes on with it. Otherwise begins the fences.
-    fn release<K: Encode + Eq>(&mut self, thread: &Thread<F>, store: &Shared<F, K>) {
-        let lock = &store.locks[self.lock as usize];
-        if matches!(self.stage, Stage::Written) {
-            // The fence between the values and the release, so that the next holder, and whoever learns of the updates, finds the values placed.
-            match lock.places_and_leaves(&self.nodes) {
-                true => self.begin_release(thread, lock, true),
-                false => self.begin_fences(thread),
+    /// Posts the value of one update. Returns the node to which it goes, or `None` if the key is absent.
+    fn write_one<K: Encode + Eq>(
+        &mut self,
+        thread: &Thread<F>,
+        store: &Shared<F, K>,
+        update: &Update<K>,
+        in_doubt: bool,
+    ) -> Result<Option<NodeId>> {
+        let Some(key) = &update.key else { return Ok(None) };
+        let Some(at) = store.find_held(thread, key, in_doubt)? else {
+            return Ok(None);
+        };
+        // Also if the write fails: what of it is on the way is placed before the release.
+        if !self.nodes.contains(&at.node) {
+            self.nodes.push(at.node);
+        }
+        let begun = match store.is_longer_than_a_block(thread, &update.value) {
+            // Its memory is not of the pool. It is free before the next one's is taken.
+            true => store.write_body(thread, at, &update.value).map(|()| None),
+            false => store.begin_body(thread, at, &update.value),
+        };
+        match begun {
+            Ok(None) => {}
+            // Its buffer is kept aside until the put has read it.
+            Ok(Some(put)) => self.puts.unite(put.key()),
+            Err(error) => {
+                if error.lost_peer() == Some(at.node) {
+                    self.lost.push(at.node);
+                }
+                return Err(error);
             }
         }
-        if let Stage::Fences(fences) = &mut self.stage
-            && fences.iter().all(|(_, fence)| fence.query())
-        {
-            for (node, fence) in std::mem::take(fences) {
-                if let Some(Err(error)) = fence.outcome() {
-                    self.note_failure(thread, node, error);
-                }
+        Ok(Some(at.node))
+    }
+
+    /// Begins the fences between the values and the release, so that the next holder, and whoever learns of the updates, finds the
+    /// values placed. `fences` are those towards each node that other machines have begun since all of them have posted their values:
+    /// the failure of an operation is told to one fence alone.
+    fn begin_fences<K: Encode + Eq>(
+        &mut self,
+        thread: &Thread<F>,
+        store: &Shared<F, K>,
+        fences: &mut BegunFences<F>,
+    ) {
+        let Stage::Written(_) = self.stage else { return };
+        let lock = &store.locks[self.lock as usize];
+        if lock.places_and_leaves(&self.nodes) {
+            self.stage = Stage::Written(true);
+            return;
+        }
+        let mut mine = Fences::new();
+        for node in self.nodes.clone() {
+            match fence_towards(thread, node, fences) {
+                Ok(fence) => mine.push((node, fence)),
+                Err(error) => self.note_failure(thread, node, error),
             }
-            self.begin_release(thread, lock, false);
+        }
+        // A hand-over to another thread of the node needs no further fence then.
+        let announced = lock
+            .announced_at()
+            .and_then(|home| fence_towards(thread, home, fences).ok());
+        self.stage = Stage::Fences(mine, announced);
+    }
+
+    /// Begins to release the lock, if the values are placed or the release places them, and goes on with it.
+    fn release<K: Encode + Eq>(&mut self, thread: &Thread<F>, store: &Shared<F, K>) {
+        let lock = &store.locks[self.lock as usize];
+        match &mut self.stage {
+            Stage::Written(true) => self.begin_release(thread, lock, Release::Places),
+            Stage::Fences(fences, announced) if have_ended(fences, announced) => {
+                let announced = announced
+                    .as_ref()
+                    .is_some_and(|fence| fence.outcome() == Some(Ok(())));
+                for (node, fence) in std::mem::take(fences) {
+                    if let Some(Err(error)) = fence.outcome() {
+                        self.note_failure(thread, node, error);
+                    }
+                }
+                self.begin_release(thread, lock, Release::Placed { announced });
+            }
+            _ => {}
         }
         if matches!(self.stage, Stage::Releases(_)) {
             let progress = self.acquisition.go_on(lock, thread);
@@ -413,20 +490,9 @@ impl<F: Fabric> Machine<F> {
         }
     }
 
-    fn begin_fences(&mut self, thread: &Thread<F>) {
-        let mut fences = SmallVec::new();
-        for node in self.nodes.clone() {
-            match fence::begin(thread, node) {
-                Ok(fence) => fences.push((node, fence)),
-                Err(error) => self.note_failure(thread, node, error),
-            }
-        }
-        self.stage = Stage::Fences(fences);
-    }
-
-    fn begin_release(&mut self, thread: &Thread<F>, lock: &TicketLock<F>, places: bool) {
-        self.stage = Stage::Releases(places);
-        let progress = self.acquisition.release(lock, thread, places);
+    fn begin_release(&mut self, thread: &Thread<F>, lock: &TicketLock<F>, how: Release) {
+        self.stage = Stage::Releases(how == Release::Places);
+        let progress = self.acquisition.release(lock, thread, how);
         self.note(progress);
     }
 
@@ -523,7 +589,7 @@ impl<F: Fabric> Machine<F> {
         let now = thread.now();
         let first = self.waiting.first();
         let times = first.map_or((now, now), |&first| updates[first as usize].times);
-        let progress = thread.to_the_end(|| self.acquisition.after_loss(lock, thread, error, times));
+        let progress = self.acquisition.after_loss(lock, thread, error, times);
         self.note(progress);
     }
 

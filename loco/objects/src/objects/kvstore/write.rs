@@ -7,7 +7,7 @@ use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
 use crate::{Error, LockGuard, Pending, Result, Thread, TicketLock};
 
-use super::slot::{BODY, Location, WORD_BYTES, body, meta};
+use super::slot::{BODY, Location, WORD_BYTES, body, meta, slot_bytes};
 use super::tracker::Change;
 use super::trust::{self, Guard};
 use super::value::Encode;
@@ -343,6 +343,11 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         let buffer = thread.mem_ref(bytes.len())?;
         buffer.write(0, &bytes)?;
         buffer.put(self.place(at, BODY)?).map(Some)
+    }
+
+    /// Returns true if the buffer from which such a value is put is longer than a block of the thread's pool.
+    pub(super) fn is_longer_than_a_block(&self, thread: &Thread<F>, value: &[u8]) -> bool {
+        slot_bytes(value.len()) - BODY > thread.network().block_bytes()
     }
 
     pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {

@@ -12,7 +12,7 @@ use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Time};
 
 use super::TicketLock;
 use super::draw::{DRAW_BYTES, Draw};
-use super::release::Service;
+use super::release::{Release, Service};
 use super::slot::Slot;
 use super::waiting::AfterLoss;
 use crate::objects::locks::turn::late;
@@ -226,10 +226,9 @@ impl<F: Fabric> Acquisition<F> {
         }
     }
 
-    /// Begins to release the lock, which the thread holds. The caller has placed what it wrote, or the release
-    /// [places](TicketLock::places) it; then the lock does not stay on this node (`leave`).
-    pub(crate) fn release(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, leave: bool) -> Progress {
-        match lock.begin_release(thread, &mut self.block, leave) {
+    /// Begins to release the lock, which the thread holds.
+    pub(crate) fn release(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, how: Release) -> Progress {
+        match lock.begin_release(thread, &mut self.block, how) {
             None => Progress::Over(thread.still_in()),
             Some(Err(error)) => self.fail(lock, error),
             Some(Ok(service)) => {

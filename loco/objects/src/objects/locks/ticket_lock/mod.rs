@@ -45,6 +45,7 @@ use crate::operations::words::Words;
 use crate::{Channel, Parent, Region, Result, Thread};
 
 pub(crate) use acquisition::{Acquisition, Progress};
+pub(crate) use release::Release;
 pub(crate) use several::Several;
 use slot::{Announcement, Slot, Stage};
 
@@ -297,6 +298,8 @@ impl<F: Fabric> TicketLock<F> {
         scope: Scope,
     ) -> Result<Option<LockGuard<'a, TicketLock<F>, F>>> {
         let _call = thread.call(self.channel.name(), "try_lock");
+        // The holder may wait for a lock that this thread has asked for, and the caller may try until it has this one.
+        thread.move_on();
         self.poison.check(self.channel.name())?;
         if !self.turn.try_enter() {
             return Ok(None);

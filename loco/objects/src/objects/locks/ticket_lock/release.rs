@@ -16,6 +16,15 @@ use crate::{Result, Thread};
 use super::slot::{Slot, Stage};
 use super::{NEXT, STRONG, TicketLock};
 
+/// What is placed when a release begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// Its exchange [places](TicketLock::places_and_leaves) what the holder wrote, so the lock does not stay on this node.
+    Places,
+    /// The holder has placed what it wrote, and, if `announced`, the announcement of its ticket.
+    Placed { announced: bool },
+}
+
 /// The service of the ticket after that of this node, which is under way on a block.
 pub(super) struct Service {
     /// The ticket to be served.
@@ -128,18 +137,26 @@ impl<F: Fabric> TicketLock<F> {
         self.turn.may_stay(self.config.local_hand_overs_max)
     }
 
-    /// Begins to release the lock, so that other steps of the thread overlap. The caller has placed what it wrote, or the exchange
-    /// [places](TicketLock::places) it; then the lock does not stay on this node (`leaves`). `block` is for the result of the
-    /// exchange. Returns `None` if another thread of this node has the lock now.
+    /// Returns the node at which the announcement of the ticket must be placed before a release, since that may hand the lock to another
+    /// thread of this node.
+    pub(crate) fn announced_at(&self) -> Option<NodeId> {
+        self.words.by_network().filter(|_| self.may_stay())
+    }
+
+    /// Begins to release the lock, so that other steps of the thread overlap. `block` is for the result of the exchange. Returns `None` if
+    /// another thread of this node has the lock now.
     pub(super) fn begin_release(
         &self,
         thread: &Thread<F>,
         block: &mut Block<F>,
-        leaves: bool,
+        how: Release,
     ) -> Option<Result<Service>> {
-        if !leaves && self.may_stay() {
-            // If the home is lost, nobody looks at the announcement any more.
-            let _ = self.place_announcement(thread);
+        if how != Release::Places && self.may_stay() {
+            // Rare: the other thread has come since the fences began.
+            if how != (Release::Placed { announced: true }) {
+                // If the home is lost, nobody looks at the announcement any more.
+                let _ = self.place_announcement(thread);
+            }
             self.channel.shown().release();
             if self.turn.hand_over() {
                 return None;

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::TicketLock;
 use super::acquisition::{Acquisition, Progress};
+use super::release::Release;
 use crate::fence::Scope;
 use crate::objects::locks::guard::LockGuard;
 use crate::operations::counts::Count;
@@ -46,11 +47,13 @@ enum Stage<'a, F: Fabric> {
 }
 
 impl<'a, F: Fabric> Several<'a, F> {
-    /// Draws a ticket of each of `locks`.
+    /// Draws a ticket of each of `locks`, after what the thread has under way.
     pub(crate) fn draw(
         thread: &'a Thread<F>,
         locks: impl Iterator<Item = &'a TicketLock<F>>,
     ) -> Several<'a, F> {
+        // The thread may have asked for one of these locks already, and nothing of it goes on while it waits for one.
+        thread.settle();
         // Others wait for the end of what is begun here.
         thread.to_the_end(|| {
             let entries = locks.map(|lock| Entry::begin(thread, lock)).collect();
@@ -70,7 +73,7 @@ impl<'a, F: Fabric> Several<'a, F> {
                     && acquisition.is_in_step()
                     && let Err(error) = acquisition.wait_for_step(thread)
                 {
-                    entry.stage = Stage::Failed(error);
+                    entry.abandon(thread, error);
                 }
                 entry.go_on(thread);
             }
@@ -199,6 +202,10 @@ impl<'a, F: Fabric> Entry<'a, F> {
         entry
     }
 
+    fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::UnderWay(_))
+    }
+
     fn is_in_step(&self) -> bool {
         matches!(&self.stage, Stage::UnderWay(acquisition) if acquisition.is_in_step())
     }
@@ -218,6 +225,15 @@ impl<'a, F: Fabric> Entry<'a, F> {
             FabricError::Timeout { .. } => acquisition.give_up(lock, thread, times),
             error => acquisition.after_loss(lock, thread, error, times),
         })
+    }
+
+    /// Gives up in the midst of a step whose end the fabric cannot tell any more.
+    #[cold]
+    fn abandon(&mut self, thread: &'a Thread<F>, error: Error) {
+        self.take_step(thread, |acquisition, lock| {
+            acquisition.abandon(lock);
+            Progress::Over(Err(error))
+        });
     }
 
     fn take_step(
@@ -258,22 +274,26 @@ impl<'a, F: Fabric> Entry<'a, F> {
     fn release(&mut self, thread: &'a Thread<F>) {
         if let Stage::Holds(guard, mut acquisition) = std::mem::replace(&mut self.stage, Stage::Over) {
             guard.keep();
-            let progress = acquisition.release(self.lock, thread, false);
+            let progress = acquisition.release(self.lock, thread, Release::Placed { announced: false });
             self.note(thread, acquisition, progress);
         }
     }
 }
 
 impl<F: Fabric> Drop for Several<'_, F> {
-    /// Gives up the tickets that wait, if the caller panics. The guards release the locks that are held.
+    /// Gives up the tickets that wait, if the caller panics, and ends the steps under way. The guards release the locks that are held.
     fn drop(&mut self) {
         let thread = self.thread;
         thread.to_the_end(|| {
             let now = thread.now();
-            for entry in &mut self.entries {
-                entry.take_step(thread, |acquisition, lock| {
-                    acquisition.give_up(lock, thread, (now, now))
-                });
+            // Whoever is called at the last moment has the turn, draws a ticket and claims it before it can give that up.
+            while self.entries.iter().any(Entry::is_under_way) {
+                for entry in &mut self.entries {
+                    entry.take_step(thread, |acquisition, lock| {
+                        acquisition.give_up(lock, thread, (now, now))
+                    });
+                }
+                self.end_steps();
             }
         });
     }
