@@ -292,27 +292,31 @@ pub(super) fn kv<F: Fabric>(
         bench.meet(&thread)?;
         operations_per_second = rate_for(workload.duration, bench.progress, &mut some)?;
     } else {
-        let mut under_way = Window::new(&thread, store, window);
         let mut picked = picks.iter().cycle().map(|&pick| unpack(pick));
-        let mut some = || {
-            while under_way.has_room()
-                && let Some((key, write)) = picked.next()
-            {
-                match write {
-                    true => {
-                        version = version.wrapping_add(1);
-                        under_way.update(key, value(key, version))?;
+        let mut rate_of_windows = |time| {
+            let mut under_way = Window::new(&thread, store, window);
+            let rate = rate_for(time, bench.progress, || {
+                while under_way.has_room()
+                    && let Some((key, write)) = picked.next()
+                {
+                    match write {
+                        true => {
+                            version = version.wrapping_add(1);
+                            under_way.update(key, value(key, version))?;
+                        }
+                        false => under_way.lookup(key)?,
                     }
-                    false => under_way.lookup(key)?,
                 }
-            }
-            Ok::<u64, CliError>(under_way.finish_some()?)
+                Ok::<u64, CliError>(under_way.finish_some()?)
+            })?;
+            // Nothing of one time counts in the next, or is under way while the node waits for the others.
+            under_way.finish()?;
+            Ok::<f64, CliError>(rate)
         };
         bench.meet(&thread)?;
-        rate_for(workload.warm_up(), bench.progress, &mut some)?;
+        rate_of_windows(workload.warm_up())?;
         bench.meet(&thread)?;
-        operations_per_second = rate_for(workload.duration, bench.progress, &mut some)?;
-        under_way.finish()?;
+        operations_per_second = rate_of_windows(workload.duration)?;
     }
     bench.meet(&thread)?;
     latencies(TIMED, 1, bench.timing, &mut found, |i| {

@@ -1,10 +1,17 @@
 //! Updates of the key-value store that are started, and completed individually.
 
 use std::collections::VecDeque;
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
-use crate::common::net::{Barrier, KvStore, Manager, Thread};
-use crate::common::{ALL, Cluster};
-use loco::{Bytes, KvConfig, Result};
+use crate::common::net::{Barrier, Driver, KvStore, Manager, TasLock, Thread, TicketLock};
+use crate::common::{ALL, Cluster, wait_until};
+use loco::asynchronous::Async;
+use loco::fabric::NodeId;
+use loco::fence::{self, Scope};
+use loco::{Bytes, Inserted, KvConfig, Parent as _, Participants, Result};
 
 type Store = KvStore<u64, u64>;
 
@@ -141,7 +148,8 @@ fn windows_of_threads_of_all_nodes_end() {
     }
 }
 
-/// A thread that waits for others ends what it has under way, of which they may need the lock.
+/// A thread that waits for others ends what it has under way, of which they may need the lock: the others find the values when it has
+/// arrived.
 #[test]
 fn a_thread_that_waits_for_others_ends_its_updates() {
     for cluster in ALL {
@@ -150,20 +158,20 @@ fn a_thread_that_waits_for_others_ends_its_updates() {
             manager.wait_for_ready()?;
             let me = u64::from(manager.node().0);
             let started: Vec<_> = (0..KEYS)
-                .map(|key| store.update_start(thread, &key, &(key + KEYS * (me + 1))))
+                .filter(|key| key / 2 % 2 == me)
+                .map(|key| store.update_start(thread, &key, &(key + KEYS)))
                 .collect::<Result<_>>()?;
-            // The other node comes here after calls that take the same locks.
-            if me == 1 {
-                for key in 0..KEYS {
-                    assert!(store.update(thread, &key, &(key + KEYS * 7))?);
-                }
-            }
             bar.wait(thread)?;
-            for update in started {
-                assert!(update.query(), "{cluster:?}: it was ended before the barrier");
-                assert!(update.wait()?);
+            // This moves nothing on, and takes the locks of the other node's updates.
+            let other = manager.thread()?;
+            for key in (0..KEYS).filter(|key| key / 2 % 2 != me) {
+                assert_eq!(store.get(&other, &key)?, Some(key + KEYS), "{cluster:?}: {key}");
+                assert!(store.update(&other, &key, &(key + KEYS * 7))?);
             }
-            Ok(())
+            for update in started {
+                assert!(update.wait()?, "{cluster:?}");
+            }
+            bar.wait(thread)
         });
     }
 }
@@ -210,13 +218,347 @@ fn dropped_updates_leave_locks_free_and_values_whole() {
             bar.wait(&thread)?;
             // All locks are free: each call has a short time.
             if me == 0 {
-                thread.set_deadline(Some(thread.now().after(std::time::Duration::from_secs(60))));
+                thread.set_deadline(Some(thread.now().after(Duration::from_secs(60))));
                 for key in 0..2 {
                     assert!(store.update(&thread, &key, &value(9))?);
                 }
                 thread.set_deadline(None);
             }
             bar.wait(&thread)
+        });
+    }
+}
+
+/// Node 1 inserts many keys while an update is under way that has asked for the lock they need. The inserts come after it.
+#[test]
+fn inserts_of_many_keys_end_the_updates_under_way_first() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let config = KvConfig::default().slots_per_node(64).locks(2);
+            let store = Store::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let me = u64::from(manager.node().0);
+            let _ = store.insert(&thread, &me, &me)?;
+            bar.wait(&thread)?;
+            for round in 1..20 {
+                // The lock of one of the keys is here, and that of the other one there. Both nodes want both.
+                let started: Vec<_> = [me, 1 - me]
+                    .iter()
+                    .map(|key| store.update_start(&thread, key, &(round * 2 + me)))
+                    .collect::<Result<_>>()?;
+                let new = 10 + 2 * round + me;
+                let inserted = store.insert_many(&thread, &[(new, new), (new + 100, new)])?;
+                assert_eq!(inserted, [Inserted::Done; 2], "{cluster:?}");
+                for update in started {
+                    assert!(update.wait()?, "{cluster:?}");
+                }
+                for key in [new, new + 100] {
+                    assert!(store.delete(&thread, &key)?, "{cluster:?}");
+                }
+            }
+            bar.wait(&thread)
+        });
+    }
+}
+
+/// A thread tries for a lock until it has it, whose holder waits for the lock of an update that the thread has started.
+#[test]
+fn who_tries_for_a_lock_moves_its_updates_on() {
+    for cluster in ALL {
+        run(cluster, 2, |manager, store, thread| {
+            let ticket = TicketLock::new(manager, "ticket", manager.nodes()[0])?;
+            let tas = TasLock::new(manager, "tas", manager.nodes()[0])?;
+            let bar = Barrier::new(manager, "before")?;
+            manager.wait_for_ready()?;
+            let me = u64::from(manager.node().0);
+            let update_all = |value| {
+                let keys = (0..KEYS).map(|key| (key, key + KEYS * value));
+                store.update_many(thread, &keys.collect::<Vec<_>>())
+            };
+            for of_tickets in [true, false] {
+                if me == 0 {
+                    let held = match of_tickets {
+                        true => (Some(ticket.lock(thread, Scope::Nothing)?), None),
+                        false => (None, Some(tas.lock(thread, Scope::Nothing)?)),
+                    };
+                    bar.wait(thread)?;
+                    bar.wait(thread)?;
+                    assert_eq!(update_all(1)?, KEYS as usize);
+                    drop(held);
+                } else {
+                    bar.wait(thread)?;
+                    bar.wait(thread)?;
+                    let started: Vec<_> = (0..KEYS)
+                        .map(|key| store.update_start(thread, &key, &key))
+                        .collect::<Result<_>>()?;
+                    let has_it = || -> Result<bool> {
+                        Ok(match of_tickets {
+                            true => ticket.try_lock(thread, Scope::Nothing)?.is_some(),
+                            false => tas.try_lock(thread, Scope::Nothing)?.is_some(),
+                        })
+                    };
+                    wait_until("the lock", || has_it().expect("the other node lives"));
+                    for update in started {
+                        assert!(update.wait()?, "{cluster:?}");
+                    }
+                }
+                bar.wait(thread)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The networks on which an update is under way between its start and its wait.
+fn networks() -> impl Iterator<Item = Cluster> {
+    ALL.into_iter()
+        .filter(|cluster| !matches!(cluster, Cluster::Synchronous))
+}
+
+/// A store with one lock, whose words are on node 0, and with key 0 on node 0.
+struct OneLock {
+    store: Store,
+    bar: Barrier,
+}
+
+impl OneLock {
+    fn new(manager: &Manager) -> Result<OneLock> {
+        let config = KvConfig::default().slots_per_node(8).locks(1);
+        let store = Store::new(manager, "kv", config)?;
+        let bar = Barrier::new(manager, "bar")?;
+        manager.wait_for_ready()?;
+        if manager.node().0 == 0 {
+            let _ = store.insert(&manager.thread()?, &0, &0)?;
+        }
+        bar.wait(&manager.thread()?)?;
+        Ok(OneLock { store, bar })
+    }
+
+    /// Updates key 0 until `limit` from now at most. Returns false if it came too late.
+    fn update_within(&self, thread: &Thread, limit: Duration) -> Result<bool> {
+        thread.set_deadline(Some(thread.now().after(limit)));
+        let updated = self.store.update(thread, &0, &1);
+        thread.set_deadline(None);
+        match updated {
+            Err(error) if error.is_timeout() => Ok(false),
+            updated => updated,
+        }
+    }
+
+    /// Waits until another node, which has started an update and does nothing more about it, has the lock.
+    fn wait_until_held(&self, thread: &Thread) {
+        wait_until("the lock is held", || {
+            !self
+                .update_within(thread, Duration::from_millis(2))
+                .expect("all nodes live")
+        });
+    }
+
+    /// Each node updates: nobody has kept the lock.
+    fn all_can_update(&self, thread: &Thread) -> Result<()> {
+        self.bar.wait(thread)?;
+        for _ in 0..3 {
+            assert!(self.store.update(thread, &0, &2)?);
+        }
+        self.bar.wait(thread)
+    }
+}
+
+/// Updates give the lock up at a deadline that the thread has set, while it is held and at the moment of its release. It is free for all
+/// afterwards.
+#[test]
+fn an_update_that_gives_up_at_its_deadline_keeps_no_lock() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            // What is under way on a thread stands still while the thread does nothing.
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let me = manager.node().0;
+            if me == 0 {
+                let held = one.store.update_start(&idle, &0, &9)?;
+                one.bar.wait(&thread)?;
+                // A thread of the same node waits in the line.
+                assert!(
+                    !one.update_within(&thread, Duration::from_millis(5))?,
+                    "{cluster:?}"
+                );
+                assert!(held.wait()?);
+            } else {
+                one.wait_until_held(&thread);
+                one.bar.wait(&thread)?;
+            }
+            one.all_can_update(&thread)?;
+            for round in 0..200 {
+                if me == 0 {
+                    assert!(one.store.update(&thread, &0, &round)?);
+                } else {
+                    one.update_within(&thread, Duration::from_micros(round * 10))?;
+                }
+            }
+            one.all_can_update(&thread)
+        });
+    }
+}
+
+/// The same of an update whose future is dropped.
+#[test]
+fn an_update_whose_future_is_dropped_keeps_no_lock() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let OneLock { store, bar } = one;
+            let store = Async::new(store);
+            let driver = Driver::new(&manager)?;
+            let task = driver.thread()?;
+            for round in 0..20 {
+                if manager.node().0 == 0 {
+                    let held = KvStore::update_start(&store, &idle, &0, &9)?;
+                    bar.wait(&thread)?;
+                    if round % 2 == 0 {
+                        bar.wait(&thread)?;
+                    }
+                    assert!(held.wait()?);
+                    if round % 2 == 1 {
+                        bar.wait(&thread)?;
+                    }
+                } else {
+                    bar.wait(&thread)?;
+                    {
+                        let mut update = pin!(store.update(&task, 0, round));
+                        let waker = Waker::noop();
+                        // It may have the lock at once if the other node's draw comes late.
+                        let _ = update.as_mut().poll(&mut Context::from_waker(waker));
+                    }
+                    bar.wait(&thread)?;
+                }
+                bar.wait(&thread)?;
+                // Also the thread whose call was given up.
+                assert!(pollster::block_on(store.update(&task, 0, round))?, "{cluster:?}");
+                assert!(KvStore::update(&store, &thread, &0, &round)?, "{cluster:?}");
+                bar.wait(&thread)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A program that asks again and again hears of the deadline.
+#[test]
+fn an_update_that_is_only_asked_for_ends_at_its_deadline() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            if manager.node().0 == 0 {
+                let held = one.store.update_start(&idle, &0, &9)?;
+                one.bar.wait(&thread)?;
+                assert!(held.wait()?);
+            } else {
+                one.wait_until_held(&thread);
+                thread.set_deadline(Some(thread.now().after(Duration::from_millis(2))));
+                let update = one.store.update_start(&thread, &0, &1)?;
+                wait_until("the deadline", || update.query());
+                thread.set_deadline(None);
+                let error = update.wait().expect_err("the lock is held");
+                assert!(error.is_timeout(), "{cluster:?}: {error}");
+                one.bar.wait(&thread)?;
+            }
+            one.all_can_update(&thread)
+        });
+    }
+}
+
+/// A program that asks again and again gets the lock of a node that is lost.
+#[test]
+fn an_update_that_is_only_asked_for_goes_on_after_a_loss() {
+    for cluster in networks() {
+        cluster.run(3, |manager| {
+            let survivors = Participants::of([NodeId(0), NodeId(1)]);
+            let end = match manager.node().0 {
+                2 => None,
+                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
+            };
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let update = match manager.node().0 {
+                0 => None,
+                2 => Some(one.store.update_start(&idle, &0, &9)?),
+                _ => {
+                    one.wait_until_held(&thread);
+                    Some(one.store.update_start(&idle, &0, &1)?)
+                }
+            };
+            one.bar.wait(&thread)?;
+            let Some(end) = end else {
+                fence::thread(&thread)?;
+                manager.fabric().mesh().fail();
+                return Ok(());
+            };
+            if let Some(update) = update {
+                wait_until("the lock of the lost node", || update.query());
+                assert!(update.wait()?, "{cluster:?}");
+            }
+            end.wait(&thread)?;
+            assert!(one.store.update(&thread, &0, &3)?);
+            end.wait(&thread)
+        });
+    }
+}
+
+/// Values that are longer than a block of the thread's pool overlap with nothing, and are all written.
+#[test]
+fn long_values_of_a_window_are_all_written() {
+    const LONG: usize = 10_000;
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let config = KvConfig::default()
+                .slots_per_node(40)
+                .value_bytes_max(LONG)
+                .locks(3);
+            let store = KvStore::<u64, Bytes>::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let me = u64::from(manager.node().0);
+            let value = |key: u64, round: u64| Bytes(vec![(key + round) as u8; LONG - key as usize]);
+            for key in (0..KEYS).filter(|key| key % 2 == me) {
+                let _ = store.insert(&thread, &key, &value(key, 0))?;
+            }
+            bar.wait(&thread)?;
+            if me == 0 {
+                let started: Vec<_> = (0..KEYS)
+                    .map(|key| store.update_start(&thread, &key, &value(key, 1)))
+                    .collect::<Result<_>>()?;
+                for update in started.into_iter().rev() {
+                    assert!(update.wait()?, "{cluster:?}");
+                }
+            }
+            bar.wait(&thread)?;
+            for key in 0..KEYS {
+                assert_eq!(
+                    store.get(&thread, &key)?,
+                    Some(value(key, 1)),
+                    "{cluster:?}: {key}"
+                );
+            }
+            bar.wait(&thread)
+        });
+    }
+}
+
+/// A thread that is dropped ends what its program has forgotten.
+#[test]
+fn a_forgotten_update_ends_with_its_thread() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            let forgetful = manager.thread()?;
+            std::mem::forget(one.store.update_start(&forgetful, &0, &9)?);
+            drop(forgetful);
+            one.all_can_update(&manager.thread()?)
         });
     }
 }
