@@ -1,6 +1,6 @@
 //! Updates that are started: two of a thread are under way at a time, and each is completed by itself.
 
-use loco::{Result, Thread};
+use loco::{Error, Inserted, Result, Thread};
 use loco_sim::{World, call};
 
 use super::{Store, There, stores};
@@ -82,5 +82,42 @@ pub(super) fn beside_calls(world: &mut World) {
         let update = must(store.update_start(thread, &mine, &[30]));
         assert!(must(store.delete(thread, &other)), "nobody else deletes it");
         must(update.wait());
+    });
+}
+
+/// Builds a world in which a thread of each node starts an update of the key of its own node, and then inserts two keys by one call, one of
+/// them under the lock of the other node's. It ends what it has under way first: it waits for acknowledgements under these locks.
+pub(super) fn beside_inserts(world: &mut World) {
+    const KEYS: &[There] = &[(0, 1, 10), (1, 2, 20)];
+    let mut stage = stores::<1>(world, 2, 1, (3, 2), KEYS);
+    stage.each("writer", 0..2, |store, thread, node| {
+        let (mine, one, two) = match node {
+            0 => (1, 3, 4),
+            _ => (2, 5, 6),
+        };
+        let update = must(store.update_start(thread, &mine, &[30]));
+        let inserted = must(store.insert_many(thread, &[(one, [40]), (two, [40])]));
+        assert_eq!(inserted, [Inserted::Done; 2], "nobody else inserts them");
+        assert!(must(update.wait()), "nobody deletes it");
+    });
+}
+
+/// Builds a world in which an update of each node gives up when its lock is held: the time of its thread has passed when it begins. Then
+/// each updates with time enough.
+pub(super) fn late(world: &mut World) {
+    const KEYS: &[There] = &[(0, 1, 10)];
+    let mut stage = stores::<1>(world, 2, 1, (1, 1), KEYS);
+    stage.each("writer", 0..2, |store, thread, node| {
+        thread.set_deadline(Some(thread.now()));
+        let late = store.update(thread, &1, &[20 + u64::from(node)]);
+        thread.set_deadline(None);
+        assert!(
+            late.as_ref().map_or_else(Error::is_timeout, |&there| there),
+            "{late:?}"
+        );
+        assert!(
+            must(store.update(thread, &1, &[30 + u64::from(node)])),
+            "nobody deletes it"
+        );
     });
 }
