@@ -1,4 +1,4 @@
-//! What a thread has under way beyond a call: state machines of objects, which any of its waits moves on.
+//! What a thread has under way beyond a call: state machines of objects, which its waits for what is started move on.
 //!
 //! An object leaves a state machine ([`UnderWay`]) with the thread. [`Thread::finish`] moves all of them on until a condition holds: each
 //! takes the steps that need no wait, and then the thread waits for whatever ends first. So no machine stands still while the thread waits

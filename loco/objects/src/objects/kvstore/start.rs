@@ -39,8 +39,13 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// [`wait`](PendingUpdate::wait). Updates of one key by one thread take effect in the order in which they were started. Two of one
     /// thread under one lock share the lock. Those under way may be completed in any order, and more may be started in between.
     ///
-    /// An update goes on while its thread waits for it or for another one, asks for one ([`query`](PendingUpdate::query)), or makes a call
-    /// that waits for what other threads do, which ends those under way first. It has a lock from some moment on, so wait for it soon:
+    /// An update goes on while its thread waits for it or for another one, or for a [lookup](KvStore::get_start) that was started, asks for
+    /// one ([`query`](PendingUpdate::query)), tries for a lock, or makes a call that waits for what other threads do, which ends those under
+    /// way first. Waits for posted operations and fences do not move it on, and neither do calls that return at once, such as
+    /// [`try_pop`](crate::SharedQueue::try_pop): a program that makes them again and again until another thread has done something also
+    /// asks for its updates.
+    ///
+    /// An update may hold its lock from this call on, with nothing written until the thread waits or asks the next time. Do so soon:
     /// others wait for the lock meanwhile.
     ///
     /// Over shared memory, and where values have [copies](super::KvConfig::copies), the update is over when the call returns.
@@ -75,8 +80,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 }
 
 impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
-    /// Moves on what the thread has under way, without a wait. Returns true if this update is over, so that
-    /// [`wait`](PendingUpdate::wait) returns at once.
+    /// Moves on what the thread has under way, without a wait for other threads. Returns true if this update is over, so that
+    /// [`wait`](PendingUpdate::wait) returns at once. It is over at its deadline too, and after a loss that it cannot survive.
     pub fn query(&self) -> bool {
         let State::UnderWay(number) = self.state else {
             return true;

@@ -1,7 +1,8 @@
 //! The updates that a thread has under way, as state machines: one for each lock that they need.
 //!
-//! The machine of a lock takes the lock, writes the values of all updates that wait for it by then, and releases it: two round trips, as
-//! many updates as there are. Updates that come meanwhile are next. So those of one thread under one lock are served in their order,
+//! The machine of a lock takes the lock, writes the values of all updates that wait for it by then, and releases it. That is two round
+//! trips for all of them if the lock is free and the values are on its home. If not, the claim, the grant and a fence come in between.
+//! Updates that come meanwhile are next. So those of one thread under one lock are served in their order,
 //! and share the lock and its release.
 //!
 //! A machine that has a lock waits for the network alone, never for another lock. So updates under way cannot wait for each other in a

@@ -1,8 +1,9 @@
-//! The acquisition of a lock as a state machine: none of its steps waits for another node.
+//! The acquisition of a lock as a state machine: none of its usual steps waits for another node.
 //!
 //! It has the turn among the threads of the node, a ticket, and at last the lock, and releases it in the same way. Its caller takes the steps
 //! ([`Acquisition::go_on`]) whenever one of them has ended ([`Acquisition::has_ended`]). So a thread has many acquisitions under way.
-//! Only what is rare waits within a step: the claim of a ticket that was given up, and what follows a loss or a deadline.
+//! Only what is rare waits within a step: the claim of a ticket that was given up, what follows a loss or a deadline, and the placement of
+//! the announcement before a hand-over to another thread of the node whose holder has not [placed](Release::Placed) it.
 //!
 //! The results of all steps go to one block, which is taken first. So no step that others wait for fails for want of memory.
 //!
