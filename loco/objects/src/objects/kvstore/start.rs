@@ -41,7 +41,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     ///
     /// An update goes on while its thread waits for it or for another one, or for a [lookup](KvStore::get_start) that was started, asks for
     /// one ([`query`](PendingUpdate::query)), tries for a lock, or makes a call that waits for what other threads do, which ends those under
-    /// way first. Waits for posted operations and fences do not move it on, and neither do calls that return at once, such as
+    /// way before it waits. Others may see what the call has done by then, such as its arrival at a barrier. Waits for posted operations and fences do not move it on, and neither do calls that return at once, such as
     /// [`try_pop`](crate::SharedQueue::try_pop): a program that makes them again and again until another thread has done something also
     /// asks for its updates.
     ///
