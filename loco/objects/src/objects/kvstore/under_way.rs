@@ -69,6 +69,8 @@ struct Machine<F: Fabric> {
     doing: Numbers,
     /// The puts of values that have a buffer.
     puts: AckKey<F>,
+    /// The fence of the announcement of the ticket, if the release may hand the lock to another thread of the node.
+    announced: Option<AckKey<F>>,
     /// The nodes written to.
     nodes: SmallVec<[NodeId; 4]>,
     /// Those of them that are lost.
@@ -84,8 +86,8 @@ enum Stage<F: Fabric> {
     Holds(bool),
     /// It has posted the values. True if the release places them.
     Written(bool),
-    /// The fences between the values and the release are under way, and one of the announcement of the ticket if a hand-over needs it.
-    Fences(Fences<F>, Option<AckKey<F>>),
+    /// The fences between the values and the release are under way, and that of the announcement.
+    Fences(Fences<F>),
     /// The release is under way. True if it places the values.
     Releases(bool),
     /// The lock is released, with this outcome.
@@ -184,6 +186,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
                     waiting,
                     doing: Numbers::new(),
                     puts: AckKey::done(),
+                    announced: None,
                     nodes: SmallVec::new(),
                     lost: SmallVec::new(),
                     failed: None,
@@ -357,7 +360,7 @@ impl<F: Fabric> Machine<F> {
                 let lock = &store.locks[self.lock as usize];
                 self.acquisition.has_ended(lock)
             }
-            Stage::Fences(fences, announced) => have_ended(fences, announced),
+            Stage::Fences(fences) => have_ended(fences, &self.announced),
             Stage::Holds(_) | Stage::Written(_) | Stage::Released(..) => true,
         }
     }
@@ -461,10 +464,10 @@ impl<F: Fabric> Machine<F> {
             }
         }
         // A hand-over to another thread of the node needs no further fence then.
-        let announced = lock
+        self.announced = lock
             .announced_at()
             .and_then(|home| fence_towards(thread, home, fences).ok());
-        self.stage = Stage::Fences(mine, announced);
+        self.stage = Stage::Fences(mine);
     }
 
     /// Begins to release the lock, if the values are placed or the release places them, and goes on with it.
@@ -472,8 +475,9 @@ impl<F: Fabric> Machine<F> {
         let lock = &store.locks[self.lock as usize];
         match &mut self.stage {
             Stage::Written(true) => self.begin_release(thread, lock, Release::Places),
-            Stage::Fences(fences, announced) if have_ended(fences, announced) => {
-                let announced = announced
+            Stage::Fences(fences) if have_ended(fences, &self.announced) => {
+                let announced = self
+                    .announced
                     .as_ref()
                     .is_some_and(|fence| fence.outcome() == Some(Ok(())));
                 for (node, fence) in std::mem::take(fences) {
