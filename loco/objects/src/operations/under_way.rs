@@ -167,4 +167,34 @@ impl<F: Fabric> Thread<F> {
             }
         }
     }
+
+    /// Waits until `ended` returns true, which looks at recorded completions and, if `arrives`, at what
+    /// [`wait_for`](Thread::wait_for) may wait for. Polls as [`wait_completion`](Thread::wait_completion) does.
+    ///
+    /// # Errors
+    /// Returns the errors of the fabric's wait as they are.
+    fn wait_for_ends(
+        &self,
+        arrives: bool,
+        wait: Wait<'_>,
+        ended: impl Fn() -> bool,
+    ) -> Result<(), FabricError> {
+        let completions = self.network().completions();
+        let mut scratch = self.scratch.borrow_mut();
+        let ready = || match completions.poll_waiting(&mut scratch) {
+            Err(error) => Some(Err(error)),
+            Ok(()) => ended().then_some(Ok(())),
+        };
+        match arrives {
+            true => self.fabric().wait_for_arrival(wait, ready)?,
+            false => self.fabric().wait_for_completion(wait, ready)?,
+        }
+    }
+
+    /// Records the completions that the fabric has, unless the polling thread does.
+    fn poll_completions(&self) -> Result<(), FabricError> {
+        self.network()
+            .completions()
+            .poll_waiting(&mut self.scratch.borrow_mut())
+    }
 }

@@ -39,6 +39,7 @@ mod monitor;
 mod places;
 mod read;
 mod scan;
+mod shared_fences;
 mod slot;
 mod snapshot;
 mod start;

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use loco_fabric::{Fabric, FabricError, NodeId, Time};
 use smallvec::SmallVec;
 
-use crate::fence;
 use crate::objects::locks::ticket_lock::{Acquisition, Progress, Release};
 use crate::operations::ack::AckKey;
 use crate::operations::machines;
 use crate::{Error, Result, Thread, TicketLock};
 
 use super::Shared;
+use super::shared_fences::{BegunFences, Fences, fence_towards, have_ended};
 use super::value::Encode;
 
 /// The length of a value for which there is room beside its update.
@@ -92,31 +92,6 @@ enum Stage<F: Fabric> {
     Releases(bool),
     /// The lock is released, with this outcome.
     Released(bool, Result<()>),
-}
-
-/// Fences under way.
-type Fences<F> = SmallVec<[(NodeId, AckKey<F>); 2]>;
-/// The fences that the machines of a thread have begun together.
-type BegunFences<F> = SmallVec<[(NodeId, Result<AckKey<F>>); 4]>;
-
-/// Returns true if the fences of a machine have ended, successfully or not.
-fn have_ended<F: Fabric>(fences: &Fences<F>, announced: &Option<AckKey<F>>) -> bool {
-    let mut all = fences.iter().map(|(_, fence)| fence).chain(announced);
-    all.all(AckKey::query)
-}
-
-/// Returns the fence towards `node`, which it begins if none of the machines has.
-fn fence_towards<F: Fabric>(
-    thread: &Thread<F>,
-    node: NodeId,
-    begun: &mut BegunFences<F>,
-) -> Result<AckKey<F>> {
-    if let Some((_, fence)) = begun.iter().find(|(to, _)| *to == node) {
-        return fence.clone();
-    }
-    let fence = fence::begin(thread, node);
-    begun.push((node, fence.clone()));
-    fence
 }
 
 impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
