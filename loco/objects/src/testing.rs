@@ -32,7 +32,7 @@ pub fn run_with<T: Send>(
 /// Runs nodes over any fabric of one process, which `bring_up` makes on each node.
 ///
 /// # Panics
-/// Panics if a node fails, with its error.
+/// Panics if nodes fail, with their errors. A panic of a node goes on.
 pub fn run_on<F: Fabric, T: Send>(
     n: usize,
     bring_up: impl Fn(Mesh) -> loco_fabric::Result<F> + Sync,
@@ -47,14 +47,19 @@ pub fn run_on<F: Fabric, T: Send>(
                 scope.spawn(move || node(bring_up(mesh)?))
             })
             .collect();
-        threads
-            .into_iter()
-            .enumerate()
-            .map(|(node, thread)| match thread.join() {
-                Ok(Ok(value)) => value,
-                Ok(Err(error)) => panic!("node {node}: {error}"),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
+        let (mut values, mut errors, mut panicked) = (Vec::new(), Vec::new(), None);
+        for (node, thread) in threads.into_iter().enumerate() {
+            match thread.join() {
+                Ok(Ok(value)) => values.push(value),
+                Ok(Err(error)) => errors.push(format!("node {node}: {error}")),
+                Err(panic) => panicked = panicked.or(Some(panic)),
+            }
+        }
+        // The error of a node may be that another one has failed, so all are shown, and a panic comes first.
+        if let Some(panic) = panicked {
+            std::panic::resume_unwind(panic);
+        }
+        assert!(errors.is_empty(), "{}", errors.join("\n"));
+        values
     })
 }

@@ -449,6 +449,8 @@ fn a_monitor_whose_announcements_of_a_loss_fail_tries_again() {
         }
         barrier.wait(&thread)?;
         let Some(end) = end else {
+            // Its arrival has reached everybody.
+            fence::thread(&thread)?;
             manager.fabric().inner.mesh().fail();
             return Ok(());
         };
