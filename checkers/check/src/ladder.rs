@@ -258,16 +258,13 @@ impl Run<'_> {
                 return Ok(());
             }
         }
-        let sampled: Vec<usize> = self
-            .open()
-            .filter(|&index| self.runs[index].0.is_sampled() && !self.runs[index].1.is_synchronous())
-            .collect();
-        // Nothing is taken from others where there are none.
-        let sampled = if self.runs.iter().all(|(world, _)| world.is_sampled()) {
-            Vec::new()
-        } else {
-            sampled
+        // Where there are no others, all the time is for the exploration.
+        let has_others = self.runs.iter().any(|(world, _)| !world.is_sampled());
+        let is_sampled = |&index: &usize| {
+            let (world, fabric) = self.runs[index];
+            has_others && world.is_sampled() && !fabric.is_synchronous()
         };
+        let sampled: Vec<usize> = self.open().filter(is_sampled).collect();
         for (number, &index) in sampled.iter().enumerate() {
             let time = self.share(SAMPLED_SHARE, sampled.len() - number);
             if !self.random(index, 3, TURN_EXECUTIONS, time)? {

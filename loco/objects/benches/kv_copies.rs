@@ -19,7 +19,7 @@ const ROUNDS: usize = 21;
 /// An odd number without a pattern: multiples of it are in no order.
 const SPREAD: u64 = 0xf135_7aea_2e62_a9c5;
 
-/// What a node has.
+/// The stores of one node, and its thread.
 struct Node {
     thread: Thread,
     one: KvStore<u64, u64>,

@@ -111,7 +111,7 @@ pub struct Agreement {
     /// The peers of which this node has said that they are lost. A connection that comes late is told, too: else its peer would
     /// take this node, when it leaves because of them, for the one that was lost first.
     suspected: BTreeSet<usize>,
-    /// What all must know of the nodes that have joined, or were to.
+    /// Holds what all must know of the nodes that have joined or asked to.
     newcomers: BTreeMap<usize, Newcomer>,
     /// The nodes that join, and who has said so of each.
     joining: BTreeMap<usize, BTreeSet<usize>>,
@@ -214,7 +214,7 @@ impl Agreement {
                 self.report();
                 match has_joined {
                     true => self.say_to_newcomers(&Word::Left(from), actions),
-                    // Who is not connected with it would wait for its deadline.
+                    // A member that is not connected with the newcomer would wait for its own deadline.
                     false => self.say_to_all(Word::Left(from), actions),
                 }
             }

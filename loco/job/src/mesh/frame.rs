@@ -75,10 +75,10 @@ impl Frame<'_> {
             }
             Frame::Heartbeat => (HEARTBEAT, [&[]; 4]),
             Frame::Goodbye => (GOODBYE, [&[]; 4]),
-            Frame::Lost(node) => return assemble(LOST, [&node.0.to_le_bytes(), &[], &[], &[]]),
-            Frame::Revoked(node) => return assemble(REVOKED, [&node.0.to_le_bytes(), &[], &[], &[]]),
-            Frame::Left(node) => return assemble(LEFT, [&node.0.to_le_bytes(), &[], &[], &[]]),
-            Frame::WasIn(node) => return assemble(WAS_IN, [&node.0.to_le_bytes(), &[], &[], &[]]),
+            Frame::Lost(node) => return about(LOST, *node),
+            Frame::Revoked(node) => return about(REVOKED, *node),
+            Frame::Left(node) => return about(LEFT, *node),
+            Frame::WasIn(node) => return about(WAS_IN, *node),
             Frame::Join { node, key, members } => {
                 let members: Vec<u8> = members.iter().flat_map(|member| member.0.to_le_bytes()).collect();
                 return assemble(JOIN, [&node.0.to_le_bytes(), &key.to_le_bytes(), &members, &[]]);
@@ -86,6 +86,11 @@ impl Frame<'_> {
         };
         assemble(kind, parts)
     }
+}
+
+/// Assembles a frame that says one thing about one node.
+fn about(kind: u8, node: NodeId) -> Vec<u8> {
+    assemble(kind, [&node.0.to_le_bytes(), &[], &[], &[]])
 }
 
 fn assemble(kind: u8, parts: [&[u8]; 4]) -> Vec<u8> {
@@ -120,13 +125,18 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
             Some(parcel) => Frame::Parcel(parcel),
             None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
         },
-        (LOST | REVOKED | LEFT | WAS_IN, Some(body)) => match <[u8; 2]>::try_from(body) {
-            Ok(node) if kind == LOST => Frame::Lost(NodeId(u16::from_le_bytes(node))),
-            Ok(node) if kind == LEFT => Frame::Left(NodeId(u16::from_le_bytes(node))),
-            Ok(node) if kind == WAS_IN => Frame::WasIn(NodeId(u16::from_le_bytes(node))),
-            Ok(node) => Frame::Revoked(NodeId(u16::from_le_bytes(node))),
-            Err(_) => return Decoded::Malformed("a node id does not have two bytes"),
-        },
+        (LOST | REVOKED | LEFT | WAS_IN, Some(body)) => {
+            let Ok(node) = <[u8; 2]>::try_from(body) else {
+                return Decoded::Malformed("a node id does not have two bytes");
+            };
+            let node = NodeId(u16::from_le_bytes(node));
+            match kind {
+                LOST => Frame::Lost(node),
+                LEFT => Frame::Left(node),
+                WAS_IN => Frame::WasIn(node),
+                _ => Frame::Revoked(node),
+            }
+        }
         (JOIN, Some(body)) => match decode_join(body) {
             Some(frame) => frame,
             None => return Decoded::Malformed("the word of a node that joins is cut short"),

@@ -1,9 +1,9 @@
 # Runs one node on its host, for `loco run --ssh`. Any POSIX shell will do; `setsid`, `grep` and /proc are those of Linux.
 #
 # What comes before this sets loco_mark (text that nothing else prints), loco_directory, loco_input (yes or no), the functions
-# loco_environment and loco_sweep (`sweep.sh`), and the program with its arguments as $@. The input of this shell is the connection: it brings names of
-# signals, a line each, and its end is the end of the launcher or of the connection. Shells that say themselves that a process
-# was killed are not heard: standard error is the program's.
+# loco_environment and loco_sweep (`sweep.sh`), and the program with its arguments as $@. The input of this shell is the
+# connection: it brings names of signals, a line each, and its end is the end of the launcher or of the connection. Shells
+# that say themselves that a process was killed are not heard: standard error is the program's.
 #
 # No process of ours has LOCO_RUN in its environment. All that the node starts have, whatever group or session they move to.
 

@@ -21,4 +21,3 @@ loco_sweep() {
         loco_rounds=$((loco_rounds + 1))
     done
 }
-

@@ -503,7 +503,7 @@ mod tests {
         );
     }
 
-    /// What the member has sent before its goodbye is behind words that this node has not read yet.
+    /// The words that a member sent before its goodbye are read first, although another member has told of the goodbye already.
     #[test]
     fn a_newcomer_reads_a_member_on_although_another_says_that_it_has_left() {
         let ((mut own, newcomer), mut actions) = (newcomer(), Vec::new());

@@ -57,7 +57,7 @@ pub(in super::super) struct Again<F: Fabric> {
     short: AtomicU64,
 }
 
-/// What became of a key.
+/// Says how many copies of a key's value are there after the copier has looked at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It has all copies, or is not there, or another node is the first to have it; so many were made.
@@ -277,28 +277,25 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
             if !pace.keep(thread, self) || copies.views.view() != view {
                 return Ok(false);
             }
-            let made = match self.copy_key(copies, thread, key) {
-                Ok(Outcome::Whole(made)) => made,
-                Ok(Outcome::Short(made)) => {
-                    again.short.fetch_add(1, Ordering::Relaxed);
-                    made
-                }
-                Ok(Outcome::Lost) => {
-                    again.short.fetch_add(1, Ordering::Relaxed);
-                    lost += 1;
-                    0
-                }
+            let outcome = match self.copy_key(copies, thread, key) {
                 // All homes of the key's lock are lost, so nobody writes it any more.
-                Err(error) if copies.is_out(&error) => {
-                    again.short.fetch_add(1, Ordering::Relaxed);
-                    0
-                }
+                Err(error) if copies.is_out(&error) => Outcome::Short(0),
                 Err(error) if service::may_pass(&error) => {
                     failed = failed.and(Err(error));
                     continue;
                 }
-                Err(error) => return Err(error),
+                outcome => outcome?,
             };
+            let made = match outcome {
+                Outcome::Whole(made) | Outcome::Short(made) => made,
+                Outcome::Lost => {
+                    lost += 1;
+                    0
+                }
+            };
+            if !matches!(outcome, Outcome::Whole(_)) {
+                again.short.fetch_add(1, Ordering::Relaxed);
+            }
             again.due.fetch_sub(1, Ordering::Relaxed);
             again.made.fetch_add(made, Ordering::Relaxed);
             let counts = self.channel.manager().network().counts();

@@ -37,7 +37,7 @@ pub(super) struct Backup<'a> {
     counter: u64,
 }
 
-/// What a copy of a value says of the key.
+/// Says whether a key is present, as one copy of its value tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// The key is present.

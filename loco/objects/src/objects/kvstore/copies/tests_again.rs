@@ -118,7 +118,7 @@ fn no_write_is_lost_or_taken_back_while_copies_are_made() {
     let points = Points::new();
     let written = Mutex::new(BTreeMap::new());
     let overlaps = AtomicUsize::new(0);
-    // Of 40 values on each node, so that it takes two seconds.
+    // Each node has 40 values, so copying takes two seconds.
     let config = config(2, 1).copies_per_second(20);
     run(3, &config, |here, manager, store, thread| {
         if here == 2 {

@@ -128,7 +128,7 @@ fn values_whose_lock_has_no_home_are_short() {
         assert!(without_lock > 0, "some key has lock 0");
         let stats = store.stats();
         assert_eq!(stats.copies_due, 0);
-        // Of the homes of what node 4 inserted, only that node is left.
+        // Node 4 is the only home that is left of the values that it inserted.
         let short = if here == 3 { without_lock } else { KEYS };
         assert!(stats.copies_short >= short, "{stats:?}");
         for key in keys_of(2).chain(keys_of(4)) {

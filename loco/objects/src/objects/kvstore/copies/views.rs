@@ -34,7 +34,7 @@ pub(in super::super) const REGION: &str = "turned";
 /// The most participants of a store with copies: a view is one word, so that it is announced as a whole.
 pub(super) const VIEW_NODES_MAX: usize = u64::BITS as usize;
 
-/// What those who are waited for have not done, in a timeout.
+/// Names what the nodes that are behind have not done, in the text of a timeout.
 const NOT_TURNED: &str = "not turned away from lost nodes yet";
 
 /// Some of the participants.
