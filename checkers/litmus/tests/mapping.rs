@@ -24,7 +24,7 @@ use support::{has_libfabric, job, ofi};
 const DEMANDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/demanded");
 
 /// The most times that a test is run again until it shows what it must show.
-const ROUNDS: u64 = 100;
+const ROUNDS: u64 = 2000;
 
 fn demanded() -> Vec<Test> {
     test::load(&[DEMANDED.to_owned()]).unwrap().tests

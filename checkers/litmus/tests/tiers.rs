@@ -24,7 +24,7 @@ use support::{
 };
 
 /// The most times that tests are run again until they show what they must.
-const ROUNDS: u64 = 200;
+const ROUNDS: u64 = 4000;
 
 fn runs() -> u64 {
     std::env::var("LOCO_LITMUS_RUNS").map_or(400, |runs| runs.parse().unwrap())
