@@ -107,7 +107,9 @@ enum {
     /* A mistake in the library. What the call has done is unknown. */
     LOCO_PANIC = -14,
     /* The other nodes count this node as lost and go on without it. Whatever it does has no effect on them: end the process. */
-    LOCO_DECLARED_LOST = -15
+    LOCO_DECLARED_LOST = -15,
+    /* A snapshot is cut, altered, of another version or of keys and values that do not fit the store, or no snapshot at all. */
+    LOCO_BAD_FILE = -16
 };
 
 /* Returns the text of the calling thread's last error, with its causes, in UTF-8; "" if there was none. The text is valid until
@@ -673,7 +675,8 @@ loco_status loco_lock_unlock_pair(loco_lock *lock, loco_thread *thread, loco_nod
 /* ---- Key-value stores ------------------------------------------------------------------------------------------- */
 
 /* A linearizable map over the memory of all participants, from keys to values of any bytes. Lookups take no lock. A value lives
- * on the node that inserted it. */
+ * on the node that inserted it, and with `copies` of 2 or more on the participants after it, too: keys and locks then outlive the
+ * loss of `copies - 1` nodes, and "lost" below means that all that have the value or the lock are lost. */
 typedef struct loco_store loco_store;
 
 /* Settings of a store, which must be the same on all nodes. Begin with LOCO_STORE_OPTIONS_INIT; 0 is the default. */
@@ -686,13 +689,19 @@ typedef struct loco_store_options {
     size_t key_bytes_max;
     /* Bytes of the ring buffer in which each node tells the others of its inserts and deletes (65536). */
     size_t tracker_bytes;
+    /* Nodes that have each value (1), at most the number of participants. */
+    size_t copies;
+    /* Further participants with room for the copies that are made again after a loss (0: lost copies are not made again). */
+    size_t spare_homes;
     /* Values that each node has room for (65536). */
     uint32_t slots_per_node;
     /* Locks that writers of different keys share (64). */
     uint32_t locks;
+    /* The most values of which a node makes new copies in a second after a loss (20000). */
+    uint32_t copies_per_second;
 } loco_store_options;
 
-#define LOCO_STORE_OPTIONS_INIT {sizeof(loco_store_options), 0, 0, 0, 0, 0}
+#define LOCO_STORE_OPTIONS_INIT {sizeof(loco_store_options), 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Makes this node's endpoint of the store called `name`. `options` may be NULL.
  * Errors: see `loco_region_new`; LOCO_USAGE for settings that do not fit together. */
@@ -729,6 +738,31 @@ loco_status loco_store_update(loco_store *store, loco_thread *thread, const void
  * there, but now it is not. LOCO_TIMEOUT if a node does not acknowledge.
  * After a timeout either nothing has changed, or the key is not there any more; delete again. */
 loco_status loco_store_delete(loco_store *store, loco_thread *thread, const void *key, size_t key_len);
+
+/* Waits until all copies that went with the nodes known to be lost are made again. The loss of `copies - 1` nodes more then takes
+ * no value with it, apart from values that are short of copies because too few homes are left.
+ * Errors: LOCO_USAGE if the store has one copy of each value, or no spare homes; LOCO_REFUSED if a node makes no copies any more;
+ * LOCO_DECLARED_LOST; LOCO_TIMEOUT.
+ * After a timeout the copies are being made all the same; wait again. */
+loco_status loco_store_wait_until_whole(loco_store *store, loco_thread *thread);
+
+/* Writes every key and its value, all as they were at one moment of the call, to the file at `path`, while the nodes go on, and
+ * the number of keys to `*keys`, unless that is NULL. Lookups go on meanwhile; writers wait while the values are read. A file that
+ * was there stays until the new one is whole and on the disk, also if the process is killed.
+ * Errors: LOCO_USAGE for a path that is not UTF-8; LOCO_SYSTEM if the file cannot be written; LOCO_PEER_LOST if values of a lost
+ * node are missing; LOCO_POISONED; LOCO_TIMEOUT.
+ * After an error, and after a timeout, nothing has changed, neither the store nor the file. */
+loco_status loco_store_snapshot(loco_store *store, loco_thread *thread, const char *path, uint64_t *keys);
+
+/* Puts part `part` of `parts` equal parts of the snapshot at `path` into this store, and the number of its keys into `*keys`,
+ * unless that is NULL; 0 of 1 is all of it. A key that is there gets the value from the snapshot, and the values of new keys are on
+ * this node. The store need not be the one that the snapshot is from: it may have other nodes and other settings.
+ * Errors: LOCO_BAD_FILE; LOCO_USAGE for a part that there is not, or if this node has too few free slots: nothing has changed
+ * then. Also LOCO_SYSTEM, and the errors of inserts and updates, after
+ * which some of the keys were restored.
+ * After a timeout some of the keys were restored; restore again. */
+loco_status loco_store_restore(loco_store *store, loco_thread *thread, const char *path, size_t part, size_t parts,
+                               uint64_t *keys);
 
 #ifdef __cplusplus
 }

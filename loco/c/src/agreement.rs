@@ -224,8 +224,11 @@ fn comparison() -> String {
         value_bytes_max,
         key_bytes_max,
         tracker_bytes,
+        copies,
+        spare_homes,
         slots_per_node,
-        locks
+        locks,
+        copies_per_second
     );
     for claim in claims {
         writeln!(c, "_Static_assert({claim}, \"{claim}\");").expect("a string");

@@ -41,6 +41,7 @@ statuses! {
     BUFFER_TOO_SMALL = -13, c"LOCO_BUFFER_TOO_SMALL";
     PANIC = -14, c"LOCO_PANIC";
     DECLARED_LOST = -15, c"LOCO_DECLARED_LOST";
+    BAD_FILE = -16, c"LOCO_BAD_FILE";
 }
 
 /// The reason that a call failed.
@@ -108,6 +109,7 @@ fn status_of(kind: ErrorKind) -> Status {
         ErrorKind::Poisoned => POISONED,
         ErrorKind::Closed => CLOSED,
         ErrorKind::Panicked => PANIC,
+        ErrorKind::BadFile => BAD_FILE,
         // `ErrorKind` grows. A kind that is not named here is a failure of a lower layer.
         _ => SYSTEM,
     }

@@ -1,10 +1,10 @@
 //! The key-value store: `loco_store`, with keys and values of any bytes.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 use loco::{Bytes, Inserted, KvConfig, KvStore};
 
-use crate::border::{Need, Out, bytes, bytes_mut, call, handle};
+use crate::border::{Need, Out, bytes, bytes_mut, call, handle, text};
 use crate::status::{BUFFER_TOO_SMALL, DUPLICATE, FULL, Failure, NOT_FOUND, OK, Status};
 use crate::thread::Thread;
 
@@ -15,8 +15,11 @@ pub struct StoreOptions {
     pub(crate) value_bytes_max: usize,
     pub(crate) key_bytes_max: usize,
     pub(crate) tracker_bytes: usize,
+    pub(crate) copies: usize,
+    pub(crate) spare_homes: usize,
     pub(crate) slots_per_node: u32,
     pub(crate) locks: u32,
+    pub(crate) copies_per_second: u32,
 }
 
 /// A store, as C holds it.
@@ -40,7 +43,10 @@ impl StoreOptions {
             .value_bytes_max(or(self.value_bytes_max, defaults.value_bytes_max))
             .key_bytes_max(or(self.key_bytes_max, defaults.key_bytes_max))
             .locks(or_u32(self.locks, defaults.locks))
-            .tracker_bytes(or(self.tracker_bytes, defaults.tracker_bytes)))
+            .tracker_bytes(or(self.tracker_bytes, defaults.tracker_bytes))
+            .copies(or(self.copies, defaults.copies))
+            .spare_homes(or(self.spare_homes, defaults.spare_homes))
+            .copies_per_second(or_u32(self.copies_per_second, defaults.copies_per_second)))
     }
 }
 
@@ -153,6 +159,70 @@ pub unsafe extern "C" fn loco_store_delete(
         let key = unsafe { owned(key, key_len, "key") }?;
         let found = store.0.delete(access.thread(), &key)?;
         Ok(if found { OK } else { NOT_FOUND })
+    })
+}
+
+/// Implements `loco_store_wait_until_whole` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_wait_until_whole(
+    store: Option<&Store>,
+    thread: Option<&Thread>,
+) -> Status {
+    call(|| {
+        let (store, access) = (store.need("store")?, thread.need("thread")?.enter()?);
+        store.0.wait_until_whole(access.thread())?;
+        Ok(OK)
+    })
+}
+
+/// Implements `loco_store_snapshot` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_snapshot(
+    store: Option<&Store>,
+    thread: Option<&Thread>,
+    path: *const c_char,
+    keys: Out<'_, u64>,
+) -> Status {
+    call(|| {
+        let (store, access) = (store.need("store")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let path = unsafe { text(path, "path") }?;
+        let written = store.0.snapshot(access.thread(), path)?;
+        if let Some(keys) = keys {
+            keys.write(written.keys);
+        }
+        Ok(OK)
+    })
+}
+
+/// Implements `loco_store_restore` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_restore(
+    store: Option<&Store>,
+    thread: Option<&Thread>,
+    path: *const c_char,
+    part: usize,
+    parts: usize,
+    keys: Out<'_, u64>,
+) -> Status {
+    call(|| {
+        let (store, access) = (store.need("store")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let path = unsafe { text(path, "path") }?;
+        let restored = store.0.restore_part(access.thread(), path, part, parts)?;
+        if let Some(keys) = keys {
+            keys.write(restored.inserted + restored.updated);
+        }
+        Ok(OK)
     })
 }
 

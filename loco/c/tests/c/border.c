@@ -204,6 +204,35 @@ static void rings(loco_node *node, loco_thread *thread) {
     OK(loco_ring_writer_free(writer));
 }
 
+/* The store has one key, without bytes, and room for another. */
+static void snapshots(loco_store *store, loco_thread *thread) {
+    const char *path = "border.snapshot";
+    char value[16] = "";
+    uint64_t keys = 0;
+    size_t len = 0;
+    FILE *file;
+
+    OK(loco_store_insert(store, thread, "kept", 4, "before", 6));
+    REFUSED(LOCO_USAGE, "path", loco_store_snapshot(store, thread, NULL, &keys));
+    REFUSED(LOCO_SYSTEM, "nowhere", loco_store_snapshot(store, thread, "nowhere/border.snapshot", &keys));
+    OK(loco_store_snapshot(store, thread, path, &keys));
+    HOLDS(keys == 2);
+    OK(loco_store_update(store, thread, "kept", 4, "after", 5));
+    OK(loco_store_delete(store, thread, "", 0));
+    REFUSED(LOCO_USAGE, "part 1 of 1", loco_store_restore(store, thread, path, 1, 1, NULL));
+    OK(loco_store_restore(store, thread, path, 0, 1, &keys));
+    HOLDS(keys == 2);
+    OK(loco_store_get(store, thread, "kept", 4, value, sizeof value, &len));
+    HOLDS(len == 6 && memcmp(value, "before", 6) == 0);
+    OK(loco_store_get(store, thread, "", 0, value, sizeof value, &len));
+    HOLDS(len == 0);
+
+    file = fopen(path, "ab");
+    HOLDS(file != NULL && fputc('x', file) == 'x' && fclose(file) == 0);
+    REFUSED(LOCO_BAD_FILE, path, loco_store_restore(store, thread, path, 0, 1, NULL));
+    HOLDS(remove(path) == 0);
+}
+
 static void stores(loco_node *node, loco_thread *thread) {
     loco_store_options options = LOCO_STORE_OPTIONS_INIT;
     loco_store *store;
@@ -233,7 +262,12 @@ static void stores(loco_node *node, loco_thread *thread) {
     EXPECT(LOCO_NOT_FOUND, loco_store_update(store, thread, "b", 1, "x", 1));
     OK(loco_store_delete(store, thread, "a", 1));
     EXPECT(LOCO_NOT_FOUND, loco_store_delete(store, thread, "a", 1));
+    REFUSED(LOCO_USAGE, "spare_homes", loco_store_wait_until_whole(store, thread));
+    snapshots(store, thread);
     OK(loco_store_free(store));
+
+    options.copies = 2;
+    REFUSED(LOCO_USAGE, "copies", loco_store_new(node, "copied", &options, &store));
 }
 
 static void atomics(loco_node *node, loco_thread *thread) {
