@@ -21,7 +21,9 @@ use faulty::{
     Patience, combined_late, late, late_alone, late_keeper, late_keeper_beside, lost, lost_after_try,
     lost_alone, lost_before, lost_beside, lost_while_held,
 };
-use holders::{Ask, PLAIN, Shape, after_turns, combined, handed_over, holders, tries, tries_again};
+use holders::{
+    Ask, PLAIN, Shape, after_turns, combined, handed_over, holders, reads_under_way, tries, tries_again,
+};
 use lock::Lock;
 
 pub(super) use lock::distinct;
@@ -89,6 +91,7 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
         ),
         NamedWorld::new("try-again", tries_again::<L>).small(),
         NamedWorld::new("handed-over", handed_over::<L>).small(),
+        NamedWorld::new("reads-under-way", reads_under_way::<L>).small(),
         NamedWorld::new("crash-beside", lost_beside::<L>).crash().small(),
         NamedWorld::new("try-when-free", tries::<L>),
         NamedWorld::new(
@@ -118,6 +121,9 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
             .sampled(),
         NamedWorld::new("crash", lost::<L>(PLAIN, Recover)).crash(),
         NamedWorld::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
+        NamedWorld::new("crash-while-held-late", lost_while_held::<L>(THREE, NodeId(2)))
+            .crash()
+            .expiries(1),
         NamedWorld::new(
             "crash-after-giving-up",
             lost_while_held::<L>(
