@@ -293,6 +293,9 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("expiry-beside-a-report", reports::beside)
             .expiries(1)
             .small(),
+        NamedWorld::new("late-updates-of-two-keys", reports::impatient)
+            .idle()
+            .small(),
         NamedWorld::new("crash-past-a-loss", reports::past_a_loss)
             .crash()
             .sampled(),

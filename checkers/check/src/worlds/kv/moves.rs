@@ -18,7 +18,7 @@ fn make(spare_homes: usize, locks: u32) -> impl Fn(&Manager<Fabric>) -> Result<S
     }
 }
 
-/// Makes a store as [`make`] does, and a word by which a thread tells another that a call has returned.
+/// Makes a store with one lock as [`make`] does, and a word by which a thread tells another that a call has returned.
 fn told(manager: &Manager<Fabric>) -> Result<Told> {
     Told::new(manager, make(0, 1))
 }
@@ -75,7 +75,7 @@ pub(super) fn first_copy(world: &mut World) {
     stage.run(1, 0, "writer", |at, thread| {
         let updated = unless_lost(until_in_time(|| at.store.update(thread, &KEY, &[11])))?;
         assert!(updated, "nobody deletes the key");
-        at.tell(thread, 2)
+        at.tell(thread, 2, true)
     });
     stage.run(2, 0, "reader", |at, thread| {
         at.listen(thread, 1)?;

@@ -2,7 +2,7 @@
 //! loss of a node that it was to reach. Beside them, a value torn by a node that neither has it nor reads it, updates of two nodes' values
 //! under one lock, and lookups in windows of two keys.
 
-use loco::fabric::NodeId;
+use loco::fabric::{NodeId, Peers, Time};
 use loco::{Config, Error, Inserted, Manager, Result, SharedVar, Thread};
 use loco_sim::World;
 
@@ -13,6 +13,10 @@ use crate::stage::{Fabric, Stage, must, unless_excused, unless_lost, until_in_ti
 /// A key of the first of two locks, and one of the second.
 pub(super) const KEY: u64 = 1;
 pub(super) const OTHER: u64 = 2;
+
+/// The words of [`Told`].
+const DONE: u64 = 1;
+const NOT_DONE: u64 = 2;
 
 /// A store, and a word by which a thread tells another that a call has returned.
 pub(super) struct Told {
@@ -31,19 +35,20 @@ impl Told {
         })
     }
 
-    /// Tells `node` that a call has returned.
-    pub(super) fn tell(&self, thread: &Thread<Fabric>, node: u16) -> Option<()> {
-        self.word.write(1);
+    /// Tells `node` that a call has returned, and whether it has done what it was to do.
+    pub(super) fn tell(&self, thread: &Thread<Fabric>, node: u16, is_done: bool) -> Option<()> {
+        self.word.write(if is_done { DONE } else { NOT_DONE });
         unless_lost(self.word.broadcast_to(thread, &[NodeId(node)])).map(loco::AckKey::forget)
     }
 
-    /// Waits until node `from` says that a call has returned. Returns `None` if that node is lost.
+    /// Waits until node `from` says that a call has returned. Returns `None` if it has not done what it was to do, or that node is lost.
     pub(super) fn listen(&self, thread: &Thread<Fabric>, from: u16) -> Option<()> {
-        let told = || (self.word.read() == 1).then_some(());
+        let told = || Some(self.word.read()).filter(|&told| told != 0);
         let from = [NodeId(from)];
-        unless_lost(until_in_time(|| {
-            thread.wait_until("a call that returns", loco::fabric::Peers::These(&from), told)
-        }))
+        let told = unless_lost(until_in_time(|| {
+            thread.wait_until("a call that returns", Peers::These(&from), told)
+        }))?;
+        (told == DONE).then_some(())
     }
 }
 
@@ -82,11 +87,10 @@ pub(super) fn past_a_loss(world: &mut World) {
         unless_lost(until_in_time(|| at.store.insert(thread, &KEY, &[11]))).map(drop)
     });
     stage.run(0, 0, "writer", |at, thread| {
-        match unless_lost(until_in_time(|| at.store.insert(thread, &KEY, &[10])))? {
-            Inserted::Done => at.tell(thread, 2),
-            Inserted::Duplicate => None,
-            Inserted::Full => panic!("node 0 has a slot"),
-        }
+        // It fails if the key is on the lost node.
+        let inserted = unless_lost(until_in_time(|| at.store.insert(thread, &KEY, &[10])));
+        assert_ne!(inserted, Some(Inserted::Full), "node 0 has a slot");
+        at.tell(thread, 2, inserted == Some(Inserted::Done))
     });
     stage.run(2, 0, "reader", |at, thread| {
         at.listen(thread, 0)?;
@@ -126,10 +130,10 @@ pub(super) fn two_nodes_under_a_lock(world: &mut World) {
     stage.run(0, 0, "writer", |at, thread| {
         did("KvStore::update_many");
         assert_eq!(must(at.store.update_many(thread, &[(1, [11]), (0, [11])])), 2);
-        at.word.write(1);
+        at.word.write(DONE);
     });
     stage.run(0, 1, "reader", |at, thread| {
-        wait_here(thread, &at.word, 1)?;
+        wait_here(thread, &at.word, DONE)?;
         assert_eq!(
             must(at.store.get(thread, &1)),
             Some([11]),
@@ -141,6 +145,33 @@ pub(super) fn two_nodes_under_a_lock(world: &mut World) {
             "the call has returned"
         );
         Some(())
+    });
+}
+
+/// Builds a world in which a node gives up an update of two keys again and again, while another updates one of them. It waits with no more
+/// than one ticket of a lock, whatever it has given up.
+pub(super) fn impatient(world: &mut World) {
+    let insert = |store: &Store<1>, thread: &Thread<Fabric>| {
+        if thread.node_id() == NodeId(0) {
+            let inserted = must(store.insert_many(thread, &[(KEY, [10]), (OTHER, [20])]));
+            assert_eq!(inserted, [Inserted::Done; 2]);
+        }
+    };
+    let mut stage = Stage::prepared(world, 2, 1, make::<1>(2, 2), insert);
+    stage.run(0, 0, "patient", |store, thread| {
+        assert!(must(store.update(thread, &KEY, &[11])));
+    });
+    stage.run(1, 0, "impatient", |store, thread| {
+        let update = || store.update_many(thread, &[(KEY, [12]), (OTHER, [22])]);
+        thread.set_deadline(Some(Time(0)));
+        for _ in 0..5 {
+            match update() {
+                Err(late) if late.is_timeout() => {}
+                updated => assert_eq!(must(updated), 2),
+            }
+        }
+        thread.set_deadline(None);
+        assert_eq!(must(update()), 2);
     });
 }
 

@@ -19,7 +19,7 @@ use crate::stage::Fabric;
 
 use faulty::{
     Patience, combined_late, late, late_alone, late_keeper, late_keeper_beside, lost, lost_after_try,
-    lost_alone, lost_before, lost_beside, lost_while_held,
+    lost_alone, lost_before, lost_beside, lost_keeper, lost_while_held,
 };
 use holders::{
     Ask, PLAIN, Shape, after_turns, combined, handed_over, holders, reads_under_way, tries, tries_again,
@@ -121,9 +121,6 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
             .sampled(),
         NamedWorld::new("crash", lost::<L>(PLAIN, Recover)).crash(),
         NamedWorld::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
-        NamedWorld::new("crash-while-held-late", lost_while_held::<L>(THREE, NodeId(2)))
-            .crash()
-            .expiries(1),
         NamedWorld::new(
             "crash-after-giving-up",
             lost_while_held::<L>(
@@ -239,6 +236,12 @@ pub(crate) fn ticket_worlds() -> Vec<NamedWorld> {
         NamedWorld::new(name, world).idle().small()
     };
     all.push(NamedWorld::new("after-turns", after_turns::<TicketLock<Fabric>>).small());
+    all.push(
+        NamedWorld::new("crash-of-keeper-expiry", lost_keeper::<TicketLock<Fabric>>)
+            .crash()
+            .expiries(1)
+            .sampled(),
+    );
     all.push(beside("late-keeper-beside", false));
     all.push(beside("late-keeper-beside-again", true));
     all
