@@ -310,16 +310,16 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             .small(),
         NamedWorld::new("copies-crash-first-copy", moves::first_copy)
             .crash()
-            .sampled(),
+            .small(),
         NamedWorld::new("copies-crash-moved-lock", moves::moved_lock)
             .crash()
-            .sampled(),
+            .small(),
         NamedWorld::new("copies-crash-overtaken", moves::overtaken)
             .crash()
-            .sampled(),
+            .small(),
         NamedWorld::new("copies-crash-made-again", moves::made_again)
             .crash()
-            .sampled(),
+            .small(),
         NamedWorld::new("copies", copies::calls::<1, 2>(OTHERS, CHANGED_THERE)),
         NamedWorld::new("copies-crash-alone", copies::calls::<1, 1>(OTHERS, COPY_ALONE)).crash(),
         NamedWorld::new("copies-crash-owner", copies::calls::<1, 2>(OTHERS, OWNED))
