@@ -1,5 +1,7 @@
 //! Stores with two copies of each value, of which one node stops: what the others do then needs it no more. The lock moves to its next
 //! home, writes pass over the copy that is lost and do not wait for a deadline, and where there is room another copy is made.
+//!
+//! Used by `list`.
 
 use loco::fabric::{NodeId, Peers};
 use loco::{Inserted, Manager, Result, Thread};

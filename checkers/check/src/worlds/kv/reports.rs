@@ -1,6 +1,8 @@
 //! Stores in which a report does not go its usual way: a thread waits for its turn to report until its deadline, or a report meets the
 //! loss of a node that it was to reach. Beside them, a value torn by a node that neither has it nor reads it, updates of two nodes' values
 //! under one lock, and lookups in windows of two keys.
+//!
+//! Used by `list`; `moves` uses the nodes that tell one another of a call.
 
 use loco::fabric::{NodeId, Peers, Time};
 use loco::{Config, Error, Inserted, Manager, Result, SharedVar, Thread};
