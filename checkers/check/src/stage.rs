@@ -174,15 +174,26 @@ impl<'w, T: Send + Sync + 'static> Stage<'w, T> {
         make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
         prepare: impl Fn(&T, &Thread<Fabric>) + Clone + Send + 'static,
     ) -> Stage<'w, T> {
+        Stage::configured(world, (count, threads), loco::Config::default(), make, prepare)
+    }
+
+    /// Adds so many nodes, with so many threads each, as [`prepared`](Stage::prepared) does, with these settings apart from who polls.
+    pub(crate) fn configured(
+        world: &'w mut World,
+        (count, threads): (u16, usize),
+        config: loco::Config,
+        make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
+        prepare: impl Fn(&T, &Thread<Fabric>) + Clone + Send + 'static,
+    ) -> Stage<'w, T> {
         let at = (0..count)
             .map(|_| {
-                let (make, prepare) = (make.clone(), prepare.clone());
+                let (config, make, prepare) = (config.clone(), make.clone(), prepare.clone());
                 world.node(move |fabric| {
                     let polling = match fabric.kind().has_polling_thread() {
                         true => Polling::Thread,
                         false => Polling::CallerDriven,
                     };
-                    let config = loco::Config::default().polling(polling);
+                    let config = config.polling(polling);
                     let manager = must(Manager::with_config(fabric, config));
                     let objects = must(make(&manager));
                     must(manager.wait_for_ready());

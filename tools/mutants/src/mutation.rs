@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
-const LISTS: [(&str, &str); 24] = [
+const LISTS: [(&str, &str); 25] = [
     ("fence", include_str!("../mutations/fence.toml")),
     ("region", include_str!("../mutations/region.toml")),
     ("shared-var", include_str!("../mutations/shared-var.toml")),
@@ -30,6 +30,7 @@ const LISTS: [(&str, &str); 24] = [
     ("", include_str!("../mutations/at-once.toml")),
     ("", include_str!("../mutations/purchases.toml")),
     ("", include_str!("../mutations/worlds.toml")),
+    ("", include_str!("../mutations/blind.toml")),
     ("", include_str!("../mutations/tasks.toml")),
     (MESH, include_str!("../mutations/mesh.toml")),
     (LOCK_FREE, include_str!("../mutations/lock-free.toml")),

@@ -292,6 +292,31 @@ fn gotten(scope: Scope) -> impl Fn(&mut World) {
     }
 }
 
+/// Makes a world in which a get from node 2, which may be lost, has ended before the fence. If it has failed, the fence says so.
+fn failed_before(scope: Scope) -> impl Fn(&mut World) {
+    move |world| {
+        let mut stage = Stage::new(world, 3, 1, make);
+        stage.run(0, 0, "both", move |objects, thread| {
+            let local = loco::fabric::Local {
+                memory: must(objects.data.local()),
+                offset: 24,
+                len: 8,
+            };
+            let get = Operation::Get(local, must(objects.data.target(NodeId(2), 16)));
+            let got = unless_lost(thread.raw().post(&get, Flags::default()))?;
+            // Who waits for one operation hears of the ends of all.
+            unless_lost(thread.read_word(must(objects.data.target(NodeId(1), 16))))?;
+            unless_lost(patient_fence(scope, thread))?;
+            assert_eq!(
+                got.outcome(),
+                Some(Ok(())),
+                "the fence says that nothing has failed"
+            );
+            Some(())
+        });
+    }
+}
+
 /// Builds a world in which two threads of one node write, fence and read what the other wrote. The fence orders the
 /// stores of the CPU even when nothing is outstanding. It is a fence towards no node, because looking for outstanding
 /// operations takes a lock, which orders the stores too.
@@ -459,6 +484,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("pair-get", gotten(Scope::Pair)),
         NamedWorld::new("thread-get", gotten(Scope::Thread)),
         NamedWorld::new("all-threads-get", gotten(Scope::AllThreads)),
+        NamedWorld::new("pair-failed-get", failed_before(Scope::Pair)).crash(),
+        NamedWorld::new("thread-failed-get", failed_before(Scope::Thread)).crash(),
         NamedWorld::new("another-thread", of_another_thread(Inline, 1)),
         NamedWorld::new("another-thread-memory", of_another_thread(FromMemory, 1)),
         NamedWorld::new("a-later-thread", of_another_thread(Inline, 0)),

@@ -2,7 +2,7 @@
 
 use super::{
     Call, Script, There, batches, calls, calls_with, copies, cuts, deleted_late, faulty, faulty_of, freed,
-    lengths, snapshots, taken_over,
+    lengths, moves, reports, snapshots, taken_over,
 };
 use crate::named_world::NamedWorld;
 
@@ -288,6 +288,38 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             calls_with::<1, 2>((1, 2), EACH, BATCH_DELETES),
         ),
         super::super::last_nodes::kv(),
+        NamedWorld::new("window-of-two", reports::windows).small(),
+        NamedWorld::new("updates-one-lock-two-nodes", reports::two_nodes_under_a_lock).small(),
+        NamedWorld::new("expiry-beside-a-report", reports::beside)
+            .expiries(1)
+            .small(),
+        NamedWorld::new("late-updates-of-two-keys", reports::impatient)
+            .idle()
+            .small(),
+        NamedWorld::new("crash-past-a-loss", reports::past_a_loss)
+            .crash()
+            .sampled(),
+        NamedWorld::new("crash-torn-by-a-third", reports::torn_by_a_third)
+            .crash()
+            .small(),
+        NamedWorld::new("copies-crash-second-lock", moves::second_lock)
+            .crash()
+            .small(),
+        NamedWorld::new("copies-crash-last-copy", moves::last_copy)
+            .crash()
+            .small(),
+        NamedWorld::new("copies-crash-first-copy", moves::first_copy)
+            .crash()
+            .small(),
+        NamedWorld::new("copies-crash-moved-lock", moves::moved_lock)
+            .crash()
+            .small(),
+        NamedWorld::new("copies-crash-overtaken", moves::overtaken)
+            .crash()
+            .small(),
+        NamedWorld::new("copies-crash-made-again", moves::made_again)
+            .crash()
+            .small(),
         NamedWorld::new("copies", copies::calls::<1, 2>(OTHERS, CHANGED_THERE)),
         NamedWorld::new("copies-crash-alone", copies::calls::<1, 1>(OTHERS, COPY_ALONE)).crash(),
         NamedWorld::new("copies-crash-owner", copies::calls::<1, 2>(OTHERS, OWNED))

@@ -6,6 +6,8 @@ mod copies;
 mod cuts;
 mod lengths;
 mod list;
+mod moves;
+mod reports;
 mod snapshots;
 
 pub(crate) use list::worlds;

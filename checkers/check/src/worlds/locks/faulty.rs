@@ -193,6 +193,40 @@ pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&
     }
 }
 
+/// Builds a world in which node 2 keeps the lock and is lost, while the others wait for it, one of them perhaps only for a while. Whoever gets
+/// it first is told of the loss, also if its wait ends just when another passes it the lock.
+pub(super) fn lost_keeper<L: Lock>(world: &mut World) {
+    let config = LockConfig::default().on_loss(OnLoss::Recover);
+    let mut stage = Stage::new(world, 3, 1, make::<L>(0, config));
+    stage.run(2, 0, "keeper", |objects, thread| {
+        std::mem::forget(unless_lost(objects.lock.lock(thread, Scope::Nothing))?);
+        objects.flag.write(1);
+        unless_lost(objects.flag.broadcast(thread))?.forget();
+        Some(())
+    });
+    stage.each("waiter", 0..2, |objects, thread, _| {
+        let kept = || (objects.flag.read() == 1).then_some(());
+        // The keeper may be lost before it has told.
+        let told = thread.wait_until("the keeper", Peers::These(&[NodeId(2)]), kept);
+        told.ok()?;
+        // The keeper lives if it is late twice.
+        let asked = [(); 2]
+            .into_iter()
+            .map(|()| objects.lock.lock(thread, Scope::Nothing));
+        let guard = asked.flatten().next()?;
+        note(if guard.recovered() { "told" } else { "got it" });
+        unless_lost(guard.release())
+    });
+    stage.notes(|lines| {
+        let told = lines.iter().filter(|line| *line == "told").count();
+        assert_eq!(
+            told,
+            usize::from(!lines.is_empty()),
+            "one holder is told of the loss: {lines:?}"
+        );
+    });
+}
+
 /// Makes a world in which node 1 takes the lock twice, and node 0 wants it when node 1 is done or lost. Node 1 may be lost
 /// anywhere, and what it held is passed on. Its releases fence nothing, so what it told the home of itself is there only because
 /// the lock asks for that.

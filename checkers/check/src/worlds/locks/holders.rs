@@ -218,3 +218,24 @@ pub(super) fn combined(threads: usize) -> impl Fn(&mut World) {
         stage.notes(move |lines| distinct(lines, "count", Some(all)));
     }
 }
+
+/// Builds a world in which node 1 gets a word while it holds the lock, behind a put, and does not wait for it. The release does: the get does
+/// not find what the next holder writes.
+pub(super) fn reads_under_way<L: Lock>(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, make::<L>(0, LockConfig::default()));
+    stage.run(1, 0, "reader", |objects, thread| {
+        let guard = must(objects.lock.lock(thread, Scope::Thread));
+        let before = get_word(thread, &objects.data, 0, 0);
+        put_word(thread, &objects.data, 0, 8, 1);
+        let buffer = must(thread.mem_ref(8));
+        let read = must(buffer.get(must(objects.data.target(NodeId(0), 0))));
+        must(guard.release());
+        let found = must(must(read.wait()).word(0));
+        assert_eq!(found, before, "the next holder writes after the release");
+    });
+    stage.run(0, 0, "writer", |objects, thread| {
+        let guard = must(objects.lock.lock(thread, Scope::Nothing));
+        must(objects.data.write(0, &7_u64.to_ne_bytes()));
+        must(guard.release());
+    });
+}

@@ -19,9 +19,11 @@ use crate::stage::Fabric;
 
 use faulty::{
     Patience, combined_late, late, late_alone, late_keeper, late_keeper_beside, lost, lost_after_try,
-    lost_alone, lost_before, lost_beside, lost_while_held,
+    lost_alone, lost_before, lost_beside, lost_keeper, lost_while_held,
 };
-use holders::{Ask, PLAIN, Shape, after_turns, combined, handed_over, holders, tries, tries_again};
+use holders::{
+    Ask, PLAIN, Shape, after_turns, combined, handed_over, holders, reads_under_way, tries, tries_again,
+};
 use lock::Lock;
 
 pub(super) use lock::distinct;
@@ -89,6 +91,7 @@ fn worlds<L: Lock>() -> Vec<NamedWorld> {
         ),
         NamedWorld::new("try-again", tries_again::<L>).small(),
         NamedWorld::new("handed-over", handed_over::<L>).small(),
+        NamedWorld::new("reads-under-way", reads_under_way::<L>).small(),
         NamedWorld::new("crash-beside", lost_beside::<L>).crash().small(),
         NamedWorld::new("try-when-free", tries::<L>),
         NamedWorld::new(
@@ -233,6 +236,12 @@ pub(crate) fn ticket_worlds() -> Vec<NamedWorld> {
         NamedWorld::new(name, world).idle().small()
     };
     all.push(NamedWorld::new("after-turns", after_turns::<TicketLock<Fabric>>).small());
+    all.push(
+        NamedWorld::new("crash-of-keeper-expiry", lost_keeper::<TicketLock<Fabric>>)
+            .crash()
+            .expiries(1)
+            .sampled(),
+    );
     all.push(beside("late-keeper-beside", false));
     all.push(beside("late-keeper-beside-again", true));
     all

@@ -71,6 +71,11 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("odd-room", stream(odd_room(), 4, 1)),
         NamedWorld::new("odd-room-memory", stream(odd_room().without_inline(), 4, 1)),
         NamedWorld::new("odd-room-batch", batch(odd_room(), 3, Submit::TryBatch)),
+        // Room for one of two messages, which are less than a quarter of the ring.
+        NamedWorld::new(
+            "little-room-batch",
+            batch(Shape::new(8, &[1]).lengths(&[96, 8, 8]), 3, Submit::Batch),
+        ),
         NamedWorld::new("longest", stream(longest(), 3, 1)),
         NamedWorld::new("longest-memory", stream(longest().without_inline(), 3, 1)),
         NamedWorld::new("longest-batch", batch(longest(), 3, Submit::Batch)),

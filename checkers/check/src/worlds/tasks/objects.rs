@@ -223,8 +223,8 @@ fn take<T>(place: &Place<T>) -> T {
 
 const MESSAGES: [[u8; 8]; 2] = [[1; 8], [2; 8]];
 
-/// Builds a world in which a task stops waiting for a message and waits again: none is lost. In the end it drops the stream, which
-/// waits for a message that does not come.
+/// Builds a world in which a task stops waiting for a message and waits again, as one does that was handed the wait: none is lost. In the end
+/// it drops the stream, which waits for a message that does not come.
 fn stream(world: &mut World) {
     let mut stage = Stage::new(world, 2, 1, node(1, ends));
     stage.run(0, 0, "writer", |node, thread| {
@@ -241,7 +241,7 @@ fn stream(world: &mut World) {
                 did("RingStream::next");
                 let received = match next.take() {
                     Some(received) => Some(received),
-                    None => stream.next().await,
+                    None => handed_on(stream.next()).await,
                 };
                 assert_eq!(
                     received.map(must),
