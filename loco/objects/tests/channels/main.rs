@@ -28,6 +28,7 @@ mod fence;
 mod interface;
 mod kvstore;
 mod kvstore_many;
+mod kvstore_started;
 mod litmus;
 mod litmus_ring;
 mod locks;

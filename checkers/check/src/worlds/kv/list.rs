@@ -2,7 +2,7 @@
 
 use super::{
     Call, Script, There, batches, calls, calls_with, copies, cuts, deleted_late, faulty, faulty_of, freed,
-    lengths, snapshots, taken_over,
+    lengths, snapshots, started, taken_over,
 };
 use crate::named_world::NamedWorld;
 
@@ -10,7 +10,7 @@ use crate::named_world::NamedWorld;
 pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{
         Delete, Get, GetInto, GetLastOfWindow, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany,
-        Update, UpdateBatch, UpdateMany, UpdateThree,
+        Update, UpdateBatch, UpdateDropped, UpdateDroppedLater, UpdateMany, UpdateThree, UpdatesStarted,
     };
     use copies::Step::{self, AwaitLoss, AwaitWhole, Make};
     const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
@@ -159,6 +159,18 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (0, &[UpdateMany(1, 2, 30)]),
         (1, &[Delete(1), Insert(1, 40), Get(1)]),
     ];
+    // Each thread has two updates under way, which need two locks, in opposite orders, or one.
+    const WINDOWS: Script<Call, 2> = [
+        (0, &[UpdatesStarted(1, 2, 30)]),
+        (1, &[UpdatesStarted(2, 1, 40), Get(1)]),
+    ];
+    const WINDOWS_OF_THREADS: Script<Call, 3> = [
+        (0, &[UpdatesStarted(1, 2, 30)]),
+        (0, &[UpdatesStarted(2, 1, 40)]),
+        (1, &[]),
+    ];
+    const DROPPED: Script<Call, 2> = [(0, &[Update(1, 30), Get(1)]), (1, &[UpdateDropped(1, 20)])];
+    const DROPPED_LATER: Script<Call, 2> = [(0, &[Update(1, 30), Get(1)]), (1, &[UpdateDroppedLater(1, 20)])];
     const LOST_BATCH: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10), Get(1)]), (1, &[Get(2), Get(1)])];
     const LOST_UPDATES: Script<Call, 2> = [(0, &[UpdateMany(1, 2, 30), Get(2)]), (1, &[Get(1), Get(1)])];
     const LOST_OF_THREE: Script<Call, 3> = [
@@ -282,6 +294,25 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             "updates-of-threads",
             calls_with::<1, 3>((1, 2), EACH, UPDATE_THREADS),
         ),
+        NamedWorld::new("windows", calls_with::<1, 2>((1, 2), EACH, WINDOWS)).small(),
+        NamedWorld::new("windows-one-lock", calls_with::<1, 2>((1, 1), EACH, WINDOWS)).small(),
+        NamedWorld::new(
+            "windows-of-threads",
+            calls_with::<1, 3>((1, 2), EACH, WINDOWS_OF_THREADS),
+        ),
+        NamedWorld::new("started-in-order", started::in_order).small(),
+        NamedWorld::new("started-beside-calls", started::beside_calls).small(),
+        NamedWorld::new("started-beside-inserts", started::beside_inserts),
+        NamedWorld::new("late-windows", started::late),
+        NamedWorld::new("started-dropped", calls_with::<1, 2>((1, 1), ONE, DROPPED)).small(),
+        NamedWorld::new(
+            "started-dropped-later",
+            calls_with::<1, 2>((1, 1), ONE, DROPPED_LATER),
+        )
+        .small(),
+        NamedWorld::new("crash-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).crash(),
+        NamedWorld::new("expiry-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).expiries(1),
+        NamedWorld::new("suspicion-windows", faulty_of::<1, 2>((1, 1), EACH, WINDOWS)).suspicion(),
         NamedWorld::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
         NamedWorld::new(
             "batch-and-delete",

@@ -7,6 +7,7 @@ mod cuts;
 mod lengths;
 mod list;
 mod snapshots;
+mod started;
 
 pub(crate) use list::worlds;
 
@@ -64,6 +65,12 @@ enum Call {
     GetStart(u64),
     InsertMany(u64, u64, u64),
     UpdateMany(u64, u64, u64),
+    /// Updates of two keys that are under way at a time.
+    UpdatesStarted(u64, u64, u64),
+    /// An update that is dropped when it was started.
+    UpdateDropped(u64, u64),
+    /// An update that is dropped when it may have got on.
+    UpdateDroppedLater(u64, u64),
     UpdateThree([u64; 3], u64),
     /// An insert by a batch of one.
     InsertBatch(u64, u64),
@@ -199,6 +206,11 @@ where
         Call::UpdateThree(keys, value) => {
             must(batches::update_keys(store, thread, keys, value));
         }
+        Call::UpdatesStarted(one, two, value) => {
+            must(started::update_two(store, thread, one, two, value));
+        }
+        Call::UpdateDropped(key, value) => started::update_dropped(store, thread, key, value, false),
+        Call::UpdateDroppedLater(key, value) => started::update_dropped(store, thread, key, value, true),
     }
 }
 
@@ -270,7 +282,7 @@ where
             use_store(store, thread, what);
             Some(())
         });
-        stage.promise(move |calls| spec::key_value_store(&after(keys, calls)));
+        stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
     }
 }
 
@@ -355,6 +367,7 @@ where
         ),
         Call::InsertMany(one, two, value) => batches::insert_two(store, thread, one, two, value),
         Call::UpdateMany(one, two, value) => batches::update_keys(store, thread, [one, two], value),
+        Call::UpdatesStarted(one, two, value) => started::update_two(store, thread, one, two, value),
         other => {
             use_store(store, thread, other);
             return Some(());

@@ -6,7 +6,6 @@
 //! Deadlock is not possible: a thread that holds a lock of several waits for no other, on shared memory for higher-numbered ones alone, and
 //! for acknowledgements, which monitors give without any lock.
 
-use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 
 use loco_fabric::{Fabric, RwLock};
@@ -77,37 +76,26 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         if thread.reads_at_once() {
             return self.insert_under_all(thread, entries, &groups, outcomes);
         }
-        let (outcomes, failed) = (RefCell::new(outcomes), Cell::new(false));
-        self.under_locks(
-            thread,
-            &groups,
-            |several, held| {
-                let mut inserted = match failed.get() {
-                    false => {
-                        let groups = held.iter().map(|&i| groups[i]).zip(several.guards(held));
-                        self.insert_groups(thread, entries, groups, &mut outcomes.borrow_mut())
-                    }
-                    // The call fails, whatever is still added.
-                    true => Ok(()),
-                };
-                failed.set(failed.get() || inserted.is_err());
-                let releases = several.begin_release(held, false);
-                for released in several.finish_release(releases) {
-                    // The loss of a lock's home does not undo what was done.
-                    match released {
-                        Err(error) if error.lost_peer().is_some() => {}
-                        released => inserted = inserted.and(released),
-                    }
+        let mut failed = false;
+        self.under_locks(thread, &groups, |several, held| {
+            let mut inserted = match failed {
+                false => {
+                    let groups = held.iter().map(|&i| groups[i]).zip(several.guards(held));
+                    self.insert_groups(thread, entries, groups, outcomes)
                 }
-                inserted
-            },
-            |group| {
-                let guard = self.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?;
-                let group = std::iter::once((group, &guard));
-                let inserted = self.insert_groups(thread, entries, group, &mut outcomes.borrow_mut());
-                self.release(thread, guard, inserted)
-            },
-        )
+                // The call fails, whatever is still added.
+                true => Ok(()),
+            };
+            failed |= inserted.is_err();
+            for released in several.release(held) {
+                // The loss of a lock's home does not undo what was done.
+                match released {
+                    Err(error) if error.lost_peer().is_some() => {}
+                    released => inserted = inserted.and(released),
+                }
+            }
+            inserted
+        })
     }
 
     /// Inserts the keys of `groups`, which are in the order of their locks, where nothing is under way that could overlap. It takes
