@@ -104,6 +104,12 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
     const BATCH_THERE: Script<Call, 3> = [(1, &[Get(1), Get(1)]), (0, &[UpdateBatch(1, 2, 30)]), (2, &[])];
     const BATCH_WRITERS: Script<Call, 2> = [(0, &[InsertBatch(1, 10)]), (1, &[Insert(1, 20)])];
+    // The second thread of node 0 waits in the line of the first, whose lock and keys it needs.
+    const BATCH_THREADS: Script<Call, 3> = [
+        (0, &[InsertBatch(1, 10), Get(1)]),
+        (0, &[InsertBatch(2, 20), Get(2)]),
+        (1, &[]),
+    ];
     // Whoever takes the locks of several keys takes them in one order. Each key is inserted once.
     const CROSSED: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[InsertMany(2, 1, 20)])];
     // Each node writes a key of its own and one of the other.
@@ -239,6 +245,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
         NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
         NamedWorld::new("insert-after-turns", batches::insert_after_turns).small(),
+        NamedWorld::new("batches-of-threads", calls::<1, 3>((2, 1), BATCH_THREADS)).small(),
         NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
         NamedWorld::new(
             "updates-there",

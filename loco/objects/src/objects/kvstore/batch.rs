@@ -9,10 +9,10 @@
 use std::hint::black_box;
 
 use loco_fabric::{Fabric, RwLock};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::fence::Scope;
-use crate::{Result, Thread};
+use crate::{Error, Result, Thread};
 
 use super::groups::Group;
 use super::places::{Places, WINDOW};
@@ -53,22 +53,24 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 self.shared.check_key(key)?;
                 self.shared.check_value(value.bytes())?;
             }
-            let first = outcomes.len();
-            outcomes.resize(first + entries.len(), Inserted::Done);
-            self.shared
-                .insert_window(thread, entries, &mut outcomes[first..])?;
+            let mut known: SmallVec<[Option<Inserted>; WINDOW]> = smallvec![None; entries.len()];
+            self.shared.insert_window(thread, entries, &mut known)?;
+            for outcome in known {
+                // Not reached: a window without an error has worked on each of its entries.
+                outcomes.push(outcome.ok_or(Error::Closed)?);
+            }
         }
         Ok(outcomes)
     }
 }
 
 impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
-    /// Inserts at most [`WINDOW`] keys. `outcomes` has the place of the result of each.
+    /// Inserts at most [`WINDOW`] keys. `outcomes` has the place of the result of each, which is `None` until it is known.
     fn insert_window<V: Encode>(
         &self,
         thread: &Thread<F>,
         entries: &[(K, V)],
-        outcomes: &mut [Inserted],
+        outcomes: &mut [Option<Inserted>],
     ) -> Result<()> {
         debug_assert!(entries.len() <= WINDOW, "{} entries of a window", entries.len());
         let order = self.order(thread, entries, &mut Places::default());
@@ -105,7 +107,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread: &Thread<F>,
         entries: &[(K, V)],
         groups: &[&Group],
-        outcomes: &mut [Inserted],
+        outcomes: &mut [Option<Inserted>],
     ) -> Result<()> {
         let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
         let guards: SmallVec<[Guard<'_, F>; WINDOW]> = locks
@@ -125,7 +127,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread: &Thread<F>,
         entries: &[(K, V)],
         groups: impl Iterator<Item = (&'g Group, &'g Guard<'l, F>)>,
-        outcomes: &mut [Inserted],
+        outcomes: &mut [Option<Inserted>],
     ) -> Result<()>
     where
         F: 'l,
@@ -142,8 +144,9 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                     Ok(Begun::Announced(at, number)) => {
                         announced.push(at);
                         last = number;
+                        outcomes[i as usize] = Some(Inserted::Done);
                     }
-                    Ok(Begun::Not(why)) => outcomes[i as usize] = why,
+                    Ok(Begun::Not(why)) => outcomes[i as usize] = Some(why),
                     Err(error) => {
                         // The announcement of this one may be on the way: it stays half done.
                         begun = Err(error);

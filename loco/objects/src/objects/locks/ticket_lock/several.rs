@@ -116,7 +116,8 @@ impl<'a, F: Fabric> Several<'a, F> {
 
     fn wait_for_one(&mut self, begin: Time, deadline: Time) -> bool {
         let thread = self.thread;
-        loop {
+        // A lock may be held after any of the steps, also after those that follow the turn among the threads of the node.
+        while !self.entries.iter().any(Entry::is_to_be_told) {
             let mut living: SmallVec<[NodeId; USUAL]> = SmallVec::new();
             let mut waiting: SmallVec<[&mut Entry<'a, F>; USUAL]> = SmallVec::new();
             for entry in &mut self.entries {
@@ -147,7 +148,7 @@ impl<'a, F: Fabric> Several<'a, F> {
             }
             if !changed && let Err(error) = &waited {
                 for entry in &mut waiting {
-                    changed |= entry.after_failed_wait(thread, error, (begin, deadline));
+                    entry.after_failed_wait(thread, error, (begin, deadline));
                     if matches!(entry.stage, Stage::Holds(..)) {
                         // The others go on when this lock is released.
                         break;
@@ -157,10 +158,8 @@ impl<'a, F: Fabric> Several<'a, F> {
             drop(waiting);
             // Those to which a thread of the node has left its turn draw now.
             self.end_steps();
-            if changed {
-                return true;
-            }
         }
+        true
     }
 
     /// Returns the guards of the locks at `held`, which this thread holds.
@@ -200,6 +199,11 @@ impl<'a, F: Fabric> Entry<'a, F> {
             Err(error) => entry.stage = Stage::Failed(error),
         }
         entry
+    }
+
+    /// Returns true if the lock is held, or has failed and the caller has not been told.
+    fn is_to_be_told(&self) -> bool {
+        matches!(self.stage, Stage::Holds(..) | Stage::Failed(_))
     }
 
     fn is_under_way(&self) -> bool {
@@ -295,6 +299,46 @@ impl<F: Fabric> Drop for Several<'_, F> {
                 }
                 self.end_steps();
             }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Barrier, LockConfig, Manager, testing};
+
+    /// A thread waits in the line of its node. It is given the turn alone, without the lock, and has to draw a ticket: it holds the lock
+    /// after its wait all the same.
+    #[test]
+    fn who_draws_after_the_line_holds_the_lock_after_the_wait() {
+        testing::run(2, |fabric| {
+            let manager = Manager::new(fabric)?;
+            let config = LockConfig::default().local_hand_overs_max(0);
+            let lock = TicketLock::with_config(&manager, "lock", manager.nodes()[0], config)?;
+            let end = Barrier::new(&manager, "end")?;
+            manager.wait_for_ready()?;
+            let holder = manager.thread()?;
+            for _ in 0..20 {
+                let guard = lock.lock(&holder, Scope::Nothing)?;
+                std::thread::scope(|scope| {
+                    let waits = scope.spawn(|| -> Result<()> {
+                        let waiter = &manager.thread()?;
+                        let mut several = Several::draw(waiter, std::iter::once(&lock));
+                        while several.held().is_empty() {
+                            assert!(several.wait(waiter.now(), Time::NEVER), "the lock is not given up");
+                            several.failure()?;
+                        }
+                        several.release(&[0]).into_iter().collect::<Result<()>>()
+                    });
+                    while !lock.turn.may_stay(u32::MAX) {
+                        std::thread::yield_now();
+                    }
+                    guard.release()?;
+                    waits.join().expect("no panic")
+                })?;
+            }
+            end.wait(&holder)
         });
     }
 }
