@@ -8,6 +8,21 @@ use std::cell::{Cell, RefCell};
 
 use loco_fabric::{FabricError, NodeId, Time};
 
+/// What a state machine waits for that others do.
+pub(crate) struct Awaited<'a> {
+    /// The object, as reports of waits show it.
+    pub(crate) what: &'a str,
+    /// The time at which to give up.
+    pub(crate) deadline: Time,
+}
+
+impl<'a> Awaited<'a> {
+    /// Returns what is awaited by several: the object of the one that gives up first.
+    pub(crate) fn first(all: impl Iterator<Item = Awaited<'a>>) -> Option<Awaited<'a>> {
+        all.min_by_key(|awaited| awaited.deadline)
+    }
+}
+
 /// A state machine of an object, for one thread, of type `T`.
 pub(crate) trait UnderWay<T>: Any + Send {
     /// Takes the steps that need no wait.
@@ -16,9 +31,9 @@ pub(crate) trait UnderWay<T>: Any + Send {
     /// Returns true if [`go_on`](UnderWay::go_on) has something to do. Looks at memory alone.
     fn has_ended(&self) -> bool;
 
-    /// Returns the time at which to give up, if the machine waits for what other threads do. Calls `living` with the nodes that all must
-    /// live meanwhile.
-    fn waits(&self, living: &mut dyn FnMut(NodeId)) -> Option<Time>;
+    /// Returns what the machine waits for, if it waits for what other threads do. Calls `living` with the nodes that all must live
+    /// meanwhile.
+    fn waits(&self, living: &mut dyn FnMut(NodeId)) -> Option<Awaited<'_>>;
 
     /// Goes on after a wait for all machines of the thread has failed.
     fn after_failed_wait(&mut self, thread: &T, error: &FabricError);

@@ -15,11 +15,10 @@ use loco_fabric::{Control, Fabric, FabricError, NodeId, Peers, Time, Wait};
 use smallvec::SmallVec;
 
 use crate::operations::ack::AckKey;
-use crate::operations::counts::Count;
-use crate::operations::machines::{Taken, UnderWay};
+use crate::operations::machines::{Awaited, Taken, UnderWay};
 use crate::operations::thread::Thread;
 
-/// What a wait for machines waits for.
+/// What a wait for machines waits for, unless they wait for an object.
 const UNDER_WAY: &str = "operations under way";
 
 impl<F: Fabric> Thread<F> {
@@ -81,14 +80,11 @@ impl<F: Fabric> Thread<F> {
                 alive = control.check_alive(node);
             }
         };
-        let deadline = machines
-            .iter()
-            .filter_map(|machine| machine.waits(&mut check))
-            .min();
+        let awaited = Awaited::first(machines.iter().filter_map(|machine| machine.waits(&mut check)));
         alive?;
-        match deadline {
-            Some(deadline) if deadline <= self.now() || self.given_up() => Err(FabricError::Timeout {
-                what: UNDER_WAY.to_owned(),
+        match awaited {
+            Some(first) if first.deadline <= self.now() || self.given_up() => Err(FabricError::Timeout {
+                what: first.what.to_owned(),
                 after: Duration::ZERO,
             }),
             _ => Ok(()),
@@ -147,13 +143,11 @@ impl<F: Fabric> Thread<F> {
             }
         };
         let machines = taken.machines.iter();
-        let deadline = machines.filter_map(|machine| machine.waits(&mut add)).min();
-        if deadline.is_some() {
-            self.counts().add(Count::LockWaits, 1);
-        }
+        let awaited = Awaited::first(machines.filter_map(|machine| machine.waits(&mut add)));
+        let deadline = awaited.as_ref().map(|first| first.deadline);
         let end = deadline.into_iter().chain(beside.map(|(_, end)| end)).min();
         let wait = Wait {
-            what: UNDER_WAY,
+            what: awaited.map_or(UNDER_WAY, |first| first.what),
             peers: Peers::These(&living),
             deadline: Some(end.unwrap_or(Time::NEVER)),
         };

@@ -232,8 +232,8 @@ impl<F: Fabric> Words<F> {
     }
 
     /// Begins a [`fetch_add`](Words::fetch_add) of a number to a word, after this thread's earlier [writes](Words::post_write) are placed,
-    /// and with it, in no order, a read of the words `looked`. The first word of `block` gets the old value, and those behind it get the words that were read. Operations on these
-    /// words are not done [at once](Words::at_once).
+    /// and with it, in no order, a read of the words `looked`. The first word of `block` gets the old value, and those behind it get the
+    /// words that were read. Operations on these words are not done [at once](Words::at_once).
     pub(crate) fn begin_fetch_add_strong_and_look(
         &self,
         thread: &Thread<F>,

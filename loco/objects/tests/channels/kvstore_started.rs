@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use crate::common::net::{Barrier, Driver, KvStore, Manager, TasLock, Thread, TicketLock};
-use crate::common::{ALL, Cluster, wait_until};
+use crate::common::{ALL, Cluster, until_lost, wait_until};
 use loco::asynchronous::Async;
 use loco::fabric::NodeId;
 use loco::fence::{self, Scope};
@@ -507,6 +507,47 @@ fn an_update_that_is_only_asked_for_goes_on_after_a_loss() {
             end.wait_unfenced(&thread)?;
             assert!(one.store.update(&thread, &0, &3)?);
             end.wait_unfenced(&thread)
+        });
+    }
+}
+
+/// Of two updates of one key under one hold of its lock, the first is not written, since the second overwrites it. If the second fails, so
+/// does the first.
+#[test]
+fn an_update_fails_with_the_one_that_overwrites_it() {
+    for cluster in networks() {
+        cluster.run(3, |manager| {
+            let survivors = Participants::of([NodeId(0), NodeId(1)]);
+            let end = match manager.node().0 {
+                2 => None,
+                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
+            };
+            let config = KvConfig::default().slots_per_node(8).locks(1);
+            let store = Store::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            if manager.node().0 == 2 {
+                let _ = store.insert(&manager.thread()?, &0, &0)?;
+            }
+            let before = manager.thread()?;
+            bar.wait(&before)?;
+            let Some(end) = end else {
+                fence::thread(&before)?;
+                manager.fabric().mesh().fail();
+                return Ok(());
+            };
+            // One whose queue pair to the lost node is there, and one that has none.
+            let _ = store.update_start(&before, &0, &1)?.wait();
+            until_lost(&manager, NodeId(2));
+            for thread in [before, manager.thread()?] {
+                let first = store.update_start(&thread, &0, &2)?;
+                let second = store.update_start(&thread, &0, &3)?;
+                for update in [first, second] {
+                    let error = update.wait().expect_err("the value is lost");
+                    assert_eq!(error.lost_peer(), Some(NodeId(2)), "{cluster:?}: {error}");
+                }
+            }
+            end.wait_unfenced(&manager.thread()?)
         });
     }
 }

@@ -39,10 +39,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// [`wait`](PendingUpdate::wait). Updates of one key by one thread take effect in the order in which they were started. Two of one
     /// thread under one lock share the lock. Those under way may be completed in any order, and more may be started in between.
     ///
-    /// An update goes on while its thread waits for it or for another one, or for a [lookup](KvStore::get_start) that was started, asks for
-    /// one ([`query`](PendingUpdate::query)), tries for a lock, or makes a call that waits for what other threads do, which ends those under
-    /// way before it waits. Others may see what the call has done by then, such as its arrival at a barrier. Waits for posted operations and fences do not move it on, and neither do calls that return at once, such as
-    /// [`try_pop`](crate::SharedQueue::try_pop): a program that makes them again and again until another thread has done something also
+    /// An update goes on while its thread waits for it or for another one, or for a [lookup](KvStore::get_start) that was started, asks
+    /// for one ([`query`](PendingUpdate::query)), or tries for a lock. It also does in a call that waits for what other threads do, which
+    /// ends those under way before it waits. Others may see what the call has done by then, such as its arrival at a barrier.
+    ///
+    /// Waits for posted operations and fences do not move it on, and neither do calls that return at once, such as
+    /// [`try_pop`](crate::SharedQueue::try_pop). A program that makes them again and again until another thread has done something also
     /// asks for its updates.
     ///
     /// An update may hold its lock from this call on, with nothing written until the thread waits or asks the next time. Do so soon:
@@ -53,6 +55,17 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// # Errors
     /// Returns [`TooLarge`](crate::Error::TooLarge). [`wait`](PendingUpdate::wait) returns all others.
     pub fn update_start<'a>(
+        &'a self,
+        thread: &'a Thread<F>,
+        key: &K,
+        value: &V,
+    ) -> Result<PendingUpdate<'a, K, V, F>> {
+        let _call = thread.call(self.shared.channel.name(), "update_start");
+        self.start_update(thread, key, value)
+    }
+
+    /// Starts an update as [`update_start`](KvStore::update_start) does, within a call that a timeline shows already.
+    pub(super) fn start_update<'a>(
         &'a self,
         thread: &'a Thread<F>,
         key: &K,

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::objects::locks::ticket_lock::{Acquisition, Progress, Release};
 use crate::operations::ack::AckKey;
-use crate::operations::machines;
+use crate::operations::machines::{self, Awaited};
 use crate::{Error, Result, Thread, TicketLock};
 
 use super::Shared;
@@ -32,6 +32,8 @@ const USUAL_BYTES: usize = 32;
 pub(super) type Number = u32;
 /// Numbers of updates, in the order of their start.
 type Numbers = SmallVec<[Number; 4]>;
+/// Places of machines.
+type Places = SmallVec<[usize; 16]>;
 
 /// The updates of one store that a thread has under way.
 pub(super) struct UnderWay<F: Fabric, K: Encode + Eq> {
@@ -41,6 +43,8 @@ pub(super) struct UnderWay<F: Fabric, K: Encode + Eq> {
     /// The numbers that are free.
     free: Vec<Number>,
     machines: Vec<Machine<F>>,
+    /// The lock of each machine, at the same place. To find one of many, these are fewer lines than the machines.
+    locks: Vec<u32>,
 }
 
 /// An update that was started.
@@ -101,6 +105,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
             updates: Vec::new(),
             free: Vec::new(),
             machines: Vec::new(),
+            locks: Vec::new(),
         }
     }
 
@@ -136,11 +141,16 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
                 self.updates.len() as Number - 1
             }
         };
-        match self.machines.iter_mut().find(|machine| machine.lock == lock) {
-            Some(machine) => machine.waiting.push(number),
+        match self.place_of(lock) {
+            Some(i) => self.machines[i].waiting.push(number),
             None => self.begin(thread, store, lock, Numbers::from_slice(&[number])),
         }
         number
+    }
+
+    /// Returns the place of the machine of a lock.
+    fn place_of(&self, lock: u32) -> Option<usize> {
+        self.locks.iter().position(|&of| of == lock)
     }
 
     /// Begins to take a lock for the updates that wait for it.
@@ -168,6 +178,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
                 };
                 machine.note(progress);
                 self.machines.push(machine);
+                self.locks.push(lock);
             }
             Err(error) => {
                 for number in waiting {
@@ -215,8 +226,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
 
     /// Returns true if some update needs the lock, or nothing is done about it.
     pub(super) fn is_settled(&self, lock: u32) -> bool {
-        let mut machines = self.machines.iter();
-        machines.all(|machine| machine.lock != lock || machine.is_needed())
+        self.place_of(lock).is_none_or(|i| self.machines[i].is_needed())
     }
 
     /// Takes what is left of machines whose locks are released, or which have not got them: the outcomes of their updates. Updates that wait
@@ -231,6 +241,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
             }
             some = true;
             let machine = self.machines.swap_remove(i);
+            self.locks.swap_remove(i);
             self.leave_closed(&machine.doing);
             self.leave_closed(&machine.waiting);
             let (lock, waiting) = (machine.lock, machine.end(thread, store, &mut self.updates));
@@ -248,18 +259,21 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
         // Others wait for the end of these steps.
         thread.to_the_end(|| {
             loop {
+                let places = 0..self.machines.len();
+                let able: Places = places.filter(|&i| self.machines[i].is_able(&store)).collect();
                 // The values of all locks first, so that locks share the fences that follow.
-                for machine in &mut self.machines {
+                for &i in &able {
+                    let machine = &mut self.machines[i];
                     machine.take_lock(thread, &store);
                     machine.write(thread, &store, &mut self.updates);
                 }
                 // The fences before the first release: where order is bought by waits, they do not wait for one another then.
                 let mut fences = BegunFences::new();
-                for machine in &mut self.machines {
-                    machine.begin_fences(thread, &store, &mut fences);
+                for &i in &able {
+                    self.machines[i].begin_fences(thread, &store, &mut fences);
                 }
-                for machine in &mut self.machines {
-                    machine.release(thread, &store);
+                for &i in &able {
+                    self.machines[i].release(thread, &store);
                 }
                 if !self.end_machines(thread, &store) {
                     break;
@@ -273,14 +287,22 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
         store.is_some_and(|store| self.machines.iter().any(|machine| machine.has_ended(store)))
     }
 
-    fn waits(&self, living: &mut dyn FnMut(NodeId)) -> Option<Time> {
+    fn waits(&self, living: &mut dyn FnMut(NodeId)) -> Option<Awaited<'_>> {
         let store = self.store.as_deref()?;
-        let waiting = self.machines.iter().filter(|machine| {
+        let waiting = self.machines.iter().filter_map(|machine| {
             let lock = &store.locks[machine.lock as usize];
-            matches!(machine.stage, Stage::Takes) && machine.acquisition.waits(lock, &mut *living)
+            let waits =
+                matches!(machine.stage, Stage::Takes) && machine.acquisition.waits(lock, &mut *living);
+            let deadlines = machine
+                .waiting
+                .iter()
+                .map(|&number| self.updates[number as usize].times.1);
+            deadlines.min().filter(|_| waits).map(|deadline| Awaited {
+                what: lock.channel().name(),
+                deadline,
+            })
         });
-        let numbers = waiting.flat_map(|machine| &machine.waiting);
-        numbers.map(|&number| self.updates[number as usize].times.1).min()
+        Awaited::first(waiting)
     }
 
     fn after_failed_wait(&mut self, thread: &Thread<F>, error: &FabricError) {
@@ -327,6 +349,11 @@ impl<F: Fabric> Machine<F> {
                 self.stage = Stage::Released(placing, outcome);
             }
         }
+    }
+
+    /// Returns true if there is a step to take: one has ended, or the lock is taken for nobody any more.
+    fn is_able<K: Encode + Eq>(&self, store: &Shared<F, K>) -> bool {
+        self.has_ended(store) || matches!(self.stage, Stage::Takes) && !self.is_needed()
     }
 
     fn has_ended<K: Encode + Eq>(&self, store: &Shared<F, K>) -> bool {
@@ -512,10 +539,15 @@ impl<F: Fabric> Machine<F> {
             self.lost.push(home);
         }
         let still_in = thread.still_in();
+        // Each is late since its own start.
+        let since = |error: &Error, (begin, deadline)| match self.held {
+            true => error.clone(),
+            false => error.clone().since(begin, deadline, thread.now()),
+        };
         for &number in &self.doing {
             let update = &mut updates[number as usize];
             let outcome = match (&update.written, &self.failed, &released) {
-                (Err(error), ..) | (_, Some(error), _) => Err(error.clone()),
+                (Err(error), ..) | (_, Some(error), _) => Err(since(error, update.times)),
                 (Ok(Some(node)), ..) if self.lost.contains(node) => Err(FabricError::PeerLost(*node).into()),
                 // Only the lock's home is lost, or its next owner; the values are placed.
                 (Ok(_), _, Err(error)) if error.lost_peer().is_none() => Err(error.clone()),

@@ -95,7 +95,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         for (_, value) in entries {
             self.shared.check_value(value.bytes())?;
         }
-        let start = |(key, value): &(K, V)| self.update_start(thread, key, value);
+        let start = |(key, value): &(K, V)| self.start_update(thread, key, value);
         let started: SmallVec<[_; WINDOW]> = entries.iter().map(start).collect::<Result<_>>()?;
         let found = started.into_iter().map(|update| update.wait().map(usize::from));
         found.sum()

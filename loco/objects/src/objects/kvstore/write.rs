@@ -71,7 +71,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             return shared.update_copies(copies, thread, key, value.bytes());
         }
         if !thread.reads_at_once() {
-            return self.update_start(thread, key, value)?.wait();
+            return self.start_update(thread, key, value)?.wait();
         }
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let Some(at) = shared.find_held(thread, key, guard.recovered())? else {

@@ -18,6 +18,7 @@ use super::slot::Slot;
 use super::waiting::AfterLoss;
 use crate::objects::locks::turn::late;
 use crate::operations::block::Block;
+use crate::operations::counts::Count;
 use crate::operations::operation::Flags;
 use crate::operations::shown::hold;
 use crate::{Error, Result, Thread};
@@ -71,6 +72,7 @@ impl<F: Fabric> Acquisition<F> {
             false => match lock.turn.join_line() {
                 None => acquisition.enter(lock, thread),
                 Some(number) => {
+                    thread.counts().add(Count::LockWaits, 1);
                     acquisition.stage = Stage::Lines(number);
                     Progress::UnderWay
                 }
@@ -254,10 +256,7 @@ impl<F: Fabric> Acquisition<F> {
         };
         match resumed {
             Ok(None) => {}
-            Ok(Some(ticket)) => {
-                self.stage = Stage::Waits(ticket);
-                return self.go_on(lock, thread);
-            }
+            Ok(Some(ticket)) => return self.wait(lock, thread, ticket),
             Err(error) => return self.fail(lock, error),
         }
         match lock.begin_draw(thread, &mut self.block) {
@@ -327,13 +326,17 @@ impl<F: Fabric> Acquisition<F> {
             Ok(found) if found != expected => self.claim(lock, thread, ticket, found),
             Ok(found) => match Slot::from_word(found).turn_of(ticket) {
                 Some(recovered) => self.got(lock, ticket, recovered),
-                None => {
-                    self.stage = Stage::Waits(ticket);
-                    self.go_on(lock, thread)
-                }
+                None => self.wait(lock, thread, ticket),
             },
             Err(error) => self.fail(lock, error),
         }
+    }
+
+    /// Begins to wait with this ticket.
+    fn wait(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, ticket: u64) -> Progress {
+        thread.counts().add(Count::LockWaits, 1);
+        self.stage = Stage::Waits(ticket);
+        self.go_on(lock, thread)
     }
 
     /// Ends a wait with a ticket, which has got the lock or not.

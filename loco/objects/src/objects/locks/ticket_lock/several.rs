@@ -15,7 +15,6 @@ use super::acquisition::{Acquisition, Progress};
 use super::release::Release;
 use crate::fence::Scope;
 use crate::objects::locks::guard::LockGuard;
-use crate::operations::counts::Count;
 use crate::{Error, Result, Thread};
 
 /// The number of locks for which there is room on the stack.
@@ -134,7 +133,6 @@ impl<'a, F: Fabric> Several<'a, F> {
             let Some(first) = waiting.first() else {
                 return false;
             };
-            thread.counts().add(Count::LockWaits, 1);
             let wait = Wait {
                 what: first.lock.channel.name(),
                 peers: Peers::These(&living),
@@ -306,39 +304,53 @@ impl<F: Fabric> Drop for Several<'_, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::{AnyConfig, AnyFabric, FabricChoice};
     use crate::{Barrier, LockConfig, Manager, testing};
 
-    /// A thread waits in the line of its node. It is given the turn alone, without the lock, and has to draw a ticket: it holds the lock
-    /// after its wait all the same.
-    #[test]
-    fn who_draws_after_the_line_holds_the_lock_after_the_wait() {
-        testing::run(2, |fabric| {
+    /// Runs `wait` with locks of which a thread has joined the line, when the thread before it has left its turn, and not the lock: who is
+    /// next has to draw a ticket. The lock must be free afterwards.
+    fn after_the_line(wait: impl Fn(Several<'_, AnyFabric>, &Thread) -> Result<()> + Sync) {
+        // Over shared memory the draw is done at once.
+        let config = AnyConfig::default().choice(FabricChoice::Tcp);
+        let bring_up = |mesh| AnyFabric::new(mesh, config.clone());
+        testing::run_on(2, bring_up, |fabric| {
             let manager = Manager::new(fabric)?;
             let config = LockConfig::default().local_hand_overs_max(0);
             let lock = TicketLock::with_config(&manager, "lock", manager.nodes()[0], config)?;
             let end = Barrier::new(&manager, "end")?;
             manager.wait_for_ready()?;
-            let holder = manager.thread()?;
-            for _ in 0..20 {
-                let guard = lock.lock(&holder, Scope::Nothing)?;
-                std::thread::scope(|scope| {
-                    let waits = scope.spawn(|| -> Result<()> {
-                        let waiter = &manager.thread()?;
-                        let mut several = Several::draw(waiter, std::iter::once(&lock));
-                        while several.held().is_empty() {
-                            assert!(several.wait(waiter.now(), Time::NEVER), "the lock is not given up");
-                            several.failure()?;
-                        }
-                        several.release(&[0]).into_iter().collect::<Result<()>>()
-                    });
-                    while !lock.turn.may_stay(u32::MAX) {
-                        std::thread::yield_now();
-                    }
-                    guard.release()?;
-                    waits.join().expect("no panic")
-                })?;
+            let (before, next) = (manager.thread()?, manager.thread()?);
+            for _ in 0..10 {
+                let guard = lock.lock(&before, Scope::Nothing)?;
+                let several = Several::draw(&next, std::iter::once(&lock));
+                assert!(several.held().is_empty(), "another thread holds it");
+                guard.release()?;
+                wait(several, &next)?;
             }
-            end.wait(&holder)
+            end.wait(&before)
+        });
+    }
+
+    #[test]
+    fn who_draws_after_the_line_holds_the_lock_after_the_wait() {
+        after_the_line(|mut several, thread| {
+            while several.held().is_empty() {
+                assert!(
+                    several.wait(thread.now(), thread.deadline()),
+                    "the lock is waited for"
+                );
+                several.failure()?;
+            }
+            several.release(&[0]).into_iter().collect()
+        });
+    }
+
+    /// As when the caller panics under another lock.
+    #[test]
+    fn who_has_the_turn_when_it_gives_up_leaves_the_lock_free() {
+        after_the_line(|several, _| {
+            drop(several);
+            Ok(())
         });
     }
 }
