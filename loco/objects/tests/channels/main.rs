@@ -27,6 +27,7 @@ mod faults;
 mod fence;
 mod interface;
 mod kvstore;
+mod kvstore_given_up;
 mod kvstore_many;
 mod kvstore_started;
 mod litmus;

@@ -1,76 +1,34 @@
-//! The updates that a thread has under way, as state machines: one for each lock that they need.
+//! The machine of one lock: it takes the lock, writes the values of the updates that wait for it by then, and releases it.
 //!
-//! The machine of a lock takes the lock, writes the values of all updates that wait for it by then, and releases it. That is two round
-//! trips for all of them if the lock is free and the values are on its home. If not, the claim, the grant and a fence come in between.
-//! Updates that come meanwhile are next. So those of one thread under one lock are served in their order,
-//! and share the lock and its release.
+//! Its steps are taken together with those of the thread's other machines, in four rounds: the lock, the values, the fences, the release.
 //!
-//! A machine that has a lock waits for the network alone, never for another lock. So updates under way cannot wait for each other in a
-//! circle, whatever the locks, the threads and the order.
-//!
-//! Relies on the acquisition of a lock (`ticket_lock`) and on the steps of a write (`write`). Used by the calls that start updates.
+//! Relies on the acquisition of a lock (`ticket_lock`), on the steps of a write (`write`) and on shared fences. Used by the updates under
+//! way, which keep the machines.
 
-use std::any::Any;
-use std::sync::Arc;
-
-use loco_fabric::{Fabric, FabricError, NodeId, Time};
+use loco_fabric::{Fabric, FabricError, NodeId};
 use smallvec::SmallVec;
 
+use crate::objects::kvstore::Shared;
+use crate::objects::kvstore::shared_fences::{BegunFences, Fences, fence_towards, have_ended};
+use crate::objects::kvstore::value::Encode;
 use crate::objects::locks::ticket_lock::{Acquisition, Progress, Release};
 use crate::operations::ack::AckKey;
-use crate::operations::machines::{self, Awaited};
 use crate::{Error, Result, Thread, TicketLock};
 
-use super::Shared;
-use super::shared_fences::{BegunFences, Fences, fence_towards, have_ended};
-use super::value::Encode;
-
-/// The length of a value for which there is room beside its update.
-const USUAL_BYTES: usize = 32;
-
-/// The number of an update among those of its thread.
-pub(super) type Number = u32;
-/// Numbers of updates, in the order of their start.
-type Numbers = SmallVec<[Number; 4]>;
-/// Places of machines.
-type Places = SmallVec<[usize; 16]>;
-
-/// The updates of one store that a thread has under way.
-pub(super) struct UnderWay<F: Fabric, K: Encode + Eq> {
-    /// The store, as long as there are updates.
-    store: Option<Arc<Shared<F, K>>>,
-    updates: Vec<Update<K>>,
-    /// The numbers that are free.
-    free: Vec<Number>,
-    machines: Vec<Machine<F>>,
-    /// The lock of each machine, at the same place. To find one of many, these are fewer lines than the machines.
-    locks: Vec<u32>,
-}
-
-/// An update that was started.
-struct Update<K> {
-    /// The key; `None` if the number is free.
-    key: Option<K>,
-    value: SmallVec<[u8; USUAL_BYTES]>,
-    /// The time of its start, and the time at which it gives up.
-    times: (Time, Time),
-    /// The node to which it has written, once it has; or its failure, for which the lock is released all the same.
-    written: Result<Option<NodeId>>,
-    outcome: Option<Result<bool>>,
-}
+use super::{Number, Numbers, Update};
 
 /// The updates under one lock.
-struct Machine<F: Fabric> {
+pub(super) struct Machine<F: Fabric> {
     /// The number of the lock.
-    lock: u32,
+    pub(super) lock: u32,
     acquisition: Acquisition<F>,
     /// Set once the lock was held.
     held: bool,
     stage: Stage<F>,
     /// The updates that wait for the lock.
-    waiting: Numbers,
+    pub(super) waiting: Numbers,
     /// The updates that are being done under the lock.
-    doing: Numbers,
+    pub(super) doing: Numbers,
     /// The puts of values that have a buffer.
     puts: AckKey<F>,
     /// The fence of the announcement of the ticket, if the release may hand the lock to another thread of the node.
@@ -98,241 +56,33 @@ enum Stage<F: Fabric> {
     Released(bool, Result<()>),
 }
 
-impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
-    pub(super) fn new() -> UnderWay<F, K> {
-        UnderWay {
-            store: None,
-            updates: Vec::new(),
-            free: Vec::new(),
-            machines: Vec::new(),
-            locks: Vec::new(),
-        }
-    }
-
-    /// Returns true if these are updates of `store`, or of none.
-    pub(super) fn is_of(&self, store: &Arc<Shared<F, K>>) -> bool {
-        self.store.as_ref().is_none_or(|mine| Arc::ptr_eq(mine, store))
-    }
-
-    /// Starts an update.
-    pub(super) fn start(
-        &mut self,
-        thread: &Thread<F>,
-        store: &Arc<Shared<F, K>>,
-        key: &K,
-        value: &[u8],
-    ) -> Number {
-        let lock = store.lock_number(key) as u32;
-        self.store.get_or_insert_with(|| store.clone());
-        let update = Update {
-            key: Some(key.clone()),
-            value: SmallVec::from_slice(value),
-            times: (thread.now(), thread.deadline()),
-            written: Ok(None),
-            outcome: None,
-        };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.updates[number as usize] = update;
-                number
-            }
-            None => {
-                self.updates.push(update);
-                self.updates.len() as Number - 1
-            }
-        };
-        match self.place_of(lock) {
-            Some(i) => self.machines[i].waiting.push(number),
-            None => self.begin(thread, store, lock, Numbers::from_slice(&[number])),
-        }
-        number
-    }
-
-    /// Returns the place of the machine of a lock.
-    fn place_of(&self, lock: u32) -> Option<usize> {
-        self.locks.iter().position(|&of| of == lock)
-    }
-
-    /// Begins to take a lock for the updates that wait for it.
-    fn begin(&mut self, thread: &Thread<F>, store: &Shared<F, K>, lock: u32, waiting: Numbers) {
-        self.leave_closed(&waiting);
-        // Others wait for the end of what is begun here.
-        let begun = thread.to_the_end(|| Acquisition::begin(&store.locks[lock as usize], thread));
-        match begun {
-            Ok((acquisition, progress)) => {
-                for &number in &waiting {
-                    self.updates[number as usize].outcome = None;
-                }
-                let mut machine = Machine {
-                    lock,
-                    acquisition,
-                    held: false,
-                    stage: Stage::Takes,
-                    waiting,
-                    doing: Numbers::new(),
-                    puts: AckKey::done(),
-                    announced: None,
-                    nodes: SmallVec::new(),
-                    lost: SmallVec::new(),
-                    failed: None,
-                };
-                machine.note(progress);
-                self.machines.push(machine);
-                self.locks.push(lock);
-            }
-            Err(error) => {
-                for number in waiting {
-                    self.updates[number as usize].outcome = Some(Err(error.clone()));
-                }
-            }
-        }
-    }
-
-    /// Leaves an outcome for updates of which nothing else would be left if the next step panicked.
-    fn leave_closed(&mut self, numbers: &[Number]) {
-        for &number in numbers {
-            self.updates[number as usize].outcome = Some(Err(Error::Closed));
-        }
-    }
-
-    /// Returns true if the update is over.
-    pub(super) fn is_over(&self, number: Number) -> bool {
-        self.updates[number as usize].outcome.is_some()
-    }
-
-    /// Returns the outcome of an update that is over, and frees its number.
-    pub(super) fn take(&mut self, number: Number) -> Result<bool> {
-        let update = &mut self.updates[number as usize];
-        update.key = None;
-        let outcome = update.outcome.take().unwrap_or(Err(Error::Closed));
-        self.free.push(number);
-        if self.machines.is_empty() && self.free.len() == self.updates.len() {
-            self.store = None;
-        }
-        outcome
-    }
-
-    /// Takes an update back whose lock is not held yet. Returns its lock, which the thread then does not need for it any more, or `None` if
-    /// the update goes on.
-    pub(super) fn take_back(&mut self, number: Number) -> Option<u32> {
-        let machine = self.machines.iter_mut().find_map(|machine| {
-            let at = machine.waiting.iter().position(|&waiting| waiting == number)?;
-            machine.waiting.remove(at);
-            Some(machine.lock)
-        })?;
-        self.updates[number as usize].outcome = Some(Err(Error::Closed));
-        Some(machine)
-    }
-
-    /// Returns true if some update needs the lock, or nothing is done about it.
-    pub(super) fn is_settled(&self, lock: u32) -> bool {
-        self.place_of(lock).is_none_or(|i| self.machines[i].is_needed())
-    }
-
-    /// Takes what is left of machines whose locks are released, or which have not got them: the outcomes of their updates. Updates that wait
-    /// go on with a new machine. Returns true if there was such a machine.
-    fn end_machines(&mut self, thread: &Thread<F>, store: &Shared<F, K>) -> bool {
-        let mut some = false;
-        let mut i = 0;
-        while i < self.machines.len() {
-            if !matches!(self.machines[i].stage, Stage::Released(..)) {
-                i += 1;
-                continue;
-            }
-            some = true;
-            let machine = self.machines.swap_remove(i);
-            self.locks.swap_remove(i);
-            self.leave_closed(&machine.doing);
-            self.leave_closed(&machine.waiting);
-            let (lock, waiting) = (machine.lock, machine.end(thread, store, &mut self.updates));
-            if !waiting.is_empty() {
-                self.begin(thread, store, lock, waiting);
-            }
-        }
-        some
-    }
-}
-
-impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K> {
-    fn go_on(&mut self, thread: &Thread<F>) {
-        let Some(store) = self.store.clone() else { return };
-        // Others wait for the end of these steps.
-        thread.to_the_end(|| {
-            loop {
-                let places = 0..self.machines.len();
-                let able: Places = places.filter(|&i| self.machines[i].is_able(&store)).collect();
-                // The values of all locks first, so that locks share the fences that follow.
-                for &i in &able {
-                    let machine = &mut self.machines[i];
-                    machine.take_lock(thread, &store);
-                    machine.write(thread, &store, &mut self.updates);
-                }
-                // The fences before the first release: where order is bought by waits, they do not wait for one another then.
-                let mut fences = BegunFences::new();
-                for &i in &able {
-                    self.machines[i].begin_fences(thread, &store, &mut fences);
-                }
-                for &i in &able {
-                    self.machines[i].release(thread, &store);
-                }
-                if !self.end_machines(thread, &store) {
-                    break;
-                }
-            }
-        });
-    }
-
-    fn has_ended(&self) -> bool {
-        let store = self.store.as_deref();
-        store.is_some_and(|store| self.machines.iter().any(|machine| machine.has_ended(store)))
-    }
-
-    fn waits(&self, living: &mut dyn FnMut(NodeId)) -> Option<Awaited<'_>> {
-        let store = self.store.as_deref()?;
-        let waiting = self.machines.iter().filter_map(|machine| {
-            let lock = &store.locks[machine.lock as usize];
-            let waits =
-                matches!(machine.stage, Stage::Takes) && machine.acquisition.waits(lock, &mut *living);
-            let deadlines = machine
-                .waiting
-                .iter()
-                .map(|&number| self.updates[number as usize].times.1);
-            deadlines.min().filter(|_| waits).map(|deadline| Awaited {
-                what: lock.channel().name(),
-                deadline,
-            })
-        });
-        Awaited::first(waiting)
-    }
-
-    fn after_failed_wait(&mut self, thread: &Thread<F>, error: &FabricError) {
-        let Some(store) = self.store.clone() else { return };
-        // Others wait for the end of these steps: a ticket that is served though it was given up would be served for nobody. The
-        // deadline has passed by now.
-        thread.to_the_end(|| {
-            for machine in &mut self.machines {
-                let lock = &store.locks[machine.lock as usize];
-                match error {
-                    FabricError::Timeout { .. } => machine.give_up_late(thread, lock, &mut self.updates),
-                    FabricError::PeerLost(_) => machine.after_loss(thread, lock, error, &self.updates),
-                    error => machine.fail(lock, error),
-                }
-            }
-        });
-    }
-
-    fn is_idle(&self) -> bool {
-        self.machines.is_empty()
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
-}
-
 impl<F: Fabric> Machine<F> {
+    /// Makes the machine of a lock that `acquisition` takes, which has come so far, for the updates that wait for it.
+    pub(super) fn new(
+        lock: u32,
+        acquisition: Acquisition<F>,
+        progress: Progress,
+        waiting: Numbers,
+    ) -> Machine<F> {
+        let mut machine = Machine {
+            lock,
+            acquisition,
+            held: false,
+            stage: Stage::Takes,
+            waiting,
+            doing: Numbers::new(),
+            puts: AckKey::done(),
+            announced: None,
+            nodes: SmallVec::new(),
+            lost: SmallVec::new(),
+            failed: None,
+        };
+        machine.note(progress);
+        machine
+    }
+
     /// Returns true if some update waits for the lock or is being done under it.
-    fn is_needed(&self) -> bool {
+    pub(super) fn is_needed(&self) -> bool {
         !self.waiting.is_empty() || !self.doing.is_empty()
     }
 
@@ -352,11 +102,12 @@ impl<F: Fabric> Machine<F> {
     }
 
     /// Returns true if there is a step to take: one has ended, or the lock is taken for nobody any more.
-    fn is_able<K: Encode + Eq>(&self, store: &Shared<F, K>) -> bool {
+    pub(super) fn is_able<K: Encode + Eq>(&self, store: &Shared<F, K>) -> bool {
         self.has_ended(store) || matches!(self.stage, Stage::Takes) && !self.is_needed()
     }
 
-    fn has_ended<K: Encode + Eq>(&self, store: &Shared<F, K>) -> bool {
+    /// Returns true if a step has ended. Looks at memory alone.
+    pub(super) fn has_ended<K: Encode + Eq>(&self, store: &Shared<F, K>) -> bool {
         match &self.stage {
             Stage::Takes | Stage::Releases(_) => {
                 let lock = &store.locks[self.lock as usize];
@@ -367,8 +118,18 @@ impl<F: Fabric> Machine<F> {
         }
     }
 
+    /// Returns true if it waits for a former holder of its lock. Calls `living` with the nodes that all must live meanwhile.
+    pub(super) fn waits(&self, lock: &TicketLock<F>, living: impl FnMut(NodeId)) -> bool {
+        matches!(self.stage, Stage::Takes) && self.acquisition.waits(lock, living)
+    }
+
+    /// Returns true if it is at its end.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Released(..))
+    }
+
     /// Goes on to take the lock, or gives it up if no update needs it any more.
-    fn take_lock<K: Encode + Eq>(&mut self, thread: &Thread<F>, store: &Shared<F, K>) {
+    pub(super) fn take_lock<K: Encode + Eq>(&mut self, thread: &Thread<F>, store: &Shared<F, K>) {
         if !matches!(self.stage, Stage::Takes) {
             return;
         }
@@ -383,7 +144,12 @@ impl<F: Fabric> Machine<F> {
     }
 
     /// Posts the values of the updates that wait for the lock, if it is held.
-    fn write<K: Encode + Eq>(&mut self, thread: &Thread<F>, store: &Shared<F, K>, updates: &mut [Update<K>]) {
+    pub(super) fn write<K: Encode + Eq>(
+        &mut self,
+        thread: &Thread<F>,
+        store: &Shared<F, K>,
+        updates: &mut [Update<K>],
+    ) {
         let Stage::Holds(in_doubt) = self.stage else {
             return;
         };
@@ -446,7 +212,7 @@ impl<F: Fabric> Machine<F> {
     /// Begins the fences between the values and the release, so that the next holder, and whoever learns of the updates, finds the
     /// values placed. `fences` are those towards each node that other machines have begun since all of them have posted their values:
     /// the failure of an operation is told to one fence alone.
-    fn begin_fences<K: Encode + Eq>(
+    pub(super) fn begin_fences<K: Encode + Eq>(
         &mut self,
         thread: &Thread<F>,
         store: &Shared<F, K>,
@@ -473,7 +239,7 @@ impl<F: Fabric> Machine<F> {
     }
 
     /// Begins to release the lock, if the values are placed or the release places them, and goes on with it.
-    fn release<K: Encode + Eq>(&mut self, thread: &Thread<F>, store: &Shared<F, K>) {
+    pub(super) fn release<K: Encode + Eq>(&mut self, thread: &Thread<F>, store: &Shared<F, K>) {
         let lock = &store.locks[self.lock as usize];
         match &mut self.stage {
             Stage::Written(true) => self.begin_release(thread, lock, Release::Places),
@@ -515,7 +281,12 @@ impl<F: Fabric> Machine<F> {
     }
 
     /// Leaves the outcomes of the updates, and returns those that wait for the lock again.
-    fn end<K>(mut self, thread: &Thread<F>, store: &Shared<F, K>, updates: &mut [Update<K>]) -> Numbers
+    pub(super) fn end<K>(
+        mut self,
+        thread: &Thread<F>,
+        store: &Shared<F, K>,
+        updates: &mut [Update<K>],
+    ) -> Numbers
     where
         K: Encode + Eq,
     {
@@ -564,8 +335,13 @@ impl<F: Fabric> Machine<F> {
     }
 
     /// Gives up for the updates whose deadline has passed, if the lock is not held yet.
-    fn give_up_late<K>(&mut self, thread: &Thread<F>, lock: &TicketLock<F>, updates: &mut [Update<K>]) {
-        if !matches!(self.stage, Stage::Takes) || !self.acquisition.waits(lock, |_| {}) {
+    pub(super) fn give_up_late<K>(
+        &mut self,
+        thread: &Thread<F>,
+        lock: &TicketLock<F>,
+        updates: &mut [Update<K>],
+    ) {
+        if !self.waits(lock, |_| {}) {
             return;
         }
         let (now, given_up) = (thread.now(), thread.given_up());
@@ -588,7 +364,7 @@ impl<F: Fabric> Machine<F> {
     }
 
     /// Goes on after the loss of a node that had to live.
-    fn after_loss<K>(
+    pub(super) fn after_loss<K>(
         &mut self,
         thread: &Thread<F>,
         lock: &TicketLock<F>,
@@ -606,7 +382,7 @@ impl<F: Fabric> Machine<F> {
     }
 
     /// Ends the machine for good: this node is out, or its fabric is broken.
-    fn fail(&mut self, lock: &TicketLock<F>, error: &FabricError) {
+    pub(super) fn fail(&mut self, lock: &TicketLock<F>, error: &FabricError) {
         let error: Error = error.clone().into();
         self.failed.get_or_insert(error.clone());
         if !matches!(self.stage, Stage::Released(..)) {
