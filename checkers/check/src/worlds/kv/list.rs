@@ -309,8 +309,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         ),
         NamedWorld::new("started-in-order", started::in_order).small(),
         NamedWorld::new("started-beside-calls", started::beside_calls).small(),
-        NamedWorld::new("started-beside-inserts", started::beside_inserts),
-        NamedWorld::new("late-windows", started::late),
+        NamedWorld::new("started-beside-inserts", started::beside_inserts).small(),
+        NamedWorld::new("late-windows", started::late).small(),
         NamedWorld::new("started-dropped", calls_with::<1, 2>((1, 1), ONE, DROPPED)).small(),
         NamedWorld::new(
             "started-dropped-later",
