@@ -20,8 +20,8 @@ import figures
 from sides import Failed, Missing, Sides
 
 ROOT = Path(__file__).resolve().parents[2]
-# The mutations that take the store's fence away, for a single update and for several.
-UNFENCED = ("update-without-fence", "batch-not-fenced", "groups-not-fenced")
+# The mutations that take the store's fence away.
+UNFENCED = ("update-without-fence",)
 FIELDS = ["figure", "fabric", "panel", "series", "x_name", "x", "run", "value", "unit", "note"]
 
 

@@ -2,6 +2,7 @@
 //! or let a person use it.
 //!
 //! - [`workload`]: operations of a chosen mix on keys of a chosen distribution, timed, each result checked;
+//! - [`window`]: the operations of a thread under way at a time;
 //! - [`shell`]: commands from a terminal or a pipe, one in each line;
 //! - [`pick`]: the distributions;
 //! - [`command`]: the options of the command.
@@ -13,6 +14,7 @@ mod error;
 mod orders;
 pub mod pick;
 pub mod shell;
+pub mod window;
 pub mod workload;
 
 pub use error::{KvError, Result};

@@ -13,6 +13,7 @@ use rand::rngs::SmallRng;
 use serde::Serialize;
 
 use crate::pick::{Distribution, Mix, draw, key};
+use crate::window::{Window, check};
 use crate::{KvError, Result};
 
 /// The number of keys that are drawn before the time starts and then used over and over.
@@ -21,6 +22,8 @@ const PICKS: usize = 1 << 18;
 const PIECE: usize = 4096;
 /// The number of batches between two looks at the clock.
 const BATCHES_AT_ONCE: usize = 16;
+/// The number of waits for an operation between two looks at the clock.
+const WAITS_AT_ONCE: usize = 16;
 /// The most lookups of each thread that are timed one by one.
 const TIMED: u64 = 10_000;
 
@@ -277,46 +280,33 @@ pub fn value(key: u64, version: u32) -> u64 {
     (u64::from(version) << 32) | (key & 0xffff_ffff)
 }
 
-/// Fails if `found` is not a value of `key`.
-///
-/// # Errors
-/// Returns `Wrong`.
-#[inline]
-pub fn check(key: u64, found: Option<u64>) -> Result<()> {
-    match found {
-        Some(value) if (value ^ key) & 0xffff_ffff == 0 => Ok(()),
-        found => Err(KvError::Wrong { key, found }),
-    }
-}
+/// Says whether the run is over.
+type Over<'a> = dyn FnMut() -> Result<bool> + 'a;
 
-/// Runs one thread's part of the workload, and then times single lookups.
-fn serve<F: Fabric>(
+/// Looks up and updates the keys of `picks`, a window at a time by calls on many keys: an operation is done when it is started. Returns the
+/// numbers of lookups and updates.
+fn in_batches<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<u64, u64, F>,
     plan: &Plan,
-    share: Share,
-    stopped: &mut dyn FnMut() -> loco::Result<bool>,
-    timing: &Phase,
-) -> Result<Count> {
-    let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share.index as u64));
+    picks: &[u32],
+    random: &mut SmallRng,
+    over: &mut Over<'_>,
+) -> Result<[u64; 2]> {
     let most = plan.ops.unwrap_or(u64::MAX);
-    let used = usize::try_from(most).unwrap_or(usize::MAX).min(PICKS);
-    let picks = draw(plan.distribution, plan.keys, used.max(plan.window), &mut random)?;
     let mut batches = picks.chunks_exact(plan.window).cycle();
-    let (mut count, mut done) = (Count::default(), [0, 0]);
-    let mut version = 0_u32;
+    let (mut done, mut version) = ([0, 0], 0_u32);
     let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
-    let begin = thread.now();
-    'all: while thread.now().since(begin) < plan.duration && !stopped()? {
+    while !over()? {
         for batch in batches.by_ref().take(BATCHES_AT_ONCE) {
             if done[0] + done[1] >= most {
-                break 'all;
+                return Ok(done);
             }
             reads.clear();
             writes.clear();
             for &pick in batch {
                 let key = key(pick);
-                if plan.mix.write(&mut random) {
+                if plan.mix.write(random) {
                     version = version.wrapping_add(1);
                     writes.push((key, value(key, version)));
                 } else {
@@ -337,6 +327,65 @@ fn serve<F: Fabric>(
             done[1] += writes.len() as u64;
         }
     }
+    Ok(done)
+}
+
+/// Looks up and updates the keys of `picks`, each operation started and completed by itself, with a window of them under way. Returns the
+/// numbers of lookups and updates.
+fn under_way<F: Fabric>(
+    thread: &Thread<F>,
+    store: &KvStore<u64, u64, F>,
+    plan: &Plan,
+    picks: &[u32],
+    random: &mut SmallRng,
+    over: &mut Over<'_>,
+) -> Result<[u64; 2]> {
+    let most = plan.ops.unwrap_or(u64::MAX);
+    let mut keys = picks.iter().cycle().map(|&pick| key(pick));
+    let mut window = Window::new(thread, store, plan.window);
+    let (mut version, mut left) = (0_u32, most);
+    // The clock is looked at now and then.
+    for looks in 0_usize.. {
+        if looks % WAITS_AT_ONCE == 0 && over()? {
+            break;
+        }
+        while left > 0 && window.has_room() {
+            let Some(key) = keys.next() else { break };
+            left -= 1;
+            if plan.mix.write(random) {
+                version = version.wrapping_add(1);
+                window.update(key, value(key, version))?;
+            } else {
+                window.lookup(key)?;
+            }
+        }
+        if window.finish_some()? == 0 {
+            break;
+        }
+    }
+    window.finish()
+}
+
+/// Runs one thread's part of the workload, and then times single lookups.
+fn serve<F: Fabric>(
+    thread: &Thread<F>,
+    store: &KvStore<u64, u64, F>,
+    plan: &Plan,
+    share: Share,
+    stopped: &mut dyn FnMut() -> loco::Result<bool>,
+    timing: &Phase,
+) -> Result<Count> {
+    let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share.index as u64));
+    let most = plan.ops.unwrap_or(u64::MAX);
+    let used = usize::try_from(most).unwrap_or(usize::MAX).min(PICKS);
+    let picks = draw(plan.distribution, plan.keys, used.max(plan.window), &mut random)?;
+    let begin = thread.now();
+    let mut count = Count::default();
+    let mut over = || Ok(thread.now().since(begin) >= plan.duration || stopped()?);
+    let done = match thread.fabric().caps().synchronous {
+        true => in_batches(thread, store, plan, &picks, &mut random, &mut over)?,
+        false => under_way(thread, store, plan, &picks, &mut random, &mut over)?,
+    };
     #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
     let all = (done[0] + done[1]) as f64;
     count.tally = Tally {

@@ -156,6 +156,7 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "KvStore::insert_many",
             "KvStore::update",
             "KvStore::update_many",
+            "KvStore::update_start",
             "KvStore::delete",
             "KvStore::entries",
             "KvStore::snapshot",
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     /// The sources of the objects, each with the type whose methods it has.
-    const SOURCES: [(&str, &str); 24] = [
+    const SOURCES: [(&str, &str); 26] = [
         ("variables/shared_var.rs", "SharedVar"),
         ("variables/owned_var.rs", "OwnedVar"),
         ("variables/wide_owned_var.rs", "WideOwnedVar"),
@@ -204,6 +205,8 @@ mod tests {
         ("kvstore/read.rs", "KvStore"),
         ("kvstore/write.rs", "KvStore"),
         ("kvstore/batch.rs", "KvStore"),
+        ("kvstore/start.rs", "KvStore"),
+        ("kvstore/updates.rs", "KvStore"),
         ("kvstore/scan.rs", "KvStore"),
         ("kvstore/snapshot/mod.rs", "KvStore"),
         ("log/mod.rs", "Log"),

@@ -160,7 +160,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// Waits as [`wait`](Fabric::wait) does for something that only a queue pair's operation towards this node, or code
     /// that rings the node's [`Doorbell`] afterwards, can change. A thread that waits for long, or on behalf of many, may
-    /// sleep meanwhile, if the fabric's doorbell rings for such operations.
+    /// sleep meanwhile, if the fabric's doorbell rings for such operations. `ready` may wait for the end of this node's own
+    /// operations too, as in [`wait_for_completion`](Fabric::wait_for_completion): every doorbell rings for completions.
     ///
     /// # Errors
     /// Returns the errors of [`wait`](Fabric::wait).

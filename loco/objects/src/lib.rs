@@ -96,7 +96,7 @@ pub use logging::log_to_stderr;
 pub use objects::barrier::Barrier;
 pub use objects::collective::Collective;
 pub use objects::kvstore::{
-    Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet, Restored, Snapshot,
+    Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet, PendingUpdate, Restored, Snapshot,
 };
 pub use objects::locks::guard::{LockConfig, LockGuard, OnLoss, Unlock};
 pub use objects::locks::tas_lock::TasLock;

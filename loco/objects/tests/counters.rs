@@ -11,7 +11,10 @@ use std::time::Duration;
 use loco::fabric::{Fabric, NodeId, ShmConfig, ShmFabric, Tier, var};
 use loco::fence::{self, Scope};
 use loco::metrics::{BYTES, COMPLETIONS, Counters, FENCES, LOCK_WAITS, OPERATIONS, RETRIES};
-use loco::{Barrier, Manager, Result, SharedRegion, SharedVar, TasLock, Thread, TicketLock, testing};
+use loco::{
+    Barrier, Inserted, KvConfig, KvStore, Manager, Result, SharedRegion, SharedVar, TasLock, Thread,
+    TicketLock, testing,
+};
 use loco_conformance::job::Processes;
 use loco_test_networks::deferred::{Deferred, Nic};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
@@ -195,6 +198,32 @@ fn waits_for_locks_and_further_attempts_are_counted() {
     );
     assert_eq!(tas[LOCK_WAITS], 1, "{tas:?}");
     assert!(tas[&again] > 0, "{tas:?}");
+}
+
+/// The threads of a node start updates under one lock. Each but the first waits once, however often its thread asks.
+#[test]
+fn a_started_update_counts_its_wait_for_a_lock_once() {
+    let nic = Nic::deferred(2).tier(Tier::Unordered);
+    let bring_up = |mesh| Deferred::new(ShmFabric::new(mesh, ShmConfig::default())?, Some(&nic));
+    testing::run_on(1, bring_up, |fabric| {
+        let node = Manager::new(fabric)?;
+        let store = KvStore::<u64, u64, _>::new(&node, "kv", KvConfig::default().locks(1))?;
+        node.wait_for_ready()?;
+        let (first, second) = (node.thread()?, node.thread()?);
+        assert_eq!(store.insert(&first, &0, &0)?, Inserted::Done);
+        let (counters, recorder) = published(&node)?;
+        let before = counted(&counters, &recorder)[LOCK_WAITS];
+        let holds = store.update_start(&first, &0, &1)?;
+        let waits = store.update_start(&second, &0, &2)?;
+        for _ in 0..100 {
+            assert!(!waits.query(), "the first thread has not moved its update on");
+        }
+        assert!(holds.wait()? && waits.wait()?);
+        let after = counted(&counters, &recorder)[LOCK_WAITS];
+        assert_eq!(after - before, 1);
+        assert_eq!(store.get(&first, &0)?, Some(2));
+        Ok(())
+    });
 }
 
 /// Gets the page that an exporter serves.

@@ -260,6 +260,36 @@ pub(crate) fn towards_each<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> R
     Ok(lost)
 }
 
+/// Begins a fence of this thread's earlier operations towards `node`. They are placed when the operations of the key have succeeded. What
+/// the thread posts later is not covered, and a later fence does not take this one for its own.
+///
+/// # Errors
+/// Returns the errors of posting a flush, as `PeerLost`.
+pub(crate) fn begin<F: Fabric>(thread: &Thread<F>, node: NodeId) -> Result<AckKey<F>> {
+    let mut key = AckKey::done();
+    let position = thread.network().position(node)?;
+    match thread.unfenced(position) {
+        Unfenced::Nothing => {}
+        Unfenced::WaitFor(seq) => {
+            thread.counts().add(Count::FencesByWait, 1);
+            key.insert(thread.window(), seq, node);
+        }
+        Unfenced::CpuFence(read) => {
+            thread.counts().add(Count::FencesByCpu, 1);
+            thread.fabric().cpu_fence();
+            match read {
+                Some(seq) => key.insert(thread.window(), seq, node),
+                None => thread.mark_fenced(position),
+            }
+        }
+        Unfenced::Flush(_) => {
+            thread.counts().add(Count::FencesByFlush, 1);
+            thread.post_into(&Operation::Flush(node), Flags::default(), &mut key)?;
+        }
+    }
+    Ok(key)
+}
+
 /// A fence of one thread's own operations, under construction.
 struct Fence<'t, F: Fabric> {
     thread: &'t Thread<F>,

@@ -305,25 +305,6 @@ impl<'t, F: Fabric> Pending<'t, F> {
             None => Err(Error::Closed),
         }
     }
-
-    /// Waits for all operations on the buffer, and returns it if those of `needed`, which are among them, have succeeded. The second
-    /// result is false if another one has failed.
-    ///
-    /// # Errors
-    /// Returns the errors of [`wait`](Pending::wait), unless all operations have ended and those of `needed` have succeeded.
-    pub(crate) fn wait_for(mut self, needed: &AckKey<F>) -> Result<(MemRef<'t, F>, bool)> {
-        let Some(buffer) = self.buffer.take() else {
-            return Err(Error::Closed); // not reached: as above
-        };
-        match self.key.wait(buffer.thread) {
-            Ok(()) => Ok((buffer, true)),
-            Err(_) if self.key.query() && matches!(needed.outcome(), Some(Ok(()))) => Ok((buffer, false)),
-            Err(error) => {
-                self.buffer = Some(buffer);
-                Err(error)
-            }
-        }
-    }
 }
 
 impl<F: Fabric> Drop for Pending<'_, F> {

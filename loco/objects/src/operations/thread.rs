@@ -18,6 +18,7 @@ use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::completion::Window;
 use crate::operations::counts::ThreadCounts;
+use crate::operations::machines::OfThread;
 use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
@@ -40,13 +41,14 @@ pub struct Thread<F: Fabric = AnyFabric> {
     network: Arc<Network<F>>,
     queues: ThreadQueues<F>,
     window: Arc<Window<F>>,
-    scratch: RefCell<Vec<Completion>>,
+    pub(super) scratch: RefCell<Vec<Completion>>,
     pool: RefCell<Pool<F>>,
     /// The deadline of this thread's waits, in place of the configured one.
     deadline: Cell<Option<Time>>,
     /// The first nodes ([`OPENED_BITS`]) to which the thread is known to have queue pairs, one bit for each.
     opened: Cell<u64>,
     counts: ThreadCounts,
+    under_way: OfThread<Thread<F>>,
     /// The access as others see it.
     _access: Access,
 }
@@ -75,6 +77,7 @@ impl<F: Fabric> Thread<F> {
             deadline: Cell::new(None),
             opened: Cell::new(0),
             counts: idle.counts,
+            under_way: OfThread::new(),
         }
     }
 
@@ -368,6 +371,7 @@ impl<F: Fabric> Thread<F> {
     /// Only `ready` itself may have changed anything. Wait again.
     #[inline]
     pub fn wait_until<T>(&self, what: &str, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.settle();
         let wait = Wait {
             what,
             peers,
@@ -399,6 +403,7 @@ impl<F: Fabric> Thread<F> {
         if !arrives {
             return self.wait_until(what, peers, ready);
         }
+        self.settle();
         #[cfg_attr(not(feature = "async"), allow(unused_mut))]
         let mut wait = Wait {
             what,
@@ -474,6 +479,12 @@ impl<F: Fabric> Thread<F> {
             Err(error @ FabricError::Timeout { .. }) => Err(self.of_wait(wait.what, deadline, error)),
             Err(error) => Err(self.failed(error)),
         }
+    }
+
+    /// Returns what this thread has under way beyond a call.
+    #[inline]
+    pub(crate) fn under_way(&self) -> &OfThread<Thread<F>> {
+        &self.under_way
     }
 
     /// Does `op` without posting it, where the fabric can, and returns its old value.
@@ -563,6 +574,8 @@ impl<F: Fabric> Thread<F> {
 
 impl<F: Fabric> Drop for Thread<F> {
     fn drop(&mut self) {
+        // Only what a program has forgotten is under way still.
+        self.settle();
         let queues = match &self.queues {
             ThreadQueues::Private(queues) => {
                 let empty = Queues::new(self.window.clone(), 0);

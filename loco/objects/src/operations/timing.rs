@@ -126,7 +126,7 @@ impl<F: Fabric> Thread<F> {
     /// does. A node that ends takes its memory away before the others hear that it has left. An operation that failed in
     /// between failed because the node is lost, which shows within [`FAREWELL`].
     #[cold]
-    pub(super) fn operations_failed(&self, peers: &[NodeId], error: Error) -> Error {
+    pub(crate) fn operations_failed(&self, peers: &[NodeId], error: Error) -> Error {
         if !matches!(error, Error::Fabric(FabricError::Os { .. })) {
             return tell_launcher(self.fabric(), error);
         }

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::operations::ack::AckKey;
-use crate::operations::mem_ref::{MemRef, Pending};
+use crate::operations::block::Block;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::region::Region;
 use crate::operations::thread::Thread;
@@ -49,42 +49,25 @@ pub(crate) struct Words<F: Fabric> {
     direct: Option<Box<[CellOf<F>]>>,
 }
 
-/// A read-modify-write that was begun, with the buffer for its result.
-pub(crate) enum Begun<'t, F: Fabric> {
-    /// It was done at once, and this is the old value.
-    Done(u64, MemRef<'t, F>),
-    UnderWay(Pending<'t, F>),
-}
-
-/// An addition to a word and a look at other words, which are under way with the buffer for the results of both.
-pub(crate) struct AddAndLook<'t, F: Fabric> {
+/// An addition to a word and a look at other words, which are under way on a block.
+pub(crate) struct AddAndLook<F: Fabric> {
     added: AckKey<F>,
     /// Whether the look was posted.
     looks: bool,
-    both: Pending<'t, F>,
 }
 
-impl<'t, F: Fabric> AddAndLook<'t, F> {
-    /// Waits for both. Returns the buffer, and whether the look has succeeded. The addition counts without it.
+impl<F: Fabric> AddAndLook<F> {
+    /// Returns `None` while one of the two is under way on `block`. After that, returns whether the look has succeeded. The addition
+    /// counts without it.
     ///
     /// # Errors
-    /// Returns the failure of the addition, and the errors of a wait.
-    pub(crate) fn finish(self) -> Result<(MemRef<'t, F>, bool)> {
-        let (buffer, succeeded) = self.both.wait_for(&self.added)?;
-        Ok((buffer, succeeded && self.looks))
-    }
-}
-
-impl<'t, F: Fabric> Begun<'t, F> {
-    /// Waits for the operation. Returns the word's old value, and the buffer for the next operation.
-    pub(crate) fn finish(self) -> Result<(u64, MemRef<'t, F>)> {
-        match self {
-            Begun::Done(old, buffer) => Ok((old, buffer)),
-            Begun::UnderWay(pending) => {
-                let buffer = pending.wait()?;
-                Ok((buffer.word(0)?, buffer))
-            }
-        }
+    /// Returns the failure of the addition.
+    pub(crate) fn ended(&self, thread: &Thread<F>, block: &Block<F>) -> Option<Result<bool>> {
+        Some(match block.ended(thread)? {
+            Ok(()) => Ok(self.looks),
+            Err(_) if matches!(self.added.outcome(), Some(Ok(()))) => Ok(false),
+            Err(error) => Err(error),
+        })
     }
 }
 
@@ -249,48 +232,43 @@ impl<F: Fabric> Words<F> {
     }
 
     /// Begins a [`fetch_add`](Words::fetch_add) of a number to a word, after this thread's earlier [writes](Words::post_write) are placed,
-    /// and with it, in no order, a read of the words `looked`. The first word of `buffer` gets the old value, and those behind it get the words that were read. Operations on these
-    /// words are not done [at once](Words::at_once).
-    pub(crate) fn begin_fetch_add_strong_and_look<'t>(
+    /// and with it, in no order, a read of the words `looked`. The first word of `block` gets the old value, and those behind it get the
+    /// words that were read. Operations on these words are not done [at once](Words::at_once).
+    pub(crate) fn begin_fetch_add_strong_and_look(
         &self,
-        thread: &'t Thread<F>,
-        buffer: MemRef<'t, F>,
+        thread: &Thread<F>,
+        block: &mut Block<F>,
         (index, add): (usize, u64),
         looked: Range<usize>,
-    ) -> Result<AddAndLook<'t, F>> {
+    ) -> Result<AddAndLook<F>> {
         debug_assert!(!self.at_once(thread), "the CPU of this node has these words");
         let flags = Flags {
             more: true,
             ..Flags::STRONG
         };
-        let word = WordOp::FetchAdd(add);
-        let drawn = Operation::on_word(self.target(index)?, word, buffer.local(0, WORD_BYTES)?);
-        let into = buffer.local(WORD_BYTES, looked.len() * WORD_BYTES)?;
-        let look = Operation::Get(into, self.target(looked.start)?);
-        let mut key = AckKey::done();
-        thread.post_into(&drawn, flags, &mut key)?;
-        let added = key.clone();
+        block.word_op(thread, self.target(index)?, WordOp::FetchAdd(add), flags)?;
+        let added = block.key();
+        let into = WORD_BYTES..(1 + looked.len()) * WORD_BYTES;
         // The addition is done whatever becomes of the look.
-        let looks = thread.post_into(&look, Flags::default(), &mut key).is_ok();
-        let both = Pending::new(key, buffer);
-        Ok(AddAndLook { added, looks, both })
+        let looks = block.get_also(thread, into, self.target(looked.start)?).is_ok();
+        Ok(AddAndLook { added, looks })
     }
 
     /// Begins a [`compare_swap`](Words::compare_swap), or with [`Flags::STRONG`] a
-    /// [`compare_swap_strong`](Words::compare_swap_strong), so that several overlap. `buffer` is for the result.
-    pub(crate) fn begin_compare_swap<'t>(
+    /// [`compare_swap_strong`](Words::compare_swap_strong), so that several overlap. The first word of `block` gets the old value.
+    pub(crate) fn begin_compare_swap(
         &self,
-        thread: &'t Thread<F>,
-        buffer: MemRef<'t, F>,
+        thread: &Thread<F>,
+        block: &mut Block<F>,
         index: usize,
         (expected, new): (u64, u64),
         flags: Flags,
-    ) -> Result<Begun<'t, F>> {
+    ) -> Result<()> {
         if let Some(old) = self.exchange_here(thread, index, expected, new)? {
-            return Ok(Begun::Done(old, buffer));
+            return block.set_word(0, old);
         }
         let op = WordOp::CompareSwap { expected, new };
-        Ok(Begun::UnderWay(buffer.word_op(self.target(index)?, op, flags)?))
+        block.word_op(thread, self.target(index)?, op, flags)
     }
 
     /// Exchanges where the CPU of this node may, and returns the old value.
@@ -356,6 +334,7 @@ impl<F: Fabric> Words<F> {
         index: usize,
         seen: &[u64],
     ) -> Result<()> {
+        thread.settle();
         let bytes: SmallVec<[u8; 64]> = seen.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let wait = Wait {
             what: pause.what,

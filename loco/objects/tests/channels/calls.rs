@@ -261,6 +261,13 @@ fn of_one(thread: &Thread<Fabric>, objects: &Objects, add: Row<'_>) -> Result<()
     add("kv: update", &|n| {
         found(objects.store.update(thread, &(THEIRS + n), &n)?)
     })?;
+    add("kv: 8 update_start, and their waits", &|n| {
+        let started: Vec<_> = keys
+            .iter()
+            .map(|key| objects.store.update_start(thread, key, &n))
+            .collect::<Result<_>>()?;
+        started.into_iter().try_for_each(|update| found(update.wait()?))
+    })?;
     add("kv: update_many, 8 keys", &|n| {
         let entries: Vec<_> = keys.iter().map(|&key| (key, n)).collect();
         found(objects.store.update_many(thread, &entries)? == 8)

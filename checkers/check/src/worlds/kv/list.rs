@@ -2,7 +2,7 @@
 
 use super::{
     Call, Script, There, batches, calls, calls_with, copies, cuts, deleted_late, faulty, faulty_of, freed,
-    lengths, moves, reports, snapshots, taken_over,
+    lengths, moves, reports, snapshots, started, taken_over,
 };
 use crate::named_world::NamedWorld;
 
@@ -10,7 +10,7 @@ use crate::named_world::NamedWorld;
 pub(crate) fn worlds() -> Vec<NamedWorld> {
     use Call::{
         Delete, Get, GetInto, GetLastOfWindow, GetMany, GetStart, GetWindow, Insert, InsertBatch, InsertMany,
-        Update, UpdateBatch, UpdateMany, UpdateThree,
+        Update, UpdateBatch, UpdateDropped, UpdateDroppedLater, UpdateMany, UpdateThree, UpdatesStarted,
     };
     use copies::Step::{self, AwaitLoss, AwaitWhole, Make};
     const INSERT: Script<Call, 2> = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
@@ -104,6 +104,12 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
     const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
     const BATCH_THERE: Script<Call, 3> = [(1, &[Get(1), Get(1)]), (0, &[UpdateBatch(1, 2, 30)]), (2, &[])];
     const BATCH_WRITERS: Script<Call, 2> = [(0, &[InsertBatch(1, 10)]), (1, &[Insert(1, 20)])];
+    // The second thread of node 0 waits in the line of the first, whose lock and keys it needs.
+    const BATCH_THREADS: Script<Call, 3> = [
+        (0, &[InsertBatch(1, 10), Get(1)]),
+        (0, &[InsertBatch(2, 20), Get(2)]),
+        (1, &[]),
+    ];
     // Whoever takes the locks of several keys takes them in one order. Each key is inserted once.
     const CROSSED: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10)]), (1, &[InsertMany(2, 1, 20)])];
     // Each node writes a key of its own and one of the other.
@@ -159,6 +165,18 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (0, &[UpdateMany(1, 2, 30)]),
         (1, &[Delete(1), Insert(1, 40), Get(1)]),
     ];
+    // Each thread has two updates under way, which need two locks, in opposite orders, or one.
+    const WINDOWS: Script<Call, 2> = [
+        (0, &[UpdatesStarted(1, 2, 30)]),
+        (1, &[UpdatesStarted(2, 1, 40), Get(1)]),
+    ];
+    const WINDOWS_OF_THREADS: Script<Call, 3> = [
+        (0, &[UpdatesStarted(1, 2, 30)]),
+        (0, &[UpdatesStarted(2, 1, 40)]),
+        (1, &[]),
+    ];
+    const DROPPED: Script<Call, 2> = [(0, &[Update(1, 30), Get(1)]), (1, &[UpdateDropped(1, 20)])];
+    const DROPPED_LATER: Script<Call, 2> = [(0, &[Update(1, 30), Get(1)]), (1, &[UpdateDroppedLater(1, 20)])];
     const LOST_BATCH: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10), Get(1)]), (1, &[Get(2), Get(1)])];
     const LOST_UPDATES: Script<Call, 2> = [(0, &[UpdateMany(1, 2, 30), Get(2)]), (1, &[Get(1), Get(1)])];
     const LOST_OF_THREE: Script<Call, 3> = [
@@ -227,6 +245,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
         NamedWorld::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
         NamedWorld::new("insert-after-turns", batches::insert_after_turns).small(),
+        NamedWorld::new("batches-of-threads", calls::<1, 3>((2, 1), BATCH_THREADS)).small(),
         NamedWorld::new("batches-crossed", calls::<1, 2>((2, 2), CROSSED)),
         NamedWorld::new(
             "updates-there",
@@ -282,6 +301,25 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             "updates-of-threads",
             calls_with::<1, 3>((1, 2), EACH, UPDATE_THREADS),
         ),
+        NamedWorld::new("windows", calls_with::<1, 2>((1, 2), EACH, WINDOWS)).small(),
+        NamedWorld::new("windows-one-lock", calls_with::<1, 2>((1, 1), EACH, WINDOWS)).small(),
+        NamedWorld::new(
+            "windows-of-threads",
+            calls_with::<1, 3>((1, 2), EACH, WINDOWS_OF_THREADS),
+        ),
+        NamedWorld::new("started-in-order", started::in_order).small(),
+        NamedWorld::new("started-beside-calls", started::beside_calls).small(),
+        NamedWorld::new("started-beside-inserts", started::beside_inserts).small(),
+        NamedWorld::new("late-windows", started::late).small(),
+        NamedWorld::new("started-dropped", calls_with::<1, 2>((1, 1), ONE, DROPPED)).small(),
+        NamedWorld::new(
+            "started-dropped-later",
+            calls_with::<1, 2>((1, 1), ONE, DROPPED_LATER),
+        )
+        .small(),
+        NamedWorld::new("crash-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).crash(),
+        NamedWorld::new("expiry-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).expiries(1),
+        NamedWorld::new("suspicion-windows", faulty_of::<1, 2>((1, 1), EACH, WINDOWS)).suspicion(),
         NamedWorld::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
         NamedWorld::new(
             "batch-and-delete",

@@ -9,6 +9,7 @@ mod list;
 mod moves;
 mod reports;
 mod snapshots;
+mod started;
 
 pub(crate) use list::worlds;
 
@@ -66,6 +67,12 @@ enum Call {
     GetStart(u64),
     InsertMany(u64, u64, u64),
     UpdateMany(u64, u64, u64),
+    /// Updates of two keys that are under way at a time.
+    UpdatesStarted(u64, u64, u64),
+    /// An update that is dropped when it was started.
+    UpdateDropped(u64, u64),
+    /// An update that is dropped when it may have got on.
+    UpdateDroppedLater(u64, u64),
     UpdateThree([u64; 3], u64),
     /// An insert by a batch of one.
     InsertBatch(u64, u64),
@@ -201,6 +208,11 @@ where
         Call::UpdateThree(keys, value) => {
             must(batches::update_keys(store, thread, keys, value));
         }
+        Call::UpdatesStarted(one, two, value) => {
+            must(started::update_two(store, thread, one, two, value));
+        }
+        Call::UpdateDropped(key, value) => started::update_dropped(store, thread, key, value, false),
+        Call::UpdateDroppedLater(key, value) => started::update_dropped(store, thread, key, value, true),
     }
 }
 
@@ -272,7 +284,7 @@ where
             use_store(store, thread, what);
             Some(())
         });
-        stage.promise(move |calls| spec::key_value_store(&after(keys, calls)));
+        stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
     }
 }
 
@@ -357,6 +369,7 @@ where
         ),
         Call::InsertMany(one, two, value) => batches::insert_two(store, thread, one, two, value),
         Call::UpdateMany(one, two, value) => batches::update_keys(store, thread, [one, two], value),
+        Call::UpdatesStarted(one, two, value) => started::update_two(store, thread, one, two, value),
         other => {
             use_store(store, thread, other);
             return Some(());

@@ -6,14 +6,13 @@
 //! Deadlock is not possible: a thread that holds a lock of several waits for no other, on shared memory for higher-numbered ones alone, and
 //! for acknowledgements, which monitors give without any lock.
 
-use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 
 use loco_fabric::{Fabric, RwLock};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::fence::Scope;
-use crate::{Result, Thread};
+use crate::{Error, Result, Thread};
 
 use super::groups::Group;
 use super::places::{Places, WINDOW};
@@ -54,22 +53,24 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
                 self.shared.check_key(key)?;
                 self.shared.check_value(value.bytes())?;
             }
-            let first = outcomes.len();
-            outcomes.resize(first + entries.len(), Inserted::Done);
-            self.shared
-                .insert_window(thread, entries, &mut outcomes[first..])?;
+            let mut known: SmallVec<[Option<Inserted>; WINDOW]> = smallvec![None; entries.len()];
+            self.shared.insert_window(thread, entries, &mut known)?;
+            for outcome in known {
+                // Not reached: a window without an error has worked on each of its entries.
+                outcomes.push(outcome.ok_or(Error::Closed)?);
+            }
         }
         Ok(outcomes)
     }
 }
 
 impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
-    /// Inserts at most [`WINDOW`] keys. `outcomes` has the place of the result of each.
+    /// Inserts at most [`WINDOW`] keys. `outcomes` has the place of the result of each, which is `None` until it is known.
     fn insert_window<V: Encode>(
         &self,
         thread: &Thread<F>,
         entries: &[(K, V)],
-        outcomes: &mut [Inserted],
+        outcomes: &mut [Option<Inserted>],
     ) -> Result<()> {
         debug_assert!(entries.len() <= WINDOW, "{} entries of a window", entries.len());
         let order = self.order(thread, entries, &mut Places::default());
@@ -77,37 +78,26 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         if thread.reads_at_once() {
             return self.insert_under_all(thread, entries, &groups, outcomes);
         }
-        let (outcomes, failed) = (RefCell::new(outcomes), Cell::new(false));
-        self.under_locks(
-            thread,
-            &groups,
-            |several, held| {
-                let mut inserted = match failed.get() {
-                    false => {
-                        let groups = held.iter().map(|&i| groups[i]).zip(several.guards(held));
-                        self.insert_groups(thread, entries, groups, &mut outcomes.borrow_mut())
-                    }
-                    // The call fails, whatever is still added.
-                    true => Ok(()),
-                };
-                failed.set(failed.get() || inserted.is_err());
-                let releases = several.begin_release(held, false);
-                for released in several.finish_release(releases) {
-                    // The loss of a lock's home does not undo what was done.
-                    match released {
-                        Err(error) if error.lost_peer().is_some() => {}
-                        released => inserted = inserted.and(released),
-                    }
+        let mut failed = false;
+        self.under_locks(thread, &groups, |several, held| {
+            let mut inserted = match failed {
+                false => {
+                    let groups = held.iter().map(|&i| groups[i]).zip(several.guards(held));
+                    self.insert_groups(thread, entries, groups, outcomes)
                 }
-                inserted
-            },
-            |group| {
-                let guard = self.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?;
-                let group = std::iter::once((group, &guard));
-                let inserted = self.insert_groups(thread, entries, group, &mut outcomes.borrow_mut());
-                self.release(thread, guard, inserted)
-            },
-        )
+                // The call fails, whatever is still added.
+                true => Ok(()),
+            };
+            failed |= inserted.is_err();
+            for released in several.release(held) {
+                // The loss of a lock's home does not undo what was done.
+                match released {
+                    Err(error) if error.lost_peer().is_some() => {}
+                    released => inserted = inserted.and(released),
+                }
+            }
+            inserted
+        })
     }
 
     /// Inserts the keys of `groups`, which are in the order of their locks, where nothing is under way that could overlap. It takes
@@ -117,7 +107,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread: &Thread<F>,
         entries: &[(K, V)],
         groups: &[&Group],
-        outcomes: &mut [Inserted],
+        outcomes: &mut [Option<Inserted>],
     ) -> Result<()> {
         let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
         let guards: SmallVec<[Guard<'_, F>; WINDOW]> = locks
@@ -137,7 +127,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         thread: &Thread<F>,
         entries: &[(K, V)],
         groups: impl Iterator<Item = (&'g Group, &'g Guard<'l, F>)>,
-        outcomes: &mut [Inserted],
+        outcomes: &mut [Option<Inserted>],
     ) -> Result<()>
     where
         F: 'l,
@@ -154,8 +144,9 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                     Ok(Begun::Announced(at, number)) => {
                         announced.push(at);
                         last = number;
+                        outcomes[i as usize] = Some(Inserted::Done);
                     }
-                    Ok(Begun::Not(why)) => outcomes[i as usize] = why,
+                    Ok(Begun::Not(why)) => outcomes[i as usize] = Some(why),
                     Err(error) => {
                         // The announcement of this one may be on the way: it stays half done.
                         begun = Err(error);

@@ -3,7 +3,7 @@
 //! A call asks for the locks of all its groups at once, and works on each group as soon as it holds its lock. It never waits for one lock while
 //! it holds another ([`Several`]). So calls that want the same locks cannot wait for each other, whatever the order of their tickets.
 //!
-//! Used by `batch` and `updates`.
+//! Used by `batch`.
 
 use loco_fabric::Fabric;
 
@@ -18,20 +18,18 @@ pub(super) type Group = [(u32, u32)];
 
 impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
     /// Takes the locks of the groups. Calls `held` with the positions of the groups whose locks are held; it works on them and releases the
-    /// locks. Calls `one` with each group whose lock another thread of this node used; it takes the lock itself. After an error
-    /// of one group, those whose locks were asked for are worked on all the same, and those for `one` are not.
+    /// locks. After an error of one group, the others are worked on all the same.
     ///
     /// # Errors
-    /// Returns the first error of `held` and `one`, and the errors of [`TicketLock::lock`](crate::TicketLock::lock).
+    /// Returns the first error of `held`, and the errors of [`TicketLock::lock`](crate::TicketLock::lock).
     pub(super) fn under_locks<'a>(
         &'a self,
         thread: &'a Thread<F>,
         groups: &[&Group],
         mut held: impl FnMut(&mut Several<'a, F>, &[usize]) -> Result<()>,
-        mut one: impl FnMut(&Group) -> Result<()>,
     ) -> Result<()> {
         let (begin, deadline) = (thread.now(), thread.deadline());
-        // One deadline for the whole call: each wait of `held` and `one` would have its own otherwise.
+        // One deadline for the whole call: each wait of `held` would have its own otherwise.
         let outcome = thread.until(deadline, || {
             let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
             let mut several = Several::draw(thread, locks);
@@ -45,12 +43,6 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
                 if now.is_empty() && !several.wait(begin, deadline) {
                     break;
                 }
-            }
-            let left = several.left();
-            drop(several);
-            // Their locks are used by other threads of this node, which hand them over.
-            for i in left {
-                outcome = outcome.and_then(|()| one(groups[i]));
             }
             outcome
         });

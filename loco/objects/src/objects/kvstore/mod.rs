@@ -39,10 +39,13 @@ mod monitor;
 mod places;
 mod read;
 mod scan;
+mod shared_fences;
 mod slot;
 mod snapshot;
+mod start;
 mod tracker;
 mod trust;
+mod under_way;
 mod updates;
 mod value;
 mod write;
@@ -63,6 +66,7 @@ use crate::{
 
 pub use read::PendingGet;
 pub use snapshot::{Restored, Snapshot};
+pub use start::PendingUpdate;
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
 

@@ -13,7 +13,7 @@
 //! A node that was declared lost has an index that is out of date. The fabric refuses what it writes to others. A node whose monitor has failed
 //! acknowledges nothing, so that the calls which its index lacks have failed.
 //!
-//! Used by the calls that change the store (`write`, `batch`, `updates`).
+//! Used by the calls that change the store (`write`, `batch`, `updates`, `under_way`).
 
 use loco_fabric::Fabric;
 

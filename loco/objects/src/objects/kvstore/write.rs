@@ -7,7 +7,7 @@ use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
 use crate::{Error, LockGuard, Pending, Result, Thread, TicketLock};
 
-use super::slot::{BODY, Location, WORD_BYTES, body, meta};
+use super::slot::{BODY, Location, WORD_BYTES, body, meta, slot_bytes};
 use super::tracker::Change;
 use super::trust::{self, Guard};
 use super::value::Encode;
@@ -70,6 +70,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         if let Some(copies) = &shared.copies {
             return shared.update_copies(copies, thread, key, value.bytes());
         }
+        if !thread.reads_at_once() {
+            return self.start_update(thread, key, value)?.wait();
+        }
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let Some(at) = shared.find_held(thread, key, guard.recovered())? else {
             return shared.release(thread, guard, Ok(false));
@@ -115,23 +118,6 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
         let outcome = shared.delete(thread, &guard, key);
         let outcome = timing.of_call(thread, outcome);
         shared.release(thread, guard, outcome)
-    }
-}
-
-/// The meta word of a slot, or the read of it.
-pub(super) enum Meta<'t, F: Fabric> {
-    Read(u64),
-    UnderWay(Pending<'t, F>),
-}
-
-impl<F: Fabric> Meta<'_, F> {
-    /// Waits for the read. Returns true if the slot is in the use that `at` names, and valid.
-    pub(super) fn finish(self, at: Location) -> Result<bool> {
-        let word = match self {
-            Meta::Read(word) => word,
-            Meta::UnderWay(read) => read.wait()?.word(0)?,
-        };
-        Ok(word == meta(at.counter, true))
     }
 }
 
@@ -303,15 +289,6 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         Ok(word == meta(at.counter, true))
     }
 
-    /// Begins to read the meta word of a slot, so that several reads overlap.
-    pub(super) fn begin_meta<'t>(&self, thread: &'t Thread<F>, at: Location) -> Result<Meta<'t, F>> {
-        if at.node == self.channel.node() {
-            return Ok(Meta::Read(self.data.local()?.load_word(self.offset(at.slot))?));
-        }
-        let buffer = thread.mem_ref(WORD_BYTES)?;
-        Ok(Meta::UnderWay(buffer.get(self.place(at, 0)?)?))
-    }
-
     /// Sets counter and valid bit. They are placed when it returns.
     pub(super) fn set_meta(&self, thread: &Thread<F>, at: Location, valid: bool) -> Result<()> {
         let word = meta(at.counter, valid);
@@ -366,6 +343,11 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         let buffer = thread.mem_ref(bytes.len())?;
         buffer.write(0, &bytes)?;
         buffer.put(self.place(at, BODY)?).map(Some)
+    }
+
+    /// Returns true if the buffer from which such a value is put is longer than a block of the thread's pool.
+    pub(super) fn is_longer_than_a_block(&self, thread: &Thread<F>, value: &[u8]) -> bool {
+        slot_bytes(value.len()) - BODY > thread.network().block_bytes()
     }
 
     pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {

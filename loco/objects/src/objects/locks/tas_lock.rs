@@ -151,6 +151,8 @@ impl<F: Fabric> TasLock<F> {
         deadline: Time,
     ) -> Result<LockGuard<'a, TasLock<F>, F>> {
         let _call = thread.call(self.channel.name(), "lock");
+        // The holder may wait for a lock that this thread has asked for.
+        thread.settle();
         let since = self.turn.enter(thread, self.channel.name(), Some(deadline))?;
         let recovered = match self.mine.held.load() {
             0 => thread
@@ -179,6 +181,8 @@ impl<F: Fabric> TasLock<F> {
         scope: Scope,
     ) -> Result<Option<LockGuard<'a, TasLock<F>, F>>> {
         let _call = thread.call(self.channel.name(), "try_lock");
+        // The holder may wait for a lock that this thread has asked for, and the caller may try until it has this one.
+        thread.move_on();
         if !self.turn.try_enter() {
             return Ok(None);
         }

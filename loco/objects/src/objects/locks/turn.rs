@@ -78,19 +78,8 @@ impl<F: Fabric> LocalTurn<F> {
     fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<Option<Time>> {
         let begin = thread.now();
         let deadline = deadline.unwrap_or_else(|| begin.after(thread.network().default_patience()));
-        let number = {
-            let mut line = self.line.lock();
-            // The effects of the thread before us are visible, as in `try_enter`. The thread that has the turn now
-            // finds us in the line when it leaves.
-            if self.state.swap(AWAITED) == FREE {
-                // The turn was left in between, with no thread in the line. The state now says `AWAITED`,
-                // which costs one look at the line.
-                return Ok(None);
-            }
-            line.last += 1;
-            let number = line.last;
-            line.waiting.push_back(number);
-            number
+        let Some(number) = self.join_line() else {
+            return Ok(None);
         };
         thread.counts().add(Count::LockWaits, 1);
         let wait = Wait {
@@ -98,27 +87,48 @@ impl<F: Fabric> LocalTurn<F> {
             peers: Peers::None,
             deadline: Some(deadline),
         };
-        // The effects of the thread before us are visible.
-        let called = || (self.called.load() == number).then_some(());
+        let called = || self.is_called(number).then_some(());
         match thread.fabric().wait_for_arrival(wait, called) {
             Ok(()) => Ok(Some(begin)),
-            Err(error) => {
-                let mut line = self.line.lock();
-                match line.waiting.iter().position(|&waiter| waiter == number) {
-                    Some(position) => {
-                        line.waiting.remove(position);
-                        drop(line);
-                        let error = Error::from(error).since(begin, deadline, thread.now());
-                        let here = thread.node_id();
-                        Err(error.because(
-                            &[here],
-                            format!("a thread of {here} holds lock {what} or is next, perhaps this one; it must release its guard"),
-                        ))
-                    }
-                    // The thread was called at the last moment.
-                    None => Ok(Some(begin)),
-                }
+            Err(error) => match self.leave_line(number) {
+                true => Err(late(thread, what, error.into(), (begin, deadline))),
+                // The thread was called at the last moment.
+                false => Ok(Some(begin)),
+            },
+        }
+    }
+
+    /// Joins the line. Returns the number of the waiter, or `None` if the thread has the turn already.
+    pub(crate) fn join_line(&self) -> Option<u64> {
+        let mut line = self.line.lock();
+        // The effects of the thread before us are visible, as in `try_enter`. The thread that has the turn now
+        // finds us in the line when it leaves.
+        if self.state.swap(AWAITED) == FREE {
+            // The turn was left in between, with no thread in the line. The state now says `AWAITED`,
+            // which costs one look at the line.
+            return None;
+        }
+        line.last += 1;
+        let number = line.last;
+        line.waiting.push_back(number);
+        Some(number)
+    }
+
+    /// Returns true if the waiter of this number has the turn.
+    pub(crate) fn is_called(&self, number: u64) -> bool {
+        // The effects of the thread before us are visible.
+        self.called.load() == number
+    }
+
+    /// Takes the waiter of this number out of the line. Returns false if it was called at the last moment, and has the turn.
+    pub(crate) fn leave_line(&self, number: u64) -> bool {
+        let mut line = self.line.lock();
+        match line.waiting.iter().position(|&waiter| waiter == number) {
+            Some(position) => {
+                line.waiting.remove(position);
+                true
             }
+            None => false,
         }
     }
 
@@ -183,4 +193,22 @@ impl<F: Fabric> LocalTurn<F> {
             bell.ring();
         }
     }
+}
+
+/// Returns the error of a wait for the turn that has ended with `error`.
+#[cold]
+pub(crate) fn late<F: Fabric>(
+    thread: &Thread<F>,
+    what: &str,
+    error: Error,
+    (begin, deadline): (Time, Time),
+) -> Error {
+    let error = error.since(begin, deadline, thread.now());
+    let here = thread.node_id();
+    error.because(
+        &[here],
+        format!(
+            "a thread of {here} holds lock {what} or is next, perhaps this one; it must release its guard"
+        ),
+    )
 }

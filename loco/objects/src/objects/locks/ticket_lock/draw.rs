@@ -10,7 +10,7 @@
 //! The announcement of the drawn ticket must be placed before the node's next one, which may use another queue pair. The claim places it,
 //! and otherwise the release does, or the hand-over to another thread of the node (`release`).
 //!
-//! Used by the calls that take the lock (`mod`, `several`).
+//! Used by the calls that take the lock (`mod`, `acquisition`).
 
 use std::ops::Range;
 
@@ -18,19 +18,19 @@ use loco_fabric::{AtomicCell, Fabric};
 
 use super::slot::{Announcement, Slot, Stage};
 use super::{LINE_WORDS, NEXT, STRONG, TicketLock, WORD_BYTES};
-use crate::operations::mem_ref::MemRef;
+use crate::operations::block::Block;
 use crate::operations::words::AddAndLook;
-use crate::{Result, Thread};
+use crate::{Error, Result, Thread};
 
-/// The bytes of a buffer for a draw: the ticket, and the slots that are looked at.
+/// The bytes of a block for a draw: the ticket, and the slots that are looked at.
 pub(super) const DRAW_BYTES: usize = (1 + LINE_WORDS) * WORD_BYTES;
 
-/// A draw that was begun.
-pub(super) enum Draw<'t, F: Fabric> {
-    /// It was done at once: the ticket, and the content of its slot.
-    Done(u64, Slot, MemRef<'t, F>),
-    /// The ticket and the slots of these numbers are under way.
-    UnderWay(Range<usize>, AddAndLook<'t, F>),
+/// A draw that was begun on a block. The block gets the ticket, and behind it the slots that are looked at.
+pub(super) struct Draw<F: Fabric> {
+    /// The numbers of the slots.
+    looked: Range<usize>,
+    /// What is under way; `None` if the draw was done at once.
+    under_way: Option<AddAndLook<F>>,
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -44,10 +44,10 @@ impl<F: Fabric> TicketLock<F> {
             }
             false => {
                 // Before the announcement: memory may be short.
-                let buffer = thread.mem_ref(DRAW_BYTES)?;
-                let draw = self.begin_draw(thread, buffer)?;
-                let (ticket, slot, _) = self.finish_draw(draw)?;
-                (ticket, slot)
+                let mut block = Block::take(thread, DRAW_BYTES)?;
+                let drawn = self.draw_by(thread, &mut block);
+                block.give_back(thread);
+                drawn?
             }
         };
         self.drew(thread, ticket)?;
@@ -61,42 +61,64 @@ impl<F: Fabric> TicketLock<F> {
         Ok((ticket, old.and_then(|old| old.turn_of(ticket))))
     }
 
-    /// Begins to draw a ticket and to look at the slots, in one batch. `buffer` has [`DRAW_BYTES`].
-    pub(super) fn begin_draw<'t>(&self, thread: &'t Thread<F>, buffer: MemRef<'t, F>) -> Result<Draw<'t, F>> {
+    /// Draws a ticket and looks at the slots, in one batch. Returns the ticket, and the content of its slot if that was looked at.
+    fn draw_by(&self, thread: &Thread<F>, block: &mut Block<F>) -> Result<(u64, Option<Slot>)> {
+        let draw = self.begin_draw(thread, block)?;
+        block.wait(thread)?;
+        // It has ended.
+        self.drawn(thread, &draw, block).unwrap_or(Err(Error::Closed))
+    }
+
+    /// Begins to draw a ticket and to look at the slots, in one batch, for which the block has [`DRAW_BYTES`].
+    pub(super) fn begin_draw(&self, thread: &Thread<F>, block: &mut Block<F>) -> Result<Draw<F>> {
         self.announce_draw(thread)?;
         if self.words.at_once(thread) {
             let (ticket, slot) = self.draw_at_once(thread)?;
-            return Ok(Draw::Done(ticket, slot, buffer));
+            block.set_word(0, ticket)?;
+            block.set_word(WORD_BYTES, slot.to_word())?;
+            let number = self.slot(ticket) - self.slots;
+            let (looked, under_way) = (number..number + 1, None);
+            return Ok(Draw { looked, under_way });
         }
         let looked = self.looked();
         let words = self.slots + looked.start..self.slots + looked.end;
         // Strong: whoever sees that the ticket is drawn finds the announcement.
         let drawn = self
             .words
-            .begin_fetch_add_strong_and_look(thread, buffer, (NEXT, 1), words)?;
-        Ok(Draw::UnderWay(looked, drawn))
+            .begin_fetch_add_strong_and_look(thread, block, (NEXT, 1), words)?;
+        let under_way = Some(drawn);
+        Ok(Draw { looked, under_way })
     }
 
-    /// Waits for a draw. Returns the ticket, the content of its slot if that was looked at, and the buffer. A ticket that is drawn is
-    /// returned though the look has failed: it must be claimed, or nobody would ever serve those behind it.
-    pub(super) fn finish_draw<'t>(&self, draw: Draw<'t, F>) -> Result<(u64, Option<Slot>, MemRef<'t, F>)> {
-        let (looked, drawn) = match draw {
-            Draw::Done(ticket, slot, buffer) => return Ok((ticket, Some(slot), buffer)),
-            Draw::UnderWay(looked, drawn) => (looked, drawn),
+    /// Returns `None` while the draw is under way. After that, returns the ticket, and the content of its slot if that was looked at. A
+    /// ticket that is drawn is returned though the look has failed: it must be claimed, or nobody would ever serve those behind it.
+    pub(super) fn drawn(
+        &self,
+        thread: &Thread<F>,
+        draw: &Draw<F>,
+        block: &Block<F>,
+    ) -> Option<Result<(u64, Option<Slot>)>> {
+        let seen = match &draw.under_way {
+            None => Ok(true),
+            Some(drawn) => drawn.ended(thread, block)?,
         };
-        let (buffer, seen) = drawn.finish()?;
-        let ticket = buffer.word(0)?;
+        Some(seen.and_then(|seen| self.read_draw(&draw.looked, block, seen)))
+    }
+
+    /// Reads what a draw has left in its block. `seen` says whether the look has succeeded.
+    fn read_draw(&self, looked: &Range<usize>, block: &Block<F>, seen: bool) -> Result<(u64, Option<Slot>)> {
+        let ticket = block.word(0)?;
         let number = self.slot(ticket) - self.slots;
         if !looked.contains(&number) {
             self.mine.misses.store(self.mine.misses.load().saturating_add(1));
         }
         let slot = match seen && looked.contains(&number) {
             true => Some(Slot::from_word(
-                buffer.word((1 + number - looked.start) * WORD_BYTES)?,
+                block.word((1 + number - looked.start) * WORD_BYTES)?,
             )),
             false => None,
         };
-        Ok((ticket, slot, buffer))
+        Ok((ticket, slot))
     }
 
     /// Draws a ticket where operations are done within the call. Returns it, and the content of its slot.

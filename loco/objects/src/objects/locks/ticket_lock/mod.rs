@@ -17,6 +17,7 @@
 //! Threads of one node share one ticket at a time. They line up locally, and a thread that is done hands the
 //! lock to the next, up to a bound, before the lock leaves the node.
 
+mod acquisition;
 mod doubt;
 mod draw;
 #[cfg(test)]
@@ -43,6 +44,8 @@ use crate::operations::shown::hold;
 use crate::operations::words::Words;
 use crate::{Channel, Parent, Region, Result, Thread};
 
+pub(crate) use acquisition::{Acquisition, Progress};
+pub(crate) use release::Release;
 pub(crate) use several::Several;
 use slot::{Announcement, Slot, Stage};
 
@@ -265,6 +268,8 @@ impl<F: Fabric> TicketLock<F> {
     /// Gets the lock for this thread. Returns true if a holder was lost.
     fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
         let _call = thread.call(self.channel.name(), "lock");
+        // The thread may have asked for this lock already.
+        thread.settle();
         let deadline = deadline.or(thread.explicit_deadline());
         self.poison.check(self.channel.name())?;
         let since = self.turn.enter(thread, self.channel.name(), deadline)?;
@@ -293,6 +298,8 @@ impl<F: Fabric> TicketLock<F> {
         scope: Scope,
     ) -> Result<Option<LockGuard<'a, TicketLock<F>, F>>> {
         let _call = thread.call(self.channel.name(), "try_lock");
+        // The holder may wait for a lock that this thread has asked for, and the caller may try until it has this one.
+        thread.move_on();
         self.poison.check(self.channel.name())?;
         if !self.turn.try_enter() {
             return Ok(None);

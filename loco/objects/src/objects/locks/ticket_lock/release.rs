@@ -8,24 +8,31 @@ use loco_fabric::{AtomicCell, Fabric, NodeId, WordCell};
 
 use crate::fence::Scope;
 use crate::objects::locks::guard::Unlock;
-use crate::operations::mem_ref::MemRef;
+use crate::operations::block::Block;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
-use crate::operations::words::Begun;
 use crate::{Result, Thread};
 
 use super::slot::{Slot, Stage};
-use super::{NEXT, PLAIN, STRONG, TicketLock};
+use super::{NEXT, STRONG, TicketLock};
 
-/// The service of the ticket after `ticket`, which is under way.
-pub(super) struct Service<'t, F: Fabric> {
-    ticket: u64,
+/// What is placed when a release begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// Its exchange [places](TicketLock::places_and_leaves) what the holder wrote, so the lock does not stay on this node.
+    Places,
+    /// The holder has placed what it wrote, and, if `announced`, the announcement of its ticket.
+    Placed { announced: bool },
+}
+
+/// The service of the ticket after that of this node, which is under way on a block.
+pub(super) struct Service {
+    /// The ticket to be served.
+    next: u64,
     /// Whether the next holder is told that a former one was lost.
     recovered: bool,
-    /// The content of the next ticket's slot that the exchange expects.
-    guess: u64,
-    /// The exchange, if the expected content is one that is changed.
-    begun: Option<Result<Begun<'t, F>>>,
+    /// The content of its slot that the exchange expects.
+    expected: u64,
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -37,7 +44,14 @@ impl<F: Fabric> TicketLock<F> {
         ticket: u64,
         recovered: bool,
     ) -> Result<()> {
-        self.serve_next_from::<AFTER_WRITES>(thread, ticket, recovered, None)
+        for next in ticket + 1.. {
+            let service = TicketLock::service(thread, next, recovered);
+            let old = self.change::<AFTER_WRITES>(thread, next, self.guess(next), service)?;
+            if let Some(outcome) = self.served_one(thread, next, old, recovered) {
+                return outcome;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the likely content of the slot of `next`, the ticket to be served.
@@ -71,46 +85,36 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
-    /// Serves as [`serve_next`](TicketLock::serve_next) does. `first` is the former content of the first slot, if that was changed
-    /// already.
-    fn serve_next_from<const AFTER_WRITES: bool>(
+    /// Ends the service of `next`, whose slot had the content `old` before it was changed. Returns `None` if the ticket was passed over,
+    /// and the one after it is to be served.
+    fn served_one(
         &self,
         thread: &Thread<F>,
-        ticket: u64,
+        next: u64,
+        old: Option<Slot>,
         recovered: bool,
-        mut first: Option<Slot>,
-    ) -> Result<()> {
-        let follower = &self.mine.follower;
-        for next in ticket + 1.. {
-            let old = match first.take() {
-                Some(old) => Some(old),
-                None => {
-                    let service = TicketLock::service(thread, next, recovered);
-                    self.change::<AFTER_WRITES>(thread, next, self.guess(next), service)?
-                }
-            };
-            let waited = match old {
-                Some(Slot {
-                    ticket,
-                    stage: Stage::Claimed(node),
-                }) if ticket == next => u32::from(node.0) + 1,
-                _ => 0,
-            };
-            follower.store(waited);
-            match old {
-                Some(old) if old.ticket == next => match old.stage {
-                    Stage::Claimed(node) if is_gone(thread.fabric(), node) => {}
-                    Stage::Claimed(node) => match self.send_grant(thread, node, next, recovered) {
-                        Err(error) if error.lost_peer() == Some(node) => {}
-                        outcome => return outcome,
-                    },
-                    Stage::Served | Stage::Recovered => return Ok(()),
-                    Stage::Abandoned | Stage::Skipped => {}
+    ) -> Option<Result<()>> {
+        let waited = match old {
+            Some(Slot {
+                ticket,
+                stage: Stage::Claimed(node),
+            }) if ticket == next => u32::from(node.0) + 1,
+            _ => 0,
+        };
+        self.mine.follower.store(waited);
+        match old {
+            Some(old) if old.ticket == next => match old.stage {
+                Stage::Claimed(node) if is_gone(thread.fabric(), node) => {}
+                Stage::Claimed(node) => match self.send_grant(thread, node, next, recovered) {
+                    Err(error) if error.lost_peer() == Some(node) => {}
+                    outcome => return Some(outcome),
                 },
-                _ => return Ok(()),
-            }
+                Stage::Served | Stage::Recovered => return Some(Ok(())),
+                Stage::Abandoned | Stage::Skipped => {}
+            },
+            _ => return Some(Ok(())),
         }
-        Ok(())
+        None
     }
 
     /// Returns true if a release to another node by this thread, which has put to `nodes` alone, needs no fence: its exchange at the
@@ -122,23 +126,37 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
+    /// Returns true if a release by this thread, which has put to `nodes` alone, [places](TicketLock::places) the puts and gives the lock to
+    /// no other thread of this node.
+    pub(crate) fn places_and_leaves(&self, nodes: &[NodeId]) -> bool {
+        self.places(nodes) && !self.may_stay()
+    }
+
     /// Returns true if a release may hand the lock to another thread of this node.
     pub(super) fn may_stay(&self) -> bool {
         self.turn.may_stay(self.config.local_hand_overs_max)
     }
 
-    /// Begins to release the lock, so that the releases of several overlap. The caller has placed what it wrote, or the exchange
-    /// [places](TicketLock::places) it; then the lock does not stay on this node (`leaves`). `buffer` is for the result of the
-    /// exchange. Returns `None` if another thread of this node has the lock now.
-    pub(super) fn begin_release<'t>(
+    /// Returns the node at which the announcement of the ticket must be placed before a release, since that may hand the lock to another
+    /// thread of this node.
+    pub(crate) fn announced_at(&self) -> Option<NodeId> {
+        self.words.by_network().filter(|_| self.may_stay())
+    }
+
+    /// Begins to release the lock, so that other steps of the thread overlap. `block` is for the result of the exchange. Returns `None` if
+    /// another thread of this node has the lock now.
+    pub(super) fn begin_release(
         &self,
-        thread: &'t Thread<F>,
-        buffer: MemRef<'t, F>,
-        leaves: bool,
-    ) -> Option<Service<'t, F>> {
-        if !leaves && self.may_stay() {
-            // If the home is lost, nobody looks at the announcement any more.
-            let _ = self.place_announcement(thread);
+        thread: &Thread<F>,
+        block: &mut Block<F>,
+        how: Release,
+    ) -> Option<Result<Service>> {
+        if how != Release::Places && self.may_stay() {
+            // Rare: the other thread has come since the fences began.
+            if how != (Release::Placed { announced: true }) {
+                // If the home is lost, nobody looks at the announcement any more.
+                let _ = self.place_announcement(thread);
+            }
             self.channel.shown().release();
             if self.turn.hand_over() {
                 return None;
@@ -149,51 +167,65 @@ impl<F: Fabric> TicketLock<F> {
         // Whoever holds the lock and did not get it from a thread of this node has a ticket.
         let ticket = self.mine.held.load().saturating_sub(1);
         self.mine.held.store(0);
-        let recovered = self.is_in_doubt();
         let next = ticket + 1;
-        let guess = self.guess(next);
-        let serve = TicketLock::service(thread, next, recovered)(Slot::from_word(guess));
-        let begun = serve.map(|serve| {
-            let exchange = (guess, serve.to_word());
-            let index = self.slot(next);
-            // Strong: the announcement is placed, and what the caller put to the home.
-            self.words
-                .begin_compare_swap(thread, buffer, index, exchange, Flags::STRONG)
-        });
-        Some(Service {
-            ticket,
-            recovered,
-            guess,
-            begun,
-        })
+        let service = Service {
+            next,
+            recovered: self.is_in_doubt(),
+            expected: self.guess(next),
+        };
+        // Strong: the announcement is placed, and what the caller put to the home.
+        let begun = self.begin_service(thread, block, &service, Flags::STRONG);
+        Some(begun.map(|()| service))
     }
 
-    /// Finishes a release.
-    pub(super) fn finish_release<'t>(
+    /// Begins to change the slot of the ticket to be served from what is expected there. If that is to stay, the exchange is over at once.
+    fn begin_service(
         &self,
-        thread: &'t Thread<F>,
-        service: Option<Service<'t, F>>,
+        thread: &Thread<F>,
+        block: &mut Block<F>,
+        service: &Service,
+        flags: Flags,
     ) -> Result<()> {
-        let Some(service) = service else {
-            return thread.still_in();
-        };
-        let Service {
-            ticket,
-            recovered,
-            guess,
-            begun,
-        } = service;
-        let first = begun.map(|begun| match begun?.finish()? {
-            (found, _) if found == guess => Ok(Some(Slot::from_word(guess))),
-            (found, _) => {
-                let service = TicketLock::service(thread, ticket + 1, recovered);
-                self.change::<PLAIN>(thread, ticket + 1, found, service)
+        let expected = service.expected;
+        let serve = TicketLock::service(thread, service.next, service.recovered);
+        match serve(Slot::from_word(expected)) {
+            None => block.set_word(0, expected),
+            Some(slot) => {
+                let index = self.slot(service.next);
+                self.words
+                    .begin_compare_swap(thread, block, index, (expected, slot.to_word()), flags)
             }
-        });
-        let first = first.unwrap_or(Ok(None));
-        let served = first.and_then(|first| self.serve_next_from::<PLAIN>(thread, ticket, recovered, first));
-        self.turn.leave();
-        served
+        }
+    }
+
+    /// Goes on with a release as far as it can without a wait. Returns `None` if it is under way still.
+    pub(super) fn go_on_releasing(
+        &self,
+        thread: &Thread<F>,
+        block: &mut Block<F>,
+        service: &mut Service,
+    ) -> Option<Result<()>> {
+        loop {
+            let found = match block.ended(thread)?.and_then(|()| block.word(0)) {
+                Ok(found) => found,
+                Err(error) => return Some(Err(error)),
+            };
+            if found != service.expected {
+                service.expected = found;
+            } else {
+                let old = Some(Slot::from_word(found));
+                let served = self.served_one(thread, service.next, old, service.recovered);
+                if served.is_some() {
+                    return served;
+                }
+                service.next += 1;
+                service.expected = self.guess(service.next);
+            }
+            // Plain: the first exchange has placed what had to be.
+            if let Err(error) = self.begin_service(thread, block, service, Flags::default()) {
+                return Some(Err(error));
+            }
+        }
     }
 
     /// Waits until the announcement of the ticket is placed, if this thread has drawn it. Another thread of the node may announce the

@@ -5,26 +5,16 @@
 //! locks is held only for steps that need no other lock, and threads that want the same locks cannot wait for each other, whatever the
 //! order of their tickets.
 //!
-//! Each lock has a buffer for the results of its steps, which the thread takes before it announces a draw. So no step that others wait
-//! for fails for want of memory.
-//!
-//! Relies on the steps of one lock (`draw`, `waiting`, `release`). Used by the key-value store to insert and update many keys.
+//! Relies on the state machine of one lock (`acquisition`). Used by the key-value store to insert many keys.
 
-use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Peers, Time, Wait};
+use loco_fabric::{Fabric, FabricError, NodeId, Peers, Time, Wait};
 use smallvec::SmallVec;
 
-use super::draw::{DRAW_BYTES, Draw};
-use super::release::Service;
-use super::slot::Slot;
-use super::waiting::AfterLoss;
-use super::{STRONG, TicketLock};
+use super::TicketLock;
+use super::acquisition::{Acquisition, Progress};
+use super::release::Release;
 use crate::fence::Scope;
 use crate::objects::locks::guard::LockGuard;
-use crate::operations::counts::Count;
-use crate::operations::mem_ref::MemRef;
-use crate::operations::operation::Flags;
-use crate::operations::shown::hold;
-use crate::operations::words::Begun;
 use crate::{Error, Result, Thread};
 
 /// The number of locks for which there is room on the stack.
@@ -36,12 +26,6 @@ pub(crate) struct Several<'a, F: Fabric> {
     entries: SmallVec<[Entry<'a, F>; USUAL]>,
 }
 
-/// Releases that were begun.
-pub(crate) struct Releases<'a, F: Fabric>(SmallVec<[Release<'a, F>; USUAL]>);
-
-/// A release that was begun: the lock, and the service of the next ticket.
-type Release<'a, F> = (&'a TicketLock<F>, Option<Service<'a, F>>);
-
 struct Entry<'a, F: Fabric> {
     lock: &'a TicketLock<F>,
     stage: Stage<'a, F>,
@@ -49,60 +33,57 @@ struct Entry<'a, F: Fabric> {
 
 /// How far a thread is with one of several locks.
 enum Stage<'a, F: Fabric> {
-    /// It has begun nothing: another thread of the node uses the lock, or the node has a ticket that it had given up.
-    Left,
-    /// It has the turn among the threads of the node, and the draw of a ticket is under way.
-    Draws(Draw<'a, F>),
-    /// The claim of this ticket is under way. The second word is the content of the slot that the claim expects.
-    Claims(u64, u64, Begun<'a, F>),
-    /// It waits with this ticket.
-    Waits(u64, MemRef<'a, F>),
+    /// It takes or releases the lock.
+    UnderWay(Acquisition<F>),
     /// It holds the lock.
-    Holds(LockGuard<'a, TicketLock<F>, F>, MemRef<'a, F>),
+    Holds(LockGuard<'a, TicketLock<F>, F>, Acquisition<F>),
     /// It does not get the lock.
     Failed(Error),
-    /// It has used and released the lock, or the failure has been told.
+    /// It has used the lock and released it with this outcome.
+    Released(Result<()>),
+    /// The outcome has been told.
     Over,
 }
 
 impl<'a, F: Fabric> Several<'a, F> {
-    /// Draws a ticket of each of `locks`, unless another thread of this node uses it.
+    /// Draws a ticket of each of `locks`, after what the thread has under way.
     pub(crate) fn draw(
         thread: &'a Thread<F>,
         locks: impl Iterator<Item = &'a TicketLock<F>>,
     ) -> Several<'a, F> {
-        let entries = locks.map(|lock| Entry {
-            lock,
-            stage: Stage::Left,
-        });
-        let mut several = Several {
-            thread,
-            entries: entries.collect(),
-        };
+        // The thread may have asked for one of these locks already, and nothing of it goes on while it waits for one.
+        thread.settle();
         // Others wait for the end of what is begun here.
         thread.to_the_end(|| {
-            let entries = &mut several.entries;
-            entries.iter_mut().for_each(|entry| entry.begin_draw(thread));
-            entries.iter_mut().for_each(|entry| entry.begin_claim(thread));
-            entries.iter_mut().for_each(|entry| entry.finish_claim(thread));
-        });
-        several
+            let entries = locks.map(|lock| Entry::begin(thread, lock)).collect();
+            let mut several = Several { thread, entries };
+            // Those that are free are held at the same time then.
+            several.end_steps();
+            several
+        })
+    }
+
+    /// Waits until no lock has operations of a step under way.
+    fn end_steps(&mut self) {
+        let thread = self.thread;
+        while self.entries.iter().any(Entry::is_in_step) {
+            for entry in &mut self.entries {
+                if let Stage::UnderWay(acquisition) = &entry.stage
+                    && acquisition.is_in_step()
+                    && let Err(error) = acquisition.wait_for_step(thread)
+                {
+                    entry.abandon(thread, error);
+                }
+                entry.go_on(thread);
+            }
+        }
     }
 
     /// Returns the positions of the locks that are held now.
     pub(crate) fn held(&self) -> SmallVec<[usize; USUAL]> {
-        self.positions(|stage| matches!(stage, Stage::Holds(..)))
-    }
-
-    /// Returns the positions of the locks of which nothing was begun.
-    pub(crate) fn left(&self) -> SmallVec<[usize; USUAL]> {
-        self.positions(|stage| matches!(stage, Stage::Left))
-    }
-
-    fn positions(&self, which: impl Fn(&Stage<'_, F>) -> bool) -> SmallVec<[usize; USUAL]> {
         let entries = self.entries.iter().enumerate();
         entries
-            .filter(|(_, entry)| which(&entry.stage))
+            .filter(|(_, entry)| matches!(entry.stage, Stage::Holds(..)))
             .map(|(i, _)| i)
             .collect()
     }
@@ -123,7 +104,7 @@ impl<'a, F: Fabric> Several<'a, F> {
     }
 
     /// Waits until one of the locks is [held](Several::held), or has [failed](Several::failure), until `deadline` at most. At the deadline
-    /// it gives up the tickets that still wait. Returns false if no ticket waits.
+    /// it gives up the tickets that still wait. Returns false if no lock is waited for.
     ///
     /// The caller holds none of the locks.
     pub(crate) fn wait(&mut self, begin: Time, deadline: Time) -> bool {
@@ -134,54 +115,49 @@ impl<'a, F: Fabric> Several<'a, F> {
 
     fn wait_for_one(&mut self, begin: Time, deadline: Time) -> bool {
         let thread = self.thread;
-        loop {
-            let mut waiting: SmallVec<[&mut Entry<'a, F>; USUAL]> = self
-                .entries
-                .iter_mut()
-                .filter(|entry| matches!(entry.stage, Stage::Waits(..)))
-                .collect();
+        // A lock may be held after any of the steps, also after those that follow the turn among the threads of the node.
+        while !self.entries.iter().any(Entry::is_to_be_told) {
+            let mut living: SmallVec<[NodeId; USUAL]> = SmallVec::new();
+            let mut waiting: SmallVec<[&mut Entry<'a, F>; USUAL]> = SmallVec::new();
+            for entry in &mut self.entries {
+                let add = |node| {
+                    if !living.contains(&node) {
+                        living.push(node);
+                    }
+                };
+                if matches!(&entry.stage, Stage::UnderWay(acquisition) if acquisition.waits(entry.lock, add))
+                {
+                    waiting.push(entry);
+                }
+            }
             let Some(first) = waiting.first() else {
                 return false;
             };
-            thread.counts().add(Count::LockWaits, 1);
-            let living = living(&waiting);
             let wait = Wait {
                 what: first.lock.channel.name(),
                 peers: Peers::These(&living),
                 deadline: Some(deadline),
             };
-            let granted = || {
-                waiting
-                    .iter()
-                    .any(|entry| entry.granted().is_some())
-                    .then_some(())
-            };
+            let granted = || waiting.iter().any(|entry| entry.has_ended()).then_some(());
             let waited = thread.fabric().wait_for_arrival(wait, granted);
             let mut changed = false;
             for entry in &mut waiting {
-                changed |= entry.take_grant(thread);
+                changed |= entry.go_on(thread);
             }
-            if changed {
-                return true;
-            }
-            for entry in &mut waiting {
-                changed |= entry.go_on(thread, &waited, (begin, deadline));
-                if matches!(entry.stage, Stage::Holds(..)) {
-                    // The others go on when this lock is released.
-                    break;
+            if !changed && let Err(error) = &waited {
+                for entry in &mut waiting {
+                    entry.after_failed_wait(thread, error, (begin, deadline));
+                    if matches!(entry.stage, Stage::Holds(..)) {
+                        // The others go on when this lock is released.
+                        break;
+                    }
                 }
             }
-            if changed {
-                return true;
-            }
+            drop(waiting);
+            // Those to which a thread of the node has left its turn draw now.
+            self.end_steps();
         }
-    }
-
-    /// Returns true if the release of the lock at `i`, which this thread holds, needs no fence for what it put under the lock, which is
-    /// to `nodes` alone ([`TicketLock::places`]), and no other thread of this node waits for the lock.
-    pub(crate) fn places(&self, i: usize, nodes: &[NodeId]) -> bool {
-        let lock = self.entries[i].lock;
-        lock.places(nodes) && !lock.may_stay()
+        true
     }
 
     /// Returns the guards of the locks at `held`, which this thread holds.
@@ -193,230 +169,188 @@ impl<'a, F: Fabric> Several<'a, F> {
         held.iter().filter_map(guard).collect()
     }
 
-    /// Begins to release the locks at `held`, which this thread holds. The caller has placed what it wrote, or the releases
-    /// [place](Several::places) it; then no lock stays on this node (`leave`).
-    pub(crate) fn begin_release(&mut self, held: &[usize], leave: bool) -> Releases<'a, F> {
+    /// Releases the locks at `held`, which this thread holds, all at once. The caller has placed what it wrote. Returns the outcome of each,
+    /// in their order.
+    pub(crate) fn release(&mut self, held: &[usize]) -> SmallVec<[Result<()>; USUAL]> {
         let thread = self.thread;
         thread.to_the_end(|| {
-            let mut releases = SmallVec::new();
             for &i in held {
-                let entry = &mut self.entries[i];
-                if let Stage::Holds(guard, buffer) = std::mem::replace(&mut entry.stage, Stage::Over) {
-                    guard.keep();
-                    releases.push((entry.lock, entry.lock.begin_release(thread, buffer, leave)));
-                }
+                self.entries[i].release(thread);
             }
-            Releases(releases)
-        })
-    }
-
-    /// Finishes releases. Returns the outcome of each, in their order.
-    pub(crate) fn finish_release(&self, releases: Releases<'a, F>) -> SmallVec<[Result<()>; USUAL]> {
-        let thread = self.thread;
-        let releases = releases.0.into_iter();
-        thread.to_the_end(|| {
-            releases
-                .map(|(lock, service)| lock.finish_release(thread, service))
-                .collect()
-        })
-    }
-}
-
-/// Returns the nodes that all must live while the locks are waited for: those that some lock does not know to hold nothing.
-fn living<F: Fabric>(waiting: &[&mut Entry<'_, F>]) -> SmallVec<[NodeId; USUAL]> {
-    let mut living: SmallVec<[NodeId; USUAL]> = SmallVec::new();
-    for entry in waiting {
-        entry.lock.each_living(|node| {
-            if !living.contains(&node) {
-                living.push(node);
-            }
+            self.end_steps();
         });
+        let outcome = |&i: &usize| match std::mem::replace(&mut self.entries[i].stage, Stage::Over) {
+            Stage::Released(outcome) => outcome,
+            Stage::Failed(error) => Err(error),
+            _ => Ok(()),
+        };
+        held.iter().map(outcome).collect()
     }
-    living
 }
 
 impl<'a, F: Fabric> Entry<'a, F> {
-    /// Takes the turn among the threads of this node and begins the draw of a ticket.
-    fn begin_draw(&mut self, thread: &'a Thread<F>) {
-        let lock = self.lock;
-        if let Err(error) = lock.poison.check(lock.channel.name()) {
-            self.stage = Stage::Failed(error);
-            return;
+    fn begin(thread: &'a Thread<F>, lock: &'a TicketLock<F>) -> Entry<'a, F> {
+        let stage = Stage::Over;
+        let mut entry = Entry { lock, stage };
+        match Acquisition::begin(lock, thread) {
+            Ok((acquisition, progress)) => entry.note(thread, acquisition, progress),
+            Err(error) => entry.stage = Stage::Failed(error),
         }
-        if !lock.turn.try_enter() {
-            return;
-        }
-        if lock.mine.abandoned.load() != 0 || lock.mine.held.load() != 0 {
-            lock.turn.leave();
-            return;
-        }
-        let begin = || {
-            lock.prepare(thread)?;
-            let buffer = thread.mem_ref(DRAW_BYTES)?;
-            lock.begin_draw(thread, buffer)
-        };
-        match begin() {
-            Ok(begun) => self.stage = Stage::Draws(begun),
-            Err(error) => self.fail(error),
-        }
+        entry
     }
 
-    /// Finishes the draw. The thread holds the lock, or begins the claim of the ticket.
-    fn begin_claim(&mut self, thread: &'a Thread<F>) {
-        let draw = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Draws(draw) => draw,
-            other => {
-                self.stage = other;
-                return;
-            }
-        };
-        let lock = self.lock;
-        let drawn = lock.finish_draw(draw).and_then(|drawn| {
-            lock.drew(thread, drawn.0)?;
-            Ok(drawn)
+    /// Returns true if the lock is held, or has failed and the caller has not been told.
+    fn is_to_be_told(&self) -> bool {
+        matches!(self.stage, Stage::Holds(..) | Stage::Failed(_))
+    }
+
+    fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::UnderWay(_))
+    }
+
+    fn is_in_step(&self) -> bool {
+        matches!(&self.stage, Stage::UnderWay(acquisition) if acquisition.is_in_step())
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(&self.stage, Stage::UnderWay(acquisition) if acquisition.has_ended(self.lock))
+    }
+
+    /// Goes on with a lock that is under way. Returns true if it is now held, or over.
+    fn go_on(&mut self, thread: &'a Thread<F>) -> bool {
+        self.take_step(thread, |acquisition, lock| acquisition.go_on(lock, thread))
+    }
+
+    /// Goes on after a wait has failed. Returns true if the lock is now held, or over.
+    fn after_failed_wait(&mut self, thread: &'a Thread<F>, error: &FabricError, times: (Time, Time)) -> bool {
+        self.take_step(thread, |acquisition, lock| match error {
+            FabricError::Timeout { .. } => acquisition.give_up(lock, thread, times),
+            error => acquisition.after_loss(lock, thread, error, times),
+        })
+    }
+
+    /// Gives up in the midst of a step whose end the fabric cannot tell any more.
+    #[cold]
+    fn abandon(&mut self, thread: &'a Thread<F>, error: Error) {
+        self.take_step(thread, |acquisition, lock| {
+            acquisition.abandon(lock);
+            Progress::Over(Err(error))
         });
-        let (ticket, slot, buffer) = match drawn {
-            Ok(drawn) => drawn,
-            Err(error) => return self.fail(error),
-        };
-        if let Some(recovered) = slot.and_then(|slot| slot.turn_of(ticket)) {
-            return self.hold(thread, ticket, recovered, buffer);
-        }
-        let guess = slot.map_or_else(|| lock.untouched(ticket), Slot::to_word);
-        let Some(claim) = lock.claim(ticket)(Slot::from_word(guess)) else {
-            // Passed over by those who take this node for lost.
-            self.stage = Stage::Claims(ticket, guess, Begun::Done(guess, buffer));
-            return;
-        };
-        let exchange = (guess, claim.to_word());
-        let index = lock.slot(ticket);
-        // Strong: as in `TicketLock::draw`.
-        let begun = lock
-            .words
-            .begin_compare_swap(thread, buffer, index, exchange, Flags::STRONG);
-        match begun {
-            Ok(begun) => self.stage = Stage::Claims(ticket, guess, begun),
-            Err(error) => self.fail(error),
-        }
     }
 
-    /// Finishes the claim. The ticket waits then, or the thread holds the lock.
-    fn finish_claim(&mut self, thread: &'a Thread<F>) {
-        let (ticket, guess, begun) = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Claims(ticket, guess, begun) => (ticket, guess, begun),
-            other => {
-                self.stage = other;
-                return;
-            }
-        };
-        let lock = self.lock;
-        let served = begun.finish().and_then(|(found, buffer)| {
-            let old = match found == guess {
-                true => Some(Slot::from_word(found)),
-                false => lock.change::<STRONG>(thread, ticket, found, lock.claim(ticket))?,
-            };
-            Ok((old.and_then(|old| old.turn_of(ticket)), buffer))
-        });
-        match served {
-            Ok((Some(recovered), buffer)) => self.hold(thread, ticket, recovered, buffer),
-            Ok((None, buffer)) => self.stage = Stage::Waits(ticket, buffer),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    /// Returns what the grant says, if the ticket waits and it has come.
-    fn granted(&self) -> Option<bool> {
-        match self.stage {
-            Stage::Waits(ticket, _) => self.lock.granted(ticket),
-            _ => None,
-        }
-    }
-
-    /// Takes the lock if the grant has come. Returns true if the ticket does not wait any more.
-    fn take_grant(&mut self, thread: &'a Thread<F>) -> bool {
-        let Some(recovered) = self.granted() else {
-            return false;
-        };
-        // The grant may have arrived before the others gave this node up.
-        self.end_wait(thread, thread.still_in().map(|()| recovered))
-    }
-
-    /// Goes on with a ticket that waits, after a wait for all of them has ended with `waited`. Returns true if it does not wait any more.
-    fn go_on(
+    fn take_step(
         &mut self,
         thread: &'a Thread<F>,
-        waited: &std::result::Result<(), FabricError>,
-        times: (Time, Time),
+        step: impl FnOnce(&mut Acquisition<F>, &TicketLock<F>) -> Progress,
     ) -> bool {
-        let Stage::Waits(ticket, _) = self.stage else {
-            return false;
-        };
-        let lock = self.lock;
-        let error: Error = match waited {
-            Ok(()) => return false,
-            Err(FabricError::PeerLost(node)) if *node != lock.words.home() => {
-                if lock.has_recovered(*node) {
-                    return false;
-                }
-                match lock.after_loss(thread, ticket, times.1) {
-                    Ok(AfterLoss::Served(recovered)) => return self.end_wait(thread, Ok(recovered)),
-                    Ok(AfterLoss::WaitOn) => return false,
-                    Ok(AfterLoss::Failed(error)) => error,
-                    Err(error) => return self.end_wait(thread, Err(error)),
-                }
+        let mut acquisition = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::UnderWay(acquisition) => acquisition,
+            other => {
+                self.stage = other;
+                return false;
             }
-            // The wait was for all locks, and names another.
-            Err(FabricError::Timeout { after, .. }) => FabricError::Timeout {
-                what: lock.channel.name().to_owned(),
-                after: *after,
-            }
-            .into(),
-            Err(error) => error.clone().into(),
         };
-        let outcome = match error.lost_peer() == Some(lock.words.home()) {
-            true => Err(error),
-            false => lock.give_up(thread, ticket, error, times),
-        };
-        self.end_wait(thread, outcome)
+        let progress = step(&mut acquisition, self.lock);
+        self.note(thread, acquisition, progress);
+        !matches!(self.stage, Stage::UnderWay(_))
     }
 
-    /// Ends the wait of a ticket: the thread holds the lock, or does not get it. Returns true.
-    fn end_wait(&mut self, thread: &'a Thread<F>, outcome: Result<bool>) -> bool {
-        if let Stage::Waits(ticket, buffer) = std::mem::replace(&mut self.stage, Stage::Over) {
-            match outcome {
-                Ok(recovered) => self.hold(thread, ticket, recovered, buffer),
-                Err(error) => self.fail(error),
+    fn note(&mut self, thread: &'a Thread<F>, acquisition: Acquisition<F>, progress: Progress) {
+        self.stage = match progress {
+            Progress::UnderWay => Stage::UnderWay(acquisition),
+            Progress::Holds(recovered) => {
+                // The scope is for a caller that panics. Others release by `Several::release`.
+                let guard = LockGuard::new(self.lock, thread, Scope::Thread, recovered);
+                Stage::Holds(guard, acquisition)
             }
+            Progress::Over(outcome) => {
+                acquisition.end(thread);
+                match outcome {
+                    Err(error) => Stage::Failed(error),
+                    released => Stage::Released(released),
+                }
+            }
+        };
+    }
+
+    fn release(&mut self, thread: &'a Thread<F>) {
+        if let Stage::Holds(guard, mut acquisition) = std::mem::replace(&mut self.stage, Stage::Over) {
+            guard.keep();
+            let progress = acquisition.release(self.lock, thread, Release::Placed { announced: false });
+            self.note(thread, acquisition, progress);
         }
-        true
-    }
-
-    fn hold(&mut self, thread: &'a Thread<F>, ticket: u64, recovered: bool, buffer: MemRef<'a, F>) {
-        self.lock.got(ticket, recovered);
-        hold(self.lock.channel.shown());
-        // The scope is for a caller that panics. Others release by `Several::begin_release`.
-        let guard = LockGuard::new(self.lock, thread, Scope::Thread, recovered);
-        self.stage = Stage::Holds(guard, buffer);
-    }
-
-    fn fail(&mut self, error: Error) {
-        self.lock.turn.leave();
-        self.stage = Stage::Failed(error);
     }
 }
 
 impl<F: Fabric> Drop for Several<'_, F> {
-    /// Gives up the tickets that wait, if the caller panics. The guards release the locks that are held; `draw` leaves nothing else.
+    /// Gives up the tickets that wait, if the caller panics, and ends the steps under way. The guards release the locks that are held.
     fn drop(&mut self) {
         let thread = self.thread;
         thread.to_the_end(|| {
             let now = thread.now();
-            for entry in &mut self.entries {
-                if let Stage::Waits(ticket, _) = entry.stage {
-                    let given_up = entry.lock.give_up(thread, ticket, Error::Closed, (now, now));
-                    entry.end_wait(thread, given_up);
+            // Whoever is called at the last moment has the turn, draws a ticket and claims it before it can give that up.
+            while self.entries.iter().any(Entry::is_under_way) {
+                for entry in &mut self.entries {
+                    entry.take_step(thread, |acquisition, lock| {
+                        acquisition.give_up(lock, thread, (now, now))
+                    });
                 }
+                self.end_steps();
             }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{AnyConfig, AnyFabric, FabricChoice};
+    use crate::{Barrier, LockConfig, Manager, testing};
+
+    /// Runs `wait` with locks of which a thread has joined the line, when the thread before it has left its turn, and not the lock: who is
+    /// next has to draw a ticket. The lock must be free afterwards.
+    fn after_the_line(wait: impl Fn(Several<'_, AnyFabric>, &Thread) -> Result<()> + Sync) {
+        // Over shared memory the draw is done at once.
+        let config = AnyConfig::default().choice(FabricChoice::Tcp);
+        let bring_up = |mesh| AnyFabric::new(mesh, config.clone());
+        testing::run_on(2, bring_up, |fabric| {
+            let manager = Manager::new(fabric)?;
+            let config = LockConfig::default().local_hand_overs_max(0);
+            let lock = TicketLock::with_config(&manager, "lock", manager.nodes()[0], config)?;
+            let end = Barrier::new(&manager, "end")?;
+            manager.wait_for_ready()?;
+            let (before, next) = (manager.thread()?, manager.thread()?);
+            for _ in 0..10 {
+                let guard = lock.lock(&before, Scope::Nothing)?;
+                let several = Several::draw(&next, std::iter::once(&lock));
+                assert!(several.held().is_empty(), "another thread holds it");
+                guard.release()?;
+                wait(several, &next)?;
+            }
+            end.wait(&before)
+        });
+    }
+
+    #[test]
+    fn who_draws_after_the_line_holds_the_lock_after_the_wait() {
+        after_the_line(|mut several, thread| {
+            while several.held().is_empty() {
+                assert!(
+                    several.wait(thread.now(), thread.deadline()),
+                    "the lock is waited for"
+                );
+                several.failure()?;
+            }
+            several.release(&[0]).into_iter().collect()
+        });
+    }
+
+    /// As when the caller panics under another lock.
+    #[test]
+    fn who_has_the_turn_when_it_gives_up_leaves_the_lock_free() {
+        after_the_line(|several, _| {
+            drop(several);
+            Ok(())
         });
     }
 }

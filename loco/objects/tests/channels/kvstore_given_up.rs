@@ -1,0 +1,269 @@
+//! Updates of the key-value store that are started and not waited for to their end: late ones, dropped and forgotten ones, and those that
+//! meet the loss of a node.
+
+use std::future::Future as _;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use crate::common::net::{Barrier, Driver, KvStore, Manager, Thread};
+use crate::common::{ALL, Cluster, until_lost, wait_until};
+use loco::asynchronous::Async;
+use loco::fabric::NodeId;
+use loco::fence;
+use loco::{KvConfig, Parent as _, Participants, Result};
+
+type Store = KvStore<u64, u64>;
+
+/// The networks on which an update is under way between its start and its wait.
+fn networks() -> impl Iterator<Item = Cluster> {
+    ALL.into_iter()
+        .filter(|cluster| !matches!(cluster, Cluster::Synchronous))
+}
+
+/// A store with one lock, whose words are on node 0, and with key 0 on node 0.
+struct OneLock {
+    store: Store,
+    bar: Barrier,
+}
+
+impl OneLock {
+    fn new(manager: &Manager) -> Result<OneLock> {
+        let config = KvConfig::default().slots_per_node(8).locks(1);
+        let store = Store::new(manager, "kv", config)?;
+        let bar = Barrier::new(manager, "bar")?;
+        manager.wait_for_ready()?;
+        if manager.node().0 == 0 {
+            let _ = store.insert(&manager.thread()?, &0, &0)?;
+        }
+        bar.wait(&manager.thread()?)?;
+        Ok(OneLock { store, bar })
+    }
+
+    /// Updates key 0 until `limit` from now at most. Returns false if it came too late.
+    fn update_within(&self, thread: &Thread, limit: Duration) -> Result<bool> {
+        thread.set_deadline(Some(thread.now().after(limit)));
+        let updated = self.store.update(thread, &0, &1);
+        thread.set_deadline(None);
+        match updated {
+            Err(error) if error.is_timeout() => Ok(false),
+            updated => updated,
+        }
+    }
+
+    /// Waits until another node, which has started an update and does nothing more about it, has the lock.
+    fn wait_until_held(&self, thread: &Thread) {
+        wait_until("the lock is held", || {
+            !self
+                .update_within(thread, Duration::from_millis(2))
+                .expect("all nodes live")
+        });
+    }
+
+    /// Each node updates: nobody has kept the lock.
+    fn all_can_update(&self, thread: &Thread) -> Result<()> {
+        self.bar.wait(thread)?;
+        for _ in 0..3 {
+            assert!(self.store.update(thread, &0, &2)?);
+        }
+        self.bar.wait(thread)
+    }
+}
+
+/// Updates give the lock up at a deadline that the thread has set, while it is held and at the moment of its release. It is free for all
+/// afterwards.
+#[test]
+fn an_update_that_gives_up_at_its_deadline_keeps_no_lock() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            // What is under way on a thread stands still while the thread does nothing.
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let me = manager.node().0;
+            if me == 0 {
+                let held = one.store.update_start(&idle, &0, &9)?;
+                one.bar.wait(&thread)?;
+                // A thread of the same node waits in the line.
+                assert!(
+                    !one.update_within(&thread, Duration::from_millis(5))?,
+                    "{cluster:?}"
+                );
+                assert!(held.wait()?);
+            } else {
+                one.wait_until_held(&thread);
+                one.bar.wait(&thread)?;
+            }
+            one.all_can_update(&thread)?;
+            for round in 0..200 {
+                if me == 0 {
+                    assert!(one.store.update(&thread, &0, &round)?);
+                } else {
+                    one.update_within(&thread, Duration::from_micros(round * 10))?;
+                }
+            }
+            one.all_can_update(&thread)
+        });
+    }
+}
+
+/// The same of an update whose future is dropped.
+#[test]
+fn an_update_whose_future_is_dropped_keeps_no_lock() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let OneLock { store, bar } = one;
+            let store = Async::new(store);
+            let driver = Driver::new(&manager)?;
+            let task = driver.thread()?;
+            for round in 0..20 {
+                if manager.node().0 == 0 {
+                    let held = KvStore::update_start(&store, &idle, &0, &9)?;
+                    bar.wait(&thread)?;
+                    if round % 2 == 0 {
+                        bar.wait(&thread)?;
+                    }
+                    assert!(held.wait()?);
+                    if round % 2 == 1 {
+                        bar.wait(&thread)?;
+                    }
+                } else {
+                    bar.wait(&thread)?;
+                    {
+                        let mut update = pin!(store.update(&task, 0, round));
+                        let waker = Waker::noop();
+                        // It may have the lock at once if the other node's draw comes late.
+                        let _ = update.as_mut().poll(&mut Context::from_waker(waker));
+                    }
+                    bar.wait(&thread)?;
+                }
+                bar.wait(&thread)?;
+                // Also the thread whose call was given up.
+                assert!(pollster::block_on(store.update(&task, 0, round))?, "{cluster:?}");
+                assert!(KvStore::update(&store, &thread, &0, &round)?, "{cluster:?}");
+                bar.wait(&thread)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A program that asks again and again hears of the deadline.
+#[test]
+fn an_update_that_is_only_asked_for_ends_at_its_deadline() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            if manager.node().0 == 0 {
+                let held = one.store.update_start(&idle, &0, &9)?;
+                one.bar.wait(&thread)?;
+                assert!(held.wait()?);
+            } else {
+                one.wait_until_held(&thread);
+                thread.set_deadline(Some(thread.now().after(Duration::from_millis(2))));
+                let update = one.store.update_start(&thread, &0, &1)?;
+                wait_until("the deadline", || update.query());
+                thread.set_deadline(None);
+                let error = update.wait().expect_err("the lock is held");
+                assert!(error.is_timeout(), "{cluster:?}: {error}");
+                one.bar.wait(&thread)?;
+            }
+            one.all_can_update(&thread)
+        });
+    }
+}
+
+/// A program that asks again and again gets the lock of a node that is lost.
+#[test]
+fn an_update_that_is_only_asked_for_goes_on_after_a_loss() {
+    for cluster in networks() {
+        cluster.run(3, |manager| {
+            let survivors = Participants::of([NodeId(0), NodeId(1)]);
+            let end = match manager.node().0 {
+                2 => None,
+                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
+            };
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let update = match manager.node().0 {
+                0 => None,
+                2 => Some(one.store.update_start(&idle, &0, &9)?),
+                _ => {
+                    one.wait_until_held(&thread);
+                    Some(one.store.update_start(&idle, &0, &1)?)
+                }
+            };
+            one.bar.wait(&thread)?;
+            let Some(end) = end else {
+                fence::thread(&thread)?;
+                manager.fabric().mesh().fail();
+                return Ok(());
+            };
+            if let Some(update) = update {
+                wait_until("the lock of the lost node", || update.query());
+                assert!(update.wait()?, "{cluster:?}");
+            }
+            // A fence may report what was under way to node 2.
+            end.wait_unfenced(&thread)?;
+            assert!(one.store.update(&thread, &0, &3)?);
+            end.wait_unfenced(&thread)
+        });
+    }
+}
+
+/// Of two updates of one key under one hold of its lock, the first is not written, since the second overwrites it. If the second fails, so
+/// does the first.
+#[test]
+fn an_update_fails_with_the_one_that_overwrites_it() {
+    for cluster in networks() {
+        cluster.run(3, |manager| {
+            let survivors = Participants::of([NodeId(0), NodeId(1)]);
+            let end = match manager.node().0 {
+                2 => None,
+                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
+            };
+            let config = KvConfig::default().slots_per_node(8).locks(1);
+            let store = Store::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            if manager.node().0 == 2 {
+                let _ = store.insert(&manager.thread()?, &0, &0)?;
+            }
+            let before = manager.thread()?;
+            bar.wait(&before)?;
+            let Some(end) = end else {
+                fence::thread(&before)?;
+                manager.fabric().mesh().fail();
+                return Ok(());
+            };
+            // One whose queue pair to the lost node is there, and one that has none.
+            let _ = store.update_start(&before, &0, &1)?.wait();
+            until_lost(&manager, NodeId(2));
+            for thread in [before, manager.thread()?] {
+                let first = store.update_start(&thread, &0, &2)?;
+                let second = store.update_start(&thread, &0, &3)?;
+                for update in [first, second] {
+                    let error = update.wait().expect_err("the value is lost");
+                    assert_eq!(error.lost_peer(), Some(NodeId(2)), "{cluster:?}: {error}");
+                }
+            }
+            end.wait_unfenced(&manager.thread()?)
+        });
+    }
+}
+
+/// A thread that is dropped ends what its program has forgotten.
+#[test]
+fn a_forgotten_update_ends_with_its_thread() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            let forgetful = manager.thread()?;
+            std::mem::forget(one.store.update_start(&forgetful, &0, &9)?);
+            drop(forgetful);
+            one.all_can_update(&manager.thread()?)
+        });
+    }
+}
