@@ -9,8 +9,7 @@
 //! would else have the better of the one that shut it out: a third node may hear its word first.
 //!
 //! A node may join while the others run, if there is room for it (`joins`). It gets an index that no node has had, so that a node
-//! that was lost and comes back is another one, and its old self stays shut out. No job has room yet: only the worlds of
-//! `checkers/mesh` let nodes join.
+//! that was lost and comes back is another one, and its old self stays shut out.
 //!
 //! An [`Agreement`] has no sockets, clocks or threads. What happened goes in, by its methods, and [`Action`]s come out. Whoever
 //! drives it does these in their order and keeps to five rules:

@@ -20,6 +20,7 @@
 //!
 //! What follows from all that is decided by the node's [`Agreement`](super::agreement::Agreement), which this module drives.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -65,6 +66,8 @@ pub(super) struct Wire {
     /// What the I/O thread has not taken over yet.
     pub(super) new: Mutex<Vec<New>>,
     pub(super) timeouts: Timeouts,
+    /// The job has room for more nodes than it began with, or this one has joined it.
+    has_room: bool,
     /// Wakes the I/O thread.
     wake: OwnedFd,
     /// `RUNNING`, `LEAVING` or `CUT`; only grows.
@@ -98,6 +101,7 @@ impl Wire {
             processes: (0..nodes).map(|_| OnceLock::new()).collect(),
             new: Mutex::default(),
             timeouts: *timeouts,
+            has_room: state.has_room_for_more(),
             wake,
             phase: AtomicU8::new(RUNNING),
             paused: AtomicBool::new(false),
@@ -205,6 +209,7 @@ impl Wire {
         let mut last_round = start;
         let mut leave_by = None;
         let mut turns = Vec::new();
+        let mut expected = BTreeMap::new();
         loop {
             let mut begins_to_leave = false;
             self.take_over_new(&mut incoming, &mut watch, leave_by);
@@ -236,6 +241,9 @@ impl Wire {
             if is_round {
                 last_round = now;
                 turns.extend(0..incoming.len());
+                if self.has_room && leave_by.is_none() {
+                    self.lose_late_newcomers(&mut expected, now);
+                }
             } else {
                 let ready = watch.ready_descriptors().iter();
                 turns.extend(ready.copied().filter(|&index| index < nodes));

@@ -1,0 +1,119 @@
+//! Tests of members with a process that asks to join and then does not go on, which the test plays.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use loco_fabric::{Platform, Std};
+
+use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
+use super::handshake::{self, Claim, Nodes, Purpose};
+use super::tests::{credentials, secret, soon};
+use super::*;
+use crate::{Hosts, Join};
+
+/// Brings up a job of one node with room for others, which gives newcomers this long to connect.
+fn alone(connect: Duration) -> (Mesh, Address) {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::from(free.local_addr().unwrap());
+    drop(free);
+    let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();
+    let job = Job::builder(NodeId(0)).secret(secret()).nodes_max(4);
+    let job = job.timeouts(Timeouts::default().connect(connect));
+    (Mesh::connect(&job.hosts(hosts).unwrap()).unwrap(), address)
+}
+
+/// Asks to join, as a process does that has drawn `key`.
+fn ask(at: &Address, key: u64) -> (Answer, Session) {
+    let stream = TcpStream::connect(&*at.resolve().unwrap()).unwrap();
+    let mut session = handshake::connect(stream, &credentials(), &Claim::asking(key), soon()).unwrap();
+    (session.read(ANSWER_BYTES_MAX, soon()).unwrap(), session)
+}
+
+fn admitted(at: &Address, key: u64) -> (Admission, Session) {
+    match ask(at, key) {
+        (Answer::Admitted(admission), session) => (admission, session),
+        (other, _) => panic!("{other:?}"),
+    }
+}
+
+/// Joins for good, and checks the id and the view that come of it.
+fn join(member: &Mesh, at: Address, id: u16) {
+    let join = Join::by([at]).unwrap().secret(secret());
+    let mesh = Mesh::join(&join.timeouts(Timeouts::default().connect(Duration::from_secs(3600)))).unwrap();
+    assert_eq!(mesh.node(), NodeId(id));
+    let view = member.next_view(1, soon()).unwrap();
+    assert_eq!(view.members(), [NodeId(0), NodeId(id)]);
+    assert_eq!(member.departures(), 0, "who was never in is not reported");
+}
+
+/// The time to connect is an hour: what is seen at once is the end of the connection.
+#[test]
+fn a_newcomer_that_ends_before_it_connects_is_not_waited_for() {
+    let (member, at) = alone(Duration::from_secs(3600));
+    let (admission, session) = admitted(&at, 7);
+    assert_eq!((admission.index, admission.room), (1, 4));
+    assert!(matches!(ask(&at, 8), (Answer::Later, _)), "one at a time");
+    drop(session);
+    join(&member, at, 2);
+}
+
+#[test]
+fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
+    let (member, at) = alone(Duration::from_millis(300));
+    let (_, session) = admitted(&at, 7);
+    join(&member, at, 2);
+    drop(session);
+}
+
+/// Its key tells a process that was let in from one that is not expected.
+#[test]
+fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {
+    let (_member, at) = alone(Duration::from_secs(3600));
+    let (_, _session) = admitted(&at, 7);
+    let enter = |key, node, room| {
+        let stream = TcpStream::connect(&*at.resolve().unwrap()).unwrap();
+        let claim = Claim {
+            node,
+            nodes: Nodes::of(&[NodeId(0)], room).unwrap(),
+            purpose: Purpose::Enter { to: 0, key, port: 1 },
+        };
+        let entered = handshake::connect(stream, &credentials(), &claim, soon());
+        entered.err().map(|error| error.to_string())
+    };
+    let not_now = Some("it refuses: it does not expect this node now".to_owned());
+    assert_eq!(enter(8, 1, 4), not_now);
+    assert_eq!(enter(7, 2, 4), not_now);
+    assert!(enter(7, 1, 5).is_some_and(|error| error.contains("room for 4 nodes")));
+    assert_eq!(enter(7, 1, 4), None);
+}
+
+/// An answer that no member gives is refused, and does not make the newcomer panic.
+#[test]
+fn an_admission_that_contradicts_itself_is_refused() {
+    let admission = |first: &[u16], index, room, members: &[u32]| Admission {
+        first: first.to_vec(),
+        room,
+        index,
+        members: members
+            .iter()
+            .map(|&member| {
+                (
+                    member,
+                    admission::Place::of(&Address::parse("alpha:1", None).unwrap()),
+                )
+            })
+            .collect(),
+    };
+    let sound = admission(&[0, 5], 3, 4, &[0, 2]);
+    assert_eq!(sound.ids().unwrap(), [0, 5, 6, 7].map(NodeId));
+    for wrong in [
+        admission(&[0], 4, 4, &[0]),
+        admission(&[0], 1, 4, &[1]),
+        admission(&[0], 3, 4, &[2, 0]),
+        admission(&[5, 0], 3, 4, &[0]),
+        admission(&[0, 1], 0, 1, &[]),
+        admission(&[u16::MAX], 1, 2, &[0]),
+    ] {
+        assert!(wrong.ids().is_err(), "{wrong:?}");
+    }
+}
