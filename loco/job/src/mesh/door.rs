@@ -88,17 +88,19 @@ impl Door {
         match claim.purpose {
             Purpose::Ask { .. } if self.is_open.load(Ordering::Relaxed) => Ok(()),
             Purpose::Ask { .. } => Err(Refusal::NotNow),
-            Purpose::Enter { to, key, .. } => {
+            Purpose::Enter { to, by, key, .. } => {
                 self.nodes.check_with_room(&claim.nodes)?;
                 if to != state.node().0 {
                     return Err(Refusal::NotMe(to));
                 }
                 let index = state.index(claim.from());
                 let index = index.map_err(|_| Refusal::UnknownNode(claim.node))?;
-                // It may have reached this node before the word that it joins.
-                match state.expects(index, key) {
-                    true => Ok(()),
-                    false => Err(Refusal::NotNow),
+                let by = state.index(NodeId(by)).map_err(|_| Refusal::UnknownNode(by))?;
+                match () {
+                    () if state.expects(index, key) => Ok(()),
+                    () if state.will_not_expect(index, key, by) => Err(Refusal::NoLonger),
+                    // It may have reached this node before the word that it joins.
+                    () => Err(Refusal::NotNow),
                 }
             }
             Purpose::Peer { .. } | Purpose::Register { .. } => Err(Refusal::Purpose),

@@ -50,11 +50,12 @@ impl Mesh {
     /// process that ran as a node before and was lost joins as a new one. Its old self stays shut out.
     ///
     /// It takes [`Timeouts::connect`](crate::Timeouts::connect) at most, and some seconds to say goodbye if it fails. Members that go
-    /// meanwhile are waited for until their loss is agreed. A message of this node may reach a member before its view does.
+    /// meanwhile are waited for until their loss is agreed. Where that takes the place with it that this node was given, it asks for
+    /// another, so that its id may be higher than expected. A message of this node may reach a member before its view does.
     ///
     /// # Errors
     /// Returns [`FabricError::Refused`], with the remedy, when the secrets, job ids or versions differ; when the job has used all its ids,
-    /// is over or has a fixed number of nodes; and when the members have lost this node meanwhile. Returns
+    /// is over or has a fixed number of nodes. Returns
     /// [`FabricError::Timeout`] naming the members that were not reached; [`FabricError::Config`] when timeouts do not fit those of a member, or `join`
     /// cannot work; [`FabricError::Os`] when this node cannot listen, or the name of a host has no address.
     pub fn join(join: &Join) -> Result<Mesh> {
@@ -63,45 +64,70 @@ impl Mesh {
         let credentials = Credentials { job: id, secret };
         let start = Std.now();
         let deadline = start.after(join.timeouts.connect);
-        let key = u64::from_ne_bytes(random()?);
-        let asked = ask(join, &credentials, key, start, deadline)?;
-        let ids = asked.admission.ids()?;
-        let newcomer = asked.admission.newcomer(key);
-        let node = *ids.get(newcomer.index).ok_or_else(contradiction)?;
-        let page = show(&credentials.job, node, newcomer.members.len() + 1)?;
-        let members = asked.members(&ids)?;
-        let others: Vec<_> = members.keys().copied().collect();
-        let times = (Duration::ZERO, Some(join.timeouts.connect));
-        let _arriving = waits::begin(node, Stage::SetUp, MEMBERS, &others, times, false);
+        loop {
+            match join_once(join, &credentials, start, deadline) {
+                Ok(mesh) => return Ok(mesh),
+                Err(NotIn::Ever(error)) => return Err(error),
+                Err(NotIn::Yet(why)) if deadline.since(Std.now()) <= RETRY_MAX => {
+                    return Err(late(why, start));
+                }
+                Err(NotIn::Yet(why)) => tracing::info!(%why, "asking to be let in again"),
+            }
+            thread::sleep(RETRY_MAX);
+        }
+    }
+}
 
-        let state = State::joining(newcomer, ids.into());
-        state.expose();
-        let (end, wire) = End::unconnected(state, &join.timeouts, page)?;
-        let mut addresses = members.clone();
-        addresses.insert(node, asked.own_address()?);
-        let door = Arc::new(Door::new(Arc::clone(&wire), &asked.admission.first(), addresses)?);
-        let entering = Arc::new(Entering {
-            wire,
-            nodes: door.nodes(),
-            key,
-            port: asked.port()?,
-            credentials: credentials.clone(),
-            unreached: Mutex::default(),
-            failed: Mutex::default(),
-            stop: AtomicBool::new(false),
-        });
-        let (judging, welcoming) = (Arc::clone(&door), Arc::clone(&door));
-        let acceptor = Acceptor::start(
-            asked.listener,
-            credentials,
-            move |claim| judging.judge(claim),
-            move |claim, session| welcoming.welcome(&claim, session),
-        )?;
-        end.keep_door(Arc::clone(&door), acceptor);
-        let view = entering.enter(members, start, deadline)?;
-        door.open();
-        Mesh::part(&end, view)
-        // The connection on which this node has asked is closed now.
+/// Asks to be let in, and comes in unless the place that it is given is lost.
+fn join_once(join: &Join, credentials: &Credentials, start: Time, deadline: Time) -> Result<Mesh, NotIn> {
+    let key = u64::from_ne_bytes(random()?);
+    let asked = ask(join, credentials, key, start, deadline)?;
+    let ids = asked.admission.ids()?;
+    let newcomer = asked.admission.newcomer(key);
+    let node = ids[newcomer.index];
+    let sponsor = newcomer.members.first().map(|&sponsor| ids[sponsor]);
+    let page = show(&credentials.job, node, newcomer.members.len() + 1)?;
+    let members = asked.members(&ids)?;
+    let others: Vec<_> = members.keys().copied().collect();
+    let times = (Duration::ZERO, Some(join.timeouts.connect));
+    let _arriving = waits::begin(node, Stage::SetUp, MEMBERS, &others, times, false);
+
+    let state = State::joining(newcomer, ids.into());
+    state.expose();
+    let (end, wire) = End::unconnected(state, &join.timeouts, page)?;
+    let mut addresses = members.clone();
+    addresses.insert(node, asked.own_address()?);
+    let door = Arc::new(Door::new(Arc::clone(&wire), &asked.admission.first(), addresses)?);
+    let entering = Arc::new(Entering {
+        wire,
+        nodes: door.nodes(),
+        sponsor: sponsor.ok_or_else(contradiction)?,
+        key,
+        port: asked.port()?,
+        credentials: credentials.clone(),
+        unreached: Mutex::default(),
+        failed: Mutex::default(),
+        stop: AtomicBool::new(false),
+    });
+    let (judging, welcoming) = (Arc::clone(&door), Arc::clone(&door));
+    let acceptor = Acceptor::start(
+        asked.listener,
+        credentials.clone(),
+        move |claim| judging.judge(claim),
+        move |claim, session| welcoming.welcome(&claim, session),
+    )?;
+    end.keep_door(Arc::clone(&door), acceptor);
+    let view = entering.enter(members, start, deadline)?;
+    door.open();
+    // The connection on which this node has asked closes now.
+    Ok(Mesh::part(&end, view)?)
+}
+
+/// Says that this node was not let in in time.
+fn late(why: String, start: Time) -> FabricError {
+    FabricError::Timeout {
+        what: format!("a member to let this node in ({why})"),
+        after: Std.now().since(start),
     }
 }
 
@@ -120,7 +146,7 @@ impl Admission {
     pub(super) fn ids(&self) -> Result<Vec<NodeId>> {
         let members = self.members.iter().map(|&(member, _)| member);
         let is_sound = members.clone().all(|member| member < self.index) && members.is_sorted();
-        match is_sound && self.index < self.room && self.first.is_sorted() {
+        match is_sound && !self.first.is_empty() && self.index < self.room && self.first.is_sorted() {
             true => job::ids(&self.first(), self.room as usize),
             false => Err(contradiction()),
         }
@@ -173,13 +199,27 @@ impl Asked {
     }
 }
 
-/// The reason why a member did not let a process in.
+/// The reason why a process is not let in.
 enum NotIn {
-    /// Nobody listens there, or who does leaves.
-    Nobody(String),
     /// It may be otherwise soon.
     Yet(String),
     /// Trying again does not help.
+    Ever(FabricError),
+}
+
+impl From<FabricError> for NotIn {
+    fn from(error: FabricError) -> NotIn {
+        NotIn::Ever(error)
+    }
+}
+
+/// The reason why a process is not let in by one member.
+enum NotBy {
+    /// Nobody listens there, or who does leaves.
+    Nobody(String),
+    /// The member may do so soon.
+    Yet(String),
+    /// The job does not let it in.
     Ever(FabricError),
 }
 
@@ -195,9 +235,9 @@ fn ask(join: &Join, credentials: &Credentials, key: u64, start: Time, deadline: 
         for member in &join.members {
             match ask_from(member, credentials, key, deadline) {
                 Ok(asked) => return Ok(asked),
-                Err(NotIn::Nobody(why)) => nobody.push(why),
-                Err(NotIn::Yet(why)) => yet.push(why),
-                Err(NotIn::Ever(error)) => return Err(error),
+                Err(NotBy::Nobody(why)) => nobody.push(why),
+                Err(NotBy::Yet(why)) => yet.push(why),
+                Err(NotBy::Ever(error)) => return Err(error),
             }
         }
         if yet.is_empty() {
@@ -207,10 +247,7 @@ fn ask(join: &Join, credentials: &Credentials, key: u64, start: Time, deadline: 
             )));
         }
         if deadline.since(Std.now()) <= pause {
-            return Err(FabricError::Timeout {
-                what: format!("a member to let this node in ({})", yet.join(", ")),
-                after: Std.now().since(start),
-            });
+            return Err(late(yet.join(", "), start));
         }
         thread::sleep(pause);
         pause = (pause * 2).min(RETRY_MAX);
@@ -218,7 +255,7 @@ fn ask(join: &Join, credentials: &Credentials, key: u64, start: Time, deadline: 
 }
 
 /// Asks the member at an address, and those that it names.
-fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time) -> Result<Asked, NotIn> {
+fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time) -> Result<Asked, NotBy> {
     let mut at = first.clone();
     for hop in 0..HOPS_MAX {
         let asked = connect_within(&at, deadline).and_then(|stream| {
@@ -230,18 +267,18 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
             Ok(asked) => asked,
             // The member that was named may have gone, and its loss is not agreed yet.
             Err(error) if error.is_refused_connection() && hop == 0 => {
-                return Err(NotIn::Nobody(format!("nobody listens at {at}")));
+                return Err(NotBy::Nobody(format!("nobody listens at {at}")));
             }
             Err(error) if error.is_final() || matches!(error, HandshakeError::OtherJob) => {
-                return Err(NotIn::Ever(FabricError::Refused(format!("{at}: {error}"))));
+                return Err(NotBy::Ever(FabricError::Refused(format!("{at}: {error}"))));
             }
-            Err(error) => return Err(NotIn::Yet(format!("{at}: {error}"))),
+            Err(error) => return Err(NotBy::Yet(format!("{at}: {error}"))),
         };
         match answer {
             Answer::Admitted(admission) => {
                 // Later newcomers reach this process as it reaches the members.
                 let listener = listener_for(&at).map_err(|error| {
-                    NotIn::Ever(FabricError::os("listening for later nodes".to_owned(), &error))
+                    NotBy::Ever(FabricError::os("listening for later nodes".to_owned(), &error))
                 })?;
                 return Ok(Asked {
                     admission,
@@ -250,22 +287,22 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
                     listener,
                 });
             }
-            Answer::Ask(place) => at = place.seen_from(&at).map_err(NotIn::Ever)?,
+            Answer::Ask(place) => at = place.seen_from(&at).map_err(NotBy::Ever)?,
             Answer::Later => {
-                return Err(NotIn::Yet(format!(
+                return Err(NotBy::Yet(format!(
                     "{at}: another node joins, or a loss is being agreed on"
                 )));
             }
             Answer::Full(room) => {
-                return Err(NotIn::Ever(FabricError::Refused(format!(
+                return Err(NotBy::Ever(FabricError::Refused(format!(
                     "{at}: the job has used all of its {room} ids, one for each node and each attempt to join; start it with room for more \
                      (LOCO_NODES_MAX)"
                 ))));
             }
-            Answer::Over => return Err(NotIn::Nobody(format!("the node at {at} leaves"))),
+            Answer::Over => return Err(NotBy::Nobody(format!("the node at {at} leaves"))),
         }
     }
-    Err(NotIn::Yet(format!(
+    Err(NotBy::Yet(format!(
         "{first}: the members do not agree on who lets nodes in"
     )))
 }
@@ -274,14 +311,16 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
 struct Entering {
     wire: Arc<Wire>,
     nodes: Nodes,
+    /// The member that has let this node in.
+    sponsor: NodeId,
     key: u64,
     /// The port at which this node listens.
     port: u16,
     credentials: Credentials,
     /// The last failures to connect with members.
     unreached: Mutex<BTreeMap<NodeId, String>>,
-    /// The reason why this node cannot come in.
-    failed: Mutex<Option<FabricError>>,
+    /// The reason why this node does not come in.
+    failed: Mutex<Option<NotIn>>,
     /// Set when the threads are to end at their next attempt.
     stop: AtomicBool,
 }
@@ -293,7 +332,7 @@ impl Entering {
         members: BTreeMap<NodeId, Address>,
         start: Time,
         deadline: Time,
-    ) -> Result<View> {
+    ) -> Result<View, NotIn> {
         let others: Vec<_> = members.keys().copied().collect();
         for (member, address) in members {
             let entering = Arc::clone(self);
@@ -304,17 +343,12 @@ impl Entering {
         let state = &self.wire.state;
         let entered = state.wait_until_in(deadline, || {
             let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-            failed.or_else(|| {
-                state.is_out().then(|| {
-                    FabricError::Refused(
-                        "the members have lost this node before it was in: start it again".to_owned(),
-                    )
-                })
-            })
+            let lost = || NotIn::Yet("the members have lost this node before it was in".to_owned());
+            failed.or_else(|| state.is_out().then(lost))
         });
         // Relaxed: only hastens the end.
         self.stop.store(true, Ordering::Relaxed);
-        entered.unwrap_or_else(|| Err(self.late(&others, Std.now().since(start))))
+        entered.unwrap_or_else(|| Err(NotIn::Ever(self.late(&others, Std.now().since(start)))))
     }
 
     fn late(&self, members: &[NodeId], after: Duration) -> FabricError {
@@ -334,8 +368,8 @@ impl Entering {
         }
     }
 
-    fn fail(&self, error: FabricError) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    fn fail(&self, why: NotIn) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         self.wire.state.notify();
     }
 
@@ -349,10 +383,13 @@ impl Entering {
         while !is_over() {
             match self.try_to_reach(member, address, deadline) {
                 Ok(Ok(())) => return,
-                Ok(Err(error)) => return self.fail(error),
+                Ok(Err(error)) => return self.fail(NotIn::Ever(error)),
                 Err(error) if error.is_final() => {
                     let why = format!("{member} at {address}: {error}");
-                    return self.fail(FabricError::Refused(why));
+                    return self.fail(match error {
+                        HandshakeError::Refused(Refusal::NoLonger) => NotIn::Yet(why),
+                        _ => NotIn::Ever(FabricError::Refused(why)),
+                    });
                 }
                 Err(error) => {
                     let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
@@ -380,6 +417,7 @@ impl Entering {
             nodes: self.nodes,
             purpose: Purpose::Enter {
                 to: member.0,
+                by: self.sponsor.0,
                 key: self.key,
                 port: self.port,
             },

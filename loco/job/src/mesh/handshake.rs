@@ -48,8 +48,9 @@ pub(super) enum Purpose {
     Register { port: u16 },
     /// The request of a process to join, which has drawn `key` for this attempt. It has no id and knows no nodes yet.
     Ask { key: u64 },
-    /// The connection between a node that joins, which has drawn `key` and listens at `port`, and the member `to`, which accepts.
-    Enter { to: u16, key: u64, port: u16 },
+    /// The connection between a node that joins, which the member `by` has let in under `key` and which listens at `port`, and the member
+    /// `to`, which accepts.
+    Enter { to: u16, by: u16, key: u64, port: u16 },
 }
 
 /// The claim of the connecting side: who it is, and what it wants.
@@ -128,6 +129,8 @@ pub(super) enum Refusal {
     Fixed,
     #[error("it does not expect this node now")]
     NotNow,
+    #[error("it will not let this node in any more, which was let in by a node that is gone, or was late")]
+    NoLonger,
 }
 
 /// The reason why a handshake did not lead to a connection.

@@ -1,9 +1,10 @@
 //! Tests of members with a process that asks to join and then does not go on, which the test plays.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use loco_fabric::{Platform, Std};
+use loco_testing::free_addresses;
 
 use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
 use super::handshake::{self, Claim, Nodes, Purpose};
@@ -13,9 +14,7 @@ use crate::{Hosts, Join};
 
 /// Brings up a job of one node with room for others, which gives newcomers this long to connect.
 fn alone(connect: Duration) -> (Mesh, Address) {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = Address::from(free.local_addr().unwrap());
-    drop(free);
+    let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
     let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();
     let job = Job::builder(NodeId(0)).secret(secret()).nodes_max(4);
     let job = job.timeouts(Timeouts::default().connect(connect));
@@ -75,16 +74,59 @@ fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {
         let claim = Claim {
             node,
             nodes: Nodes::of(&[NodeId(0)], room).unwrap(),
-            purpose: Purpose::Enter { to: 0, key, port: 1 },
+            purpose: Purpose::Enter {
+                to: 0,
+                by: 0,
+                key,
+                port: 1,
+            },
         };
         let entered = handshake::connect(stream, &credentials(), &claim, soon());
         entered.err().map(|error| error.to_string())
     };
     let not_now = Some("it refuses: it does not expect this node now".to_owned());
-    assert_eq!(enter(8, 1, 4), not_now);
+    // Another one has this id, so that it will never be that of this key.
+    assert!(enter(8, 1, 4).is_some_and(|error| error.contains("will not let this node in any more")));
     assert_eq!(enter(7, 2, 4), not_now);
     assert!(enter(7, 1, 5).is_some_and(|error| error.contains("room for 4 nodes")));
     assert_eq!(enter(7, 1, 4), None);
+}
+
+/// Plays a sponsor that lets a process in and stops before anybody has heard of that. The process asks again.
+#[test]
+fn a_place_that_is_lost_with_its_sponsor_is_asked_for_again() {
+    let free = free_addresses(&["127.0.0.1"; 2]);
+    let [zero, one] = [0, 1].map(|node: usize| Address::from(free[node]));
+    let hosts = Hosts::from_pairs([(NodeId(0), zero), (NodeId(1), one.clone())]).unwrap();
+    let [zero, member] = [0, 1].map(|id| {
+        let job = Job::builder(NodeId(id)).secret(secret()).nodes_max(4);
+        let job = job.hosts(hosts.clone()).unwrap();
+        thread::spawn(move || Mesh::connect(&job).unwrap())
+    });
+    let member = member.join().unwrap();
+    drop(zero.join().unwrap());
+    member.wait_for_departures(0, soon());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sponsor = Address::from(listener.local_addr().unwrap());
+    let place = admission::Place::of;
+    let admission = Admission {
+        first: vec![0, 1],
+        room: 4,
+        index: 2,
+        members: vec![(0, place(&sponsor)), (1, place(&one))],
+    };
+    let playing = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let asked = handshake::accept(stream, &credentials(), soon(), |_| Ok(()));
+        let (claim, mut session) = asked.unwrap();
+        assert!(matches!(claim.purpose, Purpose::Ask { .. }));
+        session.write(&Answer::Admitted(admission), soon()).unwrap();
+    });
+    let join = Join::by([sponsor, one]).unwrap().secret(secret());
+    let joined = Mesh::join(&join.timeouts(Timeouts::default().connect(Duration::from_secs(3600)))).unwrap();
+    playing.join().unwrap();
+    assert_eq!(joined.nodes(), [NodeId(1), NodeId(2)]);
+    assert_eq!(member.next_view(2, soon()).unwrap().members(), joined.nodes());
 }
 
 /// An answer that no member gives is refused, and does not make the newcomer panic.

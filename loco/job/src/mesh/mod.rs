@@ -214,7 +214,7 @@ impl Mesh {
         door.as_ref().and_then(|(door, _)| door.own_address())
     }
 
-    /// Gives `bytes` to every node and returns what every node gave, this one included, in the order of
+    /// Gives `bytes` to every node of the mesh's view and returns what every node gave, this one included, in the order of
     /// [`nodes`](Mesh::nodes). This is a collective call: the n-th call with a label on one node meets the n-th call
     /// with that label on all others. Only one thread of a node may therefore be in a call with a given label at a
     /// time. The call is independent of the stream of [`Control::send`].
@@ -449,7 +449,9 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            // The I/O thread is not in this process.
+            // The I/O thread is not in this process, nor is that of the door, whose descriptors this process shares.
+            let door = self.door.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(door.take());
             return;
         }
         self.leave();

@@ -409,6 +409,16 @@ impl State {
         self.agreement().expects(index, key)
     }
 
+    /// Returns true if this node will never expect the newcomer at `index` with that key, which the member at `by` has let in. Once the loss
+    /// of that member is reported, this node has heard of all newcomers that a survivor has heard of.
+    pub(super) fn will_not_expect(&self, index: usize, key: u64, by: usize) -> bool {
+        let agreement = self.agreement();
+        match agreement.newcomer(index) {
+            Some(newcomer) => newcomer.key != key || agreement.is_shunned(index),
+            None => agreement.peer_state(by) != Some(PeerState::Alive),
+        }
+    }
+
     /// Returns the nodes that join and are not connected yet, with their keys.
     pub(super) fn expected(&self) -> Vec<(usize, u64)> {
         let agreement = self.agreement();
