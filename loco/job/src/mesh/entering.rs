@@ -18,7 +18,9 @@ use super::accept::Acceptor;
 use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
 use super::agreement::Newcomer;
 use super::door::{Door, hear_introduction, introduce, tell_introduction};
-use super::handshake::{self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError, Nodes, Purpose};
+use super::handshake::{
+    self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError, Nodes, Purpose, Refusal,
+};
 use super::introduction::Introduction;
 use super::rendezvous::listener_for;
 use super::session::Session;

@@ -3,7 +3,6 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use loco_fabric::{Platform, Std};
 use loco_testing::free_addresses;
 
 use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};

@@ -371,7 +371,9 @@ mod tests {
         for key in [8, 9] {
             let newcomer = own.propose(key, &mut actions).unwrap();
             own.attach(newcomer.index, &mut actions);
-            own.hear(newcomer.index, Word::Join(newcomer), &mut actions);
+            for member in 2..=newcomer.index {
+                own.hear(member, Word::Join(newcomer.clone()), &mut actions);
+            }
         }
         let views = |after| {
             own.views_after(after)
