@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use loco_conformance::{Poster, allocate, local, set_word, share, target, word};
-use loco_fabric::{Control, Fabric, FabricError, NodeId, PeerState, Peers, Platform, Std, Time, Wait};
+use loco_fabric::{
+    Control, Fabric, FabricError, NodeId, PeerState, Peers, Platform, QueuePair, Std, Time, Wait,
+};
 use loco_host::HugePages;
 use loco_job::{Address, Hosts, Job, Join, Mesh, Secret, View};
 use loco_tcp::{TcpConfig, TcpFabric};

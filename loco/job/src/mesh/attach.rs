@@ -28,9 +28,10 @@ impl Wire {
                     tracing::error!(%node, "a second connection with a peer");
                     return;
                 }
-                self.hand_over(New::Connection(index, session.opener));
-                // It hears what the other peers were told before it was there.
+                // It hears what the other peers were told before it was there. Nothing of it is heard before: what this node says then
+                // would not be said to it.
                 self.agree(|agreement, actions| agreement.attach(index, actions));
+                self.hand_over(New::Connection(index, session.opener));
                 // Relaxed: `leave` writes it before it has the lock of the agreement, which this thread has had since.
                 if self.phase.load(Ordering::Relaxed) == CUT {
                     self.connections[index]

@@ -34,6 +34,9 @@ pub trait Revoke: Send + Sync + 'static {
     fn gone(&self) {}
 }
 
+/// The revoker of a fabric, with the view whose nodes the fabric reaches.
+type Revoker = (Arc<Scope>, Arc<dyn Revoke>);
+
 /// Tells whether peers have revoked this node's access.
 pub(super) type Revocation = Box<dyn Fn() -> bool + Send + Sync>;
 
@@ -53,8 +56,8 @@ pub(super) struct State {
     out: AtomicBool,
     /// Looks whether peers have declared this node lost, where the fabric can tell before a call fails.
     revocation: OnceLock<Revocation>,
-    /// The revokers of the fabrics that were built from this mesh, each with the nodes of its fabric.
-    revokers: Mutex<Vec<(Arc<Scope>, Arc<dyn Revoke>)>>,
+    /// The revokers of the fabrics that were built from this mesh.
+    revokers: Mutex<Vec<Revoker>>,
     /// Signals that anything in `arrivals` or `peers` changed.
     changed: Condvar,
 }
@@ -316,7 +319,7 @@ impl State {
         self.agree(|agreement, _| agreement.expose(), |_, _| ());
     }
 
-    fn revokers(&self) -> Vec<(Arc<Scope>, Arc<dyn Revoke>)> {
+    fn revokers(&self) -> Vec<Revoker> {
         let revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
         revokers.clone()
     }
