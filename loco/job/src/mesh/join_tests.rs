@@ -128,6 +128,48 @@ fn a_place_that_is_lost_with_its_sponsor_is_asked_for_again() {
     assert_eq!(member.next_view(2, soon()).unwrap().members(), joined.nodes());
 }
 
+/// A revoker that speaks for all, and tells whom it was to revoke.
+struct ForAll(std::sync::mpsc::Sender<NodeId>);
+
+impl Revoke for ForAll {
+    fn revoke(&self, peer: NodeId) -> Revoked {
+        self.0.send(peer).unwrap();
+        Revoked::DoneForAll
+    }
+}
+
+/// One node may have a fabric of a view already that another has not.
+#[test]
+fn where_a_job_grows_a_revoker_is_for_its_view_and_speaks_for_its_node() {
+    let nodes: Arc<[NodeId]> = [0, 1, 2].map(NodeId).into();
+    let revoking = |count| {
+        let state = State::with_room(NodeId(0), Arc::clone(&nodes), count);
+        let (sender, revoked) = std::sync::mpsc::channel();
+        let scope = Scope::of(View::first(&nodes[..2]), &nodes).unwrap();
+        state.add_revoker(scope, Arc::new(ForAll(sender)));
+        let outcomes = [state.revoke(NodeId(1)), state.revoke(NodeId(2))];
+        (outcomes, revoked.try_iter().collect::<Vec<_>>())
+    };
+    let of_its_view = vec![NodeId(1)];
+    assert_eq!(revoking(2), ([Revoked::Done; 2], of_its_view.clone()));
+    assert_eq!(revoking(3), ([Revoked::DoneForAll, Revoked::Done], of_its_view));
+}
+
+/// A fabric that comes up after a node was shut out is shut to it, too.
+#[test]
+fn a_new_fabric_is_shut_to_those_that_were_shut_out_before() {
+    let nodes: Arc<[NodeId]> = [0, 1, 2, 3].map(NodeId).into();
+    let state = State::with_room(NodeId(0), Arc::clone(&nodes), 3);
+    state.expose();
+    // Its loss is not reported: node 2 has not said that it has revoked the access.
+    let _ = state.agree(|agreement, actions| agreement.lose(1, actions), |_, _| ());
+    assert!(state.is_suspect(1));
+    let (sender, revoked) = std::sync::mpsc::channel();
+    let scope = Scope::of(View::first(&nodes[..3]), &nodes).unwrap();
+    state.add_revoker(scope, Arc::new(ForAll(sender)));
+    assert_eq!(revoked.try_iter().collect::<Vec<_>>(), [NodeId(1)]);
+}
+
 /// An answer that no member gives is refused, and does not make the newcomer panic.
 #[test]
 fn an_admission_that_contradicts_itself_is_refused() {

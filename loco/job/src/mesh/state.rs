@@ -46,6 +46,8 @@ pub(super) struct State {
     own: usize,
     /// The ids of all nodes that there may ever be: those that the job begins with, then those that may join.
     nodes: Arc<[NodeId]>,
+    /// Nodes may join the job, or this one has. So it may have several views, each with a fabric of its own.
+    grows: bool,
     /// What this node knows of who is in, and what follows from it. Locked before `arrivals` and before connections.
     agreement: Mutex<Agreement>,
     /// `ABSENT`, then `ALIVE`, then `LEFT` or `LOST`. A copy of what was agreed, written with its lock held.
@@ -87,17 +89,18 @@ impl State {
         );
         let agreement = Agreement::with_room(own, count, nodes.len());
         let first = View::first(&nodes[..count]);
-        State::of(own, nodes, agreement, vec![first])
+        let grows = count < nodes.len();
+        State::of(own, nodes, grows, agreement, vec![first])
     }
 
     /// Makes the state of a node that joins.
     pub(super) fn joining(newcomer: Newcomer, nodes: Arc<[NodeId]>) -> State {
         let own = newcomer.index;
         let agreement = Agreement::joining(newcomer, nodes.len());
-        State::of(own, nodes, agreement, Vec::new())
+        State::of(own, nodes, true, agreement, Vec::new())
     }
 
-    fn of(own: usize, nodes: Arc<[NodeId]>, agreement: Agreement, views: Vec<View>) -> State {
+    fn of(own: usize, nodes: Arc<[NodeId]>, grows: bool, agreement: Agreement, views: Vec<View>) -> State {
         let state = |index| match agreement.peer_state(index) {
             Some(PeerState::Alive) => ALIVE,
             Some(PeerState::Left | PeerState::Lost) => LOST,
@@ -107,6 +110,7 @@ impl State {
         State {
             node: nodes[own],
             own,
+            grows,
             peers: (0..nodes.len())
                 .map(|index| AtomicU8::new(state(index)))
                 .collect(),
@@ -153,9 +157,9 @@ impl State {
         }
     }
 
-    /// Returns true if there are ids that no node had at this node's start.
-    pub(super) fn has_room_for_more(&self) -> bool {
-        (0..self.nodes.len()).any(|index| !self.is_known(index))
+    /// Returns true if nodes may join the job, or this one has.
+    pub(super) fn grows(&self) -> bool {
+        self.grows
     }
 
     /// Returns true if the node at `index` is in, or was.
@@ -308,9 +312,25 @@ impl State {
     /// soon as it is suspected.
     pub(super) fn add_revoker(&self, scope: Arc<Scope>, revoke: Arc<dyn Revoke>) {
         let mut revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
-        revokers.push((scope, revoke));
+        revokers.push((Arc::clone(&scope), Arc::clone(&revoke)));
         drop(revokers);
         self.expose();
+        if self.grows {
+            self.revoke_late(&scope, &*revoke);
+        }
+    }
+
+    /// Makes those harmless through a new fabric that this node has shut out of earlier ones.
+    fn revoke_late(&self, scope: &Scope, revoker: &dyn Revoke) {
+        let agreement = self.agreement();
+        let is_shut_out = |index: &&usize| **index != self.own && agreement.is_shunned(**index);
+        let shut_out: Vec<_> = scope.indices().iter().filter(is_shut_out).copied().collect();
+        drop(agreement);
+        for index in shut_out {
+            if revoker.revoke(self.nodes[index]) == Revoked::WeAreOut {
+                self.declare_out();
+            }
+        }
     }
 
     /// Reports losses only when all survivors have revoked the lost node's access from now on, although there may be no revoker yet.
@@ -328,7 +348,8 @@ impl State {
     pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
         let mut revokers = self.revokers();
         revokers.retain(|(scope, _)| scope.nodes().contains(&peer));
-        let mut outcome = match revokers.is_empty() {
+        // Another node may have a fabric with the peer that this one has not: where a job grows, none speaks for all.
+        let mut outcome = match revokers.is_empty() || self.grows {
             true => Revoked::Done,
             false => Revoked::DoneForAll,
         };

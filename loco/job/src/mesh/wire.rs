@@ -66,8 +66,6 @@ pub(super) struct Wire {
     /// What the I/O thread has not taken over yet.
     pub(super) new: Mutex<Vec<New>>,
     pub(super) timeouts: Timeouts,
-    /// The job has room for more nodes than it began with, or this one has joined it.
-    has_room: bool,
     /// Wakes the I/O thread.
     wake: OwnedFd,
     /// `RUNNING`, `LEAVING` or `CUT`; only grows.
@@ -101,7 +99,6 @@ impl Wire {
             processes: (0..nodes).map(|_| OnceLock::new()).collect(),
             new: Mutex::default(),
             timeouts: *timeouts,
-            has_room: state.has_room_for_more(),
             wake,
             phase: AtomicU8::new(RUNNING),
             paused: AtomicBool::new(false),
@@ -241,7 +238,7 @@ impl Wire {
             if is_round {
                 last_round = now;
                 turns.extend(0..incoming.len());
-                if self.has_room && leave_by.is_none() {
+                if self.state.grows() && leave_by.is_none() {
                     self.lose_late_newcomers(&mut expected, now);
                 }
             } else {
