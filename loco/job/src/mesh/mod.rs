@@ -197,7 +197,8 @@ impl Mesh {
     /// Returns the mesh of the members of `view`, with messages and contributions of its own. A fabric that is built from it reaches
     /// them. What others have sent in this view before is there.
     ///
-    /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left.
+    /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left. The others are not told that
+    /// it has dropped or closed the mesh of one view: what they send there is dropped, and they wait for it until their deadlines.
     ///
     /// # Errors
     /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and
