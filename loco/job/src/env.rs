@@ -8,6 +8,7 @@ use loco_fabric::{FabricError, NodeId, Result};
 use crate::files::read_secret;
 use crate::hosts::{Address, Hosts};
 use crate::job::{Job, JobBuilder};
+use crate::join::Join;
 use crate::secret::Secret;
 use crate::timeouts::Timeouts;
 use crate::var;
@@ -99,6 +100,51 @@ const FOREIGN: [Foreign; 3] = [
     },
 ];
 
+impl Foreign {
+    /// Refuses a setting of jobs that grow.
+    fn fixes_nodes(&self, set: &str) -> FabricError {
+        FabricError::Config(format!(
+            "{set} is set, but {} fixes the number of nodes ({} is set): nodes join jobs of `loco run` only",
+            self.name, self.rank
+        ))
+    }
+}
+
+impl Join {
+    /// Returns the job that the environment of this process tells it to join: members at `LOCO_JOIN`, the secret, the job's id and
+    /// timeouts as for [`Job::from_env`]. Returns none if `LOCO_JOIN` is not set.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::Config`] naming the variable that is malformed, and under a launcher that fixes the number of nodes.
+    pub fn from_env() -> Result<Option<Join>> {
+        Join::from_environment(&Environment::of_process())
+    }
+
+    /// Returns the job that `environment` tells a process to join, by the rules of [`from_env`](Join::from_env).
+    ///
+    /// # Errors
+    /// See [`from_env`](Join::from_env).
+    pub fn from_environment(env: &Environment) -> Result<Option<Join>> {
+        let Some(members) = env.var(var::JOIN) else {
+            return Ok(None);
+        };
+        if let Some(launcher) = FOREIGN.iter().find(|launcher| env.var(launcher.rank).is_some()) {
+            return Err(launcher.fixes_nodes(var::JOIN));
+        }
+        let members = members
+            .split(',')
+            .map(|member| Address::parse(member.trim(), None));
+        let mut join = Join::by(members.collect::<Result<Vec<_>>>()?)?.timeouts(timeouts(env)?);
+        if let Some(id) = env.var(var::JOB) {
+            join = join.id(id);
+        }
+        if let Some(secret) = secret(env)? {
+            join = join.secret(secret);
+        }
+        Ok(Some(join))
+    }
+}
+
 impl Job {
     /// Returns the job that a launcher's environment describes: `loco run`, else OpenMPI, else PMI (MPICH,
     /// Intel), else Slurm. The variables are listed at [`var`].
@@ -171,6 +217,9 @@ fn ours(env: &Environment, node: NodeId) -> Result<Job> {
 }
 
 fn foreign(env: &Environment, launcher: &Foreign, node: NodeId, size: u16) -> Result<Job> {
+    if env.var(var::NODES_MAX).is_some() {
+        return Err(launcher.fixes_nodes(var::NODES_MAX));
+    }
     let id = foreign_id(env);
     let builder = builder(env, node, id.clone())?;
     if let Some((name, hosts)) = hosts(env)? {
@@ -215,6 +264,9 @@ fn foreign(env: &Environment, launcher: &Foreign, node: NodeId, size: u16) -> Re
 
 fn builder(env: &Environment, node: NodeId, id: Option<String>) -> Result<JobBuilder> {
     let mut builder = Job::builder(node).timeouts(timeouts(env)?);
+    if let Some(nodes_max) = env.number(var::NODES_MAX)? {
+        builder = builder.nodes_max(nodes_max);
+    }
     if let Some(id) = env.var(var::JOB).map(str::to_owned).or(id) {
         builder = builder.id(id);
     }

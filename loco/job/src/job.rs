@@ -15,6 +15,8 @@ use crate::var;
 pub struct Job {
     pub(crate) node: NodeId,
     pub(crate) nodes: Vec<NodeId>,
+    /// The ids that the job has room for: those of `nodes`, then those of nodes that may join.
+    ids: Vec<NodeId>,
     pub(crate) meeting: Meeting,
     pub(crate) id: String,
     pub(crate) secret: Secret,
@@ -42,6 +44,7 @@ impl Job {
             id: None,
             secret: None,
             timeouts: Timeouts::default(),
+            nodes_max: None,
         }
     }
 
@@ -50,9 +53,18 @@ impl Job {
         self.node
     }
 
-    /// Returns all nodes, ascending.
+    /// Returns all nodes that the job begins with, ascending.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
+    }
+
+    /// Returns how many ids the job has room for.
+    pub fn nodes_max(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn ids(&self) -> &[NodeId] {
+        &self.ids
     }
 
     /// Returns the way in which nodes find one another.
@@ -78,6 +90,7 @@ pub struct JobBuilder {
     id: Option<String>,
     secret: Option<Secret>,
     timeouts: Timeouts,
+    nodes_max: Option<u16>,
 }
 
 impl JobBuilder {
@@ -105,11 +118,24 @@ impl JobBuilder {
         JobBuilder { timeouts, ..self }
     }
 
+    /// Lets nodes [join](crate::Mesh::join) the job while it runs, until it has used so many ids; without this the number of nodes is
+    /// fixed. All nodes must have the same number.
+    ///
+    /// Each attempt to join uses an id for good, also one that fails, and a node that comes back after its loss gets another. So
+    /// leave room for more attempts than nodes: an id costs a hundred bytes or so on each node.
+    #[must_use]
+    pub fn nodes_max(self, nodes_max: u16) -> JobBuilder {
+        JobBuilder {
+            nodes_max: Some(nodes_max),
+            ..self
+        }
+    }
+
     /// Ends the description: every node listens at its address of `hosts`.
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`] when this node is not in `hosts`, the secret is missing, or the id or a
-    /// timeout is out of range.
+    /// Returns [`FabricError::Config`] when this node is not in `hosts`, the secret is missing, or the id, a
+    /// timeout or [`nodes_max`](JobBuilder::nodes_max) is out of range.
     pub fn hosts(self, hosts: Hosts) -> Result<Job> {
         let nodes = hosts.iter().map(|(node, _)| node).collect();
         self.finish(nodes, Meeting::Hosts(hosts))
@@ -146,23 +172,13 @@ impl JobBuilder {
                 "{node} is not part of the job: it has {known}"
             )));
         }
-        let secret = self.secret.ok_or_else(|| {
-            FabricError::Config(format!(
-                "the job has no secret: give every node the same one, e.g. in {}",
-                var::SECRET
-            ))
-        })?;
-        let id = self.id.unwrap_or_else(|| "loco".to_owned());
-        if id.is_empty() || id.len() > JOB_ID_BYTES_MAX {
-            return Err(FabricError::Config(format!(
-                "a job id has 1 to {JOB_ID_BYTES_MAX} bytes, not {}",
-                id.len()
-            )));
-        }
+        let ids = ids(&nodes, self.nodes_max.map_or(nodes.len(), usize::from))?;
+        let (id, secret) = identity(self.id, self.secret)?;
         self.timeouts.check()?;
         Ok(Job {
             node,
             nodes,
+            ids,
             meeting,
             id,
             secret,
@@ -171,5 +187,71 @@ impl JobBuilder {
     }
 }
 
+/// Returns the id and the secret of a job, the former by default.
+///
+/// # Errors
+/// Returns [`FabricError::Config`] when the secret is missing or the id is out of range.
+pub(crate) fn identity(id: Option<String>, secret: Option<Secret>) -> Result<(String, Secret)> {
+    let secret = secret.ok_or_else(|| {
+        FabricError::Config(format!(
+            "the job has no secret: give every node the same one, e.g. in {}",
+            var::SECRET
+        ))
+    })?;
+    let id = id.unwrap_or_else(|| "loco".to_owned());
+    if id.is_empty() || id.len() > JOB_ID_BYTES_MAX {
+        return Err(FabricError::Config(format!(
+            "a job id has 1 to {JOB_ID_BYTES_MAX} bytes, not {}",
+            id.len()
+        )));
+    }
+    Ok((id, secret))
+}
+
+/// Returns the ids of a job that begins with `nodes` and has room for `nodes_max`: those that join count on from the highest.
+///
+/// # Errors
+/// Returns [`FabricError::Config`] when there is no room for `nodes`, or there are not so many ids.
+pub(crate) fn ids(nodes: &[NodeId], nodes_max: usize) -> Result<Vec<NodeId>> {
+    let last = nodes.last().map_or(0, |last| last.0);
+    let joining = nodes_max.checked_sub(nodes.len()).ok_or_else(|| {
+        FabricError::Config(format!(
+            "room for {nodes_max} nodes is too little for the {} that the job begins with: raise {}",
+            nodes.len(),
+            var::NODES_MAX
+        ))
+    })?;
+    let end = u16::try_from(joining)
+        .ok()
+        .and_then(|joining| last.checked_add(joining));
+    let end = end.ok_or_else(|| {
+        FabricError::Config(format!(
+            "there are no ids for {joining} nodes that join after {}: lower {}",
+            NodeId(last),
+            var::NODES_MAX
+        ))
+    })?;
+    Ok(nodes
+        .iter()
+        .copied()
+        .chain((last..end).map(|id| NodeId(id + 1)))
+        .collect())
+}
+
 /// Longest job id, in bytes.
 const JOB_ID_BYTES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_join_count_on_from_the_highest_id() {
+        let nodes = [NodeId(3), NodeId(7)];
+        assert_eq!(ids(&nodes, 2).unwrap(), nodes);
+        assert_eq!(ids(&nodes, 4).unwrap(), [3, 7, 8, 9].map(NodeId));
+        let error = |nodes: &[NodeId], max| ids(nodes, max).unwrap_err().to_string();
+        assert!(error(&nodes, 1).contains("raise LOCO_NODES_MAX"));
+        assert!(error(&[NodeId(u16::MAX)], 2).contains("lower LOCO_NODES_MAX"));
+    }
+}

@@ -12,6 +12,11 @@ pub const NODE: &str = "LOCO_NODE";
 /// Number of nodes; their ids count from 0. Needed with [`LAUNCHER`] and [`RENDEZVOUS`] where no foreign launcher
 /// provides it.
 pub const NODES: &str = "LOCO_NODES";
+/// The number of ids that the job has room for, so that nodes may join while it runs
+/// ([`JobBuilder::nodes_max`](crate::JobBuilder::nodes_max)). The same on all nodes; not under a foreign launcher.
+pub const NODES_MAX: &str = "LOCO_NODES_MAX";
+/// `host:port` of a member of a running job that this process is to join, or several, with commas between them.
+pub const JOIN: &str = "LOCO_JOIN";
 /// `host:port` at which the launcher serves the rendezvous. Set by `loco run`.
 pub const LAUNCHER: &str = "LOCO_LAUNCHER";
 /// `host:port` at which node 0 serves the rendezvous.

@@ -67,8 +67,8 @@ pub mod fabric {
     };
     pub use loco_fabric::*;
     pub use loco_job::{
-        Address, Departures, Environment, Hosts, Job, JobBuilder, Meeting, Mesh, Missed, PAYLOAD_BYTES_MAX,
-        PORT_BASE, Rendezvous, Secret, Timeouts, var,
+        Address, Departures, Environment, Hosts, Job, JobBuilder, Join, Meeting, Mesh, Missed,
+        PAYLOAD_BYTES_MAX, PORT_BASE, Rendezvous, Secret, Timeouts, View, var,
     };
     #[cfg(feature = "ofi")]
     pub use loco_ofi as ofi;

@@ -9,12 +9,13 @@
 //! would else have the better of the one that shut it out: a third node may hear its word first.
 //!
 //! A node may join while the others run, if there is room for it (`joins`). It gets an index that no node has had, so that a node
-//! that was lost and comes back is another one, and its old self stays shut out. No job has room yet: only the worlds of
-//! `checkers/mesh` let nodes join.
+//! that was lost and comes back is another one, and its old self stays shut out.
 //!
 //! An [`Agreement`] has no sockets, clocks or threads. What happened goes in, by its methods, and [`Action`]s come out. Whoever
-//! drives it does these in their order and keeps to five rules:
+//! drives it does these in their order and keeps to six rules:
 //!
+//! * Words of a peer are [heard](Agreement::hear) only once the peer is [attached](Agreement::attach): a newcomer that hears the last
+//!   word that it waits for says once that it is in, to those that are attached.
 //! * The words for a peer are sent in the order in which they came out, and heard in that order, or the connection ends.
 //! * A peer that is [shunned](Agreement::is_shunned) is not read any more. Once [nothing more is said](Agreement::is_over) to it, the
 //!   connection is closed behind what was said.

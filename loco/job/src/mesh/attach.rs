@@ -2,6 +2,7 @@
 //!
 //! Any thread may hand them over. The I/O thread begins to watch them in its next pass.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -27,9 +28,10 @@ impl Wire {
                     tracing::error!(%node, "a second connection with a peer");
                     return;
                 }
-                self.hand_over(New::Connection(index, session.opener));
-                // It hears what the other peers were told before it was there.
+                // It hears what the other peers were told before it was there. Nothing of it is heard before: what this node says then
+                // would not be said to it.
                 self.agree(|agreement, actions| agreement.attach(index, actions));
+                self.hand_over(New::Connection(index, session.opener));
                 // Relaxed: `leave` writes it before it has the lock of the agreement, which this thread has had since.
                 if self.phase.load(Ordering::Relaxed) == CUT {
                     self.connections[index]
@@ -51,6 +53,32 @@ impl Wire {
         if let Ok(index) = self.state.index(peer) {
             tracing::warn!(node = %self.state.node(), %peer, why, "peer lost");
             self.agree(|agreement, actions| agreement.lose(index, actions));
+        }
+    }
+
+    /// Loses a newcomer with this key that has not connected.
+    pub(super) fn lose_if_expected(self: &Arc<Self>, index: usize, key: u64) {
+        self.agree(|agreement, actions| {
+            if agreement.expects(index, key) {
+                tracing::warn!(newcomer = %self.state.nodes()[index], "a node that was to join has not come");
+                agreement.lose(index, actions);
+            }
+        });
+    }
+
+    /// Loses the newcomers that have not connected in time. `expected` has those that were expected before, and since when.
+    pub(super) fn lose_late_newcomers(
+        self: &Arc<Self>,
+        expected: &mut BTreeMap<(usize, u64), Time>,
+        now: Time,
+    ) {
+        let still = self.state.expected();
+        expected.retain(|newcomer, _| still.contains(newcomer));
+        for newcomer in still {
+            let since = *expected.entry(newcomer).or_insert(now);
+            if now.since(since) >= self.timeouts.connect {
+                self.lose_if_expected(newcomer.0, newcomer.1);
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use loco_trace::waits::{self, Stage};
 
 use super::Mesh;
 use super::accept::Acceptor;
+use super::door::Door;
 use super::handshake::{self, Claim, Credentials, HandshakeError, Nodes, Purpose, Refusal};
 use super::introduction::{self, Introduction};
 use super::registration::{Heard, Registration, Watched, is_end};
@@ -52,8 +53,8 @@ impl Mesh {
     pub fn connect(job: &Job) -> Result<Mesh> {
         let start = Std.now();
         let deadline = start.after(job.timeouts.connect);
-        let page = show(job)?;
-        if job.nodes.len() == 1 && !matches!(job.meeting, Meeting::Launcher(_)) {
+        let page = show(&job.id, job.node, job.nodes.len())?;
+        if job.nodes_max() == 1 && !matches!(job.meeting, Meeting::Launcher(_)) {
             return Mesh::unconnected(job, page).map(|(mesh, _)| mesh);
         }
         let others: Vec<_> = job
@@ -87,8 +88,8 @@ impl Mesh {
         // A node listens before it registers. Nodes of a hosts file may not have started yet.
         let all_listen = registration.is_some();
         let connecting = Arc::new(Connecting {
-            state: Arc::clone(&mesh.0.state),
-            wire,
+            state: Arc::clone(&mesh.end().state),
+            wire: Arc::clone(&wire),
             unreached: Mutex::default(),
             heard: OnceLock::new(),
             stop: AtomicBool::new(false),
@@ -97,10 +98,20 @@ impl Mesh {
         let mut watched = registration
             .map(|registration| registration.watch(job.node, move |heard| hearing.hear(&heard), deadline))
             .transpose()?;
-        let acceptor = accept_higher(listener, job, &credentials, Arc::clone(&connecting))?;
+        let door = match job.nodes_max() > job.nodes.len() {
+            true => Some(Arc::new(Door::new(wire, &job.nodes, addresses.clone())?)),
+            false => None,
+        };
+        let acceptor = accept_higher(listener, job, &credentials, Arc::clone(&connecting), door.clone())?;
         let connected = connecting
             .connect(job, &credentials, &addresses, all_listen, start, deadline)
-            .and_then(|()| introduce(job, &mesh, &connecting.wire, deadline))
+            .and_then(|()| {
+                if door.is_some() {
+                    // Before any node can join: what is promised of joins holds where losses are agreed on.
+                    connecting.state.expose();
+                }
+                introduce(job, &mesh, &connecting.wire, deadline)
+            })
             .map_err(|error| match error {
                 FabricError::PeerLost(seen) => {
                     FabricError::PeerLost(connecting.first_ended(seen, watched.as_mut()))
@@ -121,7 +132,13 @@ impl Mesh {
         }
         // A node that finds nobody at this address takes this node for one that has ended. The rendezvous can tell it the
         // reason now.
-        drop(acceptor);
+        match (door, &connected) {
+            (Some(door), Ok(())) => {
+                door.open();
+                mesh.end().keep_door(door, acceptor);
+            }
+            _ => drop(acceptor),
+        }
         if let (Some(server), Ok(()) | Err(FabricError::PeerLost(_))) = (&server, &connected) {
             serve_the_others(server, &mesh);
         }
@@ -150,7 +167,7 @@ fn introduce(job: &Job, mesh: &Mesh, wire: &Wire, deadline: Time) -> Result<()> 
         .into_iter()
         .map(|(node, bytes)| Ok((node, Introduction::from_bytes(node, &bytes)?)))
         .collect::<Result<Vec<_>>>()?;
-    if let Err(error) = introduction::check(&all) {
+    if let Err(error) = introduction::check(&all, job.nodes_max()) {
         // All come to this outcome, once they have heard all. A node that left before would be one that is lost.
         let _ = mesh.allgather("mesh", &[], deadline);
         return Err(error);
@@ -269,8 +286,9 @@ impl Connecting {
     }
 
     fn missing(&self) -> Vec<NodeId> {
-        let is_missing =
-            |&(index, _): &(usize, &NodeId)| index != self.state.own_index() && !self.wire.is_attached(index);
+        let is_missing = |&(index, _): &(usize, &NodeId)| {
+            index != self.state.own_index() && self.state.is_known(index) && !self.wire.is_attached(index)
+        };
         let nodes = self.state.nodes().iter().enumerate();
         nodes.filter(is_missing).map(|(_, &node)| node).collect()
     }
@@ -370,16 +388,22 @@ fn accept_higher(
     job: &Job,
     credentials: &Credentials,
     connecting: Arc<Connecting>,
+    door: Option<Arc<Door>>,
 ) -> Result<Acceptor> {
     let (own, nodes) = (job.node, job.nodes.clone());
-    let all = Nodes::of(&nodes).map_err(noise)?;
+    let all = Nodes::of(&nodes, job.nodes_max()).map_err(noise)?;
     let accepted = Mutex::new(Vec::new());
+    let judging = door.clone();
     let judge = move |claim: &Claim| {
-        all.check(&claim.nodes)?;
+        match (claim.purpose, &judging) {
+            (Purpose::Ask { .. } | Purpose::Enter { .. }, Some(door)) => return door.judge(claim),
+            (Purpose::Ask { .. } | Purpose::Enter { .. }, None) => return Err(Refusal::Fixed),
+            _ => all.check_with_room(&claim.nodes)?,
+        }
         match claim.purpose {
             Purpose::Peer { to } if to != own.0 => return Err(Refusal::NotMe(to)),
             Purpose::Peer { .. } => {}
-            Purpose::Register { .. } => return Err(Refusal::Purpose),
+            _ => return Err(Refusal::Purpose),
         }
         if claim.from() <= own || !nodes.contains(&claim.from()) {
             return Err(Refusal::UnknownNode(claim.node));
@@ -391,9 +415,15 @@ fn accept_higher(
         accepted.push(claim.node);
         Ok(())
     };
-    Acceptor::start(listener, credentials.clone(), judge, move |claim, session| {
-        connecting.wire.attach(claim.from(), session);
-    })
+    Acceptor::start(
+        listener,
+        credentials.clone(),
+        judge,
+        move |claim, session| match (claim.purpose, &door) {
+            (Purpose::Ask { .. } | Purpose::Enter { .. }, Some(door)) => door.welcome(&claim, session),
+            _ => connecting.wire.attach(claim.from(), session),
+        },
+    )
 }
 
 /// Starts a thread for each node with a lower id.
@@ -405,7 +435,7 @@ fn connect_to_lower(
     deadline: Time,
     connecting: &Arc<Connecting>,
 ) -> Result<()> {
-    let nodes = Nodes::of(&job.nodes).map_err(noise)?;
+    let nodes = Nodes::of(&job.nodes, job.nodes_max()).map_err(noise)?;
     for peer in job.nodes.iter().copied().filter(|&node| node < job.node) {
         let address = addresses
             .get(&peer)

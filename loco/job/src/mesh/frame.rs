@@ -10,8 +10,8 @@ use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
 pub(super) const HEADER_BYTES: usize = 5;
 /// The longest body: a payload and what a contribution has around it.
 const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + GATHER_HEADER_BYTES;
-/// The bytes of a contribution's round and of the length of its label.
-const GATHER_HEADER_BYTES: usize = 8 + 4;
+/// The bytes of a contribution's view and round, and of the length of its label.
+const GATHER_HEADER_BYTES: usize = 4 + 8 + 4;
 
 const MESSAGE: u8 = 0;
 const GATHER: u8 = 1;
@@ -61,39 +61,47 @@ pub(super) enum Decoded<'a> {
 impl Frame<'_> {
     /// Returns the frame's bytes. Payload limits were checked by the caller.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let (kind, parts): (u8, [&[u8]; 4]) = match self {
-            Frame::Parcel(Parcel::Message(payload)) => (MESSAGE, [payload, &[], &[], &[]]),
-            Frame::Parcel(Parcel::Gather { label, round, bytes }) => {
+        let kind = match self {
+            Frame::Parcel(Parcel::Message { view, payload }) => {
+                return assemble(MESSAGE, &[&view.to_le_bytes(), payload]);
+            }
+            Frame::Parcel(Parcel::Gather {
+                view,
+                label,
+                round,
+                bytes,
+            }) => {
                 let label_len = u32::try_from(label.len()).unwrap_or(u32::MAX);
-                let parts: [&[u8]; 4] = [
+                let parts: [&[u8]; 5] = [
+                    &view.to_le_bytes(),
                     &round.to_le_bytes(),
                     &label_len.to_le_bytes(),
                     label.as_bytes(),
                     bytes,
                 ];
-                return assemble(GATHER, parts);
+                return assemble(GATHER, &parts);
             }
-            Frame::Heartbeat => (HEARTBEAT, [&[]; 4]),
-            Frame::Goodbye => (GOODBYE, [&[]; 4]),
+            Frame::Heartbeat => HEARTBEAT,
+            Frame::Goodbye => GOODBYE,
             Frame::Lost(node) => return about(LOST, *node),
             Frame::Revoked(node) => return about(REVOKED, *node),
             Frame::Left(node) => return about(LEFT, *node),
             Frame::WasIn(node) => return about(WAS_IN, *node),
             Frame::Join { node, key, members } => {
                 let members: Vec<u8> = members.iter().flat_map(|member| member.0.to_le_bytes()).collect();
-                return assemble(JOIN, [&node.0.to_le_bytes(), &key.to_le_bytes(), &members, &[]]);
+                return assemble(JOIN, &[&node.0.to_le_bytes(), &key.to_le_bytes(), &members]);
             }
         };
-        assemble(kind, parts)
+        assemble(kind, &[])
     }
 }
 
 /// Assembles a frame that says one thing about one node.
 fn about(kind: u8, node: NodeId) -> Vec<u8> {
-    assemble(kind, [&node.0.to_le_bytes(), &[], &[], &[]])
+    assemble(kind, &[&node.0.to_le_bytes()])
 }
 
-fn assemble(kind: u8, parts: [&[u8]; 4]) -> Vec<u8> {
+fn assemble(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     debug_assert!(len <= BODY_BYTES_MAX, "the sender checked its payload");
     let mut frame = Vec::with_capacity(HEADER_BYTES + len);
@@ -120,7 +128,13 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
     let body = rest.get(..len);
     let frame = match (kind, body) {
         (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN, None) => return Decoded::Incomplete,
-        (MESSAGE, Some(payload)) => Frame::Parcel(Parcel::Message(payload)),
+        (MESSAGE, Some(body)) => match body.split_first_chunk() {
+            Some((view, payload)) => Frame::Parcel(Parcel::Message {
+                view: u32::from_le_bytes(*view),
+                payload,
+            }),
+            None => return Decoded::Malformed("a message is cut short"),
+        },
         (GATHER, Some(body)) => match decode_gather(body) {
             Some(parcel) => Frame::Parcel(parcel),
             None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
@@ -149,10 +163,12 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
 }
 
 fn decode_gather(body: &[u8]) -> Option<Parcel<'_>> {
+    let (view, body) = body.split_first_chunk::<4>()?;
     let (round, body) = body.split_first_chunk::<8>()?;
     let (label_len, body) = body.split_first_chunk::<4>()?;
     let (label, bytes) = body.split_at_checked(u32::from_le_bytes(*label_len) as usize)?;
     Some(Parcel::Gather {
+        view: u32::from_le_bytes(*view),
         label: std::str::from_utf8(label).ok()?,
         round: u64::from_le_bytes(*round),
         bytes,
@@ -181,12 +197,18 @@ mod tests {
         match decode(bytes) {
             Decoded::Incomplete => "incomplete".to_owned(),
             Decoded::Malformed(why) => why.to_owned(),
-            Decoded::Frame(Frame::Parcel(Parcel::Message(payload)), taken) => {
-                format!("{payload:?} of {taken}")
+            Decoded::Frame(Frame::Parcel(Parcel::Message { view, payload }), taken) => {
+                format!("{payload:?} in {view} of {taken}")
             }
-            Decoded::Frame(Frame::Parcel(Parcel::Gather { label, round, bytes }), taken) => {
-                format!("{label} {round} {bytes:?} of {taken}")
-            }
+            Decoded::Frame(
+                Frame::Parcel(Parcel::Gather {
+                    view,
+                    label,
+                    round,
+                    bytes,
+                }),
+                taken,
+            ) => format!("{label} {round} {bytes:?} in {view} of {taken}"),
             Decoded::Frame(Frame::Heartbeat, taken) => format!("heartbeat of {taken}"),
             Decoded::Frame(Frame::Goodbye, taken) => format!("goodbye of {taken}"),
             Decoded::Frame(Frame::Lost(node), taken) => format!("{node} lost, of {taken}"),
@@ -207,7 +229,11 @@ mod tests {
         assert_eq!(shown(&[]), "incomplete");
         assert_eq!(shown(&[1, 0, 0, 0]), "incomplete");
         assert_eq!(shown(&[1, 0, 0, 0, MESSAGE]), "incomplete");
-        assert_eq!(shown(&[1, 0, 0, 0, MESSAGE, 9, 9]), "[9] of 6");
+        assert_eq!(
+            shown(&[5, 0, 0, 0, MESSAGE, 2, 1, 0, 0, 9, 9]),
+            "[9] in 258 of 10"
+        );
+        assert_eq!(shown(&[3, 0, 0, 0, MESSAGE, 2, 1, 0]), "a message is cut short");
         assert_eq!(shown(&[0, 0, 0, 0, HEARTBEAT]), "heartbeat of 5");
         assert_eq!(shown(&[0, 0, 0, 0, GOODBYE]), "goodbye of 5");
         assert_eq!(shown(&[2, 0, 0, 0, LOST, 3, 1]), "node 259 lost, of 7");
@@ -242,11 +268,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn contributions_read_back(label in ".{0,20}", round: u64, bytes: Vec<u8>, after: Vec<u8>) {
-            let frame = Frame::Parcel(Parcel::Gather { label: &label, round, bytes: &bytes }).encode();
+        fn contributions_read_back(view: u32, label in ".{0,20}", round: u64, bytes: Vec<u8>, after: Vec<u8>) {
+            let frame = Frame::Parcel(Parcel::Gather { view, label: &label, round, bytes: &bytes }).encode();
             let mut stream = frame.clone();
             stream.extend_from_slice(&after);
-            prop_assert_eq!(shown(&stream), format!("{label} {round} {bytes:?} of {}", frame.len()));
+            prop_assert_eq!(shown(&stream), format!("{label} {round} {bytes:?} in {view} of {}", frame.len()));
             prop_assert_eq!(shown(&stream[..frame.len() - 1]), "incomplete");
         }
 

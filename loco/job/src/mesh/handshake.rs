@@ -8,7 +8,7 @@
 //! later, and a secret that gets out later does not open recorded connections. What a neighbour on the network can still do is in
 //! `docs/launching.md`.
 //!
-//! Used by [`accept`](super::accept), [`connect`](super::connect) and [`rendezvous`](super::rendezvous).
+//! Used by [`accept`](super::accept), [`connect`](super::connect), [`rendezvous`](super::rendezvous), and [`entering`](super::entering).
 
 use std::io;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ use super::session::{Session, read_exact, read_message, write_all, write_message
 use crate::secret::Secret;
 
 /// Version of everything that goes over control connections.
-pub(super) const PROTOCOL_VERSION: u16 = 5;
+pub(super) const PROTOCOL_VERSION: u16 = 6;
 /// Longest claim or answer, in bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 /// The longest time for which a stranger may keep this process busy.
@@ -46,6 +46,11 @@ pub(super) enum Purpose {
     Peer { to: u16 },
     /// The registration at the rendezvous; `port` is the port at which the node listens.
     Register { port: u16 },
+    /// The request of a process to join, which has drawn `key` for this attempt. It has no id and knows no nodes yet.
+    Ask { key: u64 },
+    /// The connection between a node that joins, which the member `by` has let in under `key` and which listens at `port`, and the member
+    /// `to`, which accepts.
+    Enter { to: u16, by: u16, key: u64, port: u16 },
 }
 
 /// The claim of the connecting side: who it is, and what it wants.
@@ -57,15 +62,17 @@ pub(super) struct Claim {
 }
 
 /// The nodes of a job, in the form in which two processes compare them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Nodes {
     pub(super) count: u32,
+    /// How many ids the job has room for. The rendezvous does not know.
+    room: u32,
     /// A digest of the ids.
     ids: [u8; JOB_BYTES],
 }
 
 impl Nodes {
-    pub(super) fn of(nodes: &[NodeId]) -> Result<Nodes, snow::Error> {
+    pub(super) fn of(nodes: &[NodeId], room: usize) -> Result<Nodes, snow::Error> {
         let ids: Vec<u8> = nodes.iter().flat_map(|node| node.0.to_le_bytes()).collect();
         let digest = digest(b"loco job's nodes", &ids)?;
         let mut ids = [0; JOB_BYTES];
@@ -73,6 +80,7 @@ impl Nodes {
         Ok(Nodes {
             // Ids have 16 bits, so it fits.
             count: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            room: u32::try_from(room).unwrap_or(u32::MAX),
             ids,
         })
     }
@@ -86,6 +94,15 @@ impl Nodes {
             return Err(Refusal::NodeIds);
         }
         Ok(())
+    }
+
+    /// Refuses a process whose job has other nodes, or another room.
+    pub(super) fn check_with_room(&self, theirs: &Nodes) -> Result<(), Refusal> {
+        self.check(theirs)?;
+        match self.room == theirs.room {
+            true => Ok(()),
+            false => Err(Refusal::Room(self.room)),
+        }
     }
 }
 
@@ -106,6 +123,14 @@ pub(super) enum Refusal {
     NodeIds,
     #[error("it does not serve this purpose")]
     Purpose,
+    #[error("its job has room for {0} nodes; set LOCO_NODES_MAX alike on all nodes")]
+    Room(u32),
+    #[error("its job has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)")]
+    Fixed,
+    #[error("it does not expect this node now")]
+    NotNow,
+    #[error("it will not let this node in any more, which was let in by a node that is gone, or was late")]
+    NoLonger,
 }
 
 /// The reason why a handshake did not lead to a connection.
@@ -134,7 +159,9 @@ impl HandshakeError {
         match self {
             // Invalid data came over an authenticated connection, which the other side may think established.
             HandshakeError::Io(error) => error.kind() == io::ErrorKind::InvalidData,
-            HandshakeError::Stranger | HandshakeError::OtherJob => false,
+            HandshakeError::Stranger
+            | HandshakeError::OtherJob
+            | HandshakeError::Refused(Refusal::NotNow) => false,
             HandshakeError::Version { .. }
             | HandshakeError::Refused(_)
             | HandshakeError::Impostor
@@ -229,6 +256,15 @@ fn exchange_hellos(
 
 /// The node that a claim speaks of.
 impl Claim {
+    /// Returns the claim of a process that asks to join.
+    pub(super) fn asking(key: u64) -> Claim {
+        Claim {
+            node: 0,
+            nodes: Nodes::default(),
+            purpose: Purpose::Ask { key },
+        }
+    }
+
     pub(super) fn from(&self) -> NodeId {
         NodeId(self.node)
     }

@@ -1,7 +1,7 @@
 //! The introduction that each node sends to all others once they are connected: the settings that must fit one another, and
 //! its process.
 //!
-//! Used by `connect`.
+//! Used by `connect` and `door`.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -62,10 +62,11 @@ impl Introduction {
     }
 }
 
-/// Fails unless every node sends signs of life often enough for every other. All nodes come to the same outcome.
-pub(super) fn check(all: &[(NodeId, Introduction)]) -> Result<()> {
+/// Fails unless every node sends signs of life often enough for every other, in a job with `room` for so many. All nodes come to
+/// the same outcome.
+pub(super) fn check(all: &[(NodeId, Introduction)], room: usize) -> Result<()> {
     for (sender, its) in all {
-        let every = |silence| heartbeat_interval(its.heartbeat_interval, silence, all.len());
+        let every = |silence| heartbeat_interval(its.heartbeat_interval, silence, room);
         let (far, near) = (every(its.silence), every(its.silence_same_host));
         for (listener, theirs) in all.iter().filter(|(listener, _)| listener != sender) {
             for (every, patience, name) in [
@@ -100,16 +101,16 @@ mod tests {
     #[test]
     fn timeouts_that_do_not_fit_are_named_with_their_nodes() {
         let all = |last: Introduction| [(NodeId(0), of(100, 1000)), (NodeId(4), last)];
-        assert_eq!(check(&all(of(100, 1000))), Ok(()));
+        assert_eq!(check(&all(of(100, 1000)), 2), Ok(()));
         // Different, and yet they fit.
-        assert_eq!(check(&all(of(500, 2000))), Ok(()));
-        let error = check(&all(of(900, 2000))).unwrap_err().to_string();
+        assert_eq!(check(&all(of(500, 2000)), 2), Ok(()));
+        let error = check(&all(of(900, 2000)), 2).unwrap_err().to_string();
         assert_eq!(
             error,
             "node 4 sends a sign of life every 900ms, but node 0 takes a peer for lost that is silent for 1s: set \
              LOCO_HEARTBEAT_MS and LOCO_SILENCE_MS alike on all nodes"
         );
-        let error = check(&all(of(10, 150))).unwrap_err().to_string();
+        let error = check(&all(of(10, 150)), 2).unwrap_err().to_string();
         assert!(error.starts_with("node 0 sends"), "{error}");
     }
 
@@ -117,7 +118,7 @@ mod tests {
     fn the_longest_times_are_compared() {
         let timeouts = Timeouts::default().heartbeat_interval(Duration::MAX);
         let its = || Introduction::of_process(&timeouts.silence(Duration::MAX));
-        let error = check(&[(NodeId(0), its()), (NodeId(1), its())]).unwrap_err();
+        let error = check(&[(NodeId(0), its()), (NodeId(1), its())], 2).unwrap_err();
         assert!(error.to_string().contains("LOCO_HEARTBEAT_MS"), "{error}");
     }
 

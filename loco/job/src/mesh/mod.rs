@@ -4,11 +4,12 @@
 //! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
 //! objects as their [`Control`].
 //!
-//! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `state` (what
+//! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `view` (the members
+//! at a time), `arrivals` (what waits to be taken), `state` (what
 //! one node knows), `in_process` (the nodes of one process), `noise`
 //! (encryption) and `session` (an encrypted connection), `frame`, `words`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
-//! and `registration` (its two sides), `introduction` (what nodes tell one another first), and `connect`, which brings a
-//! mesh up.
+//! and `registration` (its two sides), `introduction` (what nodes tell one another first), `connect`, which brings a
+//! mesh up, and `door` and `entering`, the two sides of a node that joins later.
 //!
 //! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. If an
 //! attacker on the network changes, repeats or leaves out a byte, the node notices, and counts the peer as lost.
@@ -22,17 +23,25 @@ use std::{fmt, thread};
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Result, Time};
 use loco_trace::waits::OwnPage;
 
+use crate::hosts::Address;
 use crate::job::Job;
+use crate::timeouts::Timeouts;
 
 mod accept;
+mod admission;
 pub mod agreement;
+mod arrivals;
 mod attach;
 mod connect;
 mod connection;
+mod door;
+mod entering;
 mod frame;
 mod handshake;
 mod in_process;
 mod introduction;
+#[cfg(test)]
+mod join_tests;
 mod link;
 mod noise;
 mod parcel;
@@ -46,6 +55,7 @@ mod state;
 mod system;
 #[cfg(test)]
 mod tests;
+mod view;
 mod watch;
 mod wire;
 mod words;
@@ -55,7 +65,10 @@ pub use link::Link;
 pub use parcel::PAYLOAD_BYTES_MAX;
 pub use rendezvous::{Departures, Rendezvous};
 pub use state::Revoke;
+pub use view::View;
 
+use accept::Acceptor;
+use door::Door;
 use frame::Frame;
 use in_process::Neighbours;
 use parcel::Parcel;
@@ -63,18 +76,31 @@ use parcel::Parcel;
 use session::Session;
 use state::State;
 use system::spawn;
+use view::Scope;
 use wire::Wire;
 
-/// One node's end of a full mesh of control connections. Clones are handles on the same end.
+/// One node's end of a full mesh of control connections, among the members of one [`View`]. Clones are handles on the same end.
 ///
-/// When the last handle is dropped the node says goodbye ([`PeerState::Left`] to its peers), unless the thread is
-/// panicking: then its peers see it [`PeerState::Lost`], as they do when the process ends without either.
+/// A job whose number of nodes is fixed has one view, of all its nodes. Where nodes [join](Mesh::join), each makes
+/// [another](Mesh::next_view), and [`of_view`](Mesh::of_view) gives the mesh of its members. Messages and contributions are of one view,
+/// and so is a fabric that is built from its mesh. Departures are of the job as a whole.
+///
+/// When the last handle of the last view is dropped or closed the node says goodbye ([`PeerState::Left`] to its peers), unless the
+/// thread is panicking: then its peers see it [`PeerState::Lost`], as they do when the process ends without either.
 #[derive(Clone)]
-pub struct Mesh(Arc<End>);
+pub struct Mesh(Arc<Part>);
+
+/// The part of an end in one view.
+struct Part {
+    end: Arc<End>,
+    scope: Arc<Scope>,
+}
 
 struct End {
     state: Arc<State>,
     link: Way,
+    /// Lets nodes in, in a job with room for them.
+    door: Mutex<Option<(Arc<Door>, Acceptor)>>,
     /// The process of the node. A process that was forked from it has this end, too, and has no part in the job.
     process: u32,
     /// What others see of the node's waits.
@@ -105,46 +131,91 @@ impl Mesh {
             .collect();
         let neighbours = Arc::new(Neighbours::new(states));
         let end = |state: &Arc<State>| {
-            Mesh(Arc::new(End {
+            let end = End {
                 state: Arc::clone(state),
                 link: Way::InProcess(Arc::clone(&neighbours)),
+                door: Mutex::default(),
                 process: std::process::id(),
                 _page: None,
-            }))
+            };
+            Mesh::part(&Arc::new(end), View::first(&nodes))
         };
-        Ok(neighbours.states().iter().map(end).collect())
+        neighbours.states().iter().map(end).collect()
     }
 
     /// Makes the end of a node of `job` that is connected to no other yet, and the wire to which connections are attached.
     fn unconnected(job: &Job, page: Option<OwnPage>) -> Result<(Mesh, Arc<Wire>)> {
-        let state = Arc::new(State::new(job.node(), job.nodes().into()));
-        let (wire, watch) = Wire::new(Arc::clone(&state), job.timeouts())?;
-        let wire = Arc::new(wire);
-        let served = Arc::clone(&wire);
-        let thread = spawn("loco-mesh", move || served.run(watch))?;
-        let link = Way::Tcp(Arc::clone(&wire), Mutex::new(Some(thread)));
-        let end = End {
-            state,
-            link,
-            process: std::process::id(),
-            _page: page,
-        };
-        Ok((Mesh(Arc::new(end)), wire))
+        let state = State::with_room(job.node(), job.ids().into(), job.nodes().len());
+        let (end, wire) = End::unconnected(state, job.timeouts(), page)?;
+        Ok((Mesh::part(&end, View::first(job.nodes()))?, wire))
+    }
+
+    /// Makes the part of an end in one view.
+    fn part(end: &Arc<End>, view: View) -> Result<Mesh> {
+        let scope = Scope::of(view, end.state.nodes())?;
+        if !end.state.open_view(scope.number()) {
+            return Err(FabricError::Config(format!(
+                "{} has closed view {}, and does not come back into it: take the next view",
+                end.state.node(),
+                scope.number()
+            )));
+        }
+        let end = Arc::clone(end);
+        Ok(Mesh(Arc::new(Part { end, scope })))
     }
 
     /// Returns this node.
     #[inline]
     pub fn node(&self) -> NodeId {
-        self.0.state.node()
+        self.end().state.node()
     }
 
-    /// Returns all nodes of the job, this one included, in ascending order.
+    /// Returns the members of the mesh's view, this node included, in ascending order: all nodes of a job whose number of nodes is
+    /// fixed.
     #[inline]
     pub fn nodes(&self) -> &[NodeId] {
-        self.0.state.nodes()
+        self.0.scope.nodes()
     }
 
-    /// Gives `bytes` to every node and returns what every node gave, this one included, in the order of
+    fn end(&self) -> &Arc<End> {
+        &self.0.end
+    }
+
+    /// Waits for the first view with a number above `known`, and returns it. So a program that begins with the number of the view that it
+    /// has gets every later view, in their order. Returns none at `deadline`, and once this node has left.
+    ///
+    /// A view comes when a node has [joined](Mesh::join): all members of it that live get it.
+    pub fn next_view(&self, known: u32, deadline: Time) -> Option<View> {
+        self.end().state.next_view(known, deadline)
+    }
+
+    /// Returns the number of the mesh's view.
+    pub fn view_number(&self) -> u32 {
+        self.0.scope.number()
+    }
+
+    /// Returns the mesh of the members of `view`, with messages and contributions of its own. A fabric that is built from it reaches
+    /// them. What others have sent in this view before is there.
+    ///
+    /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left. The others are not told that
+    /// it has dropped or closed the mesh of one view: what they send there is dropped, and they wait for it until their deadlines.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and
+    /// [`FabricError::UnknownPeer`] for a view of another job.
+    pub fn of_view(&self, view: &View) -> Result<Mesh> {
+        self.end().check_process()?;
+        Mesh::part(self.end(), view.clone())
+    }
+
+    /// Returns the address at which this node lets others [join](Mesh::join) its job, as it knows it. `None` where the job's number of nodes is
+    /// fixed, and once it has left.
+    pub fn joined_at(&self) -> Option<Address> {
+        let door = self.end().door.lock().unwrap_or_else(PoisonError::into_inner);
+        door.as_ref().and_then(|(door, _)| door.own_address())
+    }
+
+    /// Gives `bytes` to every node of the mesh's view and returns what every node gave, this one included, in the order of
     /// [`nodes`](Mesh::nodes). This is a collective call: the n-th call with a label on one node meets the n-th call
     /// with that label on all others. Only one thread of a node may therefore be in a call with a given label at a
     /// time. The call is independent of the stream of [`Control::send`].
@@ -156,60 +227,73 @@ impl Mesh {
     /// [`PAYLOAD_BYTES_MAX`].
     pub fn allgather(&self, label: &str, bytes: &[u8], deadline: Time) -> Result<Vec<(NodeId, Vec<u8>)>> {
         check_len(label.len() + bytes.len())?;
-        self.0.check_process()?;
-        let state = &self.0.state;
-        let round = state.begin_gather(label);
-        let sent = state.nodes().iter().try_for_each(|&to| {
-            let parcel = Parcel::Gather { label, round, bytes };
-            match self.0.send(to, parcel, Some(deadline)) {
+        self.end().check_process()?;
+        let (state, scope) = (&self.end().state, &self.0.scope);
+        let view = scope.number();
+        let round = state.begin_gather(view, label);
+        let sent = scope.nodes().iter().try_for_each(|&to| {
+            let parcel = Parcel::Gather {
+                view,
+                label,
+                round,
+                bytes,
+            };
+            match self.send_parcel(to, parcel, Some(deadline)) {
                 // It may be gone because of the loss of another one, which its last words name. The wait tells.
                 Err(FabricError::PeerLost(_)) => Ok(()),
                 sent => sent,
             }
         });
-        let gathered = sent.and_then(|()| state.wait_gather(label, round, deadline));
-        state.end_gather(label, round);
-        self.0.parcels_taken();
+        let gathered = sent.and_then(|()| state.wait_gather(scope, label, round, deadline));
+        state.end_gather(view, label, round);
+        self.end().parcels_taken();
         gathered
+    }
+
+    fn send_parcel(&self, to: NodeId, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
+        let index = to.position_in(self.nodes())?;
+        let index = self.0.scope.indices()[index];
+        self.end().send(self.view_number(), index, parcel, deadline)
     }
 
     /// Returns how many calls of [`allgather`](Mesh::allgather) with this label this node has begun.
     pub fn gathers_begun(&self, label: &str) -> u64 {
-        self.0.state.begun(label)
+        self.end().state.begun(self.view_number(), label)
     }
 
     /// Waits until more than `known` peers have left or were lost, and returns how many have: what
     /// [`departures`](Control::departures) returns at that time, so `known` or less at `deadline`.
     pub fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
-        self.0.state.wait_for_departures(known, deadline)
+        self.end().state.wait_for_departures(known, deadline)
     }
 
     /// Registers `revoker`, which from now on revokes the access of lost nodes before their loss is reported. The fabric
     /// that is built from this mesh calls this. Until there is a revoker, a loss is reported as soon as it is seen.
     pub fn add_revoker(&self, revoker: Arc<dyn Revoke>) {
-        self.0.state.add_revoker(revoker);
+        let scope = Arc::clone(&self.0.scope);
+        self.end().state.add_revoker(scope, revoker);
     }
 
     /// Registers `look`, which returns whether the peers have revoked this node's access. With a `look` that reads this in
     /// the fabric's memory, [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. Only the
     /// first call counts.
     pub fn look_for_revocation(&self, look: impl Fn() -> bool + Send + Sync + 'static) {
-        self.0.state.look_for_revocation(Box::new(look));
+        self.end().state.look_for_revocation(Box::new(look));
     }
 
     /// Records that this node was declared lost. The fabric calls this when it finds that the peers have revoked this
     /// node's access.
     pub fn declare_out(&self) {
-        self.0.state.declare_out();
+        self.end().state.declare_out();
     }
 
     /// Returns the addresses of this node's and of the peer's end of their control connection. `None` between nodes of one
     /// process, and where the connection is gone.
     pub fn addresses(&self, peer: NodeId) -> Option<(IpAddr, IpAddr)> {
-        let Way::Tcp(wire, _) = &self.0.link else {
+        let Way::Tcp(wire, _) = &self.end().link else {
             return None;
         };
-        let stream = &wire.connections[self.0.state.index(peer).ok()?].get()?.stream;
+        let stream = &wire.connections[self.end().state.index(peer).ok()?].get()?.stream;
         let ip = |address: std::io::Result<std::net::SocketAddr>| Some(address.ok()?.ip().to_canonical());
         Some((ip(stream.local_addr())?, ip(stream.peer_addr())?))
     }
@@ -217,7 +301,15 @@ impl Mesh {
     /// Cuts this node off as if its process had been killed: it says no goodbye, its peers see it lost, and
     /// it sees all of them lost. This is for tests of what a loss does.
     pub fn fail(&self) {
-        self.0.cut(PeerState::Lost);
+        self.end().cut(PeerState::Lost);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.end.check_process().is_ok() && self.end.state.close_view(self.scope.number(), false) {
+            self.end.leave();
+        }
     }
 }
 
@@ -234,32 +326,36 @@ impl Control for Mesh {
 
     fn send(&self, to: NodeId, payload: &[u8]) -> Result<()> {
         check_len(payload.len())?;
-        self.0.send(to, Parcel::Message(payload), None)
+        let view = self.view_number();
+        self.send_parcel(to, Parcel::Message { view, payload }, None)
     }
 
     fn receive(&self, deadline: Option<Time>) -> Result<Option<(NodeId, Vec<u8>)>> {
-        self.0.check_process()?;
-        let message = self.0.state.receive(deadline);
-        self.0.parcels_taken();
+        self.end().check_process()?;
+        let message = self.end().state.receive(self.view_number(), deadline);
+        self.end().parcels_taken();
         Ok(message)
     }
 
     fn peer_state(&self, node: NodeId) -> PeerState {
-        self.0.state.peer_state(node)
+        self.end().state.peer_state(node)
     }
 
     #[inline]
     fn departures(&self) -> u64 {
-        self.0.state.departures()
+        self.end().state.departures()
     }
 
     #[inline]
     fn declared_lost(&self) -> bool {
-        self.0.state.is_out()
+        self.end().state.is_out()
     }
 
     fn close(&self) {
-        self.0.cut(PeerState::Left);
+        let end = self.end();
+        if end.check_process().is_ok() && end.state.close_view(self.view_number(), true) {
+            end.cut(PeerState::Left);
+        }
     }
 }
 
@@ -276,10 +372,32 @@ impl End {
         )))
     }
 
-    fn send(&self, to: NodeId, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
+    /// Makes the end with this state that is connected to no other yet, and the wire to which connections are attached.
+    fn unconnected(
+        state: State,
+        timeouts: &Timeouts,
+        page: Option<OwnPage>,
+    ) -> Result<(Arc<End>, Arc<Wire>)> {
+        let state = Arc::new(state);
+        let (wire, watch) = Wire::new(Arc::clone(&state), timeouts)?;
+        let wire = Arc::new(wire);
+        let served = Arc::clone(&wire);
+        let thread = spawn("loco-mesh", move || served.run(watch))?;
+        let end = End {
+            state,
+            link: Way::Tcp(Arc::clone(&wire), Mutex::new(Some(thread))),
+            door: Mutex::default(),
+            process: std::process::id(),
+            _page: page,
+        };
+        Ok((Arc::new(end), wire))
+    }
+
+    /// Sends a parcel of a view to the node at `index`.
+    fn send(&self, view: u32, index: usize, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
         self.check_process()?;
-        let index = self.state.index(to)?;
-        if self.state.is_closed() || self.state.peer_state(to) != PeerState::Alive {
+        let to = self.state.nodes()[index];
+        if self.state.is_closed(view) || self.state.peer_state(to) != PeerState::Alive {
             return Err(FabricError::PeerLost(to));
         }
         if to == self.state.node() {
@@ -294,6 +412,12 @@ impl End {
         }
     }
 
+    /// Keeps the door by which others join, until this node leaves.
+    fn keep_door(&self, door: Arc<Door>, acceptor: Acceptor) {
+        let mut kept = self.door.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some((door, acceptor));
+    }
+
     fn parcels_taken(&self) {
         if let Way::Tcp(wire, _) = &self.link {
             wire.parcels_taken();
@@ -305,24 +429,33 @@ impl End {
         if self.check_process().is_err() || !self.state.close() {
             return;
         }
+        // Whoever is half way in hears of the end from its connection.
+        let door = self.door.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(door);
         match &self.link {
             Way::InProcess(neighbours) => neighbours.leave(self.state.own_index(), how),
             Way::Tcp(wire, _) => wire.leave(how),
         }
+    }
+
+    /// Leaves the mesh, with a goodbye unless the thread is panicking.
+    fn leave(&self) {
+        self.cut(match thread::panicking() {
+            true => PeerState::Lost,
+            false => PeerState::Left,
+        });
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            // The I/O thread is not in this process.
+            // The I/O thread is not in this process, nor is that of the door, whose descriptors this process shares.
+            let door = self.door.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(door.take());
             return;
         }
-        self.cut(if thread::panicking() {
-            PeerState::Lost
-        } else {
-            PeerState::Left
-        });
+        self.leave();
         if let Way::Tcp(_, thread) = &self.link {
             // Ends once the goodbyes are read, or soon; a panic in it has been reported by the loss of all peers.
             let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -6,10 +6,11 @@ pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 /// A parcel that travels between nodes.
 #[derive(Clone, Copy)]
 pub(super) enum Parcel<'a> {
-    /// A message of [`Control::send`](loco_fabric::Control::send).
-    Message(&'a [u8]),
-    /// A contribution to a [`Mesh::allgather`](super::Mesh::allgather).
+    /// A message of [`Control::send`](loco_fabric::Control::send), between nodes of the view with this number.
+    Message { view: u32, payload: &'a [u8] },
+    /// A contribution to a [`Mesh::allgather`](super::Mesh::allgather) of the nodes of the view with this number.
     Gather {
+        view: u32,
         label: &'a str,
         round: u64,
         bytes: &'a [u8],

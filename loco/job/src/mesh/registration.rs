@@ -74,7 +74,7 @@ impl Registration {
         address.resolve()?;
         let claim = Claim {
             node: job.node.0,
-            nodes: Nodes::of(&job.nodes).map_err(noise)?,
+            nodes: Nodes::of(&job.nodes, job.nodes_max()).map_err(noise)?,
             purpose: Purpose::Register { port },
         };
         let server = match job.meeting {

@@ -188,7 +188,7 @@ impl Rendezvous {
             secret: secret.clone(),
         };
         let (departures, wake) = (self.departures.clone(), self.departures.wake);
-        let (known, all) = (nodes.to_vec(), Nodes::of(nodes).map_err(noise)?);
+        let (known, all) = (nodes.to_vec(), Nodes::of(nodes, nodes.len()).map_err(noise)?);
         let judge = move |claim: &Claim| {
             all.check(&claim.nodes)?;
             if !known.contains(&claim.from()) {
@@ -196,7 +196,7 @@ impl Rendezvous {
             }
             match claim.purpose {
                 Purpose::Register { .. } => Ok(()),
-                Purpose::Peer { .. } => Err(Refusal::Purpose),
+                Purpose::Peer { .. } | Purpose::Ask { .. } | Purpose::Enter { .. } => Err(Refusal::Purpose),
             }
         };
         let _acceptor = Acceptor::start(self.listener, credentials, judge, move |claim, session| {

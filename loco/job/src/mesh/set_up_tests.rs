@@ -41,7 +41,7 @@ fn unused() -> Address {
 fn claim(node: u16, nodes: &[NodeId], purpose: Purpose) -> Claim {
     Claim {
         node,
-        nodes: Nodes::of(nodes).unwrap(),
+        nodes: Nodes::of(nodes, nodes.len()).unwrap(),
         purpose,
     }
 }
@@ -226,8 +226,13 @@ fn a_gather_names_the_loss_and_not_those_who_left_because_of_it() {
         let [zero, one, two] = <[Mesh; 3]>::try_from(Mesh::in_process(3).unwrap()).unwrap();
         if had_contributed {
             let (label, round, bytes) = ("any", 0, &b""[..]);
-            let contribution = Parcel::Gather { label, round, bytes };
-            two.0.send(NodeId(0), contribution, None).unwrap();
+            let contribution = Parcel::Gather {
+                view: 3,
+                label,
+                round,
+                bytes,
+            };
+            two.send_parcel(NodeId(0), contribution, None).unwrap();
         }
         two.fail();
         drop(one);
@@ -251,13 +256,13 @@ fn a_gather_waits_for_the_agreement_on_a_loss() {
     zero.add_revoker(Arc::new(Held(Mutex::new(held))));
     thread::scope(|scope| {
         let failing = scope.spawn(|| two.fail());
-        while !zero.0.state.is_suspect(2) {
+        while !zero.end().state.is_suspect(2) {
             thread::yield_now();
         }
         drop(one);
         let gather = scope.spawn(|| zero.allgather("any", b"", far()));
         // It looks before the agreement, or after it; the outcome is the same.
-        while zero.0.state.begun("any") == 0 {
+        while zero.gathers_begun("any") == 0 {
             thread::yield_now();
         }
         release.send(()).unwrap();

@@ -3,29 +3,27 @@
 //!
 //! Who is alive is decided by the node's [`Agreement`]. What it has decided is copied to where threads read it without that lock.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
-use super::agreement::{Action, Agreement, Gone, Revoked, Word};
-use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
+use super::agreement::{Action, Agreement, Newcomer, Revoked, Word};
+use super::arrivals::{Arrivals, WAITING_BYTES_MAX};
+use super::parcel::Parcel;
 use super::system::time_left;
+use super::view::{Scope, View};
 use crate::{Missed, note_missed};
 
-/// Bytes that may wait for this node from one peer before that peer has to wait. While a loss is being agreed on there is no bound:
-/// words come behind messages.
-const WAITING_BYTES_MAX: usize = 4 * PAYLOAD_BYTES_MAX;
-/// The bytes that a waiting message costs besides its payload.
-const PARCEL_OVERHEAD_BYTES: usize = 64;
 /// The time for which a sender waits for a receiver that takes nothing.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
 const ALIVE: u8 = 0;
 const LEFT: u8 = 1;
 const LOST: u8 = 2;
+/// No node of this index is in yet.
+const ABSENT: u8 = 3;
 
 /// Revokes a lost node's access to this node's memory. The fabric implements it, because the access is by its means.
 pub trait Revoke: Send + Sync + 'static {
@@ -36,6 +34,9 @@ pub trait Revoke: Send + Sync + 'static {
     fn gone(&self) {}
 }
 
+/// The revoker of a fabric, with the view whose nodes the fabric reaches.
+type Revoker = (Arc<Scope>, Arc<dyn Revoke>);
+
 /// Tells whether peers have revoked this node's access.
 pub(super) type Revocation = Box<dyn Fn() -> bool + Send + Sync>;
 
@@ -43,10 +44,13 @@ pub(super) type Revocation = Box<dyn Fn() -> bool + Send + Sync>;
 pub(super) struct State {
     node: NodeId,
     own: usize,
+    /// The ids of all nodes that there may ever be: those that the job begins with, then those that may join.
     nodes: Arc<[NodeId]>,
+    /// Nodes may join the job, or this one has. So it may have several views, each with a fabric of its own.
+    grows: bool,
     /// What this node knows of who is in, and what follows from it. Locked before `arrivals` and before connections.
     agreement: Mutex<Agreement>,
-    /// `ALIVE`, `LEFT` or `LOST`; leaves `ALIVE` once. A copy of what was agreed, written with its lock held.
+    /// `ABSENT`, then `ALIVE`, then `LEFT` or `LOST`. A copy of what was agreed, written with its lock held.
     peers: Box<[AtomicU8]>,
     departures: AtomicU64,
     arrivals: Mutex<Arrivals>,
@@ -55,7 +59,7 @@ pub(super) struct State {
     /// Looks whether peers have declared this node lost, where the fabric can tell before a call fails.
     revocation: OnceLock<Revocation>,
     /// The revokers of the fabrics that were built from this mesh.
-    revokers: Mutex<Vec<Arc<dyn Revoke>>>,
+    revokers: Mutex<Vec<Revoker>>,
     /// Signals that anything in `arrivals` or `peers` changed.
     changed: Condvar,
 }
@@ -68,44 +72,51 @@ pub(super) struct Agreed {
     pub(super) is_news: bool,
 }
 
-struct Arrivals {
-    messages: VecDeque<(usize, Vec<u8>)>,
-    gathers: HashMap<String, Gather>,
-    /// The bytes that wait in `messages` and `gathers`, by peer.
-    waiting_bytes: Box<[usize]>,
-    closed: bool,
-    /// The peers that are gone: a copy of what was agreed.
-    gone: Gone,
-}
-
-#[derive(Default)]
-struct Gather {
-    /// Rounds that this node has begun.
-    begun: u64,
-    /// Rounds below are over: what comes late is dropped.
-    over: u64,
-    contributions: HashMap<(u64, usize), Vec<u8>>,
-}
-
 impl State {
-    /// Makes the state of `node`, one of `nodes`, which are in ascending order.
+    /// Makes the state of `node`, one of `nodes`, which are in ascending order and are all that there will be.
     pub(super) fn new(node: NodeId, nodes: Arc<[NodeId]>) -> State {
+        let count = nodes.len();
+        State::with_room(node, nodes, count)
+    }
+
+    /// Makes the state of `node` in a job that begins with the first `count` of `nodes`, and has room for the others.
+    pub(super) fn with_room(node: NodeId, nodes: Arc<[NodeId]>, count: usize) -> State {
         assert!(nodes.is_sorted(), "nodes are in ascending order");
         let own = nodes.partition_point(|&other| other < node);
-        assert_eq!(nodes.get(own), Some(&node), "a node is one of the nodes");
+        assert!(
+            own < count && nodes[own] == node,
+            "a node is one of those that begin"
+        );
+        let agreement = Agreement::with_room(own, count, nodes.len());
+        let first = View::first(&nodes[..count]);
+        let grows = count < nodes.len();
+        State::of(own, nodes, grows, agreement, vec![first])
+    }
+
+    /// Makes the state of a node that joins.
+    pub(super) fn joining(newcomer: Newcomer, nodes: Arc<[NodeId]>) -> State {
+        let own = newcomer.index;
+        let agreement = Agreement::joining(newcomer, nodes.len());
+        State::of(own, nodes, true, agreement, Vec::new())
+    }
+
+    fn of(own: usize, nodes: Arc<[NodeId]>, grows: bool, agreement: Agreement, views: Vec<View>) -> State {
+        let state = |index| match agreement.peer_state(index) {
+            Some(PeerState::Alive) => ALIVE,
+            Some(PeerState::Left | PeerState::Lost) => LOST,
+            None if index == own => ALIVE,
+            None => ABSENT,
+        };
         State {
-            node,
+            node: nodes[own],
             own,
-            agreement: Mutex::new(Agreement::new(own, nodes.len())),
-            peers: nodes.iter().map(|_| AtomicU8::new(ALIVE)).collect(),
+            grows,
+            peers: (0..nodes.len())
+                .map(|index| AtomicU8::new(state(index)))
+                .collect(),
+            agreement: Mutex::new(agreement),
             departures: AtomicU64::new(0),
-            arrivals: Mutex::new(Arrivals {
-                messages: VecDeque::new(),
-                gathers: HashMap::new(),
-                waiting_bytes: nodes.iter().map(|_| 0).collect(),
-                closed: false,
-                gone: Gone::default(),
-            }),
+            arrivals: Mutex::new(Arrivals::new(nodes.len(), views)),
             out: AtomicBool::new(false),
             revocation: OnceLock::new(),
             revokers: Mutex::default(),
@@ -123,7 +134,7 @@ impl State {
         self.own
     }
 
-    #[inline]
+    /// Returns the ids of all nodes that there may ever be, by index.
     pub(super) fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
@@ -144,6 +155,16 @@ impl State {
             LEFT => PeerState::Left,
             _ => PeerState::Lost,
         }
+    }
+
+    /// Returns true if nodes may join the job, or this one has.
+    pub(super) fn grows(&self) -> bool {
+        self.grows
+    }
+
+    /// Returns true if the node at `index` is in, or was.
+    pub(super) fn is_known(&self, index: usize) -> bool {
+        self.peers[index].load(Ordering::Acquire) != ABSENT
     }
 
     #[inline]
@@ -171,6 +192,37 @@ impl State {
             let first = arrivals.gone.first(|_| true).map(|index| self.nodes[index]);
             if let Some(value) = ready(first) {
                 return Some(value);
+            }
+            arrivals = self.wait(arrivals, Some(deadline))?;
+        }
+    }
+
+    /// Waits until this node is in, so that it has a view, until `failed` returns a reason why it will not be, or for `deadline`.
+    /// `failed` is called like `ready` of [`wait_until`](State::wait_until).
+    pub(super) fn wait_until_in<E>(
+        &self,
+        deadline: Time,
+        mut failed: impl FnMut() -> Option<E>,
+    ) -> Option<std::result::Result<View, E>> {
+        let mut arrivals = self.lock();
+        loop {
+            if let Some(view) = arrivals.views.first() {
+                return Some(Ok(view.clone()));
+            }
+            if let Some(why) = failed() {
+                return Some(Err(why));
+            }
+            arrivals = self.wait(arrivals, Some(deadline))?;
+        }
+    }
+
+    /// Waits for the first view with a number above `known`. Returns none at `deadline`, or once this node has left.
+    pub(super) fn next_view(&self, known: u32, deadline: Time) -> Option<View> {
+        let mut arrivals = self.lock();
+        loop {
+            let next = arrivals.views.iter().find(|view| view.number() > known);
+            if next.is_some() || arrivals.closed {
+                return next.cloned();
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
         }
@@ -216,7 +268,7 @@ impl State {
         drop(agreement);
         self.changed.notify_all();
         if has_changed {
-            for revoker in self.revokers() {
+            for (_, revoker) in self.revokers() {
                 revoker.gone();
             }
         }
@@ -233,6 +285,13 @@ impl State {
             self.out.store(true, Ordering::Release);
         }
         let mut arrivals = self.lock();
+        let last = arrivals.views.last().map_or(0, View::number);
+        for view in agreement.views_after(last as usize) {
+            // The others have been in before.
+            let newcomer = &self.peers[view.epoch - 1];
+            let _ = newcomer.compare_exchange(ABSENT, ALIVE, Ordering::Release, Ordering::Relaxed);
+            arrivals.views.push(View::of(&view, &self.nodes));
+        }
         let known = arrivals.gone.in_order().len();
         let new = &agreement.gone().in_order()[known..];
         for &(index, how) in new {
@@ -249,29 +308,52 @@ impl State {
         self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a revoker, which makes lost nodes harmless from now on. Until there is one, a loss is reported as
+    /// Adds a revoker, which makes lost nodes of `scope` harmless from now on. Until there is one, a loss is reported as
     /// soon as it is suspected.
-    pub(super) fn add_revoker(&self, revoke: Arc<dyn Revoke>) {
+    pub(super) fn add_revoker(&self, scope: Arc<Scope>, revoke: Arc<dyn Revoke>) {
         let mut revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
-        revokers.push(revoke);
+        revokers.push((Arc::clone(&scope), Arc::clone(&revoke)));
         drop(revokers);
+        self.expose();
+        if self.grows {
+            self.revoke_late(&scope, &*revoke);
+        }
+    }
+
+    /// Makes those harmless through a new fabric that this node has shut out of earlier ones.
+    fn revoke_late(&self, scope: &Scope, revoker: &dyn Revoke) {
+        let agreement = self.agreement();
+        let is_shut_out = |index: &&usize| **index != self.own && agreement.is_shunned(**index);
+        let shut_out: Vec<_> = scope.indices().iter().filter(is_shut_out).copied().collect();
+        drop(agreement);
+        for index in shut_out {
+            if revoker.revoke(self.nodes[index]) == Revoked::WeAreOut {
+                self.declare_out();
+            }
+        }
+    }
+
+    /// Reports losses only when all survivors have revoked the lost node's access from now on, although there may be no revoker yet.
+    pub(super) fn expose(&self) {
         // A loss is reported without a revocation before this, or never: this node tells no lost peer that it takes part.
         self.agree(|agreement, _| agreement.expose(), |_, _| ());
     }
 
-    fn revokers(&self) -> Vec<Arc<dyn Revoke>> {
+    fn revokers(&self) -> Vec<Revoker> {
         let revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
         revokers.clone()
     }
 
-    /// Makes `peer` harmless, through all fabrics. May block.
+    /// Makes `peer` harmless, through all fabrics that reach it. May block.
     pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
-        let revokers = self.revokers();
-        let mut outcome = match revokers.is_empty() {
+        let mut revokers = self.revokers();
+        revokers.retain(|(scope, _)| scope.nodes().contains(&peer));
+        // Another node may have a fabric with the peer that this one has not: where a job grows, none speaks for all.
+        let mut outcome = match revokers.is_empty() || self.grows {
             true => Revoked::Done,
             false => Revoked::DoneForAll,
         };
-        for revoker in revokers {
+        for (_, revoker) in revokers {
             match revoker.revoke(peer) {
                 Revoked::WeAreOut => return Revoked::WeAreOut,
                 Revoked::Done => outcome = Revoked::Done,
@@ -329,6 +411,48 @@ impl State {
         self.agreement().is_over(index)
     }
 
+    /// Takes part in a view. Returns false if this node has closed it.
+    pub(super) fn open_view(&self, view: u32) -> bool {
+        self.lock().open(view)
+    }
+
+    /// Takes part in a view no more, `at_once` or when its last user is gone. Returns true if this node takes part in no view any more.
+    pub(super) fn close_view(&self, view: u32, at_once: bool) -> bool {
+        let mut arrivals = self.lock();
+        let is_last = match at_once {
+            true => arrivals.close_view(view),
+            false => arrivals.release_view(view),
+        };
+        drop(arrivals);
+        self.changed.notify_all();
+        is_last
+    }
+
+    /// Returns true if the node at `index` joins, with that key, and is not connected yet.
+    pub(super) fn expects(&self, index: usize, key: u64) -> bool {
+        self.agreement().expects(index, key)
+    }
+
+    /// Returns true if this node will never expect the newcomer at `index` with that key, which the member at `by` has let in. Once the loss
+    /// of that member is reported, this node has heard of all newcomers that a survivor has heard of.
+    pub(super) fn will_not_expect(&self, index: usize, key: u64, by: usize) -> bool {
+        let agreement = self.agreement();
+        match agreement.newcomer(index) {
+            Some(newcomer) => newcomer.key != key || agreement.is_shunned(index),
+            None => agreement.peer_state(by) != Some(PeerState::Alive),
+        }
+    }
+
+    /// Returns the nodes that join and are not connected yet, with their keys.
+    pub(super) fn expected(&self) -> Vec<(usize, u64)> {
+        let agreement = self.agreement();
+        let key = |index| Some((index, agreement.newcomer(index)?.key));
+        let joining = agreement.joins().filter_map(key);
+        joining
+            .filter(|&(index, key)| agreement.expects(index, key))
+            .collect()
+    }
+
     /// Takes no more sends and wakes receivers. Returns true at the first call.
     pub(super) fn close(&self) -> bool {
         let mut arrivals = self.lock();
@@ -338,8 +462,9 @@ impl State {
         first
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
+    /// Returns true if this node takes part in the view no more, or is out of the job.
+    pub(super) fn is_closed(&self, view: u32) -> bool {
+        self.lock().is_closed(view)
     }
 
     /// Stores what peer `from` sent, waiting for room until `deadline`, or for a default time if there is none.
@@ -385,15 +510,14 @@ impl State {
         arrivals.has_room(from) || arrivals.gone.is_agreeing()
     }
 
-    /// Returns the next message; none at the deadline or once closed.
-    pub(super) fn receive(&self, deadline: Option<Time>) -> Option<(NodeId, Vec<u8>)> {
+    /// Returns the next message of a view; none at the deadline or once closed.
+    pub(super) fn receive(&self, view: u32, deadline: Option<Time>) -> Option<(NodeId, Vec<u8>)> {
         let mut arrivals = self.lock();
         loop {
-            if arrivals.closed {
+            if arrivals.is_closed(view) {
                 return None;
             }
-            if let Some((from, payload)) = arrivals.messages.pop_front() {
-                arrivals.release(from, payload.len());
+            if let Some((from, payload)) = arrivals.take_message(view) {
                 drop(arrivals);
                 self.changed.notify_all();
                 return Some((self.nodes[from], payload));
@@ -403,21 +527,19 @@ impl State {
     }
 
     /// Starts this node's next round under `label` and returns its number.
-    pub(super) fn begin_gather(&self, label: &str) -> u64 {
-        let mut arrivals = self.lock();
-        let gather = arrivals.gathers.entry(label.to_owned()).or_default();
-        gather.begun += 1;
-        gather.begun - 1
+    pub(super) fn begin_gather(&self, view: u32, label: &str) -> u64 {
+        self.lock().begin_gather(view, label)
     }
 
     /// Returns the number of rounds under `label` that this node has begun.
-    pub(super) fn begun(&self, label: &str) -> u64 {
-        self.lock().gathers.get(label).map_or(0, |gather| gather.begun)
+    pub(super) fn begun(&self, view: u32, label: &str) -> u64 {
+        self.lock().begun(view, label)
     }
 
     /// Returns all contributions to a round, in the order of nodes.
     pub(super) fn wait_gather(
         &self,
+        scope: &Scope,
         label: &str,
         round: u64,
         deadline: Time,
@@ -425,16 +547,17 @@ impl State {
         let start = Std.now();
         let mut arrivals = self.lock();
         loop {
-            let missing = arrivals.missing(label, round, self.nodes.len());
+            let missing = arrivals.missing(scope, label, round);
             if missing.is_empty() {
-                return Ok(arrivals.take_round(label, round, &self.nodes));
+                let taken = arrivals.take_round(scope, label, round);
+                return Ok(scope.nodes().iter().copied().zip(taken).collect());
             }
             if let Some(peer) = arrivals.gone.first(|index| missing.contains(&index)) {
                 // That one may have left because of the loss of another, which had contributed.
-                let lost = arrivals.gone.first_lost(|_| true);
+                let lost = arrivals.gone.first_lost(|index| scope.indices().contains(&index));
                 return Err(FabricError::PeerLost(self.nodes[lost.unwrap_or(peer)]));
             }
-            if arrivals.closed {
+            if arrivals.is_closed(scope.number()) {
                 return Err(FabricError::PeerLost(self.node));
             }
             arrivals = self
@@ -450,10 +573,8 @@ impl State {
     }
 
     /// Drops what is left of a round, and what comes late for it.
-    pub(super) fn end_gather(&self, label: &str, round: u64) {
-        let mut arrivals = self.lock();
-        arrivals.drop_round(label, round);
-        drop(arrivals);
+    pub(super) fn end_gather(&self, view: u32, label: &str, round: u64) {
+        self.lock().drop_round(view, label, round);
         self.changed.notify_all();
     }
 
@@ -471,68 +592,5 @@ impl State {
         let left = time_left(deadline)?;
         let woken = self.changed.wait_timeout(arrivals, left);
         Some(woken.unwrap_or_else(PoisonError::into_inner).0)
-    }
-}
-
-impl Arrivals {
-    fn has_room(&self, from: usize) -> bool {
-        self.waiting_bytes[from] < WAITING_BYTES_MAX
-    }
-
-    fn deliver(&mut self, from: usize, parcel: Parcel<'_>) {
-        match parcel {
-            Parcel::Message(payload) => {
-                self.waiting_bytes[from] += payload.len() + PARCEL_OVERHEAD_BYTES;
-                self.messages.push_back((from, payload.to_vec()));
-            }
-            Parcel::Gather { label, round, bytes } => {
-                let gather = self.gathers.entry(label.to_owned()).or_default();
-                if round >= gather.over {
-                    let old = gather.contributions.insert((round, from), bytes.to_vec());
-                    self.waiting_bytes[from] += bytes.len() + PARCEL_OVERHEAD_BYTES;
-                    if let Some(old) = old {
-                        self.release(from, old.len());
-                    }
-                }
-            }
-        }
-    }
-
-    fn release(&mut self, from: usize, payload_len: usize) {
-        self.waiting_bytes[from] -= payload_len + PARCEL_OVERHEAD_BYTES;
-    }
-
-    fn missing(&self, label: &str, round: u64, nodes: usize) -> Vec<usize> {
-        let gather = self.gathers.get(label);
-        let has = |index| gather.is_some_and(|g| g.contributions.contains_key(&(round, index)));
-        (0..nodes).filter(|&index| !has(index)).collect()
-    }
-
-    fn take_round(&mut self, label: &str, round: u64, nodes: &[NodeId]) -> Vec<(NodeId, Vec<u8>)> {
-        let mut taken = Vec::with_capacity(nodes.len());
-        for (index, &node) in nodes.iter().enumerate() {
-            let gather = self.gathers.get_mut(label);
-            if let Some(bytes) = gather.and_then(|g| g.contributions.remove(&(round, index))) {
-                self.release(index, bytes.len());
-                taken.push((node, bytes));
-            }
-        }
-        taken
-    }
-
-    fn drop_round(&mut self, label: &str, round: u64) {
-        let Some(gather) = self.gathers.get_mut(label) else {
-            return;
-        };
-        gather.over = gather.over.max(round + 1);
-        let over = gather.over;
-        let late: Vec<_> = gather
-            .contributions
-            .extract_if(|&(round, _), _| round < over)
-            .map(|((_, from), bytes)| (from, bytes.len()))
-            .collect();
-        for (from, len) in late {
-            self.release(from, len);
-        }
     }
 }

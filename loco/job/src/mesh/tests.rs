@@ -29,7 +29,7 @@ pub(super) fn credentials() -> Credentials {
     }
 }
 
-fn soon() -> Time {
+pub(super) fn soon() -> Time {
     Std.now().after(PATIENCE)
 }
 
@@ -55,6 +55,7 @@ fn join(listener: &TcpListener) -> Session {
     assert_eq!((claim.node, claim.nodes.count), (1, 2));
     let introduction = Introduction::of_process(&Timeouts::default()).to_bytes().unwrap();
     let contribution = Parcel::Gather {
+        view: 2,
         label: "mesh",
         round: 0,
         bytes: &introduction,
@@ -90,10 +91,17 @@ fn patient() -> Timeouts {
     Timeouts::default().silence_same_host(Duration::from_secs(3600))
 }
 
+fn message() -> Frame<'static> {
+    Frame::Parcel(Parcel::Message {
+        view: 2,
+        payload: b"fine",
+    })
+}
+
 #[test]
 fn a_malformed_frame_cuts_the_peer_off() {
     let (mesh, mut peer) = connected(patient());
-    send(&mut peer, &Frame::Parcel(Parcel::Message(b"fine")).encode());
+    send(&mut peer, &message().encode());
     send(&mut peer, &[3, 0, 0, 0, 99, 1, 2, 3]);
     assert_goes(&mesh, PeerState::Lost);
     // Whole frames arrived.
@@ -112,7 +120,7 @@ fn an_overlong_frame_cuts_the_peer_off_before_its_bytes_come() {
 #[test]
 fn bytes_that_are_no_record_cut_the_peer_off() {
     let (mesh, mut peer) = connected(patient());
-    send(&mut peer, &Frame::Parcel(Parcel::Message(b"fine")).encode());
+    send(&mut peer, &message().encode());
     peer.stream.write_all(&[4, 0, 1, 2, 3, 4]).unwrap();
     assert_goes(&mesh, PeerState::Lost);
     let message = mesh.receive(Some(soon())).unwrap();
@@ -188,7 +196,7 @@ fn nodes_that_leave_together_do_not_lose_each_other() {
                 .collect();
             ends.into_iter().map(|end| end.join().unwrap()).collect()
         });
-        let states: Vec<_> = ends.iter().map(|end| Arc::clone(&end.0.state)).collect();
+        let states: Vec<_> = ends.iter().map(|end| Arc::clone(&end.end().state)).collect();
         // Dropping an end waits for its I/O thread.
         thread::scope(|scope| ends.into_iter().for_each(|end| drop(scope.spawn(|| drop(end)))));
         for state in &states {
@@ -223,7 +231,7 @@ fn a_suspect_has_heartbeats_until_it_is_told() {
     while hear_heartbeat(&mut peer) {}
     let (go_on, told) = mpsc::channel();
     mesh.add_revoker(Arc::new(Slow(Mutex::new(told))));
-    let Way::Tcp(wire, _) = &mesh.0.link else {
+    let Way::Tcp(wire, _) = &mesh.end().link else {
         panic!("the mesh is in one process");
     };
     wire.suspect_node(NodeId(0), "the test says so");
@@ -311,7 +319,7 @@ fn streams() -> (TcpStream, TcpStream) {
 fn claim() -> Claim {
     Claim {
         node: 1,
-        nodes: Nodes::of(&[NodeId(0), NodeId(1)]).unwrap(),
+        nodes: Nodes::of(&[NodeId(0), NodeId(1)], 2).unwrap(),
         purpose: Purpose::Peer { to: 0 },
     }
 }

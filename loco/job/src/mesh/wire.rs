@@ -20,6 +20,7 @@
 //!
 //! What follows from all that is decided by the node's [`Agreement`](super::agreement::Agreement), which this module drives.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -205,6 +206,7 @@ impl Wire {
         let mut last_round = start;
         let mut leave_by = None;
         let mut turns = Vec::new();
+        let mut expected = BTreeMap::new();
         loop {
             let mut begins_to_leave = false;
             self.take_over_new(&mut incoming, &mut watch, leave_by);
@@ -236,6 +238,9 @@ impl Wire {
             if is_round {
                 last_round = now;
                 turns.extend(0..incoming.len());
+                if self.state.grows() && leave_by.is_none() {
+                    self.lose_late_newcomers(&mut expected, now);
+                }
             } else {
                 let ready = watch.ready_descriptors().iter();
                 turns.extend(ready.copied().filter(|&index| index < nodes));

@@ -28,7 +28,7 @@
 //! with views of the same number. No majority is asked for. One that is asked for by the sponsor alone would not be enough: it may
 //! lose the others between its proposal and the join. The [key](Newcomer::key) tells such newcomers apart.
 //!
-//! No job lets nodes join yet: only the worlds of `checkers/mesh` drive this.
+//! Driven between processes by `door`, for the members, and by `entering`, for the newcomer; and by the worlds of `checkers/mesh`.
 
 use std::collections::BTreeSet;
 
@@ -172,6 +172,15 @@ impl Agreement {
     /// Returns the last view.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Returns the views that have come with a number above `epoch`, in the order in which they came. The first view of a job is not
+    /// among them.
+    pub fn views_after(&self, epoch: usize) -> impl Iterator<Item = View> {
+        let newcomers = self.newcomers.range(epoch..).map(|(_, newcomer)| newcomer);
+        newcomers
+            .filter(|newcomer| self.has_been_in(newcomer.index))
+            .map(Newcomer::view)
     }
 
     /// Returns true unless this node joins and is not in yet.
@@ -351,6 +360,29 @@ mod tests {
         assert_eq!(own.peer_state(2), Some(PeerState::Alive));
         let members = vec![0, 1, 2];
         assert_eq!(*own.view(), View { epoch: 3, members });
+    }
+
+    #[test]
+    fn views_come_in_order_and_those_of_attempts_that_failed_do_not() {
+        let (mut own, mut actions) = (sponsor(1, 4), Vec::new());
+        let failed = own.propose(7, &mut actions).unwrap();
+        own.lose(failed.index, &mut actions);
+        own.revoked(failed.index, Revoked::Done, &mut actions);
+        for key in [8, 9] {
+            let newcomer = own.propose(key, &mut actions).unwrap();
+            own.attach(newcomer.index, &mut actions);
+            for member in 2..=newcomer.index {
+                own.hear(member, Word::Join(newcomer.clone()), &mut actions);
+            }
+        }
+        let views = |after| {
+            own.views_after(after)
+                .map(|view| view.members)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(views(1), [vec![0, 2], vec![0, 2, 3]]);
+        assert_eq!(views(3), [vec![0, 2, 3]]);
+        assert_eq!(views(4), Vec::<Vec<usize>>::new());
     }
 
     #[test]

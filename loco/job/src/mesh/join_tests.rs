@@ -1,0 +1,202 @@
+//! Tests of members with a process that asks to join and then does not go on, which the test plays.
+
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use loco_testing::free_addresses;
+
+use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
+use super::handshake::{self, Claim, Nodes, Purpose};
+use super::tests::{credentials, secret, soon};
+use super::*;
+use crate::{Hosts, Join};
+
+/// Brings up a job of one node with room for others, which gives newcomers this long to connect.
+fn alone(connect: Duration) -> (Mesh, Address) {
+    let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
+    let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();
+    let job = Job::builder(NodeId(0)).secret(secret()).nodes_max(4);
+    let job = job.timeouts(Timeouts::default().connect(connect));
+    (Mesh::connect(&job.hosts(hosts).unwrap()).unwrap(), address)
+}
+
+/// Asks to join, as a process does that has drawn `key`.
+fn ask(at: &Address, key: u64) -> (Answer, Session) {
+    let stream = TcpStream::connect(&*at.resolve().unwrap()).unwrap();
+    let mut session = handshake::connect(stream, &credentials(), &Claim::asking(key), soon()).unwrap();
+    (session.read(ANSWER_BYTES_MAX, soon()).unwrap(), session)
+}
+
+fn admitted(at: &Address, key: u64) -> (Admission, Session) {
+    match ask(at, key) {
+        (Answer::Admitted(admission), session) => (admission, session),
+        (other, _) => panic!("{other:?}"),
+    }
+}
+
+/// Joins for good, and checks the id and the view that come of it.
+fn join(member: &Mesh, at: Address, id: u16) {
+    let join = Join::by([at]).unwrap().secret(secret());
+    let mesh = Mesh::join(&join.timeouts(Timeouts::default().connect(Duration::from_secs(3600)))).unwrap();
+    assert_eq!(mesh.node(), NodeId(id));
+    let view = member.next_view(1, soon()).unwrap();
+    assert_eq!(view.members(), [NodeId(0), NodeId(id)]);
+    assert_eq!(member.departures(), 0, "who was never in is not reported");
+}
+
+/// The time to connect is an hour: what is seen at once is the end of the connection.
+#[test]
+fn a_newcomer_that_ends_before_it_connects_is_not_waited_for() {
+    let (member, at) = alone(Duration::from_secs(3600));
+    let (admission, session) = admitted(&at, 7);
+    assert_eq!((admission.index, admission.room), (1, 4));
+    assert!(matches!(ask(&at, 8), (Answer::Later, _)), "one at a time");
+    drop(session);
+    join(&member, at, 2);
+}
+
+#[test]
+fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
+    let (member, at) = alone(Duration::from_millis(300));
+    let (_, session) = admitted(&at, 7);
+    join(&member, at, 2);
+    drop(session);
+}
+
+/// Its key tells a process that was let in from one that is not expected.
+#[test]
+fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {
+    let (_member, at) = alone(Duration::from_secs(3600));
+    let (_, _session) = admitted(&at, 7);
+    let enter = |key, node, room| {
+        let stream = TcpStream::connect(&*at.resolve().unwrap()).unwrap();
+        let claim = Claim {
+            node,
+            nodes: Nodes::of(&[NodeId(0)], room).unwrap(),
+            purpose: Purpose::Enter {
+                to: 0,
+                by: 0,
+                key,
+                port: 1,
+            },
+        };
+        let entered = handshake::connect(stream, &credentials(), &claim, soon());
+        entered.err().map(|error| error.to_string())
+    };
+    let not_now = Some("it refuses: it does not expect this node now".to_owned());
+    // Another one has this id, so that it will never be that of this key.
+    assert!(enter(8, 1, 4).is_some_and(|error| error.contains("will not let this node in any more")));
+    assert_eq!(enter(7, 2, 4), not_now);
+    assert!(enter(7, 1, 5).is_some_and(|error| error.contains("room for 4 nodes")));
+    assert_eq!(enter(7, 1, 4), None);
+}
+
+/// Plays a sponsor that lets a process in and stops before anybody has heard of that. The process asks again.
+#[test]
+fn a_place_that_is_lost_with_its_sponsor_is_asked_for_again() {
+    let free = free_addresses(&["127.0.0.1"; 2]);
+    let [zero, one] = [0, 1].map(|node: usize| Address::from(free[node]));
+    let hosts = Hosts::from_pairs([(NodeId(0), zero), (NodeId(1), one.clone())]).unwrap();
+    let [zero, member] = [0, 1].map(|id| {
+        let job = Job::builder(NodeId(id)).secret(secret()).nodes_max(4);
+        let job = job.hosts(hosts.clone()).unwrap();
+        thread::spawn(move || Mesh::connect(&job).unwrap())
+    });
+    let member = member.join().unwrap();
+    drop(zero.join().unwrap());
+    member.wait_for_departures(0, soon());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sponsor = Address::from(listener.local_addr().unwrap());
+    let place = admission::Place::of;
+    let admission = Admission {
+        first: vec![0, 1],
+        room: 4,
+        index: 2,
+        members: vec![(0, place(&sponsor)), (1, place(&one))],
+    };
+    let playing = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let asked = handshake::accept(stream, &credentials(), soon(), |_| Ok(()));
+        let (claim, mut session) = asked.unwrap();
+        assert!(matches!(claim.purpose, Purpose::Ask { .. }));
+        session.write(&Answer::Admitted(admission), soon()).unwrap();
+    });
+    let join = Join::by([sponsor, one]).unwrap().secret(secret());
+    let joined = Mesh::join(&join.timeouts(Timeouts::default().connect(Duration::from_secs(3600)))).unwrap();
+    playing.join().unwrap();
+    assert_eq!(joined.nodes(), [NodeId(1), NodeId(2)]);
+    assert_eq!(member.next_view(2, soon()).unwrap().members(), joined.nodes());
+}
+
+/// A revoker that speaks for all, and tells whom it was to revoke.
+struct ForAll(std::sync::mpsc::Sender<NodeId>);
+
+impl Revoke for ForAll {
+    fn revoke(&self, peer: NodeId) -> Revoked {
+        self.0.send(peer).unwrap();
+        Revoked::DoneForAll
+    }
+}
+
+/// One node may have a fabric of a view already that another has not.
+#[test]
+fn where_a_job_grows_a_revoker_is_for_its_view_and_speaks_for_its_node() {
+    let nodes: Arc<[NodeId]> = [0, 1, 2].map(NodeId).into();
+    let revoking = |count| {
+        let state = State::with_room(NodeId(0), Arc::clone(&nodes), count);
+        let (sender, revoked) = std::sync::mpsc::channel();
+        let scope = Scope::of(View::first(&nodes[..2]), &nodes).unwrap();
+        state.add_revoker(scope, Arc::new(ForAll(sender)));
+        let outcomes = [state.revoke(NodeId(1)), state.revoke(NodeId(2))];
+        (outcomes, revoked.try_iter().collect::<Vec<_>>())
+    };
+    let of_its_view = vec![NodeId(1)];
+    assert_eq!(revoking(2), ([Revoked::Done; 2], of_its_view.clone()));
+    assert_eq!(revoking(3), ([Revoked::DoneForAll, Revoked::Done], of_its_view));
+}
+
+/// A fabric that comes up after a node was shut out is shut to it, too.
+#[test]
+fn a_new_fabric_is_shut_to_those_that_were_shut_out_before() {
+    let nodes: Arc<[NodeId]> = [0, 1, 2, 3].map(NodeId).into();
+    let state = State::with_room(NodeId(0), Arc::clone(&nodes), 3);
+    state.expose();
+    // Its loss is not reported: node 2 has not said that it has revoked the access.
+    let _ = state.agree(|agreement, actions| agreement.lose(1, actions), |_, _| ());
+    assert!(state.is_suspect(1));
+    let (sender, revoked) = std::sync::mpsc::channel();
+    let scope = Scope::of(View::first(&nodes[..3]), &nodes).unwrap();
+    state.add_revoker(scope, Arc::new(ForAll(sender)));
+    assert_eq!(revoked.try_iter().collect::<Vec<_>>(), [NodeId(1)]);
+}
+
+/// An answer that no member gives is refused, and does not make the newcomer panic.
+#[test]
+fn an_admission_that_contradicts_itself_is_refused() {
+    let admission = |first: &[u16], index, room, members: &[u32]| Admission {
+        first: first.to_vec(),
+        room,
+        index,
+        members: members
+            .iter()
+            .map(|&member| {
+                (
+                    member,
+                    admission::Place::of(&Address::parse("alpha:1", None).unwrap()),
+                )
+            })
+            .collect(),
+    };
+    let sound = admission(&[0, 5], 3, 4, &[0, 2]);
+    assert_eq!(sound.ids().unwrap(), [0, 5, 6, 7].map(NodeId));
+    for wrong in [
+        admission(&[0], 4, 4, &[0]),
+        admission(&[0], 1, 4, &[1]),
+        admission(&[0], 3, 4, &[2, 0]),
+        admission(&[5, 0], 3, 4, &[0]),
+        admission(&[0, 1], 0, 1, &[]),
+        admission(&[u16::MAX], 1, 2, &[0]),
+    ] {
+        assert!(wrong.ids().is_err(), "{wrong:?}");
+    }
+}
