@@ -38,6 +38,9 @@ pub(crate) trait UnderWay<T>: Any + Send {
     /// Goes on after a wait for all machines of the thread has failed.
     fn after_failed_wait(&mut self, thread: &T, error: &FabricError);
 
+    /// Ends at once: the fabric cannot tell any more how operations end.
+    fn fail(&mut self, error: &FabricError);
+
     /// Returns true if nothing is under way.
     fn is_idle(&self) -> bool;
 

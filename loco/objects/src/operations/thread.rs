@@ -371,7 +371,7 @@ impl<F: Fabric> Thread<F> {
     /// Only `ready` itself may have changed anything. Wait again.
     #[inline]
     pub fn wait_until<T>(&self, what: &str, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.settle();
+        self.settle(self.deadline.get())?;
         let wait = Wait {
             what,
             peers,
@@ -403,7 +403,7 @@ impl<F: Fabric> Thread<F> {
         if !arrives {
             return self.wait_until(what, peers, ready);
         }
-        self.settle();
+        self.settle(self.deadline.get())?;
         #[cfg_attr(not(feature = "async"), allow(unused_mut))]
         let mut wait = Wait {
             what,
@@ -575,7 +575,7 @@ impl<F: Fabric> Thread<F> {
 impl<F: Fabric> Drop for Thread<F> {
     fn drop(&mut self) {
         // Only what a program has forgotten is under way still.
-        self.settle();
+        let _ = self.settle(Some(Time::NEVER));
         let queues = match &self.queues {
             ThreadQueues::Private(queues) => {
                 let empty = Queues::new(self.window.clone(), 0);

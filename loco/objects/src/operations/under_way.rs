@@ -14,12 +14,21 @@ use std::time::Duration;
 use loco_fabric::{Control, Fabric, FabricError, NodeId, Peers, Time, Wait};
 use smallvec::SmallVec;
 
+use crate::Error;
 use crate::operations::ack::AckKey;
 use crate::operations::machines::{Awaited, Taken, UnderWay};
 use crate::operations::thread::Thread;
 
 /// What a wait for machines waits for, unless they wait for an object.
 const UNDER_WAY: &str = "operations under way";
+
+/// Why a wait for machines has failed.
+enum WaitFailed {
+    /// The wait itself ended so.
+    Waits(FabricError),
+    /// The fabric cannot tell any more how operations end.
+    Broken(FabricError),
+}
 
 impl<F: Fabric> Thread<F> {
     /// Calls `with` with the machine of type `M` of this thread for which `is_it` holds, or with one that `make` makes.
@@ -53,10 +62,13 @@ impl<F: Fabric> Thread<F> {
         for machine in &mut taken.machines {
             machine.go_on(self);
         }
-        let failed = polled.and_then(|()| self.look_at_waits(&taken.machines));
-        if let Err(error) = failed {
+        let failed = match polled {
+            Ok(()) => self.look_at_waits(&taken.machines).map_err(WaitFailed::Waits),
+            Err(error) => Err(WaitFailed::Broken(error)),
+        };
+        if let Err(failed) = failed {
+            self.tell(&mut taken.machines, &failed);
             for machine in &mut taken.machines {
-                machine.after_failed_wait(self, &error);
                 machine.go_on(self);
             }
         }
@@ -101,7 +113,7 @@ impl<F: Fabric> Thread<F> {
             if over() {
                 return;
             }
-            self.wait_for_machines(None);
+            self.wait_for_machines(None, Time::NEVER);
         }
     }
 
@@ -110,7 +122,7 @@ impl<F: Fabric> Thread<F> {
     pub(crate) fn finish_beside(&self, key: &AckKey<F>, deadline: Time) {
         while self.under_way().some.get() && !key.query() && !self.given_up() && self.now() < deadline {
             if !self.take_steps() {
-                self.wait_for_machines(Some((key, deadline)));
+                self.wait_for_machines(Some(key), deadline);
             }
         }
     }
@@ -124,17 +136,47 @@ impl<F: Fabric> Thread<F> {
         taken.machines.iter().any(|machine| machine.has_ended())
     }
 
-    /// Ends what this thread has under way. Called before the thread waits for what other threads do.
+    /// Ends what this thread has under way. Called before the thread waits for what other threads do, until `deadline`: that of the thread if
+    /// none is given.
+    ///
+    /// # Errors
+    /// Returns `Timeout`. What was under way still is.
     #[inline]
-    pub(crate) fn settle(&self) {
-        if self.under_way().some.get() {
-            self.finish(|| !self.under_way().some.get());
+    pub(crate) fn settle(&self, deadline: Option<Time>) -> crate::Result<()> {
+        match self.under_way().some.get() {
+            true => self.settle_until(deadline.unwrap_or_else(|| self.deadline())),
+            false => Ok(()),
         }
     }
 
+    #[cold]
+    fn settle_until(&self, deadline: Time) -> crate::Result<()> {
+        let begin = self.now();
+        while self.under_way().some.get() {
+            if self.take_steps() || !self.under_way().some.get() {
+                continue;
+            }
+            let now = self.now();
+            if deadline <= now {
+                return Err(Error::timeout(&self.awaited(), begin, deadline, now));
+            }
+            self.wait_for_machines(None, deadline);
+        }
+        Ok(())
+    }
+
+    /// Returns what the machines wait for first.
+    #[cold]
+    fn awaited(&self) -> String {
+        let taken = Taken::new(self.under_way());
+        let machines = taken.machines.iter();
+        let awaited = Awaited::first(machines.filter_map(|machine| machine.waits(&mut |_| {})));
+        awaited.map_or(UNDER_WAY, |first| first.what).to_owned()
+    }
+
     /// Waits until a step of some machine has ended, or tells the machines why it has not. The wait also ends with the operations of
-    /// the key `beside`, and at the time beside it.
-    fn wait_for_machines(&self, beside: Option<(&AckKey<F>, Time)>) {
+    /// the key `beside`, and at `end`.
+    fn wait_for_machines(&self, beside: Option<&AckKey<F>>, end: Time) {
         let mut taken = Taken::new(self.under_way());
         let mut living: SmallVec<[NodeId; 8]> = SmallVec::new();
         let mut add = |node| {
@@ -145,44 +187,53 @@ impl<F: Fabric> Thread<F> {
         let machines = taken.machines.iter();
         let awaited = Awaited::first(machines.filter_map(|machine| machine.waits(&mut add)));
         let deadline = awaited.as_ref().map(|first| first.deadline);
-        let end = deadline.into_iter().chain(beside.map(|(_, end)| end)).min();
         let wait = Wait {
             what: awaited.map_or(UNDER_WAY, |first| first.what),
-            peers: Peers::These(&living),
-            deadline: Some(end.unwrap_or(Time::NEVER)),
+            // Operations end by themselves, also in an outage of this node's port.
+            peers: match living.is_empty() {
+                true => Peers::None,
+                false => Peers::These(&living),
+            },
+            deadline: Some(deadline.map_or(end, |deadline| deadline.min(end))),
         };
         let ended = || {
             let some = taken.machines.iter().any(|machine| machine.has_ended());
-            some || beside.is_some_and(|(key, _)| key.query())
+            some || beside.is_some_and(AckKey::query)
         };
-        if let Err(error) = self.wait_for_ends(deadline.is_some(), wait, ended) {
-            for machine in &mut taken.machines {
-                machine.after_failed_wait(self, &error);
+        if let Err(failed) = self.wait_for_ends(deadline.is_some(), wait, ended) {
+            self.tell(&mut taken.machines, &failed);
+        }
+    }
+
+    /// Tells the machines why a wait for them has failed.
+    fn tell(&self, machines: &mut [Box<dyn UnderWay<Self>>], failed: &WaitFailed) {
+        for machine in machines {
+            match failed {
+                WaitFailed::Waits(error) => machine.after_failed_wait(self, error),
+                WaitFailed::Broken(error) => machine.fail(error),
             }
         }
     }
 
     /// Waits until `ended` returns true, which looks at recorded completions and, if `arrives`, at what
     /// [`wait_for`](Thread::wait_for) may wait for. Polls as [`wait_completion`](Thread::wait_completion) does.
-    ///
-    /// # Errors
-    /// Returns the errors of the fabric's wait as they are.
     fn wait_for_ends(
         &self,
         arrives: bool,
         wait: Wait<'_>,
         ended: impl Fn() -> bool,
-    ) -> Result<(), FabricError> {
+    ) -> Result<(), WaitFailed> {
         let completions = self.network().completions();
         let mut scratch = self.scratch.borrow_mut();
         let ready = || match completions.poll_waiting(&mut scratch) {
-            Err(error) => Some(Err(error)),
+            Err(error) => Some(Err(WaitFailed::Broken(error))),
             Ok(()) => ended().then_some(Ok(())),
         };
-        match arrives {
-            true => self.fabric().wait_for_arrival(wait, ready)?,
-            false => self.fabric().wait_for_completion(wait, ready)?,
-        }
+        let waited = match arrives {
+            true => self.fabric().wait_for_arrival(wait, ready),
+            false => self.fabric().wait_for_completion(wait, ready),
+        };
+        waited.unwrap_or_else(|error| Err(WaitFailed::Waits(error)))
     }
 
     /// Records the completions that the fabric has, unless the polling thread does.

@@ -334,7 +334,7 @@ impl<F: Fabric> Words<F> {
         index: usize,
         seen: &[u64],
     ) -> Result<()> {
-        thread.settle();
+        thread.settle(Some(pause.deadline))?;
         let bytes: SmallVec<[u8; 64]> = seen.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let wait = Wait {
             what: pause.what,

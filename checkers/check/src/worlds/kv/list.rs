@@ -175,6 +175,17 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (0, &[UpdatesStarted(2, 1, 40)]),
         (1, &[]),
     ];
+    // Each node is served a ticket by the other while it gives up.
+    const LATE_WINDOWS: Script<Call, 2> = [
+        (0, &[UpdatesStarted(1, 2, 30)]),
+        (1, &[UpdatesStarted(2, 1, 40)]),
+    ];
+    // Either may be lost, or node 2, which waits for nothing and is waited for.
+    const WINDOWS_OF_SURVIVORS: Script<Call, 3> = [
+        (0, &[UpdatesStarted(1, 2, 30)]),
+        (1, &[UpdatesStarted(2, 1, 40)]),
+        (2, &[]),
+    ];
     const DROPPED: Script<Call, 2> = [(0, &[Update(1, 30), Get(1)]), (1, &[UpdateDropped(1, 20)])];
     const DROPPED_LATER: Script<Call, 2> = [(0, &[Update(1, 30), Get(1)]), (1, &[UpdateDroppedLater(1, 20)])];
     const LOST_BATCH: Script<Call, 2> = [(0, &[InsertMany(1, 2, 10), Get(1)]), (1, &[Get(2), Get(1)])];
@@ -319,6 +330,18 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         .small(),
         NamedWorld::new("crash-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).crash(),
         NamedWorld::new("expiry-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).expiries(1),
+        NamedWorld::new(
+            "expiries-windows",
+            faulty_of::<1, 2>((1, 2), EACH, LATE_WINDOWS),
+        )
+        .expiries(2)
+        .small(),
+        NamedWorld::new(
+            "crash-of-three-windows",
+            faulty_of::<1, 3>((1, 2), EACH, WINDOWS_OF_SURVIVORS),
+        )
+        .crash()
+        .small(),
         NamedWorld::new("suspicion-windows", faulty_of::<1, 2>((1, 1), EACH, WINDOWS)).suspicion(),
         NamedWorld::new("deleted-from-afar", calls_with::<1, 2>((1, 2), EACH, FROM_AFAR)),
         NamedWorld::new(

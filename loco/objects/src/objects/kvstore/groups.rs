@@ -32,7 +32,7 @@ impl<F: Fabric, K: Encode + Eq> Shared<F, K> {
         // One deadline for the whole call: each wait of `held` would have its own otherwise.
         let outcome = thread.until(deadline, || {
             let locks = groups.iter().map(|group| &self.locks[group[0].0 as usize]);
-            let mut several = Several::draw(thread, locks);
+            let mut several = Several::draw(thread, locks)?;
             let mut outcome = Ok(());
             loop {
                 let now = several.held();

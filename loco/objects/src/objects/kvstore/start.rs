@@ -41,7 +41,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     ///
     /// An update goes on while its thread waits for it or for another one, or for a [lookup](KvStore::get_start) that was started, asks
     /// for one ([`query`](PendingUpdate::query)), or tries for a lock. It also does in a call that waits for what other threads do, which
-    /// ends those under way before it waits. Others may see what the call has done by then, such as its arrival at a barrier.
+    /// ends those under way before it waits, until its own deadline, and fails with `Timeout` then. Others may see what the call has done by
+    /// then, such as its arrival at a barrier. A thread that is dropped ends them until theirs.
     ///
     /// Waits for posted operations and fences do not move it on, and neither do calls that return at once, such as
     /// [`try_pop`](crate::SharedQueue::try_pop). A program that makes them again and again until another thread has done something also
@@ -114,12 +115,13 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
     /// Nothing has changed; with copies, the value may have. Update again. Once the value is being written, the update goes on, whatever
     /// the deadline.
     pub fn wait(mut self) -> Result<bool> {
+        if let State::UnderWay(number) = self.state {
+            // If the key type panics in there, the drop frees the number.
+            self.thread.finish(|| self.is_over(number));
+        }
         match std::mem::replace(&mut self.state, State::Taken) {
             State::Known(outcome) => outcome,
-            State::UnderWay(number) => {
-                self.thread.finish(|| self.is_over(number));
-                self.store.under_way(self.thread, |all| all.take(number))
-            }
+            State::UnderWay(number) => self.store.under_way(self.thread, |all| all.take(number)),
             State::Taken => Err(crate::Error::Closed), // not reached: `wait` takes `self`
         }
     }

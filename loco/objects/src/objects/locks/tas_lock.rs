@@ -152,7 +152,7 @@ impl<F: Fabric> TasLock<F> {
     ) -> Result<LockGuard<'a, TasLock<F>, F>> {
         let _call = thread.call(self.channel.name(), "lock");
         // The holder may wait for a lock that this thread has asked for.
-        thread.settle();
+        thread.settle(Some(deadline))?;
         let since = self.turn.enter(thread, self.channel.name(), Some(deadline))?;
         let recovered = match self.mine.held.load() {
             0 => thread

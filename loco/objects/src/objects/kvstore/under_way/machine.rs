@@ -363,7 +363,7 @@ impl<F: Fabric> Machine<F> {
         }
     }
 
-    /// Goes on after the loss of a node that had to live.
+    /// Goes on after a wait has failed with the loss of a node that had to live, or otherwise before its deadline.
     pub(super) fn after_loss<K>(
         &mut self,
         thread: &Thread<F>,

@@ -104,6 +104,10 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
                 self.updates.len() as Number - 1
             }
         };
+        // One that is over would leave its own end to this update.
+        if self.place_of(lock).is_some_and(|i| self.machines[i].is_over()) {
+            self.end_machines(thread, store);
+        }
         match self.place_of(lock) {
             Some(i) => self.machines[i].waiting.push(number),
             None => self.begin(thread, store, lock, Numbers::from_slice(&[number])),
@@ -262,12 +266,22 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
             for machine in &mut self.machines {
                 let lock = &store.locks[machine.lock as usize];
                 match error {
-                    FabricError::Timeout { .. } => machine.give_up_late(thread, lock, &mut self.updates),
-                    FabricError::PeerLost(_) => machine.after_loss(thread, lock, error, &self.updates),
-                    error => machine.fail(lock, error),
+                    FabricError::Timeout { .. } => {}
+                    FabricError::DeclaredLost => machine.fail(lock, error),
+                    // Also an outage: steps under way end by themselves, and a ticket is given up.
+                    error => machine.after_loss(thread, lock, error, &self.updates),
                 }
+                // A loss that others must tell of first ends each wait at once.
+                machine.give_up_late(thread, lock, &mut self.updates);
             }
         });
+    }
+
+    fn fail(&mut self, error: &FabricError) {
+        let Some(store) = self.store.clone() else { return };
+        for machine in &mut self.machines {
+            machine.fail(&store.locks[machine.lock as usize], error);
+        }
     }
 
     fn is_idle(&self) -> bool {

@@ -2,12 +2,13 @@
 //!
 //! It has the turn among the threads of the node, a ticket, and at last the lock, and releases it in the same way. Its caller takes the steps
 //! ([`Acquisition::go_on`]) whenever one of them has ended ([`Acquisition::has_ended`]). So a thread has many acquisitions under way.
-//! Only what is rare waits within a step: the claim of a ticket that was given up, what follows a loss or a deadline, and the placement of
-//! the announcement before a hand-over to another thread of the node whose holder has not [placed](Release::Placed) it.
+//! Only what is rare waits within a step, and for the network alone: the claim of a ticket that was given up, what follows a loss or a
+//! deadline, and the placement of the announcement before a hand-over to another thread of the node whose holder has not
+//! [placed](Release::Placed) it.
 //!
 //! The results of all steps go to one block, which is taken first. So no step that others wait for fails for want of memory.
 //!
-//! Relies on the steps of one lock (`draw`, `waiting`, `release`). Used by `several`, and by the store for what it has under way.
+//! Relies on the steps of one lock (`draw`, `waiting`, `late_grant`, `release`). Used by `several`, and by the store for what it has under way.
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Time};
 
@@ -42,6 +43,8 @@ pub(crate) struct Acquisition<F: Fabric> {
 enum Stage<F: Fabric> {
     /// It waits in the line of the node's threads with this number.
     Lines(u64),
+    /// It has the turn among the threads of the node, and waits for a grant that is due before it draws a ticket.
+    Due,
     /// It has the turn among the threads of the node, and the draw of a ticket is under way.
     Draws(Draw<F>),
     /// The claim of this ticket is under way. The second word is the content of the slot that the claim expects.
@@ -92,7 +95,7 @@ impl<F: Fabric> Acquisition<F> {
             return Progress::UnderWay;
         }
         match &mut self.stage {
-            Stage::Lines(_) => self.enter(lock, thread),
+            Stage::Lines(_) | Stage::Due => self.enter(lock, thread),
             Stage::Draws(draw) => match lock.drawn(thread, draw, &self.block) {
                 None => Progress::UnderWay,
                 Some(drawn) => self.after_draw(lock, thread, drawn),
@@ -121,6 +124,7 @@ impl<F: Fabric> Acquisition<F> {
     pub(crate) fn has_ended(&self, lock: &TicketLock<F>) -> bool {
         match self.stage {
             Stage::Lines(number) => lock.turn.is_called(number),
+            Stage::Due => lock.has_due_grant(),
             Stage::Draws(_) | Stage::Claims(..) | Stage::Releases(_) => self.block.query(),
             Stage::Waits(ticket) => lock.granted(ticket).is_some(),
             Stage::Holds => false,
@@ -132,6 +136,10 @@ impl<F: Fabric> Acquisition<F> {
     pub(crate) fn waits(&self, lock: &TicketLock<F>, living: impl FnMut(NodeId)) -> bool {
         match self.stage {
             Stage::Lines(_) => true,
+            Stage::Due => {
+                lock.each_of_due(living);
+                true
+            }
             Stage::Waits(_) => {
                 lock.each_living(living);
                 true
@@ -156,7 +164,8 @@ impl<F: Fabric> Acquisition<F> {
         self.block.wait(thread)
     }
 
-    /// Goes on after a wait of this and other acquisitions has failed with the loss of a node.
+    /// Goes on after a wait of this and other acquisitions has failed, but not at its deadline. The loss of a node may concern others alone;
+    /// after another error it waits for nothing any more.
     pub(crate) fn after_loss(
         &mut self,
         lock: &TicketLock<F>,
@@ -164,8 +173,15 @@ impl<F: Fabric> Acquisition<F> {
         error: &FabricError,
         times: (Time, Time),
     ) -> Progress {
-        let Stage::Waits(ticket) = self.stage else {
-            return Progress::UnderWay;
+        let ticket = match (&self.stage, error) {
+            (&Stage::Waits(ticket), _) => ticket,
+            (Stage::Due, FabricError::PeerLost(node)) if *node != lock.words.home() => {
+                return self.enter(lock, thread);
+            }
+            (Stage::Due, error) => return self.fail(lock, error.clone().into()),
+            (Stage::Lines(_), FabricError::PeerLost(_)) => return Progress::UnderWay,
+            (&Stage::Lines(number), error) => return self.leave_line(lock, thread, number, error.clone().into()),
+            _ => return Progress::UnderWay,
         };
         let error: Error = match error {
             FabricError::PeerLost(node) if *node != lock.words.home() => {
@@ -198,10 +214,14 @@ impl<F: Fabric> Acquisition<F> {
         let (begin, deadline) = times;
         let error = Error::timeout(lock.channel.name(), begin, deadline, thread.now());
         match self.stage {
-            Stage::Lines(number) if lock.turn.leave_line(number) => {
-                Progress::Over(Err(late(thread, lock.channel.name(), error, times)))
+            Stage::Lines(number) => {
+                let error = late(thread, lock.channel.name(), error, times);
+                self.leave_line(lock, thread, number, error)
             }
-            Stage::Lines(_) => self.enter(lock, thread),
+            Stage::Due => {
+                let error = lock.grant_late(thread, times);
+                self.fail(lock, error)
+            }
             Stage::Waits(ticket) => {
                 let given_up = lock.give_up(thread, ticket, error, times);
                 self.end_wait(lock, ticket, given_up)
@@ -216,6 +236,7 @@ impl<F: Fabric> Acquisition<F> {
         let error = Error::timeout(lock.channel.name(), times.0, times.1, thread.now());
         match self.stage {
             Stage::Lines(_) => late(thread, lock.channel.name(), error, times),
+            Stage::Due => lock.grant_late(thread, times),
             _ => lock.name_holder(thread, error),
         }
     }
@@ -249,6 +270,11 @@ impl<F: Fabric> Acquisition<F> {
                 Ok(()) => self.hold(lock, lock.is_in_doubt()),
                 Err(error) => self.fail(lock, error),
             };
+        }
+        if !lock.may_draw(thread) {
+            thread.counts().add(Count::LockWaits, u64::from(!matches!(self.stage, Stage::Due)));
+            self.stage = Stage::Due;
+            return Progress::UnderWay;
         }
         let resumed = match lock.mine.abandoned.load() {
             0 => Ok(None),
@@ -357,6 +383,14 @@ impl<F: Fabric> Acquisition<F> {
         hold(lock.channel.shown());
         self.stage = Stage::Holds;
         Progress::Holds(recovered)
+    }
+
+    /// Leaves the line for `error`. Goes on if it was called at the last moment.
+    fn leave_line(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, number: u64, error: Error) -> Progress {
+        match lock.turn.leave_line(number) {
+            true => Progress::Over(Err(error)),
+            false => self.enter(lock, thread),
+        }
     }
 
     /// Leaves the turn among the threads of the node.

@@ -22,6 +22,7 @@ mod doubt;
 mod draw;
 #[cfg(test)]
 mod fairness;
+mod late_grant;
 mod recovery;
 mod release;
 mod several;
@@ -130,6 +131,10 @@ struct Mine<F: Fabric> {
     abandoned: AtomicU64Of<F>,
     /// 1 + the last ticket that the node drew, or 0.
     drawn: AtomicU64Of<F>,
+    /// 1 + a ticket that was used before its grant arrived, which is due (`late_grant`), or 0.
+    due: AtomicU64Of<F>,
+    /// 1 + the node that sends the grant that is due, or 0 if that is not known.
+    due_from: AtomicU32Of<F>,
     /// How many draws did not give the ticket after the node's former one, since other nodes drew between.
     misses: AtomicU32Of<F>,
     /// 1 + the node that waited last time when this one was done, or 0. It is a guess which node waits this
@@ -202,6 +207,8 @@ impl<F: Fabric> TicketLock<F> {
                 held: AtomicCell::new(0),
                 abandoned: AtomicCell::new(0),
                 drawn: AtomicCell::new(0),
+                due: AtomicCell::new(0),
+                due_from: AtomicCell::new(0),
                 misses: AtomicCell::new(0),
                 follower: AtomicCell::new(0),
                 recovered_count: AtomicCell::new(0),
@@ -269,8 +276,8 @@ impl<F: Fabric> TicketLock<F> {
     fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
         let _call = thread.call(self.channel.name(), "lock");
         // The thread may have asked for this lock already.
-        thread.settle();
         let deadline = deadline.or(thread.explicit_deadline());
+        thread.settle(deadline)?;
         self.poison.check(self.channel.name())?;
         let since = self.turn.enter(thread, self.channel.name(), deadline)?;
         let recovered = match self.mine.held.load() {
@@ -327,6 +334,7 @@ impl<F: Fabric> TicketLock<F> {
     /// Gets the lock for this node. Returns true if a holder was lost. The call has waited since `since`, if that is given.
     fn acquire(&self, thread: &Thread<F>, since: Option<Time>, deadline: Option<Time>) -> Result<bool> {
         self.prepare(thread)?;
+        self.wait_to_draw(thread, since, deadline)?;
         let (ticket, served) = match self.resume(thread)? {
             Some(ticket) => (ticket, None),
             None => self.draw(thread)?,

@@ -47,20 +47,23 @@ enum Stage<'a, F: Fabric> {
 
 impl<'a, F: Fabric> Several<'a, F> {
     /// Draws a ticket of each of `locks`, after what the thread has under way.
+    ///
+    /// # Errors
+    /// Returns `Timeout` if that does not end by the thread's deadline.
     pub(crate) fn draw(
         thread: &'a Thread<F>,
         locks: impl Iterator<Item = &'a TicketLock<F>>,
-    ) -> Several<'a, F> {
+    ) -> Result<Several<'a, F>> {
         // The thread may have asked for one of these locks already, and nothing of it goes on while it waits for one.
-        thread.settle();
+        thread.settle(None)?;
         // Others wait for the end of what is begun here.
-        thread.to_the_end(|| {
+        Ok(thread.to_the_end(|| {
             let entries = locks.map(|lock| Entry::begin(thread, lock)).collect();
             let mut several = Several { thread, entries };
             // Those that are free are held at the same time then.
             several.end_steps();
             several
-        })
+        }))
     }
 
     /// Waits until no lock has operations of a step under way.
@@ -145,8 +148,13 @@ impl<'a, F: Fabric> Several<'a, F> {
                 changed |= entry.go_on(thread);
             }
             if !changed && let Err(error) = &waited {
+                // A loss that others must tell of first ends each wait at once.
+                let late = thread.given_up() || deadline <= thread.now();
                 for entry in &mut waiting {
                     entry.after_failed_wait(thread, error, (begin, deadline));
+                    if late {
+                        entry.give_up(thread, (begin, deadline));
+                    }
                     if matches!(entry.stage, Stage::Holds(..)) {
                         // The others go on when this lock is released.
                         break;
@@ -229,6 +237,11 @@ impl<'a, F: Fabric> Entry<'a, F> {
         })
     }
 
+    /// Gives up if it waits for a former holder. Returns true if the lock is now held, or over.
+    fn give_up(&mut self, thread: &'a Thread<F>, times: (Time, Time)) -> bool {
+        self.take_step(thread, |acquisition, lock| acquisition.give_up(lock, thread, times))
+    }
+
     /// Gives up in the midst of a step whose end the fabric cannot tell any more.
     #[cold]
     fn abandon(&mut self, thread: &'a Thread<F>, error: Error) {
@@ -291,9 +304,7 @@ impl<F: Fabric> Drop for Several<'_, F> {
             // Whoever is called at the last moment has the turn, draws a ticket and claims it before it can give that up.
             while self.entries.iter().any(Entry::is_under_way) {
                 for entry in &mut self.entries {
-                    entry.take_step(thread, |acquisition, lock| {
-                        acquisition.give_up(lock, thread, (now, now))
-                    });
+                    entry.give_up(thread, (now, now));
                 }
                 self.end_steps();
             }
@@ -322,7 +333,7 @@ mod tests {
             let (before, next) = (manager.thread()?, manager.thread()?);
             for _ in 0..10 {
                 let guard = lock.lock(&before, Scope::Nothing)?;
-                let several = Several::draw(&next, std::iter::once(&lock));
+                let several = Several::draw(&next, std::iter::once(&lock))?;
                 assert!(several.held().is_empty(), "another thread holds it");
                 guard.release()?;
                 wait(several, &next)?;

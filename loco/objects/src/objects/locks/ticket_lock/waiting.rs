@@ -1,7 +1,8 @@
 //! The wait for the turn of a claimed ticket: for its grant, for what its slot says after a loss, and at last for nothing, when the
 //! ticket is given up.
 //!
-//! Relies on `recovery` to pass over the tickets of lost nodes. Used by the calls that take the lock.
+//! Relies on `recovery` to pass over the tickets of lost nodes, and on `late_grant` where a ticket is served and its grant has not arrived. Used
+//! by the calls that take the lock.
 
 use std::time::Duration;
 
@@ -16,8 +17,6 @@ use crate::{Error, Result, Thread};
 
 /// The time between two attempts to find out what a lost node held, while others are drawing tickets.
 const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
-/// The time for which a grant may still be under way after some node is lost.
-const LATE_GRANT: Duration = Duration::from_millis(100);
 
 /// What a waiter does after the loss of another node.
 pub(super) enum AfterLoss {
@@ -116,7 +115,7 @@ impl<F: Fabric> TicketLock<F> {
     pub(super) fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> Result<AfterLoss> {
         // The node that served us may have been lost before it sent the grant.
         if let Some(recovered) = self.served(thread, ticket)? {
-            self.await_grant(thread, ticket);
+            self.use_before_grant(thread, ticket);
             return Ok(AfterLoss::Served(recovered));
         }
         let outcome = match self.recover(thread) {
@@ -163,33 +162,14 @@ impl<F: Fabric> TicketLock<F> {
             return Err(error);
         }
         // The ticket was served at the last moment.
-        self.await_grant(thread, ticket);
+        self.use_before_grant(thread, ticket);
         Ok(old.stage == Stage::Recovered)
-    }
-
-    /// Waits for the grant of a ticket that is served according to its slot. A grant that arrived later could
-    /// overwrite the grant of this node's next ticket, which another node sends. A grant that never arrives, because
-    /// its sender was lost, overwrites nothing.
-    fn await_grant(&self, thread: &Thread<F>, ticket: u64) {
-        let granted = || (self.grant.load() >> 1 == ticket + 1).then_some(());
-        let mut wait = Wait {
-            what: self.channel.name(),
-            peers: Peers::These(self.channel.peers()),
-            deadline: None,
-        };
-        if thread.fabric().wait_for_arrival(wait, granted).is_err() {
-            wait.peers = Peers::None;
-            let late = thread.now().after(LATE_GRANT);
-            wait.deadline = Some(late);
-            // The grant may have arrived or not, see above. A call that was given up waits as long.
-            while thread.fabric().wait(wait, granted).is_err() && thread.given_up() && thread.now() < late {}
-        }
     }
 }
 
 /// Returns the beginning of a call and its deadline. Reads the clock only if one of the two is not given.
 #[inline]
-fn begin_and_deadline<F: Fabric>(
+pub(super) fn begin_and_deadline<F: Fabric>(
     thread: &Thread<F>,
     since: Option<Time>,
     deadline: Option<Time>,
