@@ -80,6 +80,18 @@ impl<F: Fabric> AckKey<F> {
         Some(outcome)
     }
 
+    /// Returns the first operation of `window` that has failed.
+    pub(crate) fn first_failed(&self, window: &Arc<Window<F>>) -> Option<u64> {
+        let mut groups = self
+            .groups
+            .iter()
+            .filter(|group| Arc::ptr_eq(&group.window, window));
+        groups.find_map(|group| {
+            let failed = |&seq: &u64| group.window.slots().status(seq) == Status::Failed;
+            group.sequence_numbers().find(failed)
+        })
+    }
+
     /// Returns the last posted of the operations under way. Operations towards one peer end in the order in which
     /// they were posted, so that the others have mostly ended when it does.
     fn last_pending(&self) -> Option<(&Arc<Window<F>>, u64)> {

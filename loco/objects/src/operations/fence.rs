@@ -290,6 +290,18 @@ pub(crate) fn begin<F: Fabric>(thread: &Thread<F>, node: NodeId) -> Result<AckKe
     Ok(key)
 }
 
+/// Leaves the failure of a fence towards `node` for the thread's next one. For a caller that [began](begin) the fence for itself, and to whom
+/// the failure of an operation of the program is nothing.
+#[cold]
+pub(crate) fn leave_failure<F: Fabric>(thread: &Thread<F>, node: NodeId, fence: &AckKey<F>) {
+    if let (Ok(position), Some(seq)) = (
+        thread.network().position(node),
+        fence.first_failed(thread.window()),
+    ) {
+        thread.with_queues(|queues| queues.leave_failure(position, seq));
+    }
+}
+
 /// A fence of one thread's own operations, under construction.
 struct Fence<'t, F: Fabric> {
     thread: &'t Thread<F>,

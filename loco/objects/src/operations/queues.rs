@@ -218,6 +218,13 @@ impl<F: Fabric> Queues<F> {
         }
     }
 
+    /// Leaves the failure of operation `seq` towards `position` for the next fence, unless a later operation is to be waited for.
+    pub(crate) fn leave_failure(&mut self, position: usize, seq: u64) {
+        if let Some(pair) = &mut self.pairs[position] {
+            pair.read.get_or_insert(seq);
+        }
+    }
+
     /// Notes that everything posted to `position` so far is done, or reported as failed.
     #[inline]
     pub(crate) fn mark_fenced(&mut self, position: usize) {

@@ -7,11 +7,11 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use crate::common::net::{Barrier, Driver, KvStore, Manager, Thread};
-use crate::common::{ALL, Cluster, until_lost, wait_until};
+use crate::common::{ALL, Cluster, Net, until_lost, wait_until};
 use loco::asynchronous::Async;
 use loco::fabric::NodeId;
 use loco::fence;
-use loco::{KvConfig, Parent as _, Participants, Result};
+use loco::{KvConfig, Parent as _, Participants, PendingUpdate, Result};
 
 type Store = KvStore<u64, u64>;
 
@@ -51,13 +51,12 @@ impl OneLock {
         }
     }
 
-    /// Waits until another node, which has started an update and does nothing more about it, has the lock.
-    fn wait_until_held(&self, thread: &Thread) {
-        wait_until("the lock is held", || {
-            !self
-                .update_within(thread, Duration::from_millis(2))
-                .expect("all nodes live")
-        });
+    /// Starts an update that has the lock, and that does not go on before its thread asks again.
+    fn hold<'a>(&'a self, thread: &'a Thread) -> Result<PendingUpdate<'a, u64, u64, Net>> {
+        // Who has drawn a ticket of a free lock has it, and needs to know only to release it.
+        let held = self.store.update_start(thread, &0, &9)?;
+        fence::thread(thread)?;
+        Ok(held)
     }
 
     /// Each node updates: nobody has kept the lock.
@@ -81,7 +80,8 @@ fn an_update_that_gives_up_at_its_deadline_keeps_no_lock() {
             let (thread, idle) = (manager.thread()?, manager.thread()?);
             let me = manager.node().0;
             if me == 0 {
-                let held = one.store.update_start(&idle, &0, &9)?;
+                let held = one.hold(&idle)?;
+                one.bar.wait(&thread)?;
                 one.bar.wait(&thread)?;
                 // A thread of the same node waits in the line.
                 assert!(
@@ -90,7 +90,11 @@ fn an_update_that_gives_up_at_its_deadline_keeps_no_lock() {
                 );
                 assert!(held.wait()?);
             } else {
-                one.wait_until_held(&thread);
+                one.bar.wait(&thread)?;
+                assert!(
+                    !one.update_within(&thread, Duration::from_millis(2))?,
+                    "{cluster:?}"
+                );
                 one.bar.wait(&thread)?;
             }
             one.all_can_update(&thread)?;
@@ -157,11 +161,12 @@ fn an_update_that_is_only_asked_for_ends_at_its_deadline() {
             let one = OneLock::new(&manager)?;
             let (thread, idle) = (manager.thread()?, manager.thread()?);
             if manager.node().0 == 0 {
-                let held = one.store.update_start(&idle, &0, &9)?;
+                let held = one.hold(&idle)?;
+                one.bar.wait(&thread)?;
                 one.bar.wait(&thread)?;
                 assert!(held.wait()?);
             } else {
-                one.wait_until_held(&thread);
+                one.bar.wait(&thread)?;
                 thread.set_deadline(Some(thread.now().after(Duration::from_millis(2))));
                 let update = one.store.update_start(&thread, &0, &1)?;
                 wait_until("the deadline", || update.query());
@@ -187,13 +192,14 @@ fn an_update_that_is_only_asked_for_goes_on_after_a_loss() {
             };
             let one = OneLock::new(&manager)?;
             let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let held = match manager.node().0 {
+                2 => Some(one.hold(&idle)?),
+                _ => None,
+            };
+            one.bar.wait(&thread)?;
             let update = match manager.node().0 {
-                0 => None,
-                2 => Some(one.store.update_start(&idle, &0, &9)?),
-                _ => {
-                    one.wait_until_held(&thread);
-                    Some(one.store.update_start(&idle, &0, &1)?)
-                }
+                1 => Some(one.store.update_start(&idle, &0, &1)?),
+                _ => held,
             };
             one.bar.wait(&thread)?;
             let Some(end) = end else {
@@ -250,6 +256,90 @@ fn an_update_fails_with_the_one_that_overwrites_it() {
                 }
             }
             end.wait_unfenced(&manager.thread()?)
+        });
+    }
+}
+
+/// A call that has to wait ends at its own deadline, though the updates before it have more time.
+#[test]
+fn a_call_ends_at_its_deadline_before_the_updates_under_way_do() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            if manager.node().0 == 0 {
+                let held = one.hold(&idle)?;
+                one.bar.wait(&thread)?;
+                one.bar.wait(&thread)?;
+                assert!(held.wait()?);
+            } else {
+                one.bar.wait(&thread)?;
+                let update = one.store.update_start(&idle, &0, &1)?;
+                let deadline = idle.now().after(Duration::from_millis(2));
+                let in_time = |thread: &Thread| thread.set_deadline(Some(deadline));
+                in_time(&idle);
+                let late = one.store.insert_many(&idle, &[(1, 1)]);
+                assert!(late.is_err_and(|late| late.is_timeout()), "{cluster:?}");
+                let late = one.store.delete(&idle, &0);
+                assert!(late.is_err_and(|late| late.is_timeout()), "{cluster:?}");
+                idle.set_deadline(None);
+                one.bar.wait(&thread)?;
+                assert!(update.wait()?, "{cluster:?}: it has more time");
+            }
+            one.all_can_update(&thread)
+        });
+    }
+}
+
+/// An update does not share the end of those that have given its lock up before it was started.
+#[test]
+fn an_update_takes_a_lock_that_others_of_its_thread_gave_up() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let store = Store::new(&manager, "kv", KvConfig::default().slots_per_node(64).locks(2))?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            if manager.node().0 == 0 {
+                let entries: Vec<(u64, u64)> = (0..16).map(|key| (key, key)).collect();
+                let _ = store.insert_many(&thread, &entries)?;
+                bar.wait(&thread)?;
+                let held = store.update_start(&idle, &0, &1)?;
+                fence::thread(&idle)?;
+                bar.wait(&thread)?;
+                bar.wait(&thread)?;
+                assert!(held.wait()?);
+                return bar.wait(&thread);
+            }
+            bar.wait(&thread)?;
+            bar.wait(&thread)?;
+            // One whose lock is not that of key 0, which node 0 holds.
+            let is_free = |key: &u64| {
+                thread.set_deadline(Some(thread.now().after(Duration::from_millis(20))));
+                let updated = store.update(&thread, key, &2);
+                thread.set_deadline(None);
+                updated == Ok(true)
+            };
+            let other = (1..16).cycle().find(is_free).unwrap_or(0);
+            let held = store.update_start(&idle, &other, &3)?;
+            fence::thread(&idle)?;
+
+            thread.set_deadline(Some(thread.now().after(Duration::from_millis(1))));
+            let late = [
+                store.update_start(&thread, &0, &4)?,
+                store.update_start(&thread, &other, &4)?,
+            ];
+            thread.set_deadline(None);
+            let in_time = store.update_start(&thread, &0, &5)?;
+            let [first, second] = late;
+            assert!(first.wait().is_err_and(|late| late.is_timeout()), "{cluster:?}");
+            let again = store.update_start(&thread, &other, &6)?;
+            assert!(second.wait().is_err_and(|late| late.is_timeout()), "{cluster:?}");
+            assert!(held.wait()?);
+            assert!(again.wait()?, "{cluster:?}");
+            bar.wait(&thread)?;
+            assert!(in_time.wait()?, "{cluster:?}");
+            bar.wait(&thread)
         });
     }
 }

@@ -176,10 +176,8 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         (1, &[]),
     ];
     // Each node is served a ticket by the other while it gives up.
-    const LATE_WINDOWS: Script<Call, 2> = [
-        (0, &[UpdatesStarted(1, 2, 30)]),
-        (1, &[UpdatesStarted(2, 1, 40)]),
-    ];
+    const LATE_WINDOWS: Script<Call, 2> =
+        [(0, &[UpdatesStarted(1, 2, 30)]), (1, &[UpdatesStarted(2, 1, 40)])];
     // Either may be lost, or node 2, which waits for nothing and is waited for.
     const WINDOWS_OF_SURVIVORS: Script<Call, 3> = [
         (0, &[UpdatesStarted(1, 2, 30)]),
@@ -330,12 +328,9 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         .small(),
         NamedWorld::new("crash-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).crash(),
         NamedWorld::new("expiry-windows", faulty_of::<1, 2>((1, 2), EACH, WINDOWS)).expiries(1),
-        NamedWorld::new(
-            "expiries-windows",
-            faulty_of::<1, 2>((1, 2), EACH, LATE_WINDOWS),
-        )
-        .expiries(2)
-        .small(),
+        NamedWorld::new("expiries-windows", faulty_of::<1, 2>((1, 2), EACH, LATE_WINDOWS))
+            .expiries(2)
+            .small(),
         NamedWorld::new(
             "crash-of-three-windows",
             faulty_of::<1, 3>((1, 2), EACH, WINDOWS_OF_SURVIVORS),

@@ -13,7 +13,7 @@ use crate::objects::kvstore::shared_fences::{BegunFences, Fences, fence_towards,
 use crate::objects::kvstore::value::Encode;
 use crate::objects::locks::ticket_lock::{Acquisition, Progress, Release};
 use crate::operations::ack::AckKey;
-use crate::{Error, Result, Thread, TicketLock};
+use crate::{Error, Result, Thread, TicketLock, fence};
 
 use super::{Number, Numbers, Update};
 
@@ -244,10 +244,18 @@ impl<F: Fabric> Machine<F> {
         match &mut self.stage {
             Stage::Written(true) => self.begin_release(thread, lock, Release::Places),
             Stage::Fences(fences) if have_ended(fences, &self.announced) => {
-                let announced = self
-                    .announced
-                    .as_ref()
-                    .is_some_and(|fence| fence.outcome() == Some(Ok(())));
+                let announced = self.announced.as_ref().is_some_and(|fence| {
+                    let placed = fence.outcome() == Some(Ok(()));
+                    // Where no value shares the fence, its failure is that of an operation of the program.
+                    for &home in fence
+                        .peers()
+                        .iter()
+                        .filter(|home| !placed && !self.nodes.contains(home))
+                    {
+                        fence::leave_failure(thread, home, fence);
+                    }
+                    placed
+                });
                 for (node, fence) in std::mem::take(fences) {
                     if let Some(Err(error)) = fence.outcome() {
                         self.note_failure(thread, node, error);

@@ -180,7 +180,9 @@ impl<F: Fabric> Acquisition<F> {
             }
             (Stage::Due, error) => return self.fail(lock, error.clone().into()),
             (Stage::Lines(_), FabricError::PeerLost(_)) => return Progress::UnderWay,
-            (&Stage::Lines(number), error) => return self.leave_line(lock, thread, number, error.clone().into()),
+            (&Stage::Lines(number), error) => {
+                return self.leave_line(lock, thread, number, error.clone().into());
+            }
             _ => return Progress::UnderWay,
         };
         let error: Error = match error {
@@ -272,7 +274,9 @@ impl<F: Fabric> Acquisition<F> {
             };
         }
         if !lock.may_draw(thread) {
-            thread.counts().add(Count::LockWaits, u64::from(!matches!(self.stage, Stage::Due)));
+            thread
+                .counts()
+                .add(Count::LockWaits, u64::from(!matches!(self.stage, Stage::Due)));
             self.stage = Stage::Due;
             return Progress::UnderWay;
         }
@@ -386,7 +390,13 @@ impl<F: Fabric> Acquisition<F> {
     }
 
     /// Leaves the line for `error`. Goes on if it was called at the last moment.
-    fn leave_line(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, number: u64, error: Error) -> Progress {
+    fn leave_line(
+        &mut self,
+        lock: &TicketLock<F>,
+        thread: &Thread<F>,
+        number: u64,
+        error: Error,
+    ) -> Progress {
         match lock.turn.leave_line(number) {
             true => Progress::Over(Err(error)),
             false => self.enter(lock, thread),

@@ -230,7 +230,11 @@ mod tests {
     }
 
     /// Gives up at once, though a step may be under way.
-    fn give_up(lock: &TicketLock<AnyFabric>, thread: &Thread, acquisition: &mut Acquisition<AnyFabric>) -> Progress {
+    fn give_up(
+        lock: &TicketLock<AnyFabric>,
+        thread: &Thread,
+        acquisition: &mut Acquisition<AnyFabric>,
+    ) -> Progress {
         let now = thread.now();
         acquisition.give_up(lock, thread, (now, now))
     }
@@ -243,7 +247,8 @@ mod tests {
         let bring_up = |mesh| AnyFabric::new(mesh, config.clone());
         testing::run_on(2, bring_up, |fabric| {
             let manager = Manager::new(fabric)?;
-            let lock = TicketLock::new(&manager, "lock", manager.nodes()[0])?;
+            // What node 0 does there has ended only when its thread has waited.
+            let lock = TicketLock::new(&manager, "lock", manager.nodes()[1])?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
@@ -256,9 +261,21 @@ mod tests {
                     ));
                     bar.wait(&thread)?;
                     bar.wait(&thread)?; // node 1 has claimed the next ticket
-                    let begun = mine.release(&lock, &thread, Release::Placed { announced: false });
-                    assert!(matches!(begun, Progress::UnderWay), "the exchange is under way");
-                    mine.wait_for_step(&thread)?;
+                    let next = lock.mine.held.load();
+                    let mut released = mine.release(&lock, &thread, Release::Placed { announced: false });
+                    loop {
+                        assert!(
+                            matches!(released, Progress::UnderWay),
+                            "the exchange is under way"
+                        );
+                        mine.wait_for_step(&thread)?;
+                        let slot = Slot::from_word(lock.words.read(&thread, lock.slot(next))?);
+                        if slot.turn_of(next).is_some() {
+                            break;
+                        }
+                        // It has expected that nobody waits.
+                        released = mine.go_on(&lock, &thread);
+                    }
                     bar.wait(&thread)?;
                     bar.wait(&thread)?; // node 1 has used the lock
                     let released = finish(&lock, &thread, &mut mine, Progress::UnderWay);

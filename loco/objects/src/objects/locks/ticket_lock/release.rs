@@ -6,7 +6,7 @@
 
 use loco_fabric::{AtomicCell, Fabric, NodeId, WordCell};
 
-use crate::fence::Scope;
+use crate::fence::{self, Scope};
 use crate::objects::locks::guard::Unlock;
 use crate::operations::block::Block;
 use crate::operations::operation::{Flags, Operation};
@@ -154,8 +154,7 @@ impl<F: Fabric> TicketLock<F> {
         if how != Release::Places && self.may_stay() {
             // Rare: the other thread has come since the fences began.
             if how != (Release::Placed { announced: true }) {
-                // If the home is lost, nobody looks at the announcement any more.
-                let _ = self.place_announcement(thread);
+                self.place_only_announcement(thread);
             }
             self.channel.shown().release();
             if self.turn.hand_over() {
@@ -234,6 +233,17 @@ impl<F: Fabric> TicketLock<F> {
         match self.words.by_network() {
             Some(home) => Scope::Pair(home).order(thread),
             None => Ok(()),
+        }
+    }
+
+    /// Waits as [`place_announcement`](TicketLock::place_announcement) does, and leaves a failure for the thread's next fence. If the home is
+    /// lost, nobody looks at the announcement any more.
+    fn place_only_announcement(&self, thread: &Thread<F>) {
+        if let Some(home) = self.words.by_network()
+            && let Ok(fence) = fence::begin(thread, home)
+            && fence.wait(thread).is_err()
+        {
+            fence::leave_failure(thread, home, &fence);
         }
     }
 

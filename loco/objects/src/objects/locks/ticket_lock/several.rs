@@ -239,7 +239,9 @@ impl<'a, F: Fabric> Entry<'a, F> {
 
     /// Gives up if it waits for a former holder. Returns true if the lock is now held, or over.
     fn give_up(&mut self, thread: &'a Thread<F>, times: (Time, Time)) -> bool {
-        self.take_step(thread, |acquisition, lock| acquisition.give_up(lock, thread, times))
+        self.take_step(thread, |acquisition, lock| {
+            acquisition.give_up(lock, thread, times)
+        })
     }
 
     /// Gives up in the midst of a step whose end the fabric cannot tell any more.
