@@ -261,7 +261,7 @@ mod tests {
                     ));
                     bar.wait(&thread)?;
                     bar.wait(&thread)?; // node 1 has claimed the next ticket
-                    let next = lock.mine.held.load();
+                    let next = AtomicCell::load(&lock.mine.held);
                     let mut released = mine.release(&lock, &thread, Release::Placed { announced: false });
                     loop {
                         assert!(
