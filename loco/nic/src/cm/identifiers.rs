@@ -78,7 +78,8 @@ pub(crate) unsafe extern "C" fn destroy_id(id: *mut CmId) -> c_int {
         }
         events.retain(|arrived| !gone.iter().any(|gone| Arc::ptr_eq(&arrived.shared, gone)));
         drop_event(id);
-        shared.wait_for_acknowledgements();
+        // Threads that handle an event may use the identifier and what belongs to it.
+        shared.unacknowledged.wait();
         if waits {
             destroy_event_channel((*id).channel);
         }

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::frames::{Frame, Letter, kind};
 use super::line::Line;
-use crate::child::is_child;
-use crate::events::{Events, lock};
+use crate::events::{Events, Unacknowledged, lock};
 use crate::ffi::*;
 
 /// The events of the channels that there are, by the address of the program's object. A program may ask for the next event of a channel
@@ -49,7 +48,7 @@ pub(super) struct IdObject {
 pub(super) struct EventObject {
     pub event: CmEvent,
     pub private: Vec<u8>,
-    /// Of the identifier that waits for this event to be acknowledged.
+    /// Keeps the event's identifier until the program acknowledges the event.
     pub delivery: Delivery,
 }
 
@@ -58,8 +57,7 @@ pub(super) struct Delivery(Arc<Shared>);
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        lock(&self.0.inner).unacknowledged -= 1;
-        self.0.acknowledged.notify_all();
+        self.0.unacknowledged.acknowledge(1);
     }
 }
 
@@ -95,15 +93,14 @@ pub(super) enum Phase {
 /// What threads know of an identifier.
 pub(super) struct Shared {
     pub inner: Mutex<Inner>,
-    acknowledged: Condvar,
+    /// Counts the deliveries.
+    pub unacknowledged: Unacknowledged,
 }
 
 /// The state of an identifier.
 pub(super) struct Inner {
     /// The program's object, or 0 when there is none.
     pub address: usize,
-    /// The number of deliveries.
-    unacknowledged: usize,
     pub events: Arc<Events<Arrived>>,
     pub stream: Option<Arc<Line>>,
     /// What the peer has said of itself.
@@ -139,7 +136,6 @@ impl Shared {
         Arc::new(Shared {
             inner: Mutex::new(Inner {
                 address: 0,
-                unacknowledged: 0,
                 events,
                 stream: None,
                 peer: None,
@@ -151,31 +147,20 @@ impl Shared {
                 waits,
                 ack_timeout: None,
             }),
-            acknowledged: Condvar::new(),
+            unacknowledged: Unacknowledged::default(),
         })
     }
 
     /// Begins a delivery to the program's object, which it returns. Returns `None` if the identifier is destroyed.
     pub fn deliver(self: &Arc<Shared>) -> Option<(*mut CmId, Delivery)> {
-        let mut inner = lock(&self.inner);
+        let inner = lock(&self.inner);
         if inner.address == 0 {
             return None;
         }
-        inner.unacknowledged += 1;
+        // Before `destroy`, after which `destroy_id` waits for the acknowledgement.
+        self.unacknowledged.taken();
         let id = std::ptr::with_exposed_provenance_mut(inner.address);
         Some((id, Delivery(Arc::clone(self))))
-    }
-
-    /// Waits until the program has acknowledged all events that it has been given, as `rdma_destroy_id` does: threads that handle one may
-    /// use the identifier and what belongs to it. In a child of `fork` there are no such threads.
-    pub fn wait_for_acknowledgements(&self) {
-        let mut inner = lock(&self.inner);
-        while inner.unacknowledged > 0 && !is_child() {
-            inner = self
-                .acknowledged
-                .wait(inner)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
     }
 
     /// Notes that something has happened, if it is an event: the channel is readable only while it has one.
