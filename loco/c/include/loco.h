@@ -758,8 +758,7 @@ loco_status loco_store_snapshot(loco_store *store, loco_thread *thread, const ch
  * unless that is NULL; 0 of 1 is all of it. A key that is there gets the value from the snapshot, and the values of new keys are on
  * this node. The store need not be the one that the snapshot is from: it may have other nodes and other settings.
  * Errors: LOCO_BAD_FILE; LOCO_USAGE for a part that there is not, or if this node has too few free slots: nothing has changed
- * then. Also LOCO_SYSTEM, and the errors of inserts and updates, after
- * which some of the keys were restored.
+ * then. Also LOCO_SYSTEM, and the errors of inserts and updates, after which some of the keys were restored.
  * After a timeout some of the keys were restored; restore again. */
 loco_status loco_store_restore(loco_store *store, loco_thread *thread, const char *path, size_t part, size_t parts,
                                uint64_t *keys);

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -20,6 +20,38 @@ pub(crate) struct Events<T> {
 /// Locks, also after a panic of another thread.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts the events of an object that the program has taken and not acknowledged. While there are some, the object stays.
+#[derive(Default)]
+pub(crate) struct Unacknowledged {
+    count: Mutex<usize>,
+    acknowledged: Condvar,
+}
+
+impl Unacknowledged {
+    /// Counts an event that is taken.
+    pub fn taken(&self) {
+        *lock(&self.count) += 1;
+    }
+
+    /// Counts events that are acknowledged, and wakes who waits for that.
+    pub fn acknowledge(&self, events: usize) {
+        let mut count = lock(&self.count);
+        *count = count.saturating_sub(events);
+        self.acknowledged.notify_all();
+    }
+
+    /// Waits until all events are acknowledged. In a child of `fork` there are no threads that could do that, so that it returns at once.
+    pub fn wait(&self) {
+        let mut count = lock(&self.count);
+        while *count > 0 && !is_child() {
+            count = self
+                .acknowledged
+                .wait(count)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 impl<T> Events<T> {
@@ -49,19 +81,29 @@ impl<T> Events<T> {
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 
-    /// Waits for an event and takes it.
+    /// Waits for an event and takes it, as [`take_and`](Events::take_and) does.
+    ///
+    /// # Errors
+    /// Fails as [`take_and`](Events::take_and) does.
+    pub fn take(&self) -> io::Result<T> {
+        self.take_and(|_| ())
+    }
+
+    /// Waits for an event and takes it. Calls `taken` with the event before [`retain`](Events::retain) can find that it is gone.
     ///
     /// # Errors
     /// Fails with what reading the descriptor fails with: `EAGAIN` if it is non-blocking and there is no event, `EINTR` after a signal.
     /// Fails with `EOPNOTSUPP` in a child of `fork`, to which no event comes.
-    pub fn take(&self) -> io::Result<T> {
+    pub fn take_and(&self, taken: impl FnOnce(&T)) -> io::Result<T> {
         if is_child() {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         loop {
             let mut count = [0; 8];
             rustix::io::read(&self.fd, &mut count)?;
-            if let Some(event) = lock(&self.queue).pop_front() {
+            let mut queue = lock(&self.queue);
+            if let Some(event) = queue.pop_front() {
+                taken(&event);
                 return Ok(event);
             }
         }

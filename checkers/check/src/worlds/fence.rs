@@ -304,7 +304,7 @@ fn failed_before(scope: Scope) -> impl Fn(&mut World) {
             };
             let get = Operation::Get(local, must(objects.data.target(NodeId(2), 16)));
             let got = unless_lost(thread.raw().post(&get, Flags::default()))?;
-            // Who waits for one operation hears of the ends of all.
+            // A wait for one operation records the ends of all, so that the failure of the get is known before the fence.
             unless_lost(thread.read_word(must(objects.data.target(NodeId(1), 16))))?;
             unless_lost(patient_fence(scope, thread))?;
             assert_eq!(

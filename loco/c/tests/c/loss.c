@@ -1,5 +1,6 @@
 /* Three nodes, of which node 1 dies in the middle: the others get an error that names it, go on among themselves,
- * recover its lock, and have the values that it kept in a store with copies. Signals are as a C program has them: a broken connection must not end it. */
+ * recover its lock, and have the values that it kept in a store with copies. Signals are as a C program has them: a broken
+ * connection must not end it. */
 #include "expect.h"
 
 #include <signal.h>

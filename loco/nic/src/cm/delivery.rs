@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::addresses;
 use super::frames::{Frame, Letter, kind};
 use super::pairs::{address, answer, bind_device, make_ready};
-use super::state::{Arrived, ChannelObject, EventObject, Shared, What, make_id, shared_of};
+use super::state::{Arrived, Delivery, EventObject, Shared, What, events_of, make_id, shared_of};
 use crate::events::lock;
 use crate::ffi::*;
 
@@ -15,19 +15,21 @@ const CONSUMER_DEFINED: c_int = 28;
 const NO_SERVICE: c_int = 8;
 
 pub(crate) unsafe extern "C" fn get_cm_event(channel: *mut EventChannel, event: *mut *mut CmEvent) -> c_int {
-    // SAFETY: the program's own channel, and room for a pointer.
-    unsafe {
-        let events = Arc::clone(&(*channel.cast::<ChannelObject>()).events);
-        loop {
-            match events.take() {
-                Ok(arrived) => {
-                    if let Some(made) = deliver(arrived) {
-                        event.write(made);
-                        return 0;
-                    }
+    // As with the kernel's stack, whose descriptor is closed.
+    let Some(events) = events_of(channel) else {
+        return answer(Err(libc::EBADF));
+    };
+    loop {
+        match events.take() {
+            Ok(arrived) => {
+                // SAFETY: `arrived` is of this process. Below, there is room for a pointer.
+                if let Some(made) = unsafe { deliver(arrived) } {
+                    // SAFETY: the program has given room for a pointer.
+                    unsafe { event.write(made) };
+                    return 0;
                 }
-                Err(error) => return answer(Err(error.raw_os_error().unwrap_or(libc::EIO))),
             }
+            Err(error) => return answer(Err(error.raw_os_error().unwrap_or(libc::EIO))),
         }
     }
 }
@@ -36,13 +38,14 @@ pub(crate) unsafe extern "C" fn ack_cm_event(event: *mut CmEvent) -> c_int {
     if event.is_null() {
         return answer(Err(libc::EINVAL));
     }
-    // SAFETY: `deliver` made it.
+    // SAFETY: `deliver` made it. Its identifier may be destroyed from now on.
     drop(unsafe { Box::from_raw(event.cast::<EventObject>()) });
     0
 }
 
 /// Makes an event of this type.
-fn make(id: *mut CmId, event_type: u32, status: c_int, private: &[u8]) -> *mut EventObject {
+fn make(to: (*mut CmId, Delivery), event_type: u32, status: c_int, private: &[u8]) -> *mut EventObject {
+    let (id, delivery) = to;
     let mut event: CmEvent = zeroed();
     event.id = id;
     event.event = event_type;
@@ -50,6 +53,7 @@ fn make(id: *mut CmId, event_type: u32, status: c_int, private: &[u8]) -> *mut E
     let object = Box::into_raw(Box::new(EventObject {
         event,
         private: private.to_vec(),
+        delivery,
     }));
     // SAFETY: the object was made just now.
     unsafe {
@@ -83,28 +87,22 @@ fn say_peer(object: *mut EventObject, frame: &Frame, is_datagram: bool) {
     }
 }
 
-/// Returns the program's identifier, unless it is destroyed.
-fn id_of(shared: &Shared) -> Option<*mut CmId> {
-    let address = lock(&shared.inner).address;
-    (address != 0).then(|| std::ptr::with_exposed_provenance_mut(address))
-}
-
 /// Turns what has happened into an event, if it is one.
 unsafe fn deliver(arrived: Arrived) -> Option<*mut CmEvent> {
-    let id = id_of(&arrived.shared)?;
+    let to = arrived.shared.deliver()?;
     let object = match arrived.what {
-        What::Event(event_type, status) => make(id, event_type, status, &[]),
-        // SAFETY: the identifier is not destroyed.
-        What::Letter(letter) => unsafe { letter_event(id, &arrived.shared, &letter) }?,
+        What::Event(event_type, status) => make(to, event_type, status, &[]),
+        // SAFETY: the identifier stays while there is a delivery.
+        What::Letter(letter) => unsafe { letter_event(to, &arrived.shared, &letter) }?,
         // SAFETY: as above.
-        What::Request(letter, child) => unsafe { request_event(id, &letter, child) }?,
+        What::Request(letter, child) => unsafe { request_event(to, &letter, child) }?,
         What::Gone => return None,
     };
     Some(object.cast())
 }
 
 unsafe fn request_event(
-    listening: *mut CmId,
+    (listening, delivery): (*mut CmId, Delivery),
     letter: &Letter,
     child: Arc<Shared>,
 ) -> Option<*mut EventObject> {
@@ -118,14 +116,19 @@ unsafe fn request_event(
         addresses::write(&mut (*id).src_addr, target);
         addresses::write(&mut (*id).dst_addr, source);
         (*id).dgid = gid_halves(letter.frame.gid);
-        let object = make(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, &letter.private);
+        let object = make((id, delivery), RDMA_CM_EVENT_CONNECT_REQUEST, 0, &letter.private);
         (*object).event.listen_id = listening;
         say_peer(object, &letter.frame, (*id).ps == RDMA_PS_UDP);
         Some(object)
     }
 }
 
-unsafe fn letter_event(id: *mut CmId, shared: &Arc<Shared>, letter: &Letter) -> Option<*mut EventObject> {
+unsafe fn letter_event(
+    to: (*mut CmId, Delivery),
+    shared: &Arc<Shared>,
+    letter: &Letter,
+) -> Option<*mut EventObject> {
+    let id = to.0;
     // SAFETY: as the caller's.
     unsafe {
         let is_datagram = (*id).ps == RDMA_PS_UDP;
@@ -137,15 +140,15 @@ unsafe fn letter_event(id: *mut CmId, shared: &Arc<Shared>, letter: &Letter) -> 
                     RDMA_CM_EVENT_CONNECT_RESPONSE
                 } else {
                     if let Err(error) = ready(id, shared) {
-                        return Some(make(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, &[]));
+                        return Some(make(to, RDMA_CM_EVENT_CONNECT_ERROR, -error, &[]));
                     }
                     RDMA_CM_EVENT_ESTABLISHED
                 };
-                let object = make(id, event_type, 0, private);
+                let object = make(to, event_type, 0, private);
                 say_peer(object, &letter.frame, is_datagram);
                 Some(object)
             }
-            kind::READY => Some(make(id, RDMA_CM_EVENT_ESTABLISHED, 0, &[])),
+            kind::READY => Some(make(to, RDMA_CM_EVENT_ESTABLISHED, 0, &[])),
             kind::REJECT => {
                 let status = if letter.frame.space == 0 {
                     NO_SERVICE
@@ -153,7 +156,7 @@ unsafe fn letter_event(id: *mut CmId, shared: &Arc<Shared>, letter: &Letter) -> 
                     CONSUMER_DEFINED
                 };
                 lock(&shared.inner).stream = None;
-                Some(make(id, RDMA_CM_EVENT_REJECTED, status, private))
+                Some(make(to, RDMA_CM_EVENT_REJECTED, status, private))
             }
             _ => None,
         }

@@ -8,7 +8,7 @@ use super::addresses::{of, read, write};
 use super::delivery::{drop_event, finish};
 use super::listeners::{free_port, take_port, unlisten};
 use super::pairs::{answer, bind_device, contexts, destroy_qp, opened};
-use super::state::{ChannelObject, IdObject, Shared, What, make_id, shared_of};
+use super::state::{IdObject, Shared, What, drop_channel, events_of, make_channel, make_id, shared_of};
 use crate::devices::{device_at, host_address};
 use crate::events::{Events, lock};
 use crate::ffi::*;
@@ -17,20 +17,15 @@ use crate::settings::abroad;
 use crate::verbs::fails;
 
 pub(crate) unsafe extern "C" fn create_event_channel() -> *mut EventChannel {
-    let Ok(events) = Events::new() else {
-        return fails(libc::EMFILE);
-    };
-    let channel = EventChannel { fd: events.fd() };
-    Box::into_raw(Box::new(ChannelObject {
-        channel,
-        events: Arc::new(events),
-    }))
-    .cast()
+    match Events::new() {
+        Ok(events) => make_channel(events),
+        Err(_) => fails(libc::EMFILE),
+    }
 }
 
 pub(crate) unsafe extern "C" fn destroy_event_channel(channel: *mut EventChannel) {
     // SAFETY: the program's own channel, which it gives back.
-    drop(unsafe { Box::from_raw(channel.cast::<ChannelObject>()) });
+    unsafe { drop_channel(channel) };
 }
 
 pub(crate) unsafe extern "C" fn create_id(
@@ -49,7 +44,9 @@ pub(crate) unsafe extern "C" fn create_id(
         if channel.is_null() {
             return -1;
         }
-        let events = Arc::clone(&(*channel.cast::<ChannelObject>()).events);
+        let Some(events) = events_of(channel) else {
+            return answer(Err(libc::EBADF));
+        };
         let made = make_id(Shared::new(events, waits, space == RDMA_PS_UDP), channel, space);
         (*made).context = context;
         id.write(made);
@@ -81,6 +78,8 @@ pub(crate) unsafe extern "C" fn destroy_id(id: *mut CmId) -> c_int {
         }
         events.retain(|arrived| !gone.iter().any(|gone| Arc::ptr_eq(&arrived.shared, gone)));
         drop_event(id);
+        // Threads that handle an event may use the identifier and what belongs to it.
+        shared.unacknowledged.wait();
         if waits {
             destroy_event_channel((*id).channel);
         }
@@ -167,10 +166,12 @@ pub(crate) unsafe extern "C" fn migrate_id(id: *mut CmId, channel: *mut EventCha
     if channel.is_null() {
         return answer(Err(unsupported("rdma_migrate_id without a channel")));
     }
-    // SAFETY: the program's own identifier and channel.
+    let Some(new) = events_of(channel) else {
+        return answer(Err(libc::EBADF));
+    };
+    // SAFETY: the program's own identifier.
     unsafe {
         let shared = shared_of(id);
-        let new = Arc::clone(&(*channel.cast::<ChannelObject>()).events);
         let mut inner = lock(&shared.inner);
         let old = std::mem::replace(&mut inner.events, Arc::clone(&new));
         inner.waits = false;

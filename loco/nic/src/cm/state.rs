@@ -1,18 +1,39 @@
 //! Holds the state behind identifiers, event channels and events.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::frames::{Frame, Letter, kind};
 use super::line::Line;
-use crate::events::Events;
+use crate::events::{Events, Unacknowledged, lock};
 use crate::ffi::*;
 
-/// An event channel.
-#[repr(C)]
-pub(super) struct ChannelObject {
-    pub channel: EventChannel,
-    pub events: Arc<Events<Arrived>>,
+/// The events of the channels that there are, by the address of the program's object. A program may ask for the next event of a channel
+/// while another of its threads gives the channel back.
+static CHANNELS: Mutex<BTreeMap<usize, Arc<Events<Arrived>>>> = Mutex::new(BTreeMap::new());
+
+/// Makes the program's object of a channel with these events.
+pub(super) fn make_channel(events: Events<Arrived>) -> *mut EventChannel {
+    let channel = Box::into_raw(Box::new(EventChannel { fd: events.fd() }));
+    lock(&CHANNELS).insert(channel.expose_provenance(), Arc::new(events));
+    channel
+}
+
+/// Returns the events of a channel; `None` if there is no such channel, or no more. Nothing of `channel` is read.
+pub(super) fn events_of(channel: *mut EventChannel) -> Option<Arc<Events<Arrived>>> {
+    lock(&CHANNELS).get(&channel.addr()).cloned()
+}
+
+/// Takes a channel back, unless there is none.
+///
+/// # Safety
+/// The program no longer uses the object, except to ask for events.
+pub(super) unsafe fn drop_channel(channel: *mut EventChannel) {
+    if lock(&CHANNELS).remove(&channel.addr()).is_some() {
+        // SAFETY: `make_channel` made it, and it was in the map until now.
+        drop(unsafe { Box::from_raw(channel) });
+    }
 }
 
 /// An identifier.
@@ -27,6 +48,17 @@ pub(super) struct IdObject {
 pub(super) struct EventObject {
     pub event: CmEvent,
     pub private: Vec<u8>,
+    /// Keeps the event's identifier until the program acknowledges the event.
+    pub delivery: Delivery,
+}
+
+/// An event on its way to the program, or with it. While there is one the object of its identifier stays.
+pub(super) struct Delivery(Arc<Shared>);
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.0.unacknowledged.acknowledge(1);
+    }
 }
 
 /// Something that has happened to an identifier, and is not yet an event.
@@ -61,6 +93,8 @@ pub(super) enum Phase {
 /// What threads know of an identifier.
 pub(super) struct Shared {
     pub inner: Mutex<Inner>,
+    /// Counts the deliveries.
+    pub unacknowledged: Unacknowledged,
 }
 
 /// The state of an identifier.
@@ -113,12 +147,25 @@ impl Shared {
                 waits,
                 ack_timeout: None,
             }),
+            unacknowledged: Unacknowledged::default(),
         })
+    }
+
+    /// Begins a delivery to the program's object, which it returns. Returns `None` if the identifier is destroyed.
+    pub fn deliver(self: &Arc<Shared>) -> Option<(*mut CmId, Delivery)> {
+        let inner = lock(&self.inner);
+        if inner.address == 0 {
+            return None;
+        }
+        // Before `destroy`, after which `destroy_id` waits for the acknowledgement.
+        self.unacknowledged.taken();
+        let id = std::ptr::with_exposed_provenance_mut(inner.address);
+        Some((id, Delivery(Arc::clone(self))))
     }
 
     /// Notes that something has happened, if it is an event: the channel is readable only while it has one.
     pub fn happens(self: &Arc<Shared>, what: What) {
-        let mut inner = crate::events::lock(&self.inner);
+        let mut inner = lock(&self.inner);
         if inner.destroyed {
             return;
         }
@@ -148,7 +195,7 @@ impl Shared {
     /// Lets nothing happen to the identifier any more, and ends its connection.
     pub fn destroy(&self) {
         let stream = {
-            let mut inner = crate::events::lock(&self.inner);
+            let mut inner = lock(&self.inner);
             inner.destroyed = true;
             inner.address = 0;
             inner.stream.take()
@@ -185,7 +232,7 @@ pub(super) fn make_id(shared: Arc<Shared>, channel: *mut EventChannel, space: u3
         id,
         shared: Arc::clone(&shared),
     }));
-    crate::events::lock(&shared.inner).address = object.expose_provenance();
+    lock(&shared.inner).address = object.expose_provenance();
     object.cast()
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::objects::{ChannelObject, CqObject, fails, give, handle, set_errno, take_back};
-use crate::events::{Events, lock};
+use crate::completions::CqAddress;
+use crate::events::Events;
 use crate::ffi::*;
 
 pub(crate) unsafe extern "C" fn create_comp_channel(context: *mut Context) -> *mut CompChannel {
@@ -40,12 +41,16 @@ pub(crate) unsafe extern "C" fn get_cq_event(
 ) -> c_int {
     // SAFETY: the program's own channel.
     let events = unsafe { Arc::clone(&handle::<ChannelObject>(channel).events) };
-    match events.take() {
+    let queue = |address| -> *mut Cq { std::ptr::with_exposed_provenance_mut(address) };
+    let taken = |&address: &CqAddress| {
+        // SAFETY: a queue's events are removed before it is destroyed, and this one was there until now.
+        unsafe { handle::<CqObject>(queue(address)).unacknowledged.taken() };
+    };
+    match events.take_and(taken) {
         Ok(address) => {
-            let found: *mut Cq = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: a queue's events are removed before it is destroyed, and the caller gives room for both pointers.
+            let found = queue(address);
+            // SAFETY: the queue stays until this event is acknowledged, and the caller gives room for both pointers.
             unsafe {
-                *lock(&handle::<CqObject>(found).unacknowledged) += 1;
                 cq.write(found);
                 cq_context.write((*found).cq_context);
             }
@@ -61,7 +66,5 @@ pub(crate) unsafe extern "C" fn get_cq_event(
 pub(crate) unsafe extern "C" fn ack_cq_events(cq: *mut Cq, count: c_uint) {
     // SAFETY: the program's own queue.
     let object = unsafe { handle::<CqObject>(cq) };
-    let mut left = lock(&object.unacknowledged);
-    *left = left.saturating_sub(count);
-    object.acknowledged.notify_all();
+    object.unacknowledged.acknowledge(count as usize);
 }

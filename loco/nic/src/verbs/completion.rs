@@ -2,13 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::device::COMPLETIONS_MAX;
 use super::objects::{ChannelObject, CqObject, fails, give, handle, take_back};
 use crate::completions::Completions;
 use crate::engine::{expect, nic, work};
-use crate::events::lock;
+use crate::events::{Unacknowledged, lock};
 use crate::ffi::*;
 use crate::log::{once, unsupported};
 
@@ -59,8 +59,7 @@ unsafe fn create(
             cq,
             completions: Arc::clone(&completions),
             current: Mutex::new(None),
-            unacknowledged: Mutex::new(0),
-            acknowledged: Condvar::new(),
+            unacknowledged: Unacknowledged::default(),
         });
         completions.set_address(made.expose_provenance());
         made
@@ -107,14 +106,7 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
             return libc::EBUSY;
         }
         object.completions.forget_events();
-        let mut left = lock(&object.unacknowledged);
-        while *left > 0 {
-            left = object
-                .acknowledged
-                .wait(left)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(left);
+        object.unacknowledged.wait();
         let channel = object.cq.channel;
         if !channel.is_null() {
             handle::<ChannelObject>(channel)

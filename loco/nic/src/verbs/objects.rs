@@ -1,11 +1,11 @@
 //! What stands behind a program's pointers: each object begins with the structure that the program sees.
 
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 
 use crate::completions::{Completions, CqAddress};
 use crate::devices::Identity;
-use crate::events::Events;
+use crate::events::{Events, Unacknowledged};
 use crate::ffi::*;
 
 /// A device of the list.
@@ -40,8 +40,7 @@ pub(super) struct CqObject {
     /// The completion that the extended interface is at.
     pub current: Mutex<Option<Wc>>,
     /// Events that the program has taken and not acknowledged.
-    pub unacknowledged: Mutex<u32>,
-    pub acknowledged: Condvar,
+    pub unacknowledged: Unacknowledged,
 }
 
 /// A queue pair.

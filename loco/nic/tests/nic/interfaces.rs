@@ -1,4 +1,5 @@
-//! Calls of libibverbs and what they answer, case by case (`tests/programs/interfaces.c`), and faults that are asked for.
+//! Calls of libibverbs and what they answer, case by case (`tests/programs/interfaces.c`), and faults that are asked for. Of librdmacm:
+//! the end of identifiers and event channels (`tests/programs/event_channel.c`).
 
 use std::process::Output;
 
@@ -42,6 +43,16 @@ fn a_drained_send_queue_gives_its_event_and_goes_on() {
 #[test]
 fn a_peer_that_speaks_early_gives_an_event() {
     case("established", &[]);
+}
+
+#[test]
+fn an_identifier_is_destroyed_when_its_events_are_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "event_channel", folder.path()) else {
+        return;
+    };
+    let output = World::new("ibta", "none", 1).run(program.to_str().unwrap(), &[]);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
