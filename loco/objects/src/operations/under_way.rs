@@ -117,14 +117,25 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Moves on what this thread has under way until the operations of `key` have ended, or nothing is under way any more, or until
-    /// `deadline`.
-    pub(crate) fn finish_beside(&self, key: &AckKey<F>, deadline: Time) {
+    /// Moves on what this thread has under way, if there is something, until the operations of `key` have ended, or nothing is under way any
+    /// more, or until the thread's deadline. Returns that deadline if it has computed it.
+    #[inline]
+    pub(crate) fn finish_beside(&self, key: impl FnOnce() -> AckKey<F>) -> Option<Time> {
+        self.under_way()
+            .some
+            .get()
+            .then(|| self.finish_beside_key(&key()))
+    }
+
+    #[cold]
+    fn finish_beside_key(&self, key: &AckKey<F>) -> Time {
+        let deadline = self.deadline();
         while self.under_way().some.get() && !key.query() && !self.given_up() && self.now() < deadline {
             if !self.take_steps() {
                 self.wait_for_machines(Some(key), deadline);
             }
         }
+        deadline
     }
 
     /// Takes the steps of the machines that need no wait. Returns true if there are more.

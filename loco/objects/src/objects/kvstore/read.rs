@@ -516,10 +516,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> PendingGet<'_, K, V, F> {
         match self.read {
             Read::Done(value) => return Ok(value),
             Read::UnderWay(at, pending) => {
-                let deadline = self.thread.deadline();
                 // Others wait for the locks of updates under way.
-                self.thread.finish_beside(&pending.key(), deadline);
-                let buffer = match pending.wait_until(Some(deadline)) {
+                let deadline = self.thread.finish_beside(|| pending.key());
+                let buffer = match pending.wait_until(deadline) {
                     Err(error) if self.store.is_moved(&error) => {
                         return self.store.get(self.thread, &self.key);
                     }
