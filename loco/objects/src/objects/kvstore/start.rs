@@ -49,7 +49,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// asks for its updates.
     ///
     /// An update may hold its lock from this call on, with nothing written until the thread waits or asks the next time. Do so soon:
-    /// others wait for the lock meanwhile, and for a lock of a lost node that the update has only asked for.
+    /// others wait for the lock meanwhile. After the loss of a node they also wait for a lock that the update has asked for and has not got.
     ///
     /// Over shared memory, and where values have [copies](super::KvConfig::copies), the update is over when the call returns.
     ///
