@@ -182,7 +182,9 @@ impl<F: Fabric> Machine<F> {
         update: &Update<K>,
         in_doubt: bool,
     ) -> Result<Option<NodeId>> {
-        let Some(key) = &update.key else { return Ok(None) };
+        let Some(key) = &update.key else {
+            return Err(Error::Closed);
+        };
         let Some(at) = store.find_held(thread, key, in_doubt)? else {
             return Ok(None);
         };
@@ -307,6 +309,8 @@ impl<F: Fabric> Machine<F> {
             self.failed.get_or_insert(error.clone());
             self.doing = std::mem::take(&mut self.waiting);
         }
+        // The end of a put may be recorded a moment later than that of what follows on its queue pair, a fence or the release: another thread
+        // has polled it. If the put had failed, so would what follows.
         if let Some(Err(error)) = self.puts.outcome() {
             match error.lost_peer() {
                 Some(node) => self.lost.push(node),
@@ -326,6 +330,7 @@ impl<F: Fabric> Machine<F> {
         for &number in &self.doing {
             let update = &mut updates[number as usize];
             let outcome = match (&update.written, &self.failed, &released) {
+                (_, Some(error), _) if !self.held => Err(since(error, update.times)),
                 (Err(error), ..) | (_, Some(error), _) => Err(since(error, update.times)),
                 (Ok(Some(node)), ..) if self.lost.contains(node) => Err(FabricError::PeerLost(*node).into()),
                 // Only the lock's home is lost, or its next owner; the values are placed.

@@ -56,7 +56,8 @@ struct Update<K> {
     value: SmallVec<[u8; USUAL_BYTES]>,
     /// The time of its start, and the time at which it gives up.
     times: (Time, Time),
-    /// The node to which it has written, once it has; or its failure, for which the lock is released all the same.
+    /// The node to which it has written, or `None` if the key is absent; or its failure, for which the lock is released all the same. Before
+    /// either it is a failure, too.
     written: Result<Option<NodeId>>,
     outcome: Option<Result<bool>>,
 }
@@ -91,7 +92,7 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
             key: Some(key.clone()),
             value: SmallVec::from_slice(value),
             times: (thread.now(), thread.deadline()),
-            written: Ok(None),
+            written: Err(Error::Closed),
             outcome: None,
         };
         let number = match self.free.pop() {

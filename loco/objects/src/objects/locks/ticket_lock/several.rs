@@ -134,6 +134,8 @@ impl<'a, F: Fabric> Several<'a, F> {
                 }
             }
             let Some(first) = waiting.first() else {
+                drop(waiting);
+                debug_assert!(!self.entries.iter().any(Entry::is_under_way), "all are told");
                 return false;
             };
             let wait = Wait {
@@ -178,7 +180,7 @@ impl<'a, F: Fabric> Several<'a, F> {
     }
 
     /// Releases the locks at `held`, which this thread holds, all at once. The caller has placed what it wrote. Returns the outcome of each,
-    /// in their order.
+    /// in their order: `Closed` for one that is not held.
     pub(crate) fn release(&mut self, held: &[usize]) -> SmallVec<[Result<()>; USUAL]> {
         let thread = self.thread;
         thread.to_the_end(|| {
@@ -187,12 +189,7 @@ impl<'a, F: Fabric> Several<'a, F> {
             }
             self.end_steps();
         });
-        let outcome = |&i: &usize| match std::mem::replace(&mut self.entries[i].stage, Stage::Over) {
-            Stage::Released(outcome) => outcome,
-            Stage::Failed(error) => Err(error),
-            _ => Ok(()),
-        };
-        held.iter().map(outcome).collect()
+        held.iter().map(|&i| self.entries[i].outcome()).collect()
     }
 }
 
@@ -289,10 +286,26 @@ impl<'a, F: Fabric> Entry<'a, F> {
     }
 
     fn release(&mut self, thread: &'a Thread<F>) {
-        if let Stage::Holds(guard, mut acquisition) = std::mem::replace(&mut self.stage, Stage::Over) {
-            guard.keep();
-            let progress = acquisition.release(self.lock, thread, Release::Placed { announced: false });
-            self.note(thread, acquisition, progress);
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Holds(guard, mut acquisition) => {
+                guard.keep();
+                let progress = acquisition.release(self.lock, thread, Release::Placed { announced: false });
+                self.note(thread, acquisition, progress);
+            }
+            other => self.stage = other,
+        }
+    }
+
+    /// Takes the outcome of the release.
+    fn outcome(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Released(outcome) => outcome,
+            Stage::Failed(error) => Err(error),
+            // It was not held.
+            other => {
+                self.stage = other;
+                Err(Error::Closed)
+            }
         }
     }
 }
@@ -355,6 +368,23 @@ mod tests {
                 several.failure()?;
             }
             several.release(&[0]).into_iter().collect()
+        });
+    }
+
+    #[test]
+    fn what_is_not_held_is_not_released() {
+        after_the_line(|mut several, thread| {
+            assert_eq!(several.release(&[0]).as_slice(), [Err(Error::Closed)], "it waits");
+            while several.held().is_empty() {
+                assert!(
+                    several.wait(thread.now(), thread.deadline()),
+                    "it is waited for all the same"
+                );
+                several.failure()?;
+            }
+            assert_eq!(several.release(&[0]).as_slice(), [Ok(())]);
+            assert_eq!(several.release(&[0]).as_slice(), [Err(Error::Closed)], "once");
+            Ok(())
         });
     }
 
