@@ -272,6 +272,11 @@ impl<F: Fabric> Words<F> {
         let added = key.clone();
         // The addition is done whatever becomes of the look.
         let looks = thread.post_into(&look, Flags::default(), &mut key).is_ok();
+        if !looks {
+            // The look may have found no room until its deadline, and the addition waits for a doorbell.
+            let nothing = Operation::PutInline(&[], self.target(index)?);
+            let _ = thread.post_untracked(&nothing, Flags::default());
+        }
         let both = Pending::new(key, buffer);
         Ok(AddAndLook { added, looks, both })
     }
