@@ -473,7 +473,9 @@ pub fn a_refused_operation_lets_those_before_it_go<W: World>() {
             let refused = match refusal {
                 0 => poster.qp.put_inline(&[1; 8], none(), refused_work),
                 1 => poster.qp.get(local(&here, 8, 8), none(), refused_work),
-                _ => poster.qp.put(local(&here, 64, 8), target(&remote, 0), refused_work),
+                _ => poster
+                    .qp
+                    .put(local(&here, 64, 8), target(&remote, 0), refused_work),
             };
             assert!(
                 matches!(refused, Err(FabricError::OutOfRange { .. })),

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use common::{Cluster, wait_until};
 use common::net::{Barrier, Manager, RingBuffer, RingReader, TasLock, Thread, TicketLock};
+use common::{Cluster, wait_until};
 use loco::Result;
 use loco::fabric::NodeId;
 use loco::fence::Scope;
@@ -168,7 +168,7 @@ fn the_set_up_of_a_node_that_failed_ends() {
         manager.wait_for_ready()?;
         met.wait();
         if manager.node() == NodeId(2) {
-            assert!(runs("loco-setup-2"));
+            wait_until("the set-up", || runs("loco-setup-2"));
             manager.fabric().mesh().fail();
             wait_until("the end of the set-up", || !runs("loco-setup-2"));
         }
