@@ -67,6 +67,7 @@ macro_rules! suite {
                 loop_back, inline_data_may_be_reused_at_once,
                 inline_data_beyond_the_limit_are_refused,
                 unsignaled_operations_report_nothing, short_operations_in_a_row,
+                a_refused_operation_lets_those_before_it_go,
                 each_operation_is_reported_once, a_full_queue_says_so,
             }
             ordering {
@@ -81,6 +82,7 @@ macro_rules! suite {
                 a_wait_times_out, a_wait_that_is_ready_ignores_its_deadline, a_dead_peer_ends_the_wait,
                 a_dead_peer_that_nobody_waits_for_is_ignored, a_value_that_came_before_the_death_counts,
                 operations_towards_a_dead_peer_fail, outstanding_operations_of_a_dead_peer_are_reported,
+                operations_that_waited_for_one_towards_a_dead_peer_end,
                 unknown_peers_are_refused,
             }
             sleeping {

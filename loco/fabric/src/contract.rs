@@ -342,8 +342,8 @@ pub struct Work {
     /// Lets the operation take effect at the peer only after the writes of the earlier puts and read-modify-writes of this
     /// queue pair are placed there (strong order; mlx5 has a flag of that name).
     pub strong: bool,
-    /// Says that more operations follow at once. The fabric may leave ringing the NIC's doorbell to the next post
-    /// without this hint.
+    /// Says that more operations follow at once. The fabric may leave ringing the NIC's doorbell to the next post without this
+    /// hint, or to the next that fails.
     pub more: bool,
 }
 

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use common::Cluster;
 use common::net::{Barrier, Manager, RingBuffer, RingReader, TasLock, Thread, TicketLock};
+use common::{Cluster, wait_until};
 use loco::Result;
 use loco::fabric::NodeId;
 use loco::fence::Scope;
@@ -148,4 +148,30 @@ fn a_long_wait_costs_little() {
 #[test]
 fn a_long_wait_costs_little_where_operations_end_late() {
     waits_cost_little(Cluster::Deferred(5));
+}
+
+/// Returns true if a thread of this process has that name.
+fn runs(name: &str) -> bool {
+    let names = std::fs::read_dir("/proc/self/task").unwrap();
+    names
+        // A thread may end between the two looks.
+        .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
+        .any(|comm| comm.trim_end() == name)
+}
+
+/// It would look for messages again and again, which cannot come any more.
+#[test]
+fn the_set_up_of_a_node_that_failed_ends() {
+    let met = std::sync::Barrier::new(3);
+    // No other test here has a third node.
+    Cluster::Synchronous.run(3, |manager| {
+        manager.wait_for_ready()?;
+        met.wait();
+        if manager.node() == NodeId(2) {
+            wait_until("the set-up", || runs("loco-setup-2"));
+            manager.fabric().mesh().fail();
+            wait_until("the end of the set-up", || !runs("loco-setup-2"));
+        }
+        Ok(())
+    });
 }

@@ -99,6 +99,23 @@ impl VerbsQueuePair {
         }
     }
 
+    /// Lets operations go that waited for one more to share its doorbell, if that one was not `posted`.
+    #[inline(always)]
+    fn ring_if_refused(&mut self, posted: Result<Posted>) -> Result<Posted> {
+        if posted.is_err() {
+            self.ring_after_refusal();
+        }
+        posted
+    }
+
+    #[cold]
+    fn ring_after_refusal(&mut self) {
+        // Operations that the device does not take are reported as failed.
+        if let Err(error) = self.ring() {
+            tracing::debug!("{}: {error}", self.peer);
+        }
+    }
+
     /// Adds a request to the chain, and rings the doorbell unless more requests follow. `data` is the source
     /// of an inline put and is valid during the call only.
     #[inline]
@@ -269,8 +286,8 @@ impl VerbsQueuePair {
 
     /// Reads as a flush does on a device that orders it, to try the device.
     pub(super) fn read_nothing(&mut self, work: Work) -> Result<Posted> {
-        self.admit()?;
-        self.post_read(work)
+        let posted = self.admit().and_then(|()| self.post_read(work));
+        self.ring_if_refused(posted)
     }
 
     /// See [`VerbsFabric::places_words_of_a_write_in_order`](super::VerbsFabric::places_words_of_a_write_in_order).
@@ -285,7 +302,7 @@ impl VerbsQueuePair {
         self.post(Request::read(self.flush), work, None)
     }
 
-    fn atomic(
+    fn try_atomic(
         &mut self,
         op: Op,
         opcode: u32,
@@ -320,23 +337,9 @@ impl VerbsQueuePair {
         self.admit()?;
         self.post(request, work, None)
     }
-}
 
-#[cold]
-fn wrong_peer(memory: NodeId, peer: NodeId) -> FabricError {
-    FabricError::Config(format!("memory of {memory} used on a queue pair towards {peer}"))
-}
-
-impl QueuePair for VerbsQueuePair {
-    type Memory = VerbsMemory;
-    type Remote = VerbsRemote;
-
-    fn peer(&self) -> NodeId {
-        self.peer
-    }
-
-    #[inline]
-    fn put(
+    #[inline(always)]
+    fn try_put(
         &mut self,
         src: Local<'_, VerbsMemory>,
         dst: Target<'_, VerbsRemote>,
@@ -356,8 +359,8 @@ impl QueuePair for VerbsQueuePair {
         self.post(request, work, None)
     }
 
-    #[inline]
-    fn put_inline(&mut self, data: &[u8], dst: Target<'_, VerbsRemote>, work: Work) -> Result<Posted> {
+    #[inline(always)]
+    fn try_put_inline(&mut self, data: &[u8], dst: Target<'_, VerbsRemote>, work: Work) -> Result<Posted> {
         self.check_remote(&dst)?;
         let max = self.chain.inline_bytes_max;
         if data.len() > max {
@@ -384,8 +387,8 @@ impl QueuePair for VerbsQueuePair {
         self.post(request, work, (!data.is_empty()).then_some(data))
     }
 
-    #[inline]
-    fn get(
+    #[inline(always)]
+    fn try_get(
         &mut self,
         dst: Local<'_, VerbsMemory>,
         src: Target<'_, VerbsRemote>,
@@ -396,7 +399,7 @@ impl QueuePair for VerbsQueuePair {
             // Post it as a flush, because devices differ in their handling of a read of length zero.
             src.remote.address(src.offset, 0)?;
             dst.memory.sge(dst.offset, 0)?;
-            return self.flush(work);
+            return self.try_flush(work);
         }
         let request = Request {
             op: Op::Get,
@@ -411,6 +414,60 @@ impl QueuePair for VerbsQueuePair {
         self.post(request, work, None)
     }
 
+    fn try_flush(&mut self, work: Work) -> Result<Posted> {
+        self.admit()?;
+        if !self.buys {
+            return self.post_read(work);
+        }
+        let request = match self.node.caps.order.tier {
+            Tier::PcieRelaxed => Request::barrier(self.flush),
+            _ => Request::read(self.flush),
+        };
+        self.post(request, work.strong(), None)
+    }
+}
+
+#[cold]
+fn wrong_peer(memory: NodeId, peer: NodeId) -> FabricError {
+    FabricError::Config(format!("memory of {memory} used on a queue pair towards {peer}"))
+}
+
+impl QueuePair for VerbsQueuePair {
+    type Memory = VerbsMemory;
+    type Remote = VerbsRemote;
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        src: Local<'_, VerbsMemory>,
+        dst: Target<'_, VerbsRemote>,
+        work: Work,
+    ) -> Result<Posted> {
+        let posted = self.try_put(src, dst, work);
+        self.ring_if_refused(posted)
+    }
+
+    #[inline]
+    fn put_inline(&mut self, data: &[u8], dst: Target<'_, VerbsRemote>, work: Work) -> Result<Posted> {
+        let posted = self.try_put_inline(data, dst, work);
+        self.ring_if_refused(posted)
+    }
+
+    #[inline]
+    fn get(
+        &mut self,
+        dst: Local<'_, VerbsMemory>,
+        src: Target<'_, VerbsRemote>,
+        work: Work,
+    ) -> Result<Posted> {
+        let posted = self.try_get(dst, src, work);
+        self.ring_if_refused(posted)
+    }
+
     #[inline]
     fn fetch_add(
         &mut self,
@@ -419,14 +476,15 @@ impl QueuePair for VerbsQueuePair {
         result: Local<'_, VerbsMemory>,
         work: Work,
     ) -> Result<Posted> {
-        self.atomic(
+        let posted = self.try_atomic(
             Op::FetchAdd,
             IBV_WR_ATOMIC_FETCH_AND_ADD,
             &target,
             (add, 0),
             &result,
             work,
-        )
+        );
+        self.ring_if_refused(posted)
     }
 
     #[inline]
@@ -438,26 +496,20 @@ impl QueuePair for VerbsQueuePair {
         result: Local<'_, VerbsMemory>,
         work: Work,
     ) -> Result<Posted> {
-        self.atomic(
+        let posted = self.try_atomic(
             Op::CompareSwap,
             IBV_WR_ATOMIC_CMP_AND_SWP,
             &target,
             (expected, new),
             &result,
             work,
-        )
+        );
+        self.ring_if_refused(posted)
     }
 
     fn flush(&mut self, work: Work) -> Result<Posted> {
-        self.admit()?;
-        if !self.buys {
-            return self.post_read(work);
-        }
-        let request = match self.node.caps.order.tier {
-            Tier::PcieRelaxed => Request::barrier(self.flush),
-            _ => Request::read(self.flush),
-        };
-        self.post(request, work.strong(), None)
+        let posted = self.try_flush(work);
+        self.ring_if_refused(posted)
     }
 }
 

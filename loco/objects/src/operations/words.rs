@@ -251,6 +251,11 @@ impl<F: Fabric> Words<F> {
         let into = WORD_BYTES..(1 + looked.len()) * WORD_BYTES;
         // The addition is done whatever becomes of the look.
         let looks = block.get_also(thread, into, self.target(looked.start)?).is_ok();
+        if !looks {
+            // The look may have found no room until its deadline, and the addition waits for a doorbell.
+            let nothing = Operation::PutInline(&[], self.target(index)?);
+            let _ = thread.post_untracked(&nothing, Flags::default());
+        }
         Ok(AddAndLook { added, looks })
     }
 

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// The length from which on a frame is sent before the batch is complete.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// Runs the service thread.
+/// Runs the service thread, until the network stops it or the control plane is closed.
 pub(crate) fn serve<F: Fabric>(setup: &Setup<F>) {
     let mut outbox = Outbox {
         setup,
@@ -30,7 +30,8 @@ pub(crate) fn serve<F: Fabric>(setup: &Setup<F>) {
     loop {
         match setup.fabric().control().receive(None) {
             Ok(Some((from, frame))) => read(setup, &mut outbox, from, &frame),
-            Ok(None) => {}
+            // There is no deadline, so the control plane is closed. It brings nothing any more, and takes nothing.
+            Ok(None) => return,
             Err(error) => {
                 tracing::error!(%error, "the control plane is broken: set-up ends");
                 return;
