@@ -11,6 +11,10 @@
 //! A ticket cannot be given back. A waiter that gives up therefore marks its slot, and is skipped unless it
 //! comes back before that.
 //!
+//! Grants of different nodes arrive in any order. A waiter that finds in its slot that its ticket is served, when it gives up or after a loss,
+//! uses it at once, and its grant may arrive only while the node waits with a later ticket. It then covers the grant of that one if this
+//! has arrived before it. So whatever changes the word is a reason to look at the slot (`waiting`).
+//!
 //! A node that is about to draw a ticket announces this at the home, and afterwards announces the ticket that it drew. When
 //! a node is lost, the others can therefore find out what it held (`recovery`).
 //!
@@ -22,7 +26,8 @@ mod doubt;
 mod draw;
 #[cfg(test)]
 mod fairness;
-mod late_grant;
+#[cfg(test)]
+mod grants;
 mod recovery;
 mod release;
 mod several;
@@ -131,10 +136,8 @@ struct Mine<F: Fabric> {
     abandoned: AtomicU64Of<F>,
     /// 1 + the last ticket that the node drew, or 0.
     drawn: AtomicU64Of<F>,
-    /// 1 + a ticket that was used before its grant arrived, which is due (`late_grant`), or 0.
-    due: AtomicU64Of<F>,
-    /// 1 + the node that sends the grant that is due, or 0 if that is not known.
-    due_from: AtomicU32Of<F>,
+    /// The grant word as the node has looked at it last.
+    grant_seen: AtomicU64Of<F>,
     /// How many draws did not give the ticket after the node's former one, since other nodes drew between.
     misses: AtomicU32Of<F>,
     /// 1 + the node that waited last time when this one was done, or 0. It is a guess which node waits this
@@ -207,8 +210,7 @@ impl<F: Fabric> TicketLock<F> {
                 held: AtomicCell::new(0),
                 abandoned: AtomicCell::new(0),
                 drawn: AtomicCell::new(0),
-                due: AtomicCell::new(0),
-                due_from: AtomicCell::new(0),
+                grant_seen: AtomicCell::new(0),
                 misses: AtomicCell::new(0),
                 follower: AtomicCell::new(0),
                 recovered_count: AtomicCell::new(0),
@@ -334,7 +336,6 @@ impl<F: Fabric> TicketLock<F> {
     /// Gets the lock for this node. Returns true if a holder was lost. The call has waited since `since`, if that is given.
     fn acquire(&self, thread: &Thread<F>, since: Option<Time>, deadline: Option<Time>) -> Result<bool> {
         self.prepare(thread)?;
-        self.wait_to_draw(thread, since, deadline)?;
         let (ticket, served) = match self.resume(thread)? {
             Some(ticket) => (ticket, None),
             None => self.draw(thread)?,
