@@ -130,9 +130,15 @@ impl<F: Fabric> Thread<F> {
     #[cold]
     fn finish_beside_key(&self, key: &AckKey<F>) -> Time {
         let deadline = self.deadline();
-        while self.under_way().some.get() && !key.query() && !self.given_up() && self.now() < deadline {
-            if !self.take_steps() {
-                self.wait_for_machines(Some(key), deadline);
+        while self.under_way().some.get() && !key.query() && !self.given_up() {
+            if self.take_steps() {
+                continue;
+            }
+            // As in `settle_until`.
+            self.wait_for_machines(Some(key), deadline);
+            if deadline <= self.now() {
+                self.take_steps();
+                break;
             }
         }
         deadline
@@ -167,11 +173,15 @@ impl<F: Fabric> Thread<F> {
             if self.take_steps() || !self.under_way().some.get() {
                 continue;
             }
+            // This looks once also when the time is over, so that what is under way goes on in a program that calls again and again.
+            self.wait_for_machines(None, deadline);
+            if self.take_steps() || !self.under_way().some.get() {
+                continue;
+            }
             let now = self.now();
             if deadline <= now {
                 return Err(Error::timeout(&self.awaited(), begin, deadline, now));
             }
-            self.wait_for_machines(None, deadline);
         }
         Ok(())
     }

@@ -3,14 +3,15 @@
 
 use std::future::Future as _;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use crate::common::net::{Barrier, Driver, KvStore, Manager, Thread};
+use crate::common::net::{Barrier, Driver, KvStore, Manager, Thread, TicketLock};
 use crate::common::{ALL, Cluster, Net, until_lost, wait_until};
 use loco::asynchronous::Async;
 use loco::fabric::NodeId;
-use loco::fence;
+use loco::fence::{self, Scope};
 use loco::{KvConfig, Parent as _, Participants, PendingUpdate, Result};
 
 type Store = KvStore<u64, u64>;
@@ -354,6 +355,36 @@ fn a_forgotten_update_ends_with_its_thread() {
             std::mem::forget(one.store.update_start(&forgetful, &0, &9)?);
             drop(forgetful);
             one.all_can_update(&manager.thread()?)
+        });
+    }
+}
+
+/// A program that calls again and again, and has no time to wait, moves on what it has under way.
+#[test]
+fn calls_without_time_move_updates_on() {
+    for cluster in networks() {
+        let updated = AtomicBool::new(false);
+        cluster.run(2, |manager| {
+            let lock = TicketLock::new(&manager, "lock", manager.nodes()[0])?;
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            if manager.node().0 == 0 {
+                one.bar.wait(&thread)?;
+                assert!(one.store.update(&thread, &0, &1)?);
+                updated.store(true, SeqCst);
+            } else {
+                let held = one.hold(&idle)?;
+                one.bar.wait(&thread)?;
+                wait_until("the update of node 0", || {
+                    match lock.lock_until(&idle, Scope::Nothing, idle.now()) {
+                        Ok(guard) => guard.release().expect("a lock that is held"),
+                        Err(error) => assert!(error.is_timeout(), "{cluster:?}: {error}"),
+                    }
+                    updated.load(SeqCst)
+                });
+                assert!(held.wait()?);
+            }
+            one.all_can_update(&thread)
         });
     }
 }
