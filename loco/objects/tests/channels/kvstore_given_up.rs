@@ -388,3 +388,72 @@ fn calls_without_time_move_updates_on() {
         });
     }
 }
+
+/// After a loss, the lock cannot be taken over while a live node has a draw under way. An update with time left waits on then, though another
+/// one of its thread is late.
+#[test]
+fn an_update_with_time_left_waits_on_after_a_loss() {
+    for cluster in networks() {
+        cluster.run(4, |manager| {
+            let survivors = Participants::of([NodeId(0), NodeId(1), NodeId(2)]);
+            let end = match manager.node().0 {
+                3 => None,
+                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
+            };
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let held = match manager.node().0 {
+                3 => Some(one.hold(&idle)?),
+                _ => None,
+            };
+            one.bar.wait(&thread)?;
+            let deadline = idle.now().after(Duration::from_millis(300));
+            let waiting = match manager.node().0 {
+                1 => {
+                    idle.set_deadline(Some(deadline));
+                    let late = one.store.update_start(&idle, &0, &1)?;
+                    idle.set_deadline(None);
+                    let in_time = one.store.update_start(&idle, &0, &2)?;
+                    // The draw and the claim.
+                    for _ in 0..2 {
+                        fence::thread(&idle)?;
+                        assert!(!in_time.query(), "node 3 holds the lock");
+                    }
+                    Some((late, in_time))
+                }
+                _ => None,
+            };
+            one.bar.wait(&thread)?;
+            let drawing = match manager.node().0 {
+                2 => Some(one.hold(&idle)?),
+                _ => held,
+            };
+            one.bar.wait(&thread)?;
+            let Some(end) = end else {
+                fence::thread(&thread)?;
+                manager.fabric().mesh().fail();
+                return Ok(());
+            };
+            until_lost(&manager, NodeId(3));
+            if let Some((_, in_time)) = &waiting {
+                wait_until("a deadline", || idle.now() >= deadline);
+                for _ in 0..10 {
+                    in_time.query();
+                }
+            }
+            end.wait_unfenced(&thread)?;
+            if let Some(update) = drawing {
+                assert!(update.wait()?, "{cluster:?}");
+            }
+            if let Some((late, in_time)) = waiting {
+                let late = late.wait();
+                assert!(
+                    late.map_or_else(|late| late.is_timeout(), |there| there),
+                    "{cluster:?}"
+                );
+                assert!(in_time.wait()?, "{cluster:?}: it has more time");
+            }
+            end.wait_unfenced(&thread)
+        });
+    }
+}

@@ -388,8 +388,10 @@ impl<F: Fabric> Machine<F> {
             return;
         }
         let now = thread.now();
-        let first = self.waiting.first();
-        let times = first.map_or((now, now), |&first| updates[first as usize].times);
+        let times = self.waiting.iter().map(|&number| updates[number as usize].times);
+        // What follows may wait for all of them, for as long as one has time.
+        let all = times.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        let times = all.unwrap_or((now, now));
         let progress = self.acquisition.after_loss(lock, thread, error, times);
         self.note(progress);
     }

@@ -266,14 +266,16 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
         thread.to_the_end(|| {
             for machine in &mut self.machines {
                 let lock = &store.locks[machine.lock as usize];
-                match error {
-                    FabricError::Timeout { .. } => {}
-                    FabricError::DeclaredLost => machine.fail(lock, error),
-                    // Also an outage: steps under way end by themselves, and a ticket is given up.
-                    error => machine.after_loss(thread, lock, error, &self.updates),
+                if *error == FabricError::DeclaredLost {
+                    machine.fail(lock, error);
+                    continue;
                 }
-                // A loss that others must tell of first ends each wait at once.
+                // First, as a loss that others must tell of ends each wait at once. Those that have time left go on.
                 machine.give_up_late(thread, lock, &mut self.updates);
+                if !matches!(error, FabricError::Timeout { .. }) {
+                    // Also an outage: steps under way end by themselves, and a ticket is given up.
+                    machine.after_loss(thread, lock, error, &self.updates);
+                }
             }
         });
     }
