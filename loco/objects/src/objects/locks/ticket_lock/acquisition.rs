@@ -183,10 +183,9 @@ impl<F: Fabric> Acquisition<F> {
                     return Progress::UnderWay;
                 }
                 match lock.after_loss(thread, ticket, times.1) {
-                    Ok(AfterLoss::Served(recovered)) => return self.end_wait(lock, ticket, Ok(recovered)),
-                    Ok(AfterLoss::WaitOn) => return Progress::UnderWay,
-                    Ok(AfterLoss::Failed(error)) => error,
-                    Err(error) => return self.end_wait(lock, ticket, Err(error)),
+                    AfterLoss::Served(recovered) => return self.end_wait(lock, ticket, Ok(recovered)),
+                    AfterLoss::WaitOn => return Progress::UnderWay,
+                    AfterLoss::Failed(error) => error,
                 }
             }
             error => error.clone().into(),
@@ -266,7 +265,8 @@ impl<F: Fabric> Acquisition<F> {
         };
         match resumed {
             Ok(None) => {}
-            Ok(Some(ticket)) => return self.wait(lock, thread, ticket),
+            Ok(Some((ticket, None))) => return self.wait(lock, thread, ticket),
+            Ok(Some((ticket, Some(recovered)))) => return self.got(lock, ticket, recovered),
             Err(error) => return self.fail(lock, error),
         }
         match lock.begin_draw(thread, &mut self.block) {
@@ -284,14 +284,13 @@ impl<F: Fabric> Acquisition<F> {
         thread: &Thread<F>,
         drawn: Result<(u64, Option<Slot>)>,
     ) -> Progress {
-        let drawn = drawn.and_then(|drawn| {
-            lock.drew(thread, drawn.0)?;
-            Ok(drawn)
-        });
         let (ticket, slot) = match drawn {
             Ok(drawn) => drawn,
             Err(error) => return self.fail(lock, error),
         };
+        if let Err(error) = lock.drew(thread, ticket) {
+            return self.fail_with(lock, ticket, error);
+        }
         if let Some(recovered) = slot.and_then(|slot| slot.turn_of(ticket)) {
             return self.got(lock, ticket, recovered);
         }
@@ -317,7 +316,7 @@ impl<F: Fabric> Acquisition<F> {
                 self.stage = Stage::Claims(ticket, expected);
                 self.go_on(lock, thread)
             }
-            Err(error) => self.fail(lock, error),
+            Err(error) => self.fail_with(lock, ticket, error),
         }
     }
 
@@ -338,7 +337,7 @@ impl<F: Fabric> Acquisition<F> {
                 Some(recovered) => self.got(lock, ticket, recovered),
                 None => self.wait(lock, thread, ticket),
             },
-            Err(error) => self.fail(lock, error),
+            Err(error) => self.fail_with(lock, ticket, error),
         }
     }
 
@@ -357,7 +356,7 @@ impl<F: Fabric> Acquisition<F> {
                 self.stage = Stage::Looks(ticket);
                 self.go_on(lock, thread)
             }
-            Err(error) => self.fail(lock, error),
+            Err(error) => self.fail_with(lock, ticket, error),
         }
     }
 
@@ -372,7 +371,7 @@ impl<F: Fabric> Acquisition<F> {
                 self.stage = Stage::Waits(ticket);
                 self.go_on(lock, thread)
             }
-            Err(error) => self.fail(lock, error),
+            Err(error) => self.fail_with(lock, ticket, error),
         }
     }
 
@@ -408,6 +407,13 @@ impl<F: Fabric> Acquisition<F> {
             true => Progress::Over(Err(error)),
             false => self.enter(lock, thread),
         }
+    }
+
+    /// Leaves the turn among the threads of the node, after an error that leaves open what the slot of the ticket says.
+    #[cold]
+    fn fail_with(&mut self, lock: &TicketLock<F>, ticket: u64, error: Error) -> Progress {
+        lock.keep(ticket);
+        self.fail(lock, error)
     }
 
     /// Leaves the turn among the threads of the node.

@@ -1,11 +1,11 @@
-//! Tests grants that arrive later than those of later tickets.
+//! Tests grants that arrive later than those of later tickets, and tickets that a node keeps after an error.
 //!
 //! Relies on the state machine of an acquisition, which stands still wherever a test wants.
 
 use loco_fabric::{AtomicCell, Fabric, Peers, Wait, WordCell};
 
-use super::slot::Slot;
-use super::{Acquisition, Progress, Release, TicketLock};
+use super::slot::{Announcement, Slot};
+use super::{Acquisition, NEXT, Progress, Release, TicketLock};
 use crate::fabric::{AnyConfig, AnyFabric, FabricChoice};
 use crate::fence::Scope;
 use crate::objects::locks::guard::LockGuard;
@@ -230,4 +230,100 @@ fn a_grant_that_covers_nothing_is_passed_over_by_steps() {
 #[test]
 fn a_grant_that_covers_nothing_is_passed_over_by_a_call() {
     with_a_late_grant(false, false);
+}
+
+/// How a ticket is kept and taken up.
+#[derive(Clone, Copy)]
+struct Kept {
+    /// Whether its claim has succeeded.
+    claimed: bool,
+    /// Whether it has the turn before it is taken up.
+    served: bool,
+    /// Whether it is taken up by a try.
+    by_try: bool,
+}
+
+/// Lets node 1 keep a ticket, as after an outage, while node 0 holds the lock, and take it up.
+fn takes_up(kept: Kept) {
+    let config = AnyConfig::default().choice(FabricChoice::Tcp);
+    let bring_up = |mesh| AnyFabric::new(mesh, config.clone());
+    testing::run_on(2, bring_up, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let lock = TicketLock::new(&manager, "lock", manager.nodes()[0])?;
+        let bar = Barrier::new(&manager, "bar")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        for _ in 0..5 {
+            if manager.node().0 == 0 {
+                let guard = lock.lock(&thread, Scope::Nothing)?;
+                bar.wait(&thread)?;
+                bar.wait(&thread)?; // node 1 keeps the ticket
+                if !kept.served {
+                    bar.wait(&thread)?; // and waits with it again
+                }
+                guard.release()?;
+                bar.wait(&thread)?;
+            } else {
+                bar.wait(&thread)?;
+                let ticket = match kept.claimed {
+                    true => {
+                        let mine = claim(&lock, &thread)?;
+                        let ticket = drawn(&lock);
+                        lock.keep(ticket);
+                        mine.abandon(&lock);
+                        mine.end(&thread);
+                        ticket
+                    }
+                    false => {
+                        lock.announce(&thread, Announcement::Drawing)?;
+                        let ticket = lock.words.fetch_add(&thread, NEXT, 1)?;
+                        lock.keep(ticket);
+                        ticket
+                    }
+                };
+                bar.wait(&thread)?;
+                if kept.served {
+                    bar.wait(&thread)?;
+                    let guard = match kept.by_try {
+                        true => lock.try_lock(&thread, Scope::Nothing)?.expect("it is served"),
+                        false => lock.lock(&thread, Scope::Nothing)?,
+                    };
+                    assert_eq!(AtomicCell::load(&lock.mine.held), ticket + 1);
+                    guard.release()?;
+                } else {
+                    let mut mine = claim(&lock, &thread)?;
+                    bar.wait(&thread)?;
+                    hold(&lock, &thread, &mut mine)?;
+                    assert_eq!(AtomicCell::load(&lock.mine.held), ticket + 1);
+                    release(&lock, &thread, mine)?;
+                    bar.wait(&thread)?;
+                }
+            }
+            lock.lock(&thread, Scope::Nothing)?.release()?;
+            bar.wait(&thread)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_ticket_that_was_kept_waits_again() {
+    for claimed in [true, false] {
+        takes_up(Kept {
+            claimed,
+            served: false,
+            by_try: false,
+        });
+    }
+}
+
+#[test]
+fn a_ticket_that_was_kept_and_is_served_is_used() {
+    for (claimed, by_try) in [(true, true), (true, false), (false, true), (false, false)] {
+        takes_up(Kept {
+            claimed,
+            served: true,
+            by_try,
+        });
+    }
 }

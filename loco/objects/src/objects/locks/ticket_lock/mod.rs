@@ -132,7 +132,7 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
 struct Mine<F: Fabric> {
     /// 1 + the ticket with which the node holds the lock, or 0.
     held: AtomicU64Of<F>,
-    /// 1 + a ticket given up that may not have been passed over yet, or 0.
+    /// 1 + a ticket given up that may not have been passed over yet, or of which nobody knows whether it was given up, or 0.
     abandoned: AtomicU64Of<F>,
     /// 1 + the last ticket that the node drew, or 0.
     drawn: AtomicU64Of<F>,
@@ -337,7 +337,7 @@ impl<F: Fabric> TicketLock<F> {
     fn acquire(&self, thread: &Thread<F>, since: Option<Time>, deadline: Option<Time>) -> Result<bool> {
         self.prepare(thread)?;
         let (ticket, served) = match self.resume(thread)? {
-            Some(ticket) => (ticket, None),
+            Some(resumed) => resumed,
             None => self.draw(thread)?,
         };
         let recovered = match served {
@@ -383,18 +383,31 @@ impl<F: Fabric> TicketLock<F> {
         self.keep_doubt(recovered);
     }
 
-    /// Claims the ticket that was given up, if there is one and it has not been skipped.
-    fn resume(&self, thread: &Thread<F>) -> Result<Option<u64>> {
+    /// Keeps a ticket for the next call that takes the lock. For one whose claim, or whose end, has failed: nobody knows what its slot says.
+    #[cold]
+    fn keep(&self, ticket: u64) {
+        self.mine.abandoned.store(ticket + 1);
+    }
+
+    /// Claims the ticket that was given up or [kept](TicketLock::keep), if there is one and it has not been skipped. Returns it, and the
+    /// turn if it has come already.
+    fn resume(&self, thread: &Thread<F>) -> Result<Option<(u64, Option<bool>)>> {
         let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
             return Ok(None);
         };
-        self.mine.abandoned.store(0);
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let abandoned = Slot::new(ticket, Stage::Abandoned);
-        let old = self
-            .words
-            .compare_swap(thread, self.slot(ticket), abandoned.to_word(), claim.to_word())?;
-        Ok((old == abandoned.to_word()).then_some(ticket))
+        let is_open = |old: Slot| old == abandoned || old.ticket < ticket;
+        let change = |old| is_open(old).then_some(claim);
+        // After an error the ticket stays for the next call.
+        let old = self.change::<PLAIN>(thread, ticket, abandoned.to_word(), change)?;
+        if old.is_some_and(|old| old.ticket < ticket) {
+            // The draw has failed before the claim, perhaps with the announcement.
+            self.drew(thread, ticket)?;
+        }
+        self.mine.abandoned.store(0);
+        let waits = |&old: &Slot| is_open(old) || old == claim || old.turn_of(ticket).is_some();
+        Ok(old.filter(waits).map(|old| (ticket, old.turn_of(ticket))))
     }
 
     fn served(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<bool>> {
@@ -405,7 +418,7 @@ impl<F: Fabric> TicketLock<F> {
     fn try_acquire(&self, thread: &Thread<F>) -> Result<Option<bool>> {
         let next = self.words.peek(thread, NEXT)?;
         let Some(recovered) = self.served(thread, next)? else {
-            return Ok(None);
+            return self.try_kept(thread);
         };
         self.prepare(thread)?;
         self.announce(thread, Announcement::Drawing)?;
@@ -425,6 +438,20 @@ impl<F: Fabric> TicketLock<F> {
             self.got(next, recovered);
         }
         Ok(drawn.then_some(recovered))
+    }
+
+    /// Takes the lock if it is the turn of a ticket that was [kept](TicketLock::keep).
+    fn try_kept(&self, thread: &Thread<F>) -> Result<Option<bool>> {
+        let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
+            return Ok(None);
+        };
+        let Some(recovered) = self.served(thread, ticket)? else {
+            return Ok(None);
+        };
+        self.prepare(thread)?;
+        self.mine.abandoned.store(0);
+        self.got(ticket, recovered);
+        Ok(Some(recovered))
     }
 
     /// Changes the slot of `ticket` to what `to` returns for its content, or leaves it if `to` returns `None`.

@@ -62,7 +62,7 @@ impl<F: Fabric> TicketLock<F> {
                     Err(error) => error,
                 },
                 Err(FabricError::PeerLost(node)) if node != self.words.home() => {
-                    match self.after_loss(thread, ticket, deadline)? {
+                    match self.after_loss(thread, ticket, deadline) {
                         AfterLoss::Served(recovered) => return Ok(recovered),
                         AfterLoss::WaitOn => continue,
                         AfterLoss::Failed(error) => error,
@@ -157,10 +157,12 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Looks at the slot after the loss of another node than the home, and passes over the tickets of lost nodes.
     #[cold]
-    pub(super) fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> Result<AfterLoss> {
+    pub(super) fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> AfterLoss {
         // The node that served us may have been lost before it sent the grant.
-        if let Some(recovered) = self.served(thread, ticket)? {
-            return Ok(AfterLoss::Served(recovered));
+        match self.served(thread, ticket) {
+            Ok(Some(recovered)) => return AfterLoss::Served(recovered),
+            Ok(None) => {}
+            Err(error) => return AfterLoss::Failed(error),
         }
         let outcome = match self.recover(thread) {
             Ok(Recovery::Done) => Ok(()),
@@ -175,10 +177,11 @@ impl<F: Fabric> TicketLock<F> {
             }
             Err(error) => Err(error),
         };
-        Ok(outcome.map_or_else(AfterLoss::Failed, |()| AfterLoss::WaitOn))
+        outcome.map_or_else(AfterLoss::Failed, |()| AfterLoss::WaitOn)
     }
 
-    /// Gives the ticket up for `error`, which it returns, unless the ticket was served at the last moment.
+    /// Gives the ticket up for `error`, which it returns, unless the ticket was served at the last moment. If that fails too, as it does in
+    /// an outage, the node [keeps](TicketLock::keep) the ticket.
     #[cold]
     pub(super) fn give_up(
         &self,
@@ -189,9 +192,13 @@ impl<F: Fabric> TicketLock<F> {
     ) -> Result<bool> {
         let abandoned = Slot::new(ticket, Stage::Abandoned);
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
-        let old = self
-            .words
-            .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
+        let exchanged =
+            self.words
+                .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word());
+        if exchanged.is_err() {
+            self.keep(ticket);
+        }
+        let old = exchanged?;
         if old == claim.to_word() {
             self.mine.abandoned.store(ticket + 1);
             let error = error.since(begin, deadline, thread.now());
