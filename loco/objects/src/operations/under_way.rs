@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::operations::ack::AckKey;
 use crate::operations::machines::{Awaited, Taken, UnderWay};
+use crate::operations::panics;
 use crate::operations::thread::Thread;
 
 /// What a wait for machines waits for, unless they wait for an object.
@@ -115,6 +116,17 @@ impl<F: Fabric> Thread<F> {
             }
             self.wait_for_machines(None, Time::NEVER);
         }
+    }
+
+    /// [Finishes](Thread::finish) for a value that is dropped. If the thread unwinds, perhaps since what the program compares its keys by has
+    /// panicked, that may panic again, which would end the process. Each such panic is caught, and ends what was to be written under the
+    /// lock that is held then, as the first one did; the lock is released.
+    pub(crate) fn finish_unwinding(&self, mut over: impl FnMut() -> bool) {
+        if !std::thread::panicking() {
+            return self.finish(over);
+        }
+        let platform = self.fabric().platform();
+        while panics::catch(platform, || self.finish(&mut over)).is_err() {}
     }
 
     /// Moves on what this thread has under way, if there is something, until the operations of `key` have ended, or nothing is under way any

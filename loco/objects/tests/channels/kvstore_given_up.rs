@@ -1,7 +1,9 @@
 //! Updates of the key-value store that are started and not waited for to their end: late ones, dropped and forgotten ones, and those that
 //! meet the loss of a node.
 
+use std::cell::Cell;
 use std::future::Future as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Waker};
@@ -12,7 +14,7 @@ use crate::common::{ALL, Cluster, Net, until_lost, wait_until};
 use loco::asynchronous::Async;
 use loco::fabric::NodeId;
 use loco::fence::{self, Scope};
-use loco::{KvConfig, Parent as _, Participants, PendingUpdate, Result};
+use loco::{Encode, KvConfig, Parent as _, Participants, PendingUpdate, Result};
 
 type Store = KvStore<u64, u64>;
 
@@ -454,6 +456,75 @@ fn an_update_with_time_left_waits_on_after_a_loss() {
                 assert!(in_time.wait()?, "{cluster:?}: it has more time");
             }
             end.wait_unfenced(&thread)
+        });
+    }
+}
+
+thread_local! {
+    /// Set while keys cannot be compared on this thread.
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A key whose comparison panics now and then.
+#[derive(Clone, Debug)]
+struct Refusing([u8; 8]);
+
+impl PartialEq for Refusing {
+    fn eq(&self, other: &Refusing) -> bool {
+        assert!(!REFUSES.get(), "keys cannot be compared");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Refusing {}
+
+impl Encode for Refusing {
+    const BYTES: Option<usize> = Some(8);
+
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Refusing> {
+        bytes.try_into().ok().map(Refusing)
+    }
+}
+
+/// A panic of the key type under one lock, and those under the other locks that the thread holds then, reach the program as one, and leave the
+/// locks free.
+#[test]
+fn panics_of_keys_under_several_locks_keep_no_lock() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let config = KvConfig::default().slots_per_node(64).locks(8);
+            let store = KvStore::<Refusing, u64>::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let keys: Vec<Refusing> = (0..16u64).map(|key| Refusing(key.to_ne_bytes())).collect();
+            if manager.node().0 == 0 {
+                let entries: Vec<(Refusing, u64)> = keys.iter().map(|key| (key.clone(), 0)).collect();
+                let _ = store.insert_many(&thread, &entries)?;
+            }
+            bar.wait(&thread)?;
+            if manager.node().0 == 1 {
+                let panicked = catch_unwind(AssertUnwindSafe(|| {
+                    let started = keys.iter().map(|key| store.update_start(&idle, key, &1));
+                    let mut started: Vec<_> = started.collect::<Result<_>>().expect("they fit");
+                    // All locks are held when it goes on.
+                    fence::thread(&idle).expect("nobody is lost");
+                    REFUSES.set(true);
+                    started.remove(0).wait()
+                }));
+                REFUSES.set(false);
+                assert!(panicked.is_err(), "{cluster:?}");
+            }
+            bar.wait(&thread)?;
+            for key in &keys {
+                assert!(store.update(&thread, key, &2)?);
+                assert!(store.update(&idle, key, &3)?);
+            }
+            bar.wait(&thread)
         });
     }
 }

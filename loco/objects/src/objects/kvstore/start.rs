@@ -137,11 +137,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> Drop for PendingUpdate<'_, K, V, F> {
             return;
         };
         let (store, thread) = (self.store, self.thread);
-        match store.under_way(thread, |all| all.take_back(number)) {
+        let lock = store.under_way(thread, |all| all.take_back(number));
+        thread.finish_unwinding(|| match lock {
             // Nobody may need the lock that was asked for.
-            Some(lock) => thread.finish(|| store.under_way(thread, |all| all.is_settled(lock))),
-            None => thread.finish(|| self.is_over(number)),
-        }
+            Some(lock) => store.under_way(thread, |all| all.is_settled(lock)),
+            None => self.is_over(number),
+        });
         let _ = store.under_way(thread, |all| all.take(number));
     }
 }
