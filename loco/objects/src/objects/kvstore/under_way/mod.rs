@@ -224,8 +224,10 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
                 }
                 // The fences before the first release: where order is bought by waits, they do not wait for one another then.
                 let mut fences = BegunFences::new();
-                for &i in &able {
-                    self.machines[i].begin_fences(thread, &store, &mut fences);
+                let begin = |&i: &usize| self.machines[i].begin_fences(thread, &store, &mut fences);
+                let begun: Places = able.iter().copied().filter(begin).collect();
+                for i in begun {
+                    self.machines[i].note_fences(&fences);
                 }
                 for &i in &able {
                     self.machines[i].release(thread, &store);
