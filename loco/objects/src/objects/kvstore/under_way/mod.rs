@@ -6,7 +6,8 @@
 //! and share the lock and its release.
 //!
 //! A machine that has a lock waits for the network alone, never for another lock. So updates under way cannot wait for each other in a
-//! circle, whatever the locks, the threads and the order.
+//! circle, whatever the locks, the threads and the order. After a loss, the machines of a thread pause together for some microseconds, as
+//! often as another node's draw of a ticket keeps one of them from taking a lock over.
 //!
 //! Relies on the machine of one lock (`machine`). Used by the calls that start updates.
 

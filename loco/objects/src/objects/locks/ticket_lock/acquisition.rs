@@ -4,7 +4,7 @@
 //! ([`Acquisition::go_on`]) whenever one of them has ended ([`Acquisition::has_ended`]). So a thread has many acquisitions under way.
 //! Only what is rare waits within a step, and for the network alone: the claim of a ticket that was given up, what follows a loss or a
 //! deadline, and the placement of the announcement before a hand-over to another thread of the node whose holder has not
-//! [placed](Release::Placed) it.
+//! [placed](Release::Placed) it. After a loss it also pauses for some microseconds, while a live node is drawing a ticket.
 //!
 //! The results of all steps go to one block, which is taken first. So no step that others wait for fails for want of memory.
 //!
