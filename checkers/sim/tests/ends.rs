@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use loco::fabric::{Fabric, Lock, NodeId, Platform, Target};
-use loco::{Channel, Manager, Polling, Thread};
+use loco::{Channel, KvConfig, KvStore, Manager, Polling, Thread};
 use loco_sim::{Completeness, Config, ModelFabric, SimError, Strategy, World, explore, note};
 use support::{complete, site, site_of};
 
@@ -239,6 +239,29 @@ fn a_panic_whose_destructors_find_a_lock_held_is_told() {
         };
         assert!(said.contains("the panic"), "{said}");
     }
+}
+
+/// An update that was started asks the fabric for its end when it is dropped, and the fabric of a thread that panics answers nobody.
+#[test]
+fn a_panic_beside_an_update_under_way_is_told() {
+    let store = |manager: &Manager<ModelFabric>| {
+        let config = KvConfig::default().slots_per_node(1).locks(1);
+        KvStore::<u64, u64, ModelFabric>::new(manager, "kv", config).unwrap()
+    };
+    let report = explore(&Config::default(), |world| {
+        for me in 0..2 {
+            let node = world.node(site(store));
+            world.thread(&node, &format!("node {me}"), move |site| {
+                let thread = site.thread();
+                if me == 1 {
+                    let _update = site.objects.update_start(&thread, &1, &1).unwrap();
+                    panic!("the panic");
+                }
+            });
+        }
+    });
+    let failure = report.unwrap().failure.expect("every execution panics");
+    assert!(failure.to_string().contains("the panic"), "{failure}");
 }
 
 /// Checks that both kinds of strategies find that the world is no function of what its threads are told.

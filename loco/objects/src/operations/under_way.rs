@@ -233,7 +233,15 @@ impl<F: Fabric> Thread<F> {
             let some = taken.machines.iter().any(|machine| machine.has_ended());
             some || beside.is_some_and(AckKey::query)
         };
+        let alone = matches!(wait.peers, Peers::None);
         if let Err(failed) = self.wait_for_ends(deadline.is_some(), wait, ended) {
+            let failed = match failed {
+                // Neither a loss nor an outage ends such a wait.
+                WaitFailed::Waits(error) if alone && !matches!(error, FabricError::Timeout { .. }) => {
+                    WaitFailed::Broken(error)
+                }
+                failed => failed,
+            };
             self.tell(&mut taken.machines, &failed);
         }
     }
