@@ -575,9 +575,7 @@ impl<F: Fabric> Thread<F> {
 impl<F: Fabric> Drop for Thread<F> {
     fn drop(&mut self) {
         // Only what a program has forgotten is under way still.
-        if self.under_way.some.get() {
-            self.finish_unwinding(|| !self.under_way.some.get());
-        }
+        self.end_under_way();
         let queues = match &self.queues {
             ThreadQueues::Private(queues) => {
                 let empty = Queues::new(self.window.clone(), 0);

@@ -129,6 +129,13 @@ impl<F: Fabric> Thread<F> {
         while panics::catch(platform, || self.finish(&mut over)).is_err() {}
     }
 
+    /// Ends what this thread has under way, for a thread that is dropped.
+    pub(crate) fn end_under_way(&self) {
+        if self.under_way().some.get() {
+            self.finish_unwinding(|| !self.under_way().some.get());
+        }
+    }
+
     /// Moves on what this thread has under way, if there is something, until the operations of `key` have ended, or nothing is under way any
     /// more, or until the thread's deadline. Returns that deadline if it has computed it.
     #[inline]
