@@ -449,10 +449,7 @@ fn an_update_with_time_left_waits_on_after_a_loss() {
             }
             if let Some((late, in_time)) = waiting {
                 let late = late.wait();
-                assert!(
-                    late.map_or_else(|late| late.is_timeout(), |there| there),
-                    "{cluster:?}"
-                );
+                assert!(late.unwrap_or_else(|late| late.is_timeout()), "{cluster:?}");
                 assert!(in_time.wait()?, "{cluster:?}: it has more time");
             }
             end.wait_unfenced(&thread)
