@@ -292,6 +292,10 @@ pub(crate) fn begin<F: Fabric>(thread: &Thread<F>, node: NodeId) -> Result<AckKe
 
 /// Leaves the failure of a fence towards `node` for the thread's next one. For a caller that [began](begin) the fence for itself, and to whom
 /// the failure of an operation of the program is nothing.
+///
+/// An operation that the thread posts in between to get an answer, such as the exchange that releases a lock, takes the place of the failure:
+/// the next fence waits for that one. It tells all the same where a failure fails what follows on its queue pair, as on `verbs`
+/// and after a loss.
 #[cold]
 pub(crate) fn leave_failure<F: Fabric>(thread: &Thread<F>, node: NodeId, fence: &AckKey<F>) {
     if let (Ok(position), Some(seq)) = (

@@ -575,7 +575,7 @@ impl<F: Fabric> Thread<F> {
 impl<F: Fabric> Drop for Thread<F> {
     fn drop(&mut self) {
         // Only what a program has forgotten is under way still.
-        let _ = self.settle(Some(Time::NEVER));
+        self.end_under_way();
         let queues = match &self.queues {
             ThreadQueues::Private(queues) => {
                 let empty = Queues::new(self.window.clone(), 0);

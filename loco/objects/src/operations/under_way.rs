@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::operations::ack::AckKey;
 use crate::operations::machines::{Awaited, Taken, UnderWay};
+use crate::operations::panics;
 use crate::operations::thread::Thread;
 
 /// What a wait for machines waits for, unless they wait for an object.
@@ -117,6 +118,24 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
+    /// [Finishes](Thread::finish) for a value that is dropped. If the thread unwinds, perhaps since what the program compares its keys by has
+    /// panicked, that may panic again, which would end the process. Each such panic is caught, and ends what was to be written under the
+    /// lock that is held then, as the first one did; the lock is released.
+    pub(crate) fn finish_unwinding(&self, mut over: impl FnMut() -> bool) {
+        if !std::thread::panicking() {
+            return self.finish(over);
+        }
+        let platform = self.fabric().platform();
+        while panics::catch(platform, || self.finish(&mut over)).is_err() {}
+    }
+
+    /// Ends what this thread has under way, for a thread that is dropped.
+    pub(crate) fn end_under_way(&self) {
+        if self.under_way().some.get() {
+            self.finish_unwinding(|| !self.under_way().some.get());
+        }
+    }
+
     /// Moves on what this thread has under way, if there is something, until the operations of `key` have ended, or nothing is under way any
     /// more, or until the thread's deadline. Returns that deadline if it has computed it.
     #[inline]
@@ -130,9 +149,15 @@ impl<F: Fabric> Thread<F> {
     #[cold]
     fn finish_beside_key(&self, key: &AckKey<F>) -> Time {
         let deadline = self.deadline();
-        while self.under_way().some.get() && !key.query() && !self.given_up() && self.now() < deadline {
-            if !self.take_steps() {
-                self.wait_for_machines(Some(key), deadline);
+        while self.under_way().some.get() && !key.query() && !self.given_up() {
+            if self.take_steps() {
+                continue;
+            }
+            // As in `settle_until`.
+            self.wait_for_machines(Some(key), deadline);
+            if deadline <= self.now() {
+                self.take_steps();
+                break;
             }
         }
         deadline
@@ -167,11 +192,15 @@ impl<F: Fabric> Thread<F> {
             if self.take_steps() || !self.under_way().some.get() {
                 continue;
             }
+            // This looks once also when the time is over, so that what is under way goes on in a program that calls again and again.
+            self.wait_for_machines(None, deadline);
+            if self.take_steps() || !self.under_way().some.get() {
+                continue;
+            }
             let now = self.now();
             if deadline <= now {
                 return Err(Error::timeout(&self.awaited(), begin, deadline, now));
             }
-            self.wait_for_machines(None, deadline);
         }
         Ok(())
     }

@@ -1,17 +1,20 @@
 //! Updates of the key-value store that are started and not waited for to their end: late ones, dropped and forgotten ones, and those that
 //! meet the loss of a node.
 
+use std::cell::Cell;
 use std::future::Future as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use crate::common::net::{Barrier, Driver, KvStore, Manager, Thread};
+use crate::common::net::{Barrier, Driver, KvStore, Manager, Thread, TicketLock};
 use crate::common::{ALL, Cluster, Net, until_lost, wait_until};
 use loco::asynchronous::Async;
 use loco::fabric::NodeId;
-use loco::fence;
-use loco::{KvConfig, Parent as _, Participants, PendingUpdate, Result};
+use loco::fence::{self, Scope};
+use loco::{Encode, KvConfig, Parent as _, Participants, PendingUpdate, Result};
 
 type Store = KvStore<u64, u64>;
 
@@ -354,6 +357,171 @@ fn a_forgotten_update_ends_with_its_thread() {
             std::mem::forget(one.store.update_start(&forgetful, &0, &9)?);
             drop(forgetful);
             one.all_can_update(&manager.thread()?)
+        });
+    }
+}
+
+/// A program that calls again and again, and has no time to wait, moves on what it has under way.
+#[test]
+fn calls_without_time_move_updates_on() {
+    for cluster in networks() {
+        let updated = AtomicBool::new(false);
+        cluster.run(2, |manager| {
+            let lock = TicketLock::new(&manager, "lock", manager.nodes()[0])?;
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            if manager.node().0 == 0 {
+                one.bar.wait(&thread)?;
+                assert!(one.store.update(&thread, &0, &1)?);
+                updated.store(true, SeqCst);
+            } else {
+                let held = one.hold(&idle)?;
+                one.bar.wait(&thread)?;
+                wait_until("the update of node 0", || {
+                    match lock.lock_until(&idle, Scope::Nothing, idle.now()) {
+                        Ok(guard) => guard.release().expect("a lock that is held"),
+                        Err(error) => assert!(error.is_timeout(), "{cluster:?}: {error}"),
+                    }
+                    updated.load(SeqCst)
+                });
+                assert!(held.wait()?);
+            }
+            one.all_can_update(&thread)
+        });
+    }
+}
+
+/// After a loss, the lock cannot be taken over while a live node has a draw under way. An update with time left waits on then, though another
+/// one of its thread is late.
+#[test]
+fn an_update_with_time_left_waits_on_after_a_loss() {
+    for cluster in networks() {
+        cluster.run(4, |manager| {
+            let survivors = Participants::of([NodeId(0), NodeId(1), NodeId(2)]);
+            let end = match manager.node().0 {
+                3 => None,
+                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
+            };
+            let one = OneLock::new(&manager)?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let held = match manager.node().0 {
+                3 => Some(one.hold(&idle)?),
+                _ => None,
+            };
+            one.bar.wait(&thread)?;
+            let deadline = idle.now().after(Duration::from_millis(300));
+            let waiting = match manager.node().0 {
+                1 => {
+                    idle.set_deadline(Some(deadline));
+                    let late = one.store.update_start(&idle, &0, &1)?;
+                    idle.set_deadline(None);
+                    let in_time = one.store.update_start(&idle, &0, &2)?;
+                    // The draw and the claim.
+                    for _ in 0..2 {
+                        fence::thread(&idle)?;
+                        assert!(!in_time.query(), "node 3 holds the lock");
+                    }
+                    Some((late, in_time))
+                }
+                _ => None,
+            };
+            one.bar.wait(&thread)?;
+            let drawing = match manager.node().0 {
+                2 => Some(one.hold(&idle)?),
+                _ => held,
+            };
+            one.bar.wait(&thread)?;
+            let Some(end) = end else {
+                fence::thread(&thread)?;
+                manager.fabric().mesh().fail();
+                return Ok(());
+            };
+            until_lost(&manager, NodeId(3));
+            if let Some((_, in_time)) = &waiting {
+                wait_until("a deadline", || idle.now() >= deadline);
+                for _ in 0..10 {
+                    in_time.query();
+                }
+            }
+            end.wait_unfenced(&thread)?;
+            if let Some(update) = drawing {
+                assert!(update.wait()?, "{cluster:?}");
+            }
+            if let Some((late, in_time)) = waiting {
+                let late = late.wait();
+                assert!(late.unwrap_or_else(|late| late.is_timeout()), "{cluster:?}");
+                assert!(in_time.wait()?, "{cluster:?}: it has more time");
+            }
+            end.wait_unfenced(&thread)
+        });
+    }
+}
+
+thread_local! {
+    /// Set while keys cannot be compared on this thread.
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A key whose comparison panics now and then.
+#[derive(Clone, Debug)]
+struct Refusing([u8; 8]);
+
+impl PartialEq for Refusing {
+    fn eq(&self, other: &Refusing) -> bool {
+        assert!(!REFUSES.get(), "keys cannot be compared");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Refusing {}
+
+impl Encode for Refusing {
+    const BYTES: Option<usize> = Some(8);
+
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Refusing> {
+        bytes.try_into().ok().map(Refusing)
+    }
+}
+
+/// A panic of the key type under one lock, and those under the other locks that the thread holds then, reach the program as one, and leave the
+/// locks free.
+#[test]
+fn panics_of_keys_under_several_locks_keep_no_lock() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let config = KvConfig::default().slots_per_node(64).locks(8);
+            let store = KvStore::<Refusing, u64>::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let keys: Vec<Refusing> = (0..16u64).map(|key| Refusing(key.to_ne_bytes())).collect();
+            if manager.node().0 == 0 {
+                let entries: Vec<(Refusing, u64)> = keys.iter().map(|key| (key.clone(), 0)).collect();
+                let _ = store.insert_many(&thread, &entries)?;
+            }
+            bar.wait(&thread)?;
+            if manager.node().0 == 1 {
+                let panicked = catch_unwind(AssertUnwindSafe(|| {
+                    let started = keys.iter().map(|key| store.update_start(&idle, key, &1));
+                    let mut started: Vec<_> = started.collect::<Result<_>>().expect("they fit");
+                    // All locks are held when it goes on.
+                    fence::thread(&idle).expect("nobody is lost");
+                    REFUSES.set(true);
+                    started.remove(0).wait()
+                }));
+                REFUSES.set(false);
+                assert!(panicked.is_err(), "{cluster:?}");
+            }
+            bar.wait(&thread)?;
+            for key in &keys {
+                assert!(store.update(&thread, key, &2)?);
+                assert!(store.update(&idle, key, &3)?);
+            }
+            bar.wait(&thread)
         });
     }
 }

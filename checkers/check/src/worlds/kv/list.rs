@@ -2,7 +2,7 @@
 
 use super::{
     Call, Script, There, batches, calls, calls_with, copies, cuts, deleted_late, faulty, faulty_of, freed,
-    lengths, moves, reports, snapshots, started, taken_over,
+    lengths, moves, reports, snapshots, started, taken_over, unhurried,
 };
 use crate::named_world::NamedWorld;
 
@@ -333,7 +333,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
             .small(),
         NamedWorld::new(
             "crash-of-three-windows",
-            faulty_of::<1, 3>((1, 2), EACH, WINDOWS_OF_SURVIVORS),
+            unhurried::<1, 3>((1, 2), EACH, WINDOWS_OF_SURVIVORS),
         )
         .crash()
         .small(),

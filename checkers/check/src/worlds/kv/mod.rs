@@ -13,7 +13,7 @@ mod started;
 
 pub(crate) use list::worlds;
 
-use loco::fabric::NodeId;
+use loco::fabric::{NodeId, Time};
 use loco::{Error, Inserted, KvStore, Manager, Result, Thread};
 use loco_sim::spec::Operation;
 use loco_sim::{World, call, spec};
@@ -318,6 +318,25 @@ where
         let mut stage = stores::<N>(world, nodes_of(&script), T, size, keys);
         stage.perform(script, move |store, thread, what| {
             attempt(store, thread, what, of_node_0)
+        });
+        stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
+    }
+}
+
+/// Makes a world as [`faulty_of`] does, in which no wait has a deadline: whoever waits for ever after a loss is found.
+fn unhurried<const N: usize, const T: usize>(
+    size: (u32, u32),
+    keys: &'static [There],
+    script: Script<Call, T>,
+) -> impl Fn(&mut World)
+where
+    [u64; N]: loco::Encode,
+{
+    move |world| {
+        let mut stage = stores::<N>(world, nodes_of(&script), T, size, keys);
+        stage.perform(script, move |store, thread, what| {
+            thread.set_deadline(Some(Time::NEVER));
+            attempt(store, thread, what, false)
         });
         stage.promise(move |calls| spec::key_value_store(&known(&after(keys, calls))));
     }

@@ -14,7 +14,15 @@ use crate::{Result, Thread, fence};
 /// Fences under way.
 pub(super) type Fences<F> = SmallVec<[(NodeId, AckKey<F>); 2]>;
 /// The fences that the machines of a thread have begun together.
-pub(super) type BegunFences<F> = SmallVec<[(NodeId, Result<AckKey<F>>); 4]>;
+pub(super) type BegunFences<F> = SmallVec<[Begun<F>; 4]>;
+
+/// A fence that some machine of a thread has begun.
+pub(super) struct Begun<F: Fabric> {
+    to: NodeId,
+    fence: Result<AckKey<F>>,
+    /// Set if it is that of some machine's values.
+    of_values: bool,
+}
 
 /// Returns true if the fences of a machine have ended, successfully or not.
 pub(super) fn have_ended<F: Fabric>(fences: &Fences<F>, announced: &Option<AckKey<F>>) -> bool {
@@ -22,16 +30,27 @@ pub(super) fn have_ended<F: Fabric>(fences: &Fences<F>, announced: &Option<AckKe
     all.all(AckKey::query)
 }
 
-/// Returns the fence towards `node`, which it begins if none of the machines has.
+/// Returns the fence towards `node`, of a machine's values if `of_values`. Begins it if none of the machines has.
 pub(super) fn fence_towards<F: Fabric>(
     thread: &Thread<F>,
     node: NodeId,
+    of_values: bool,
     begun: &mut BegunFences<F>,
 ) -> Result<AckKey<F>> {
-    if let Some((_, fence)) = begun.iter().find(|(to, _)| *to == node) {
-        return fence.clone();
+    if let Some(begun) = begun.iter_mut().find(|begun| begun.to == node) {
+        begun.of_values |= of_values;
+        return begun.fence.clone();
     }
     let fence = fence::begin(thread, node);
-    begun.push((node, fence.clone()));
+    begun.push(Begun {
+        to: node,
+        fence: fence.clone(),
+        of_values,
+    });
     fence
+}
+
+/// Returns true if the fence towards `node` is that of some machine's values.
+pub(super) fn is_of_values<F: Fabric>(node: NodeId, begun: &BegunFences<F>) -> bool {
+    begun.iter().any(|begun| begun.to == node && begun.of_values)
 }

@@ -48,8 +48,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// [`try_pop`](crate::SharedQueue::try_pop). A program that makes them again and again until another thread has done something also
     /// asks for its updates.
     ///
-    /// An update may hold its lock from this call on, with nothing written until the thread waits or asks the next time. Do so soon:
-    /// others wait for the lock meanwhile. After the loss of a node they also wait for a lock that the update has asked for and has not got.
+    /// An update may hold its lock from this call on, with nothing written until the thread waits or asks the next time, and a lock that it has
+    /// released may not be known to be free by then. Do so soon: others wait for the lock meanwhile. After the loss of a node they also wait for a lock that the update has asked for and has not got.
     ///
     /// Over shared memory, and where values have [copies](super::KvConfig::copies), the update is over when the call returns.
     ///
@@ -137,11 +137,12 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> Drop for PendingUpdate<'_, K, V, F> {
             return;
         };
         let (store, thread) = (self.store, self.thread);
-        match store.under_way(thread, |all| all.take_back(number)) {
+        let lock = store.under_way(thread, |all| all.take_back(number));
+        thread.finish_unwinding(|| match lock {
             // Nobody may need the lock that was asked for.
-            Some(lock) => thread.finish(|| store.under_way(thread, |all| all.is_settled(lock))),
-            None => thread.finish(|| self.is_over(number)),
-        }
+            Some(lock) => store.under_way(thread, |all| all.is_settled(lock)),
+            None => self.is_over(number),
+        });
         let _ = store.under_way(thread, |all| all.take(number));
     }
 }

@@ -9,7 +9,7 @@ use loco_fabric::{Fabric, FabricError, NodeId};
 use smallvec::SmallVec;
 
 use crate::objects::kvstore::Shared;
-use crate::objects::kvstore::shared_fences::{BegunFences, Fences, fence_towards, have_ended};
+use crate::objects::kvstore::shared_fences::{BegunFences, Fences, fence_towards, have_ended, is_of_values};
 use crate::objects::kvstore::value::Encode;
 use crate::objects::locks::ticket_lock::{Acquisition, Progress, Release};
 use crate::operations::ack::AckKey;
@@ -33,6 +33,8 @@ pub(super) struct Machine<F: Fabric> {
     puts: AckKey<F>,
     /// The fence of the announcement of the ticket, if the release may hand the lock to another thread of the node.
     announced: Option<AckKey<F>>,
+    /// Set if that is also the fence of values, of this lock or another one.
+    announced_with_values: bool,
     /// The nodes written to.
     nodes: SmallVec<[NodeId; 4]>,
     /// Those of them that are lost.
@@ -73,6 +75,7 @@ impl<F: Fabric> Machine<F> {
             doing: Numbers::new(),
             puts: AckKey::done(),
             announced: None,
+            announced_with_values: false,
             nodes: SmallVec::new(),
             lost: SmallVec::new(),
             failed: None,
@@ -213,22 +216,24 @@ impl<F: Fabric> Machine<F> {
 
     /// Begins the fences between the values and the release, so that the next holder, and whoever learns of the updates, finds the
     /// values placed. `fences` are those towards each node that other machines have begun since all of them have posted their values:
-    /// the failure of an operation is told to one fence alone.
+    /// the failure of an operation is told to one fence alone. Returns true if it has begun with some.
     pub(super) fn begin_fences<K: Encode + Eq>(
         &mut self,
         thread: &Thread<F>,
         store: &Shared<F, K>,
         fences: &mut BegunFences<F>,
-    ) {
-        let Stage::Written(_) = self.stage else { return };
+    ) -> bool {
+        let Stage::Written(_) = self.stage else {
+            return false;
+        };
         let lock = &store.locks[self.lock as usize];
         if lock.places_and_leaves(&self.nodes) {
             self.stage = Stage::Written(true);
-            return;
+            return false;
         }
         let mut mine = Fences::new();
         for node in self.nodes.clone() {
-            match fence_towards(thread, node, fences) {
+            match fence_towards(thread, node, true, fences) {
                 Ok(fence) => mine.push((node, fence)),
                 Err(error) => self.note_failure(thread, node, error),
             }
@@ -236,8 +241,15 @@ impl<F: Fabric> Machine<F> {
         // A hand-over to another thread of the node needs no further fence then.
         self.announced = lock
             .announced_at()
-            .and_then(|home| fence_towards(thread, home, fences).ok());
+            .and_then(|home| fence_towards(thread, home, false, fences).ok());
         self.stage = Stage::Fences(mine);
+        true
+    }
+
+    /// Takes note of the `fences` that all machines have begun together with this one.
+    pub(super) fn note_fences(&mut self, fences: &BegunFences<F>) {
+        let is_shared = |fence: &AckKey<F>| fence.peers().iter().any(|&home| is_of_values(home, fences));
+        self.announced_with_values = self.announced.as_ref().is_some_and(is_shared);
     }
 
     /// Begins to release the lock, if the values are placed or the release places them, and goes on with it.
@@ -249,12 +261,10 @@ impl<F: Fabric> Machine<F> {
                 let announced = self.announced.as_ref().is_some_and(|fence| {
                     let placed = fence.outcome() == Some(Ok(()));
                     // Where no value shares the fence, its failure is that of an operation of the program.
-                    for &home in fence
-                        .peers()
-                        .iter()
-                        .filter(|home| !placed && !self.nodes.contains(home))
-                    {
-                        fence::leave_failure(thread, home, fence);
+                    if !placed && !self.announced_with_values {
+                        for &home in fence.peers().iter() {
+                            fence::leave_failure(thread, home, fence);
+                        }
                     }
                     placed
                 });
@@ -388,8 +398,10 @@ impl<F: Fabric> Machine<F> {
             return;
         }
         let now = thread.now();
-        let first = self.waiting.first();
-        let times = first.map_or((now, now), |&first| updates[first as usize].times);
+        let times = self.waiting.iter().map(|&number| updates[number as usize].times);
+        // What follows may wait for all of them, for as long as one has time.
+        let all = times.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        let times = all.unwrap_or((now, now));
         let progress = self.acquisition.after_loss(lock, thread, error, times);
         self.note(progress);
     }

@@ -6,7 +6,8 @@
 //! and share the lock and its release.
 //!
 //! A machine that has a lock waits for the network alone, never for another lock. So updates under way cannot wait for each other in a
-//! circle, whatever the locks, the threads and the order.
+//! circle, whatever the locks, the threads and the order. After a loss, the machines of a thread pause together for some microseconds, as
+//! often as another node's draw of a ticket keeps one of them from taking a lock over.
 //!
 //! Relies on the machine of one lock (`machine`). Used by the calls that start updates.
 
@@ -224,8 +225,10 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
                 }
                 // The fences before the first release: where order is bought by waits, they do not wait for one another then.
                 let mut fences = BegunFences::new();
-                for &i in &able {
-                    self.machines[i].begin_fences(thread, &store, &mut fences);
+                let begin = |&i: &usize| self.machines[i].begin_fences(thread, &store, &mut fences);
+                let begun: Places = able.iter().copied().filter(begin).collect();
+                for i in begun {
+                    self.machines[i].note_fences(&fences);
                 }
                 for &i in &able {
                     self.machines[i].release(thread, &store);
@@ -266,14 +269,16 @@ impl<F: Fabric, K: Encode + Eq> machines::UnderWay<Thread<F>> for UnderWay<F, K>
         thread.to_the_end(|| {
             for machine in &mut self.machines {
                 let lock = &store.locks[machine.lock as usize];
-                match error {
-                    FabricError::Timeout { .. } => {}
-                    FabricError::DeclaredLost => machine.fail(lock, error),
-                    // Also an outage: steps under way end by themselves, and a ticket is given up.
-                    error => machine.after_loss(thread, lock, error, &self.updates),
+                if *error == FabricError::DeclaredLost {
+                    machine.fail(lock, error);
+                    continue;
                 }
-                // A loss that others must tell of first ends each wait at once.
+                // First, as a loss that others must tell of ends each wait at once. Those that have time left go on.
                 machine.give_up_late(thread, lock, &mut self.updates);
+                if !matches!(error, FabricError::Timeout { .. }) {
+                    // Also an outage: steps under way end by themselves, and a ticket is given up.
+                    machine.after_loss(thread, lock, error, &self.updates);
+                }
             }
         });
     }

@@ -4,11 +4,11 @@
 //! ([`Acquisition::go_on`]) whenever one of them has ended ([`Acquisition::has_ended`]). So a thread has many acquisitions under way.
 //! Only what is rare waits within a step, and for the network alone: the claim of a ticket that was given up, what follows a loss or a
 //! deadline, and the placement of the announcement before a hand-over to another thread of the node whose holder has not
-//! [placed](Release::Placed) it.
+//! [placed](Release::Placed) it. After a loss it also pauses for some microseconds, while a live node is drawing a ticket.
 //!
 //! The results of all steps go to one block, which is taken first. So no step that others wait for fails for want of memory.
 //!
-//! Relies on the steps of one lock (`draw`, `waiting`, `late_grant`, `release`). Used by `several`, and by the store for what it has under way.
+//! Relies on the steps of one lock (`draw`, `waiting`, `release`). Used by `several`, and by the store for what it has under way.
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, NodeId, Time};
 
@@ -43,14 +43,14 @@ pub(crate) struct Acquisition<F: Fabric> {
 enum Stage<F: Fabric> {
     /// It waits in the line of the node's threads with this number.
     Lines(u64),
-    /// It has the turn among the threads of the node, and waits for a grant that is due before it draws a ticket.
-    Due,
     /// It has the turn among the threads of the node, and the draw of a ticket is under way.
     Draws(Draw<F>),
     /// The claim of this ticket is under way. The second word is the content of the slot that the claim expects.
     Claims(u64, u64),
     /// It waits with this ticket.
     Waits(u64),
+    /// It looks whether this ticket is served, since the grant of another one may cover its grant.
+    Looks(u64),
     /// It holds the lock.
     Holds,
     /// The release is under way.
@@ -95,20 +95,21 @@ impl<F: Fabric> Acquisition<F> {
             return Progress::UnderWay;
         }
         match &mut self.stage {
-            Stage::Lines(_) | Stage::Due => self.enter(lock, thread),
+            Stage::Lines(_) => self.enter(lock, thread),
             Stage::Draws(draw) => match lock.drawn(thread, draw, &self.block) {
                 None => Progress::UnderWay,
                 Some(drawn) => self.after_draw(lock, thread, drawn),
             },
             &mut Stage::Claims(ticket, expected) => self.after_claim(lock, thread, ticket, expected),
-            &mut Stage::Waits(ticket) => match lock.granted(ticket) {
-                None => Progress::UnderWay,
+            &mut Stage::Waits(ticket) => match lock.see_grant(ticket) {
+                None => self.look(lock, thread, ticket),
                 // The grant may have arrived before the others gave this node up.
                 Some(recovered) => {
                     let still_in = thread.still_in();
                     self.end_wait(lock, ticket, still_in.map(|()| recovered))
                 }
             },
+            &mut Stage::Looks(ticket) => self.after_look(lock, thread, ticket),
             Stage::Holds => Progress::UnderWay,
             Stage::Releases(service) => match lock.go_on_releasing(thread, &mut self.block, service) {
                 None => Progress::UnderWay,
@@ -124,9 +125,8 @@ impl<F: Fabric> Acquisition<F> {
     pub(crate) fn has_ended(&self, lock: &TicketLock<F>) -> bool {
         match self.stage {
             Stage::Lines(number) => lock.turn.is_called(number),
-            Stage::Due => lock.has_due_grant(),
-            Stage::Draws(_) | Stage::Claims(..) | Stage::Releases(_) => self.block.query(),
-            Stage::Waits(ticket) => lock.granted(ticket).is_some(),
+            Stage::Draws(_) | Stage::Claims(..) | Stage::Looks(_) | Stage::Releases(_) => self.block.query(),
+            Stage::Waits(_) => lock.has_grant(),
             Stage::Holds => false,
         }
     }
@@ -136,10 +136,6 @@ impl<F: Fabric> Acquisition<F> {
     pub(crate) fn waits(&self, lock: &TicketLock<F>, living: impl FnMut(NodeId)) -> bool {
         match self.stage {
             Stage::Lines(_) => true,
-            Stage::Due => {
-                lock.each_of_due(living);
-                true
-            }
             Stage::Waits(_) => {
                 lock.each_living(living);
                 true
@@ -152,7 +148,7 @@ impl<F: Fabric> Acquisition<F> {
     pub(crate) fn is_in_step(&self) -> bool {
         matches!(
             self.stage,
-            Stage::Draws(_) | Stage::Claims(..) | Stage::Releases(_)
+            Stage::Draws(_) | Stage::Claims(..) | Stage::Looks(_) | Stage::Releases(_)
         )
     }
 
@@ -175,10 +171,6 @@ impl<F: Fabric> Acquisition<F> {
     ) -> Progress {
         let ticket = match (&self.stage, error) {
             (&Stage::Waits(ticket), _) => ticket,
-            (Stage::Due, FabricError::PeerLost(node)) if *node != lock.words.home() => {
-                return self.enter(lock, thread);
-            }
-            (Stage::Due, error) => return self.fail(lock, error.clone().into()),
             (Stage::Lines(_), FabricError::PeerLost(_)) => return Progress::UnderWay,
             (&Stage::Lines(number), error) => {
                 return self.leave_line(lock, thread, number, error.clone().into());
@@ -191,10 +183,9 @@ impl<F: Fabric> Acquisition<F> {
                     return Progress::UnderWay;
                 }
                 match lock.after_loss(thread, ticket, times.1) {
-                    Ok(AfterLoss::Served(recovered)) => return self.end_wait(lock, ticket, Ok(recovered)),
-                    Ok(AfterLoss::WaitOn) => return Progress::UnderWay,
-                    Ok(AfterLoss::Failed(error)) => error,
-                    Err(error) => return self.end_wait(lock, ticket, Err(error)),
+                    AfterLoss::Served(recovered) => return self.end_wait(lock, ticket, Ok(recovered)),
+                    AfterLoss::WaitOn => return Progress::UnderWay,
+                    AfterLoss::Failed(error) => error,
                 }
             }
             error => error.clone().into(),
@@ -220,10 +211,6 @@ impl<F: Fabric> Acquisition<F> {
                 let error = late(thread, lock.channel.name(), error, times);
                 self.leave_line(lock, thread, number, error)
             }
-            Stage::Due => {
-                let error = lock.grant_late(thread, times);
-                self.fail(lock, error)
-            }
             Stage::Waits(ticket) => {
                 let given_up = lock.give_up(thread, ticket, error, times);
                 self.end_wait(lock, ticket, given_up)
@@ -238,7 +225,6 @@ impl<F: Fabric> Acquisition<F> {
         let error = Error::timeout(lock.channel.name(), times.0, times.1, thread.now());
         match self.stage {
             Stage::Lines(_) => late(thread, lock.channel.name(), error, times),
-            Stage::Due => lock.grant_late(thread, times),
             _ => lock.name_holder(thread, error),
         }
     }
@@ -273,20 +259,14 @@ impl<F: Fabric> Acquisition<F> {
                 Err(error) => self.fail(lock, error),
             };
         }
-        if !lock.may_draw(thread) {
-            thread
-                .counts()
-                .add(Count::LockWaits, u64::from(!matches!(self.stage, Stage::Due)));
-            self.stage = Stage::Due;
-            return Progress::UnderWay;
-        }
         let resumed = match lock.mine.abandoned.load() {
             0 => Ok(None),
             _ => lock.resume(thread),
         };
         match resumed {
             Ok(None) => {}
-            Ok(Some(ticket)) => return self.wait(lock, thread, ticket),
+            Ok(Some((ticket, None))) => return self.wait(lock, thread, ticket),
+            Ok(Some((ticket, Some(recovered)))) => return self.got(lock, ticket, recovered),
             Err(error) => return self.fail(lock, error),
         }
         match lock.begin_draw(thread, &mut self.block) {
@@ -304,14 +284,13 @@ impl<F: Fabric> Acquisition<F> {
         thread: &Thread<F>,
         drawn: Result<(u64, Option<Slot>)>,
     ) -> Progress {
-        let drawn = drawn.and_then(|drawn| {
-            lock.drew(thread, drawn.0)?;
-            Ok(drawn)
-        });
         let (ticket, slot) = match drawn {
             Ok(drawn) => drawn,
             Err(error) => return self.fail(lock, error),
         };
+        if let Err(error) = lock.drew(thread, ticket) {
+            return self.fail_with(lock, ticket, error);
+        }
         if let Some(recovered) = slot.and_then(|slot| slot.turn_of(ticket)) {
             return self.got(lock, ticket, recovered);
         }
@@ -337,7 +316,7 @@ impl<F: Fabric> Acquisition<F> {
                 self.stage = Stage::Claims(ticket, expected);
                 self.go_on(lock, thread)
             }
-            Err(error) => self.fail(lock, error),
+            Err(error) => self.fail_with(lock, ticket, error),
         }
     }
 
@@ -358,7 +337,7 @@ impl<F: Fabric> Acquisition<F> {
                 Some(recovered) => self.got(lock, ticket, recovered),
                 None => self.wait(lock, thread, ticket),
             },
-            Err(error) => self.fail(lock, error),
+            Err(error) => self.fail_with(lock, ticket, error),
         }
     }
 
@@ -367,6 +346,33 @@ impl<F: Fabric> Acquisition<F> {
         thread.counts().add(Count::LockWaits, 1);
         self.stage = Stage::Waits(ticket);
         self.go_on(lock, thread)
+    }
+
+    /// Begins to look at the slot of the ticket.
+    #[cold]
+    fn look(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, ticket: u64) -> Progress {
+        match lock.begin_look(thread, &mut self.block, ticket) {
+            Ok(()) => {
+                self.stage = Stage::Looks(ticket);
+                self.go_on(lock, thread)
+            }
+            Err(error) => self.fail_with(lock, ticket, error),
+        }
+    }
+
+    fn after_look(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, ticket: u64) -> Progress {
+        let found = match self.block.ended(thread) {
+            None => return Progress::UnderWay,
+            Some(ended) => ended.and_then(|()| self.block.word(0)),
+        };
+        match found.map(|found| Slot::from_word(found).turn_of(ticket)) {
+            Ok(Some(recovered)) => self.got(lock, ticket, recovered),
+            Ok(None) => {
+                self.stage = Stage::Waits(ticket);
+                self.go_on(lock, thread)
+            }
+            Err(error) => self.fail_with(lock, ticket, error),
+        }
     }
 
     /// Ends a wait with a ticket, which has got the lock or not.
@@ -401,6 +407,13 @@ impl<F: Fabric> Acquisition<F> {
             true => Progress::Over(Err(error)),
             false => self.enter(lock, thread),
         }
+    }
+
+    /// Leaves the turn among the threads of the node, after an error that leaves open what the slot of the ticket says.
+    #[cold]
+    fn fail_with(&mut self, lock: &TicketLock<F>, ticket: u64, error: Error) -> Progress {
+        lock.keep(ticket);
+        self.fail(lock, error)
     }
 
     /// Leaves the turn among the threads of the node.

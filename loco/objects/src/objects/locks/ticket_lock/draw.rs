@@ -50,15 +50,30 @@ impl<F: Fabric> TicketLock<F> {
                 drawn?
             }
         };
+        let claimed = self.announce_and_claim(thread, ticket, slot);
+        if claimed.is_err() {
+            self.keep(ticket);
+        }
+        Ok((ticket, claimed?))
+    }
+
+    /// Announces a ticket that was drawn, and claims it unless its slot says that it has the turn. Returns the turn if it has come.
+    #[inline]
+    fn announce_and_claim(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        slot: Option<Slot>,
+    ) -> Result<Option<bool>> {
         self.drew(thread, ticket)?;
         if let Some(recovered) = slot.and_then(|slot| slot.turn_of(ticket)) {
-            return Ok((ticket, Some(recovered)));
+            return Ok(Some(recovered));
         }
         let guess = slot.map_or_else(|| self.untouched(ticket), Slot::to_word);
         // Strong: the announcement is placed when the claim is, so the node's next one, perhaps on another queue pair, comes
         // after it.
         let old = self.change::<STRONG>(thread, ticket, guess, self.claim(ticket))?;
-        Ok((ticket, old.and_then(|old| old.turn_of(ticket))))
+        Ok(old.and_then(|old| old.turn_of(ticket)))
     }
 
     /// Draws a ticket and looks at the slots, in one batch. Returns the ticket, and the content of its slot if that was looked at.

@@ -11,6 +11,10 @@
 //! A ticket cannot be given back. A waiter that gives up therefore marks its slot, and is skipped unless it
 //! comes back before that.
 //!
+//! Grants of different nodes arrive in any order. A waiter that finds in its slot that its ticket is served, when it gives up or after a loss,
+//! uses it at once, and its grant may arrive only while the node waits with a later ticket. It then covers the grant of that one if this
+//! has arrived before it. So whatever changes the word is a reason to look at the slot (`waiting`).
+//!
 //! A node that is about to draw a ticket announces this at the home, and afterwards announces the ticket that it drew. When
 //! a node is lost, the others can therefore find out what it held (`recovery`).
 //!
@@ -22,7 +26,8 @@ mod doubt;
 mod draw;
 #[cfg(test)]
 mod fairness;
-mod late_grant;
+#[cfg(test)]
+mod grants;
 mod recovery;
 mod release;
 mod several;
@@ -127,14 +132,12 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
 struct Mine<F: Fabric> {
     /// 1 + the ticket with which the node holds the lock, or 0.
     held: AtomicU64Of<F>,
-    /// 1 + a ticket given up that may not have been passed over yet, or 0.
+    /// 1 + a ticket given up that may not have been passed over yet, or of which nobody knows whether it was given up, or 0.
     abandoned: AtomicU64Of<F>,
     /// 1 + the last ticket that the node drew, or 0.
     drawn: AtomicU64Of<F>,
-    /// 1 + a ticket that was used before its grant arrived, which is due (`late_grant`), or 0.
-    due: AtomicU64Of<F>,
-    /// 1 + the node that sends the grant that is due, or 0 if that is not known.
-    due_from: AtomicU32Of<F>,
+    /// The grant word as the node has looked at it last.
+    grant_seen: AtomicU64Of<F>,
     /// How many draws did not give the ticket after the node's former one, since other nodes drew between.
     misses: AtomicU32Of<F>,
     /// 1 + the node that waited last time when this one was done, or 0. It is a guess which node waits this
@@ -207,8 +210,7 @@ impl<F: Fabric> TicketLock<F> {
                 held: AtomicCell::new(0),
                 abandoned: AtomicCell::new(0),
                 drawn: AtomicCell::new(0),
-                due: AtomicCell::new(0),
-                due_from: AtomicCell::new(0),
+                grant_seen: AtomicCell::new(0),
                 misses: AtomicCell::new(0),
                 follower: AtomicCell::new(0),
                 recovered_count: AtomicCell::new(0),
@@ -334,9 +336,8 @@ impl<F: Fabric> TicketLock<F> {
     /// Gets the lock for this node. Returns true if a holder was lost. The call has waited since `since`, if that is given.
     fn acquire(&self, thread: &Thread<F>, since: Option<Time>, deadline: Option<Time>) -> Result<bool> {
         self.prepare(thread)?;
-        self.wait_to_draw(thread, since, deadline)?;
         let (ticket, served) = match self.resume(thread)? {
-            Some(ticket) => (ticket, None),
+            Some(resumed) => resumed,
             None => self.draw(thread)?,
         };
         let recovered = match served {
@@ -382,18 +383,31 @@ impl<F: Fabric> TicketLock<F> {
         self.keep_doubt(recovered);
     }
 
-    /// Claims the ticket that was given up, if there is one and it has not been skipped.
-    fn resume(&self, thread: &Thread<F>) -> Result<Option<u64>> {
+    /// Keeps a ticket for the next call that takes the lock. For one whose claim, or whose end, has failed: nobody knows what its slot says.
+    #[cold]
+    fn keep(&self, ticket: u64) {
+        self.mine.abandoned.store(ticket + 1);
+    }
+
+    /// Claims the ticket that was given up or [kept](TicketLock::keep), if there is one and it has not been skipped. Returns it, and the
+    /// turn if it has come already.
+    fn resume(&self, thread: &Thread<F>) -> Result<Option<(u64, Option<bool>)>> {
         let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
             return Ok(None);
         };
-        self.mine.abandoned.store(0);
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let abandoned = Slot::new(ticket, Stage::Abandoned);
-        let old = self
-            .words
-            .compare_swap(thread, self.slot(ticket), abandoned.to_word(), claim.to_word())?;
-        Ok((old == abandoned.to_word()).then_some(ticket))
+        let is_open = |old: Slot| old == abandoned || old.ticket < ticket;
+        let change = |old| is_open(old).then_some(claim);
+        // After an error the ticket stays for the next call.
+        let old = self.change::<PLAIN>(thread, ticket, abandoned.to_word(), change)?;
+        if old.is_some_and(|old| old.ticket < ticket) {
+            // The draw has failed before the claim, perhaps with the announcement.
+            self.drew(thread, ticket)?;
+        }
+        self.mine.abandoned.store(0);
+        let waits = |&old: &Slot| is_open(old) || old == claim || old.turn_of(ticket).is_some();
+        Ok(old.filter(waits).map(|old| (ticket, old.turn_of(ticket))))
     }
 
     fn served(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<bool>> {
@@ -404,7 +418,7 @@ impl<F: Fabric> TicketLock<F> {
     fn try_acquire(&self, thread: &Thread<F>) -> Result<Option<bool>> {
         let next = self.words.peek(thread, NEXT)?;
         let Some(recovered) = self.served(thread, next)? else {
-            return Ok(None);
+            return self.try_kept(thread);
         };
         self.prepare(thread)?;
         self.announce(thread, Announcement::Drawing)?;
@@ -424,6 +438,20 @@ impl<F: Fabric> TicketLock<F> {
             self.got(next, recovered);
         }
         Ok(drawn.then_some(recovered))
+    }
+
+    /// Takes the lock if it is the turn of a ticket that was [kept](TicketLock::keep).
+    fn try_kept(&self, thread: &Thread<F>) -> Result<Option<bool>> {
+        let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
+            return Ok(None);
+        };
+        let Some(recovered) = self.served(thread, ticket)? else {
+            return Ok(None);
+        };
+        self.prepare(thread)?;
+        self.mine.abandoned.store(0);
+        self.got(ticket, recovered);
+        Ok(Some(recovered))
     }
 
     /// Changes the slot of `ticket` to what `to` returns for its content, or leaves it if `to` returns `None`.

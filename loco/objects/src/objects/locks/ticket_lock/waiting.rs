@@ -1,8 +1,12 @@
 //! The wait for the turn of a claimed ticket: for its grant, for what its slot says after a loss, and at last for nothing, when the
 //! ticket is given up.
 //!
-//! Relies on `recovery` to pass over the tickets of lost nodes, and on `late_grant` where a ticket is served and its grant has not arrived. Used
-//! by the calls that take the lock.
+//! A waiter watches the grant word for a change. If it has changed to the grant of another ticket, that may cover the grant of its own, and
+//! the waiter looks at its slot. No change is missed: the word that was looked at last was there before the ticket was claimed, or before a
+//! look at the slot that found the ticket not served. The grant of the ticket arrives later in either case, no grant arrives twice, and the grants
+//! of one node differ. A slot is served before its grant is posted, so the look after a grant that covers another finds that.
+//!
+//! Relies on `recovery` to pass over the tickets of lost nodes. Used by the calls that take the lock.
 
 use std::time::Duration;
 
@@ -11,7 +15,9 @@ use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, NodeId, Peers, Time, Wa
 use super::recovery::Recovery;
 use super::slot::{Slot, Stage};
 use super::{NEXT, TicketLock};
+use crate::operations::block::Block;
 use crate::operations::counts::Count;
+use crate::operations::operation::Flags;
 use crate::operations::words::Pause;
 use crate::{Error, Result, Thread};
 
@@ -42,17 +48,21 @@ impl<F: Fabric> TicketLock<F> {
         thread.counts().add(Count::LockWaits, 1);
         let mut living = Vec::new();
         loop {
-            let error = match self.wait_for_grant(thread, ticket, deadline, &mut living) {
-                Ok(recovered) => {
-                    // The grant may have arrived before the others gave this node up.
-                    thread.still_in()?;
-                    // For the release: the node that served us no longer uses these words, unless it is
-                    // drawing again.
-                    self.words.prefetch(NEXT);
-                    return Ok(recovered);
-                }
+            let error = match self.wait_for_grant(thread, deadline, &mut living) {
+                Ok(()) => match self.after_grant(thread, ticket) {
+                    Ok(Some(recovered)) => {
+                        // The grant may have arrived before the others gave this node up.
+                        thread.still_in()?;
+                        // For the release: the node that served us no longer uses these words, unless it is
+                        // drawing again.
+                        self.words.prefetch(NEXT);
+                        return Ok(recovered);
+                    }
+                    Ok(None) => continue,
+                    Err(error) => error,
+                },
                 Err(FabricError::PeerLost(node)) if node != self.words.home() => {
-                    match self.after_loss(thread, ticket, deadline)? {
+                    match self.after_loss(thread, ticket, deadline) {
                         AfterLoss::Served(recovered) => return Ok(recovered),
                         AfterLoss::WaitOn => continue,
                         AfterLoss::Failed(error) => error,
@@ -67,15 +77,14 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
-    /// Waits for the grant, as long as all participants live that are not known to hold nothing. `living` is room for their list.
+    /// Waits for a grant, as long as all participants live that are not known to hold nothing. `living` is room for their list.
     #[inline]
     fn wait_for_grant(
         &self,
         thread: &Thread<F>,
-        ticket: u64,
         deadline: Time,
         living: &mut Vec<NodeId>,
-    ) -> std::result::Result<bool, FabricError> {
+    ) -> std::result::Result<(), FabricError> {
         let peers = if self.mine.recovered_count.load() == 0 {
             self.channel.peers()
         } else {
@@ -88,14 +97,50 @@ impl<F: Fabric> TicketLock<F> {
             peers: Peers::These(peers),
             deadline: Some(deadline),
         };
-        thread.fabric().wait_for_arrival(wait, || self.granted(ticket))
+        thread
+            .fabric()
+            .wait_for_arrival(wait, || self.has_grant().then_some(()))
     }
 
-    /// Returns what the grant of this ticket says, once it has come: whether a holder was lost.
+    /// Returns true if a grant has arrived since the node looked at the word.
     #[inline]
-    pub(super) fn granted(&self, ticket: u64) -> Option<bool> {
+    pub(super) fn has_grant(&self) -> bool {
+        self.grant.load() != self.mine.grant_seen.load()
+    }
+
+    /// Looks at the grant that has arrived last. Returns whether a holder was lost, if it is that of `ticket`. If not, it may cover that one,
+    /// and the slot of the ticket tells.
+    #[inline]
+    pub(super) fn see_grant(&self, ticket: u64) -> Option<bool> {
         let grant = self.grant.load();
+        self.mine.grant_seen.store(grant);
         (grant >> 1 == ticket + 1).then_some(grant & 1 == 1)
+    }
+
+    /// Looks at a grant that has arrived. Returns whether a holder was lost, if the ticket has the turn.
+    #[inline]
+    fn after_grant(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<bool>> {
+        match self.see_grant(ticket) {
+            Some(recovered) => Ok(Some(recovered)),
+            None => self.after_other_grant(thread, ticket),
+        }
+    }
+
+    #[cold]
+    fn after_other_grant(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<bool>> {
+        // Not a `peek`: the exchange that has served the ticket has ended, and may not be placed.
+        let slot = self.words.read(thread, self.slot(ticket))?;
+        Ok(Slot::from_word(slot).turn_of(ticket))
+    }
+
+    /// Begins to look at the slot of a claimed ticket, after the grant of another one, so that other steps of the thread overlap. The
+    /// first word of `block` gets its content.
+    #[cold]
+    pub(super) fn begin_look(&self, thread: &Thread<F>, block: &mut Block<F>, ticket: u64) -> Result<()> {
+        let claim = Slot::new(ticket, Stage::Claimed(self.channel.node())).to_word();
+        // An exchange that changes nothing, since a get could miss the one that has served the ticket.
+        self.words
+            .begin_compare_swap(thread, block, self.slot(ticket), (claim, claim), Flags::default())
     }
 
     /// Returns true if `node` is lost and known to hold nothing.
@@ -112,11 +157,12 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Looks at the slot after the loss of another node than the home, and passes over the tickets of lost nodes.
     #[cold]
-    pub(super) fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> Result<AfterLoss> {
+    pub(super) fn after_loss(&self, thread: &Thread<F>, ticket: u64, deadline: Time) -> AfterLoss {
         // The node that served us may have been lost before it sent the grant.
-        if let Some(recovered) = self.served(thread, ticket)? {
-            self.use_before_grant(thread, ticket);
-            return Ok(AfterLoss::Served(recovered));
+        match self.served(thread, ticket) {
+            Ok(Some(recovered)) => return AfterLoss::Served(recovered),
+            Ok(None) => {}
+            Err(error) => return AfterLoss::Failed(error),
         }
         let outcome = match self.recover(thread) {
             Ok(Recovery::Done) => Ok(()),
@@ -131,10 +177,11 @@ impl<F: Fabric> TicketLock<F> {
             }
             Err(error) => Err(error),
         };
-        Ok(outcome.map_or_else(AfterLoss::Failed, |()| AfterLoss::WaitOn))
+        outcome.map_or_else(AfterLoss::Failed, |()| AfterLoss::WaitOn)
     }
 
-    /// Gives the ticket up for `error`, which it returns, unless the ticket was served at the last moment.
+    /// Gives the ticket up for `error`, which it returns, unless the ticket was served at the last moment. If that fails too, as it does in
+    /// an outage, the node [keeps](TicketLock::keep) the ticket.
     #[cold]
     pub(super) fn give_up(
         &self,
@@ -145,9 +192,13 @@ impl<F: Fabric> TicketLock<F> {
     ) -> Result<bool> {
         let abandoned = Slot::new(ticket, Stage::Abandoned);
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
-        let old = self
-            .words
-            .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
+        let exchanged =
+            self.words
+                .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word());
+        if exchanged.is_err() {
+            self.keep(ticket);
+        }
+        let old = exchanged?;
         if old == claim.to_word() {
             self.mine.abandoned.store(ticket + 1);
             let error = error.since(begin, deadline, thread.now());
@@ -161,15 +212,14 @@ impl<F: Fabric> TicketLock<F> {
             // The ticket was skipped: to the others this node was lost.
             return Err(error);
         }
-        // The ticket was served at the last moment.
-        self.use_before_grant(thread, ticket);
+        // The ticket was served at the last moment. Its grant comes later.
         Ok(old.stage == Stage::Recovered)
     }
 }
 
 /// Returns the beginning of a call and its deadline. Reads the clock only if one of the two is not given.
 #[inline]
-pub(super) fn begin_and_deadline<F: Fabric>(
+fn begin_and_deadline<F: Fabric>(
     thread: &Thread<F>,
     since: Option<Time>,
     deadline: Option<Time>,
