@@ -290,6 +290,9 @@ fn takes_up(kept: Kept) {
                     };
                     assert_eq!(AtomicCell::load(&lock.mine.held), ticket + 1);
                     guard.release()?;
+                    // Else others could recover nothing after a loss.
+                    let announced = lock.words.peek(&thread, lock.own_announcement)?;
+                    assert_eq!(Announcement::from_word(announced), Announcement::Drew(ticket));
                 } else {
                     let mut mine = claim(&lock, &thread)?;
                     bar.wait(&thread)?;

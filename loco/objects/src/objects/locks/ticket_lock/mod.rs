@@ -134,6 +134,8 @@ struct Mine<F: Fabric> {
     held: AtomicU64Of<F>,
     /// 1 + a ticket given up that may not have been passed over yet, or of which nobody knows whether it was given up, or 0.
     abandoned: AtomicU64Of<F>,
+    /// Not 0 if that ticket was [kept](TicketLock::keep): what this node has announced may be of the time before its draw.
+    kept: AtomicU32Of<F>,
     /// 1 + the last ticket that the node drew, or 0.
     drawn: AtomicU64Of<F>,
     /// The grant word as the node has looked at it last.
@@ -209,6 +211,7 @@ impl<F: Fabric> TicketLock<F> {
             mine: Mine {
                 held: AtomicCell::new(0),
                 abandoned: AtomicCell::new(0),
+                kept: AtomicCell::new(0),
                 drawn: AtomicCell::new(0),
                 grant_seen: AtomicCell::new(0),
                 misses: AtomicCell::new(0),
@@ -387,6 +390,20 @@ impl<F: Fabric> TicketLock<F> {
     #[cold]
     fn keep(&self, ticket: u64) {
         self.mine.abandoned.store(ticket + 1);
+        self.mine.kept.store(1);
+    }
+
+    /// Announces the draw of `ticket` once more if it was [kept](TicketLock::keep), since that announcement may have failed. Others could
+    /// recover no lock while they take this node for one that draws.
+    fn announce_kept(&self, thread: &Thread<F>, ticket: u64) -> Result<()> {
+        if self.mine.kept.load() == 0 {
+            return Ok(());
+        }
+        self.drew(thread, ticket)?;
+        // As in `try_acquire`: no strong read-modify-write may follow.
+        fence::pair(thread, self.words.home())?;
+        self.mine.kept.store(0);
+        Ok(())
     }
 
     /// Claims the ticket that was given up or [kept](TicketLock::keep), if there is one and it has not been skipped. Returns it, and the
@@ -401,10 +418,7 @@ impl<F: Fabric> TicketLock<F> {
         let change = |old| is_open(old).then_some(claim);
         // After an error the ticket stays for the next call.
         let old = self.change::<PLAIN>(thread, ticket, abandoned.to_word(), change)?;
-        if old.is_some_and(|old| old.ticket < ticket) {
-            // The draw has failed before the claim, perhaps with the announcement.
-            self.drew(thread, ticket)?;
-        }
+        self.announce_kept(thread, ticket)?;
         self.mine.abandoned.store(0);
         let waits = |&old: &Slot| is_open(old) || old == claim || old.turn_of(ticket).is_some();
         Ok(old.filter(waits).map(|old| (ticket, old.turn_of(ticket))))
@@ -428,6 +442,7 @@ impl<F: Fabric> TicketLock<F> {
             self.mine.drawn.store(next + 1);
             // All tickets before it are over, even one that this node gave up.
             self.mine.abandoned.store(0);
+            self.mine.kept.store(0);
         }
         let last = self.mine.drawn.load().checked_sub(1);
         self.announce(thread, last.map_or(Announcement::Nothing, Announcement::Drew))?;
@@ -442,6 +457,9 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Takes the lock if it is the turn of a ticket that was [kept](TicketLock::keep).
     fn try_kept(&self, thread: &Thread<F>) -> Result<Option<bool>> {
+        if self.mine.kept.load() == 0 {
+            return Ok(None);
+        }
         let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
             return Ok(None);
         };
@@ -449,6 +467,7 @@ impl<F: Fabric> TicketLock<F> {
             return Ok(None);
         };
         self.prepare(thread)?;
+        self.announce_kept(thread, ticket)?;
         self.mine.abandoned.store(0);
         self.got(ticket, recovered);
         Ok(Some(recovered))
