@@ -153,36 +153,6 @@ pub fn operations_towards_a_dead_peer_fail<W: World>() {
         .unwrap();
 }
 
-/// Checks that operations after which more were to follow end although the next one fails, because the peer is lost by then.
-pub fn operations_that_waited_for_one_towards_a_dead_peer_end<W: World>() {
-    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
-    let (_there, remote) = share(b, a, 64);
-    let here = allocate(a, 64);
-    let mut qp = a.queue_pair(b.node()).unwrap();
-    let first = Work::signaled(WorkRequestId(1)).more();
-    let posted = qp.get(local(&here, 0, 8), target(&remote, 0), first).unwrap();
-    W::kill(b);
-    wait_for(a, || {
-        (a.control().peer_state(b.node()) != PeerState::Alive).then_some(())
-    });
-    let next = qp.get(local(&here, 8, 8), target(&remote, 8), Work::unsignaled());
-    assert_eq!(next, Err(FabricError::PeerLost(b.node())));
-    if posted == Posted::Done {
-        return;
-    }
-    let mut completions = Vec::new();
-    wait_for(a, || {
-        a.poll(&mut completions).unwrap();
-        (!completions.is_empty()).then_some(())
-    });
-    assert_eq!(completions.len(), 1);
-    assert_eq!(completions[0].id, WorkRequestId(1));
-    // The fabric may have begun it before the loss.
-    if let CompletionStatus::Failed(error) = &completions[0].status {
-        assert_eq!(**error, FabricError::PeerLost(b.node()));
-    }
-}
-
 /// Checks that each outstanding operation is reported once, as done or lost.
 pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {

@@ -14,6 +14,7 @@ use loco_fabric::{
 use loco_job::Mesh;
 
 pub mod cpu_atomics;
+pub mod doorbell;
 pub mod failure;
 pub mod job;
 pub mod layout;
@@ -67,7 +68,6 @@ macro_rules! suite {
                 loop_back, inline_data_may_be_reused_at_once,
                 inline_data_beyond_the_limit_are_refused,
                 unsignaled_operations_report_nothing, short_operations_in_a_row,
-                a_refused_operation_lets_those_before_it_go,
                 each_operation_is_reported_once, a_full_queue_says_so,
             }
             ordering {
@@ -78,11 +78,14 @@ macro_rules! suite {
                 store_buffering_with_puts_and_reads_at_once, store_buffering_with_flush,
                 an_atomic_comes_after_puts,
             }
+            doorbell {
+                a_refused_operation_lets_those_before_it_go,
+                operations_that_waited_for_one_towards_a_dead_peer_end,
+            }
             failure {
                 a_wait_times_out, a_wait_that_is_ready_ignores_its_deadline, a_dead_peer_ends_the_wait,
                 a_dead_peer_that_nobody_waits_for_is_ignored, a_value_that_came_before_the_death_counts,
                 operations_towards_a_dead_peer_fail, outstanding_operations_of_a_dead_peer_are_reported,
-                operations_that_waited_for_one_towards_a_dead_peer_end,
                 unknown_peers_are_refused,
             }
             sleeping {

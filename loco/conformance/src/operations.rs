@@ -455,48 +455,6 @@ pub fn short_operations_in_a_row<W: World>() {
     }
 }
 
-/// Checks that operations after which more were to follow end although the next one is refused.
-pub fn a_refused_operation_lets_those_before_it_go<W: World>() {
-    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
-    let (there, remote) = share(b, a, 64);
-    let here = allocate(a, 64);
-    let mut poster = Poster::new(a, b.node());
-    let none = || target(&remote, 64);
-    for (round, more) in [(1, true), (2, false)] {
-        set_word(&here, 0, round);
-        let refused_work = match more {
-            true => Work::unsignaled().more(),
-            false => Work::unsignaled(),
-        };
-        for refusal in 0..3 {
-            let ended = poster.post(|qp, work| qp.put(local(&here, 0, 8), target(&remote, 8), work.more()));
-            let refused = match refusal {
-                0 => poster.qp.put_inline(&[1; 8], none(), refused_work),
-                1 => poster.qp.get(local(&here, 8, 8), none(), refused_work),
-                _ => poster
-                    .qp
-                    .put(local(&here, 64, 8), target(&remote, 0), refused_work),
-            };
-            assert!(
-                matches!(refused, Err(FabricError::OutOfRange { .. })),
-                "{refused:?}"
-            );
-            if let Some(id) = ended {
-                let mut completions = Vec::new();
-                wait_for(a, || {
-                    a.poll(&mut completions).unwrap();
-                    (!completions.is_empty()).then_some(())
-                });
-                assert_eq!(completions.len(), 1);
-                assert_eq!(completions[0].id, id);
-                assert_eq!(completions[0].status, CompletionStatus::Success);
-            }
-        }
-        poster.complete(|qp, work| qp.flush(work));
-        assert_eq!(word(&there, 8), round);
-    }
-}
-
 /// Returns three words from `offset` on.
 fn words<M: Memory>(memory: &M, offset: usize) -> [u64; 3] {
     [0, 8, 16].map(|at| word(memory, offset + at))
