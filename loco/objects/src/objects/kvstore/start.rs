@@ -48,8 +48,9 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// [`try_pop`](crate::SharedQueue::try_pop). A program that makes them again and again until another thread has done something also
     /// asks for its updates.
     ///
-    /// An update may hold its lock from this call on, with nothing written until the thread waits or asks the next time, and a lock that it has
-    /// released may not be known to be free by then. Do so soon: others wait for the lock meanwhile. After the loss of a node they also wait for a lock that the update has asked for and has not got.
+    /// An update may hold its lock from this call on, with nothing written until the thread waits or asks the next time, and a lock that
+    /// it has released may not be known to be free by then. Do so soon: others wait for the lock meanwhile. After the loss of a node
+    /// they also wait for a lock that the update has asked for and has not got.
     ///
     /// Over shared memory, and where values have [copies](super::KvConfig::copies), the update is over when the call returns.
     ///

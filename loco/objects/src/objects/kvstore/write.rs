@@ -59,7 +59,8 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// the key's lock is gone, and [`Timeout`](crate::ErrorKind::Timeout). After an error of the fence at the end the
     /// value may be the old or the new one, or torn until the next update.
     ///
-    /// Where values have [copies](super::KvConfig::copies), `PeerLost` says that all nodes that had one are lost.
+    /// Where values have [copies](super::KvConfig::copies), `PeerLost` says that all nodes that had one are lost. What any other error
+    /// leaves behind is said at [`TicketLock::lock`](crate::TicketLock::lock).
     ///
     /// # After a timeout
     /// Nothing has changed; with copies, the value may have. Update again. Once the value is being written, the call goes on, whatever the deadline.

@@ -231,6 +231,9 @@ impl<F: Fabric> TicketLock<F> {
     /// Returns [`HolderLost`](crate::Error::HolderLost), [`PeerLost`](crate::ErrorKind::PeerLost) if the home is gone,
     /// or [`Timeout`](crate::ErrorKind::Timeout). The caller then does not hold the lock.
     ///
+    /// After any other error, such as that of a queue pair which the device has given up, nobody knows whether the home has carried the
+    /// operation out, and all nodes may wait for this one: end the process. Its loss lets the others go on.
+    ///
     /// # After a timeout
     /// The caller does not hold the lock. Its node keeps its place in the line until it is skipped, so a
     /// later call may be ahead of others. Lock again.
