@@ -152,7 +152,7 @@ impl<F: Fabric> Words<F> {
 
     /// Returns a value that word `index` had a moment ago, as [`peek`](Words::peek) does, and asks for no order: it may lack
     /// this thread's own completed read-modify-writes as well, where these are not placed.
-    #[inline]
+    #[inline(always)] // a load, where this node has the words
     pub(crate) fn glance(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         match &self.direct {
             Some(cells) => Ok(cells[index].load()),
@@ -178,7 +178,7 @@ impl<F: Fabric> Words<F> {
     }
 
     /// Adds with wrap-around. Returns the old value.
-    #[inline]
+    #[inline(always)] // one instruction, where this node has the words
     pub(crate) fn fetch_add(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
         if let Some(cells) = &self.direct {
             thread.still_in()?;

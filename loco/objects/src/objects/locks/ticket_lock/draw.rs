@@ -137,6 +137,7 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     /// Draws a ticket where operations are done within the call. Returns it, and the content of its slot.
+    #[inline(never)] // so that what it calls is inlined
     fn draw_at_once(&self, thread: &Thread<F>) -> Result<(u64, Slot)> {
         // Whoever sees that the ticket is drawn finds the announcement, as what is done at once is in order.
         let ticket = self.words.fetch_add(thread, NEXT, 1)?;

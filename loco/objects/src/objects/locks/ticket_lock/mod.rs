@@ -355,6 +355,7 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     /// Gets what the steps after the draw of a ticket need, up to its service and the grant to the next one's owner.
+    #[inline]
     fn prepare(&self, thread: &Thread<F>) -> Result<()> {
         let peers = self.channel.peers();
         // Peers get their grants in words of their memory, which must be connected.
@@ -411,10 +412,16 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Claims the ticket that was given up or [kept](TicketLock::keep), if there is one and it has not been skipped. Returns it, and the
     /// turn if it has come already.
+    #[inline]
     fn resume(&self, thread: &Thread<F>) -> Result<Option<(u64, Option<bool>)>> {
-        let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
-            return Ok(None);
-        };
+        match self.mine.abandoned.load().checked_sub(1) {
+            None => Ok(None),
+            Some(ticket) => self.resume_with(thread, ticket),
+        }
+    }
+
+    #[cold]
+    fn resume_with(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<(u64, Option<bool>)>> {
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let abandoned = Slot::new(ticket, Stage::Abandoned);
         let is_open = |old: Slot| old == abandoned || old.ticket < ticket;
