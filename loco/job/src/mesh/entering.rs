@@ -1,10 +1,9 @@
-//! The newcomer's side of a join: it asks members until one lets it in, connects with all of them, and waits until it is in.
+//! The newcomer's side of a join, once a member has let it in: it connects with all members, and waits until it is in.
 //!
-//! Relies on [`admission`](super::admission) and [`door`](super::door), the members' side. Used by programs, through
-//! [`Mesh::join`].
+//! Relies on [`asking`](super::asking), which comes before, and on [`door`](super::door), the members' side. Used by programs,
+//! through [`Mesh::join`].
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,16 +14,13 @@ use loco_trace::waits::{self, Stage};
 
 use super::Mesh;
 use super::accept::Acceptor;
-use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
-use super::agreement::Newcomer;
+use super::asking::{ask, contradiction, late};
 use super::door::{Door, hear_introduction, introduce, tell_introduction};
 use super::handshake::{
     self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError, Nodes, Purpose, Refusal,
 };
 use super::introduction::Introduction;
-use super::rendezvous::listener_for;
-use super::session::Session;
-use super::sockets::connect_within;
+use super::sockets::{RETRY_MAX, Retries, connect_within};
 use super::state::State;
 use super::system::spawn;
 use super::wire::Wire;
@@ -37,11 +33,6 @@ use crate::shown::show;
 
 /// What a node waits for that joins, as others see it.
 const MEMBERS: &str = "the members of the job";
-/// First and longest pause between attempts.
-const RETRY_MIN: Duration = Duration::from_millis(5);
-const RETRY_MAX: Duration = Duration::from_millis(200);
-/// The most members that are asked one after the other, each named by the one before.
-const HOPS_MAX: usize = 4;
 
 impl Mesh {
     /// Joins a running job that has room for more nodes ([`JobBuilder::nodes_max`](crate::JobBuilder::nodes_max)), and returns the mesh
@@ -125,82 +116,6 @@ fn join_once(join: &Join, credentials: &Credentials, start: Time, deadline: Time
     Ok(Mesh::part(&end, view)?)
 }
 
-/// Says that this node was not let in in time.
-fn late(why: String, start: Time) -> FabricError {
-    FabricError::Timeout {
-        what: format!("a member to let this node in ({why})"),
-        after: Std.now().since(start),
-    }
-}
-
-/// Says that a member has sent what no member sends.
-fn contradiction() -> FabricError {
-    FabricError::Refused("a member contradicts itself: build all nodes from the same sources".to_owned())
-}
-
-impl Admission {
-    /// Returns the nodes that the job began with.
-    fn first(&self) -> Vec<NodeId> {
-        self.first.iter().map(|&id| NodeId(id)).collect()
-    }
-
-    /// Returns the ids that the job has room for.
-    pub(super) fn ids(&self) -> Result<Vec<NodeId>> {
-        let members = self.members.iter().map(|&(member, _)| member);
-        let is_sound = members.clone().all(|member| member < self.index) && members.is_sorted();
-        match is_sound && !self.first.is_empty() && self.index < self.room && self.first.is_sorted() {
-            true => job::ids(&self.first(), self.room as usize),
-            false => Err(contradiction()),
-        }
-    }
-
-    fn newcomer(&self, key: u64) -> Newcomer {
-        Newcomer {
-            index: self.index as usize,
-            key,
-            members: self.members.iter().map(|&(member, _)| member as usize).collect(),
-        }
-    }
-}
-
-/// What a process has that was let in.
-struct Asked {
-    admission: Admission,
-    /// The member that let it in, as it was reached.
-    at: Address,
-    /// Open until the process is in: when it closes before, the process has given up.
-    session: Session,
-    /// Where later newcomers will connect.
-    listener: TcpListener,
-}
-
-impl Asked {
-    fn port(&self) -> Result<u16> {
-        let address = self.listener.local_addr();
-        let address =
-            address.map_err(|error| FabricError::os("asking for the port of a listener", &error))?;
-        Ok(address.port())
-    }
-
-    /// Returns the address at which this process listens, by the interface on which it reached the member.
-    fn own_address(&self) -> Result<Address> {
-        let local = self.session.stream.local_addr();
-        let local = local.map_err(|error| FabricError::os("asking for an address of this host", &error))?;
-        Ok(Address::from(std::net::SocketAddr::new(
-            local.ip().to_canonical(),
-            self.port()?,
-        )))
-    }
-
-    fn members(&self, ids: &[NodeId]) -> Result<BTreeMap<NodeId, Address>> {
-        let members = self.admission.members.iter();
-        let member = |(index, place): &(u32, super::admission::Place)| {
-            Ok((ids[*index as usize], place.seen_from(&self.at)?))
-        };
-        members.map(member).collect()
-    }
-}
-
 /// The reason why a process is not let in.
 enum NotIn {
     /// It may be otherwise soon.
@@ -213,100 +128,6 @@ impl From<FabricError> for NotIn {
     fn from(error: FabricError) -> NotIn {
         NotIn::Ever(error)
     }
-}
-
-/// The reason why a process is not let in by one member.
-enum NotBy {
-    /// Nobody listens there, or who does leaves.
-    Nobody(String),
-    /// The member may do so soon.
-    Yet(String),
-    /// The job does not let it in.
-    Ever(FabricError),
-}
-
-/// Asks members until one lets this process in.
-fn ask(join: &Join, credentials: &Credentials, key: u64, start: Time, deadline: Time) -> Result<Asked> {
-    for member in &join.members {
-        // A name without an address is an error at once.
-        member.resolve()?;
-    }
-    let mut pause = RETRY_MIN;
-    loop {
-        let (mut nobody, mut yet) = (Vec::new(), Vec::new());
-        for member in &join.members {
-            match ask_from(member, credentials, key, deadline) {
-                Ok(asked) => return Ok(asked),
-                Err(NotBy::Nobody(why)) => nobody.push(why),
-                Err(NotBy::Yet(why)) => yet.push(why),
-                Err(NotBy::Ever(error)) => return Err(error),
-            }
-        }
-        if yet.is_empty() {
-            return Err(FabricError::Refused(format!(
-                "{}: the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)",
-                nobody.join(", ")
-            )));
-        }
-        if deadline.since(Std.now()) <= pause {
-            return Err(late(yet.join(", "), start));
-        }
-        thread::sleep(pause);
-        pause = (pause * 2).min(RETRY_MAX);
-    }
-}
-
-/// Asks the member at an address, and those that it names.
-fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time) -> Result<Asked, NotBy> {
-    let mut at = first.clone();
-    for hop in 0..HOPS_MAX {
-        let asked = connect_within(&at, deadline).and_then(|stream| {
-            let mut session = handshake::connect(stream, credentials, &Claim::asking(key), deadline)?;
-            let answer: Answer = session.read(ANSWER_BYTES_MAX, deadline)?;
-            Ok((session, answer))
-        });
-        let (session, answer) = match asked {
-            Ok(asked) => asked,
-            // The member that was named may have gone, and its loss is not agreed yet.
-            Err(error) if error.is_refused_connection() && hop == 0 => {
-                return Err(NotBy::Nobody(format!("nobody listens at {at}")));
-            }
-            Err(error) if error.is_final() || matches!(error, HandshakeError::OtherJob) => {
-                return Err(NotBy::Ever(FabricError::Refused(format!("{at}: {error}"))));
-            }
-            Err(error) => return Err(NotBy::Yet(format!("{at}: {error}"))),
-        };
-        match answer {
-            Answer::Admitted(admission) => {
-                // Later newcomers reach this process as it reaches the members.
-                let listener = listener_for(&at).map_err(|error| {
-                    NotBy::Ever(FabricError::os("listening for later nodes".to_owned(), &error))
-                })?;
-                return Ok(Asked {
-                    admission,
-                    at,
-                    session,
-                    listener,
-                });
-            }
-            Answer::Ask(place) => at = place.seen_from(&at).map_err(NotBy::Ever)?,
-            Answer::Later => {
-                return Err(NotBy::Yet(format!(
-                    "{at}: another node joins, or a loss is being agreed on"
-                )));
-            }
-            Answer::Full(room) => {
-                return Err(NotBy::Ever(FabricError::Refused(format!(
-                    "{at}: the job has used all of its {room} ids, one for each node and each attempt to join; start it with room for more \
-                     (LOCO_NODES_MAX)"
-                ))));
-            }
-            Answer::Over => return Err(NotBy::Nobody(format!("the node at {at} leaves"))),
-        }
-    }
-    Err(NotBy::Yet(format!(
-        "{first}: the members do not agree on who lets nodes in"
-    )))
 }
 
 /// The connections of a node that joins, under construction.
@@ -377,7 +198,7 @@ impl Entering {
 
     /// Connects with a member, trying until the deadline, or until the member is gone.
     fn reach(&self, member: NodeId, address: &Address, deadline: Time) {
-        let mut pause = RETRY_MIN;
+        let mut retries = Retries::until(deadline);
         let is_over = || {
             let is_shunned = |index| self.wire.state.is_shunned(index);
             self.stop.load(Ordering::Relaxed) || self.wire.state.index(member).is_ok_and(is_shunned)
@@ -398,11 +219,10 @@ impl Entering {
                     unreached.insert(member, format!("at {address}: {error}"));
                 }
             }
-            if deadline.since(Std.now()) <= pause {
+            if retries.are_over() {
                 return;
             }
-            thread::sleep(pause);
-            pause = (pause * 2).min(RETRY_MAX);
+            retries.pause();
         }
     }
 

@@ -9,7 +9,7 @@
 //! one node knows), `in_process` (the nodes of one process), `noise`
 //! (encryption) and `session` (an encrypted connection), `frame`, `words`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
 //! and `registration` (its two sides), `introduction` (what nodes tell one another first), `connect`, which brings a
-//! mesh up, and `door` and `entering`, the two sides of a node that joins later.
+//! mesh up, and `door`, `asking` and `entering`, the two sides of a node that joins later.
 //!
 //! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. If an
 //! attacker on the network changes, repeats or leaves out a byte, the node notices, and counts the peer as lost.
@@ -31,6 +31,7 @@ mod accept;
 mod admission;
 pub mod agreement;
 mod arrivals;
+mod asking;
 mod attach;
 mod connect;
 mod connection;

@@ -1,0 +1,197 @@
+//! The first steps of a node that joins: it asks members until one lets it in.
+//!
+//! Relies on [`admission`](super::admission) for the answers of members. Used by [`entering`](super::entering), which goes on from
+//! there.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
+
+use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
+use super::agreement::Newcomer;
+use super::handshake::{self, Claim, Credentials, HandshakeError};
+use super::rendezvous::listener_for;
+use super::session::Session;
+use super::sockets::{Retries, connect_within};
+use crate::hosts::Address;
+use crate::job;
+use crate::join::Join;
+
+/// The most members that are asked one after the other, each named by the one before.
+const HOPS_MAX: usize = 4;
+
+/// The reason why a process is not let in by one member.
+enum NotBy {
+    /// Nobody listens there, or who does leaves.
+    Nobody(String),
+    /// The member may do so soon.
+    Yet(String),
+    /// The job does not let it in.
+    Ever(FabricError),
+}
+
+/// Asks members until one lets this process in.
+pub(super) fn ask(
+    join: &Join,
+    credentials: &Credentials,
+    key: u64,
+    start: Time,
+    deadline: Time,
+) -> Result<Asked> {
+    for member in &join.members {
+        // A name without an address is an error at once.
+        member.resolve()?;
+    }
+    let mut retries = Retries::until(deadline);
+    loop {
+        let (mut nobody, mut yet) = (Vec::new(), Vec::new());
+        for member in &join.members {
+            match ask_from(member, credentials, key, deadline) {
+                Ok(asked) => return Ok(asked),
+                Err(NotBy::Nobody(why)) => nobody.push(why),
+                Err(NotBy::Yet(why)) => yet.push(why),
+                Err(NotBy::Ever(error)) => return Err(error),
+            }
+        }
+        if yet.is_empty() {
+            return Err(FabricError::Refused(format!(
+                "{}: the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)",
+                nobody.join(", ")
+            )));
+        }
+        if retries.are_over() {
+            return Err(late(yet.join(", "), start));
+        }
+        retries.pause();
+    }
+}
+
+/// Asks the member at an address, and those that it names.
+fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time) -> Result<Asked, NotBy> {
+    let mut at = first.clone();
+    for hop in 0..HOPS_MAX {
+        let asked = connect_within(&at, deadline).and_then(|stream| {
+            let mut session = handshake::connect(stream, credentials, &Claim::asking(key), deadline)?;
+            let answer: Answer = session.read(ANSWER_BYTES_MAX, deadline)?;
+            Ok((session, answer))
+        });
+        let (session, answer) = match asked {
+            Ok(asked) => asked,
+            // The member that was named may have gone, and its loss is not agreed yet.
+            Err(error) if error.is_refused_connection() && hop == 0 => {
+                return Err(NotBy::Nobody(format!("nobody listens at {at}")));
+            }
+            Err(error) if error.is_final() || matches!(error, HandshakeError::OtherJob) => {
+                return Err(NotBy::Ever(FabricError::Refused(format!("{at}: {error}"))));
+            }
+            Err(error) => return Err(NotBy::Yet(format!("{at}: {error}"))),
+        };
+        match answer {
+            Answer::Admitted(admission) => {
+                // Later newcomers reach this process as it reaches the members.
+                let listener = listener_for(&at).map_err(|error| {
+                    NotBy::Ever(FabricError::os("listening for later nodes".to_owned(), &error))
+                })?;
+                return Ok(Asked {
+                    admission,
+                    at,
+                    session,
+                    listener,
+                });
+            }
+            Answer::Ask(place) => at = place.seen_from(&at).map_err(NotBy::Ever)?,
+            Answer::Later => {
+                return Err(NotBy::Yet(format!(
+                    "{at}: another node joins, or a loss is being agreed on"
+                )));
+            }
+            Answer::Full(room) => {
+                return Err(NotBy::Ever(FabricError::Refused(format!(
+                    "{at}: the job has used all of its {room} ids, one for each node and each attempt to join; start it with room for more \
+                     (LOCO_NODES_MAX)"
+                ))));
+            }
+            Answer::Over => return Err(NotBy::Nobody(format!("the node at {at} leaves"))),
+        }
+    }
+    Err(NotBy::Yet(format!(
+        "{first}: the members do not agree on who lets nodes in"
+    )))
+}
+
+impl Admission {
+    /// Returns the nodes that the job began with.
+    pub(super) fn first(&self) -> Vec<NodeId> {
+        self.first.iter().map(|&id| NodeId(id)).collect()
+    }
+
+    /// Returns the ids that the job has room for.
+    pub(super) fn ids(&self) -> Result<Vec<NodeId>> {
+        let members = self.members.iter().map(|&(member, _)| member);
+        let is_sound = members.clone().all(|member| member < self.index) && members.is_sorted();
+        match is_sound && !self.first.is_empty() && self.index < self.room && self.first.is_sorted() {
+            true => job::ids(&self.first(), self.room as usize),
+            false => Err(contradiction()),
+        }
+    }
+
+    pub(super) fn newcomer(&self, key: u64) -> Newcomer {
+        Newcomer {
+            index: self.index as usize,
+            key,
+            members: self.members.iter().map(|&(member, _)| member as usize).collect(),
+        }
+    }
+}
+
+/// What a process has that was let in.
+pub(super) struct Asked {
+    pub(super) admission: Admission,
+    /// The member that let it in, as it was reached.
+    at: Address,
+    /// Open until the process is in: when it closes before, the process has given up.
+    pub(super) session: Session,
+    /// Where later newcomers will connect.
+    pub(super) listener: TcpListener,
+}
+
+impl Asked {
+    pub(super) fn port(&self) -> Result<u16> {
+        let address = self.listener.local_addr();
+        let address =
+            address.map_err(|error| FabricError::os("asking for the port of a listener", &error))?;
+        Ok(address.port())
+    }
+
+    /// Returns the address at which this process listens, by the interface on which it reached the member.
+    pub(super) fn own_address(&self) -> Result<Address> {
+        let local = self.session.stream.local_addr();
+        let local = local.map_err(|error| FabricError::os("asking for an address of this host", &error))?;
+        Ok(Address::from(std::net::SocketAddr::new(
+            local.ip().to_canonical(),
+            self.port()?,
+        )))
+    }
+
+    pub(super) fn members(&self, ids: &[NodeId]) -> Result<BTreeMap<NodeId, Address>> {
+        let members = self.admission.members.iter();
+        let member = |(index, place): &(u32, super::admission::Place)| {
+            Ok((ids[*index as usize], place.seen_from(&self.at)?))
+        };
+        members.map(member).collect()
+    }
+}
+
+/// Says that this node was not let in in time.
+pub(super) fn late(why: String, start: Time) -> FabricError {
+    FabricError::Timeout {
+        what: format!("a member to let this node in ({why})"),
+        after: Std.now().since(start),
+    }
+}
+
+/// Says that a member has sent what no member sends.
+pub(super) fn contradiction() -> FabricError {
+    FabricError::Refused("a member contradicts itself: build all nodes from the same sources".to_owned())
+}
