@@ -10,7 +10,7 @@ use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
 
 use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
 use super::agreement::Newcomer;
-use super::handshake::{self, Claim, Credentials, HandshakeError};
+use super::handshake::{self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError};
 use super::rendezvous::listener_for;
 use super::session::Session;
 use super::sockets::{Retries, connect_within};
@@ -67,13 +67,15 @@ pub(super) fn ask(
     }
 }
 
-/// Asks the member at an address, and those that it names.
+/// Asks the member at an address, and those that it names. Each has [`HANDSHAKE_PATIENCE`] to answer: a member that is stopped still
+/// takes connections, or rather its system does, and would keep this process after the others have lost it.
 fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time) -> Result<Asked, NotBy> {
     let mut at = first.clone();
     for hop in 0..HOPS_MAX {
-        let asked = connect_within(&at, deadline).and_then(|stream| {
-            let mut session = handshake::connect(stream, credentials, &Claim::asking(key), deadline)?;
-            let answer: Answer = session.read(ANSWER_BYTES_MAX, deadline)?;
+        let by = deadline.min(Std.now().after(HANDSHAKE_PATIENCE));
+        let asked = connect_within(&at, by).and_then(|stream| {
+            let mut session = handshake::connect(stream, credentials, &Claim::asking(key), by)?;
+            let answer: Answer = session.read(ANSWER_BYTES_MAX, by)?;
             Ok((session, answer))
         });
         let (session, answer) = match asked {

@@ -35,8 +35,8 @@ fn admitted(at: &Address, key: u64) -> (Admission, Session) {
 }
 
 /// Joins for good, and checks the id and the view that come of it.
-fn join(member: &Mesh, at: Address, id: u16) {
-    let join = Join::by([at]).unwrap().secret(secret());
+fn join(member: &Mesh, at: impl IntoIterator<Item = Address>, id: u16) {
+    let join = Join::by(at).unwrap().secret(secret());
     let mesh = Mesh::join(&join.timeouts(Timeouts::default().connect(Duration::from_secs(3600)))).unwrap();
     assert_eq!(mesh.node(), NodeId(id));
     let view = member.next_view(1, soon()).unwrap();
@@ -52,14 +52,14 @@ fn a_newcomer_that_ends_before_it_connects_is_not_waited_for() {
     assert_eq!((admission.index, admission.room), (1, 4));
     assert!(matches!(ask(&at, 8), (Answer::Later, _)), "one at a time");
     drop(session);
-    join(&member, at, 2);
+    join(&member, [at], 2);
 }
 
 #[test]
 fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
     let (member, at) = alone(Duration::from_millis(300));
     let (_, session) = admitted(&at, 7);
-    join(&member, at, 2);
+    join(&member, [at], 2);
     drop(session);
 }
 
@@ -126,6 +126,21 @@ fn a_place_that_is_lost_with_its_sponsor_is_asked_for_again() {
     playing.join().unwrap();
     assert_eq!(joined.nodes(), [NodeId(1), NodeId(2)]);
     assert_eq!(member.next_view(2, soon()).unwrap().members(), joined.nodes());
+}
+
+/// Returns the address of a listener that takes connections and never says anything, like a process that is stopped.
+fn silent() -> (TcpListener, Address) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = Address::from(listener.local_addr().unwrap());
+    (listener, at)
+}
+
+/// The newcomer's time to connect is an hour.
+#[test]
+fn a_member_that_does_not_answer_keeps_nobody_from_the_next() {
+    let (member, at) = alone(Duration::from_secs(3600));
+    let (_listener, silent) = silent();
+    join(&member, [silent, at], 1);
 }
 
 /// A revoker that speaks for all, and tells whom it was to revoke.
