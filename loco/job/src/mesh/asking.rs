@@ -27,11 +27,17 @@ enum NotBy {
     Nobody(String),
     /// The member may do so soon.
     Yet(String),
+    /// Who listens there does not let it in. It may be no member: an address may have been given to another process.
+    Refused(FabricError),
     /// The job does not let it in.
     Ever(FabricError),
 }
 
-/// Asks members until one lets this process in.
+/// Asks members until one lets this process in. An address that does not do costs nothing as long as another does.
+///
+/// # Errors
+/// Returns [`FabricError::Timeout`] at the deadline, with what each member has said last. Once no address is worth another attempt,
+/// returns the reason of the first that has one of its own, else that the job is over.
 pub(super) fn ask(
     join: &Join,
     credentials: &Credentials,
@@ -39,28 +45,30 @@ pub(super) fn ask(
     start: Time,
     deadline: Time,
 ) -> Result<Asked> {
-    for member in &join.members {
-        // A name without an address is an error at once.
-        member.resolve()?;
-    }
     let mut retries = Retries::until(deadline);
     loop {
-        let (mut nobody, mut yet) = (Vec::new(), Vec::new());
+        let (mut nobody, mut yet, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for member in &join.members {
             match ask_from(member, credentials, key, deadline) {
                 Ok(asked) => return Ok(asked),
                 Err(NotBy::Nobody(why)) => nobody.push(why),
                 Err(NotBy::Yet(why)) => yet.push(why),
+                Err(NotBy::Refused(error)) => refused.push(error),
                 Err(NotBy::Ever(error)) => return Err(error),
             }
         }
         if yet.is_empty() {
-            return Err(FabricError::Refused(format!(
-                "{}: the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)",
-                nobody.join(", ")
-            )));
+            let is_over = || {
+                FabricError::Refused(format!(
+                    "{}: the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)",
+                    nobody.join(", ")
+                ))
+            };
+            return Err(refused.into_iter().next().unwrap_or_else(is_over));
         }
         if retries.are_over() {
+            yet.extend(nobody);
+            yet.extend(refused.iter().map(ToString::to_string));
             return Err(late(yet.join(", "), start));
         }
         retries.pause();
@@ -70,6 +78,8 @@ pub(super) fn ask(
 /// Asks the member at an address, and those that it names. Each has [`HANDSHAKE_PATIENCE`] to answer: a member that is stopped still
 /// takes connections, or rather its system does, and would keep this process after the others have lost it.
 fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time) -> Result<Asked, NotBy> {
+    // A name without an address stays so, while a connection may come up later.
+    first.resolve().map_err(NotBy::Refused)?;
     let mut at = first.clone();
     for hop in 0..HOPS_MAX {
         let by = deadline.min(Std.now().after(HANDSHAKE_PATIENCE));
@@ -85,7 +95,7 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
                 return Err(NotBy::Nobody(format!("nobody listens at {at}")));
             }
             Err(error) if error.is_final() || matches!(error, HandshakeError::OtherJob) => {
-                return Err(NotBy::Ever(FabricError::Refused(format!("{at}: {error}"))));
+                return Err(NotBy::Refused(FabricError::Refused(format!("{at}: {error}"))));
             }
             Err(error) => return Err(NotBy::Yet(format!("{at}: {error}"))),
         };
@@ -102,7 +112,7 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
                     listener,
                 });
             }
-            Answer::Ask(place) => at = place.seen_from(&at).map_err(NotBy::Ever)?,
+            Answer::Ask(place) => at = place.seen_from(&at).map_err(NotBy::Refused)?,
             Answer::Later => {
                 return Err(NotBy::Yet(format!(
                     "{at}: another node joins, or a loss is being agreed on"

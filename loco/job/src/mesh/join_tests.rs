@@ -55,12 +55,21 @@ fn a_newcomer_that_ends_before_it_connects_is_not_waited_for() {
     join(&member, [at], 2);
 }
 
+/// Nobody connects here: a real newcomer would have no more time than the first.
 #[test]
 fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
-    let (member, at) = alone(Duration::from_millis(300));
-    let (_, session) = admitted(&at, 7);
-    join(&member, [at], 2);
-    drop(session);
+    let (_member, at) = alone(Duration::from_millis(300));
+    let (_, _session) = admitted(&at, 7);
+    let next = loop {
+        match ask(&at, 8).0 {
+            Answer::Later => thread::sleep(Duration::from_millis(10)),
+            answer => break answer,
+        }
+    };
+    assert!(
+        matches!(&next, Answer::Admitted(admission) if admission.index == 2),
+        "{next:?}"
+    );
 }
 
 /// Its key tells a process that was let in from one that is not expected.
@@ -141,6 +150,36 @@ fn a_member_that_does_not_answer_keeps_nobody_from_the_next() {
     let (member, at) = alone(Duration::from_secs(3600));
     let (_listener, silent) = silent();
     join(&member, [silent, at], 1);
+}
+
+/// Each stands first among the addresses of a member that lets the newcomer in.
+#[test]
+fn an_address_that_does_not_do_keeps_nobody_from_the_next() {
+    let (member, at) = alone(Duration::from_secs(3600));
+    let (_other, foreign) = {
+        let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
+        let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();
+        let job = Job::builder(NodeId(0))
+            .secret(secret())
+            .nodes_max(4)
+            .id("another");
+        (Mesh::connect(&job.hosts(hosts).unwrap()).unwrap(), address)
+    };
+    let nobody = Address::from(free_addresses(&["127.0.0.1"])[0]);
+    let nameless = Address::parse("no-host.invalid:1", None).unwrap();
+    let addresses = [nobody.clone(), foreign.clone(), nameless.clone(), at];
+    join(&member, addresses, 1);
+    let reason = |at: [&Address; 2]| {
+        let join = Join::by(at.map(Clone::clone)).unwrap().secret(secret());
+        Mesh::join(&join).unwrap_err().to_string()
+    };
+    let other = reason([&nobody, &foreign]);
+    assert!(
+        other.contains(&format!("{foreign}: it belongs to another job")),
+        "{other}"
+    );
+    assert!(reason([&nobody, &nameless]).contains("resolving host `no-host.invalid`"));
+    assert!(reason([&nobody, &nobody]).contains("the job is over"));
 }
 
 /// A revoker that speaks for all, and tells whom it was to revoke.
