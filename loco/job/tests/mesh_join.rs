@@ -5,9 +5,10 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use rustix::process::{Pid, Signal, kill_process};
 const PATIENCE: Duration = Duration::from_secs(120);
 const SECRET: &str = "a shared secret";
 const HOUR_MS: &str = "3600000";
+/// Tells a node to leave.
+const LEAVE: &str = "leave\n";
 
 fn soon() -> Time {
     Std.now().after(PATIENCE)
@@ -66,6 +69,9 @@ fn node_process() {
     }
     let watched = mesh.clone();
     thread::spawn(move || tell_of_departures(&watched));
+    let meshes = Arc::new(Mutex::new(vec![mesh.clone()]));
+    let left = Arc::clone(&meshes);
+    thread::spawn(move || leave_when_told(&left));
     let first = mesh.clone();
     thread::spawn(move || meet(&first));
     let mut known = number;
@@ -73,7 +79,17 @@ fn node_process() {
         known = view.number();
         tell(&format!("view {known}: {}.", ids(view.members())));
         let mesh = mesh.of_view(&view).unwrap();
+        meshes.lock().unwrap().push(mesh.clone());
         thread::spawn(move || meet(&mesh));
+    }
+}
+
+/// Closes all views once the test says so.
+fn leave_when_told(meshes: &Mutex<Vec<Mesh>>) {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    if line == LEAVE {
+        meshes.lock().unwrap().iter().for_each(Control::close);
     }
 }
 
@@ -134,6 +150,7 @@ impl Node {
             .env("LOCO_SILENCE_MS", HOUR_MS)
             .env("LOCO_SILENCE_SAME_HOST_MS", HOUR_MS)
             .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -177,6 +194,12 @@ impl Node {
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Tells the process to say goodbye.
+    fn leave(&mut self) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(LEAVE.as_bytes()).unwrap();
     }
 
     /// Stops the process, or lets it go on. A stopped process is silent, and takes part in nothing.
@@ -335,6 +358,39 @@ fn a_member_that_is_killed_while_a_node_joins_is_not_waited_for() {
             assert!(member.hear("gone ").contains(&format!("gone {killed}.")), "{id}");
         }
     }
+}
+
+/// The sponsor or another member says goodbye in the middle.
+#[test]
+fn a_member_that_leaves_while_a_node_joins_is_not_waited_for() {
+    for leaver in [0, 1] {
+        let mut job = Nodes::start(3, 4, &[]);
+        // The newcomer is in the middle as long as this one is stopped.
+        job.members[2].stop(true);
+        let mut newcomer = job.join_by(0, &[]);
+        job.members[leaver].hear("connected with a node that joins");
+        job.members[leaver].leave();
+        job.members[1 - leaver].hear(&format!("gone {leaver}."));
+        job.members[2].stop(false);
+        newcomer.hear("node 3 in view 4: 0 1 2 3.");
+        newcomer.hear(&format!("gone {leaver}."));
+        for id in [1 - leaver, 2] {
+            job.members[id].hear("view 4: 0 1 2 3.");
+        }
+    }
+}
+
+/// One member is connected with the newcomer when it ends, the other is stopped and is not.
+#[test]
+fn a_newcomer_whose_members_have_all_ended_says_that_the_job_is_over() {
+    let mut job = Nodes::start(2, 3, &[]);
+    job.members[1].stop(true);
+    let newcomer = job.join_by(0, &[]);
+    job.members[0].hear("connected with a node that joins");
+    job.members.iter_mut().for_each(Node::kill);
+    let said = newcomer.end().join("\n");
+    let reason = format!("nobody listens at {}: the job is over", job.addresses[0]);
+    assert!(said.contains(&reason), "{said}");
 }
 
 /// The silence after which a node of these tests is lost that is stopped. Nodes that run are not silent for so long on a loaded

@@ -28,6 +28,8 @@ pub(super) struct Arrivals {
     pub(super) gone: Gone,
     /// The views so far, in their order.
     pub(super) views: Vec<View>,
+    /// The [members that are left](super::agreement::Agreement::members_left) to a node that joins, until it is in or was declared lost.
+    pub(super) members_left: Vec<usize>,
 }
 
 /// The parcels of one view.
@@ -58,6 +60,7 @@ impl Arrivals {
             closed: false,
             gone: Gone::default(),
             views,
+            members_left: Vec::new(),
         }
     }
 

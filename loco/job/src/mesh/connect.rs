@@ -20,7 +20,7 @@ use super::registration::{Heard, Registration, Watched, is_end};
 use super::rendezvous::{Rendezvous, Word, listener_for, noise};
 use super::sockets::{Retries, connect_within};
 use super::state::State;
-use super::system::spawn;
+use super::system::{StopOnDrop, spawn};
 use super::wire::Wire;
 use crate::hosts::{Address, Hosts};
 use crate::job::{Job, Meeting};
@@ -217,7 +217,7 @@ impl Connecting {
         start: Time,
         deadline: Time,
     ) -> Result<()> {
-        let _stop = StopOnDrop(Arc::clone(self));
+        let _stop = StopOnDrop(&self.stop);
         connect_to_lower(job, credentials, addresses, all_listen, deadline, self)?;
         self.wait(start, deadline)
     }
@@ -455,16 +455,6 @@ fn connect_to_lower(
         })?;
     }
     Ok(())
-}
-
-/// Ends the connecting threads at their next attempt.
-struct StopOnDrop(Arc<Connecting>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        // Relaxed: only hastens the end.
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A peer to connect to.

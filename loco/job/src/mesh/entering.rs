@@ -22,7 +22,7 @@ use super::handshake::{
 use super::introduction::Introduction;
 use super::sockets::{RETRY_MAX, Retries, connect_within};
 use super::state::State;
-use super::system::spawn;
+use super::system::{StopOnDrop, spawn};
 use super::wire::Wire;
 use super::{End, View};
 use crate::hosts::Address;
@@ -141,11 +141,18 @@ struct Entering {
     port: u16,
     credentials: Credentials,
     /// The last failures to connect with members.
-    unreached: Mutex<BTreeMap<NodeId, String>>,
+    unreached: Mutex<BTreeMap<NodeId, Unreached>>,
     /// The reason why this node does not come in.
     failed: Mutex<Option<NotIn>>,
     /// Set when the threads are to end at their next attempt.
     stop: AtomicBool,
+}
+
+/// The reason why a member is not connected.
+struct Unreached {
+    why: String,
+    /// Nobody listens at its address, or somebody else does.
+    is_absent: bool,
 }
 
 impl Entering {
@@ -157,28 +164,45 @@ impl Entering {
         deadline: Time,
     ) -> Result<View, NotIn> {
         let others: Vec<_> = members.keys().copied().collect();
+        let _stop = StopOnDrop(&self.stop);
         for (member, address) in members {
             let entering = Arc::clone(self);
             spawn("loco-entering", move || {
                 entering.reach(member, &address, deadline)
             })?;
         }
-        let state = &self.wire.state;
-        let entered = state.wait_until_in(deadline, || {
-            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let lost = || NotIn::Yet("the members have lost this node before it was in".to_owned());
-            failed.or_else(|| state.is_out().then(lost))
-        });
-        // Relaxed: only hastens the end.
-        self.stop.store(true, Ordering::Relaxed);
-        entered.unwrap_or_else(|| Err(NotIn::Ever(self.late(&others, Std.now().since(start)))))
+        let entered = self.wire.state.wait_until_in(deadline, |left| self.why_not(left));
+        entered.unwrap_or_else(|| Err(NotIn::Ever(self.late(&others, start))))
     }
 
-    fn late(&self, members: &[NodeId], after: Duration) -> FabricError {
+    /// Returns the reason why this node does not come in, if there is one. The members at the indices `left` are those with which it
+    /// may.
+    fn why_not(&self, left: &[usize]) -> Option<NotIn> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_absent = |&index: &usize| self.is_absent(index);
+        let is_alone = || {
+            let reason = || NotIn::Yet("all members that it was to join have ended".to_owned());
+            left.iter().all(is_absent).then(reason)
+        };
+        let lost = || NotIn::Yet("the members have lost this node before it was in".to_owned());
+        failed
+            .or_else(|| self.wire.state.is_out().then(lost))
+            .or_else(is_alone)
+    }
+
+    /// Returns true if the member at an index is not connected and has ended, as far as its address shows.
+    fn is_absent(&self, index: usize) -> bool {
+        let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        let member = self.wire.state.nodes()[index];
+        !self.wire.is_attached(index) && unreached.get(&member).is_some_and(|its| its.is_absent)
+    }
+
+    /// Says which members were not reached.
+    fn late(&self, members: &[NodeId], start: Time) -> FabricError {
         let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
         let is_missing = |member: &&NodeId| !matches!(self.wire.state.index(**member), Ok(index) if self.wire.is_attached(index));
         let reason = |member: &NodeId| match unreached.get(member) {
-            Some(why) => format!("{member} ({why})"),
+            Some(Unreached { why, .. }) => format!("{member} ({why})"),
             None => member.to_string(),
         };
         let missing: Vec<_> = members.iter().filter(is_missing).map(reason).collect();
@@ -187,12 +211,19 @@ impl Entering {
                 true => "the members to agree that this node is in".to_owned(),
                 false => missing.join(", "),
             },
-            after,
+            after: Std.now().since(start),
         }
     }
 
     fn fail(&self, why: NotIn) {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.wire.state.notify();
+    }
+
+    fn unreached(&self, member: NodeId, unreached: Unreached) {
+        let mut all = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(member, unreached);
+        drop(all);
         self.wire.state.notify();
     }
 
@@ -215,8 +246,9 @@ impl Entering {
                     });
                 }
                 Err(error) => {
-                    let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
-                    unreached.insert(member, format!("at {address}: {error}"));
+                    let is_absent = error.is_refused_connection();
+                    let why = format!("at {address}: {error}");
+                    self.unreached(member, Unreached { why, is_absent });
                 }
             }
             if retries.are_over() {

@@ -11,6 +11,9 @@ use super::tests::{credentials, secret, soon};
 use super::*;
 use crate::{Hosts, Join};
 
+/// What takes so long is not waited for.
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// Brings up a job of one node with room for others, which gives newcomers this long to connect.
 fn alone(connect: Duration) -> (Mesh, Address) {
     let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
@@ -37,7 +40,7 @@ fn admitted(at: &Address, key: u64) -> (Admission, Session) {
 /// Joins for good, and checks the id and the view that come of it.
 fn join(member: &Mesh, at: impl IntoIterator<Item = Address>, id: u16) {
     let join = Join::by(at).unwrap().secret(secret());
-    let mesh = Mesh::join(&join.timeouts(Timeouts::default().connect(Duration::from_secs(3600)))).unwrap();
+    let mesh = Mesh::join(&join.timeouts(Timeouts::default().connect(HOUR))).unwrap();
     assert_eq!(mesh.node(), NodeId(id));
     let view = member.next_view(1, soon()).unwrap();
     assert_eq!(view.members(), [NodeId(0), NodeId(id)]);
@@ -47,7 +50,7 @@ fn join(member: &Mesh, at: impl IntoIterator<Item = Address>, id: u16) {
 /// The time to connect is an hour: what is seen at once is the end of the connection.
 #[test]
 fn a_newcomer_that_ends_before_it_connects_is_not_waited_for() {
-    let (member, at) = alone(Duration::from_secs(3600));
+    let (member, at) = alone(HOUR);
     let (admission, session) = admitted(&at, 7);
     assert_eq!((admission.index, admission.room), (1, 4));
     assert!(matches!(ask(&at, 8), (Answer::Later, _)), "one at a time");
@@ -75,7 +78,7 @@ fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
 /// Its key tells a process that was let in from one that is not expected.
 #[test]
 fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {
-    let (_member, at) = alone(Duration::from_secs(3600));
+    let (_member, at) = alone(HOUR);
     let (_, _session) = admitted(&at, 7);
     let enter = |key, node, room| {
         let stream = TcpStream::connect(&*at.resolve().unwrap()).unwrap();
@@ -100,7 +103,33 @@ fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {
     assert_eq!(enter(7, 1, 4), None);
 }
 
-/// Plays a sponsor that lets a process in and stops before anybody has heard of that. The process asks again.
+/// Plays a sponsor that lets one process in, with these other members, and ends. Returns its address.
+fn sponsor_that_ends(
+    first: &[u16],
+    others: impl IntoIterator<Item = (u32, Address)>,
+) -> (Address, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = Address::from(listener.local_addr().unwrap());
+    let members = [(0, at.clone())].into_iter().chain(others);
+    let admission = Admission {
+        first: first.to_vec(),
+        room: 4,
+        index: u32::try_from(first.len()).unwrap(),
+        members: members
+            .map(|(member, at)| (member, admission::Place::of(&at)))
+            .collect(),
+    };
+    let playing = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let asked = handshake::accept(stream, &credentials(), soon(), |_| Ok(()));
+        let (claim, mut session) = asked.unwrap();
+        assert!(matches!(claim.purpose, Purpose::Ask { .. }));
+        session.write(&Answer::Admitted(admission), soon()).unwrap();
+    });
+    (at, playing)
+}
+
+/// The process that was let in by a sponsor of which nobody else has heard asks again.
 #[test]
 fn a_place_that_is_lost_with_its_sponsor_is_asked_for_again() {
     let free = free_addresses(&["127.0.0.1"; 2]);
@@ -114,27 +143,24 @@ fn a_place_that_is_lost_with_its_sponsor_is_asked_for_again() {
     let member = member.join().unwrap();
     drop(zero.join().unwrap());
     member.wait_for_departures(0, soon());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let sponsor = Address::from(listener.local_addr().unwrap());
-    let place = admission::Place::of;
-    let admission = Admission {
-        first: vec![0, 1],
-        room: 4,
-        index: 2,
-        members: vec![(0, place(&sponsor)), (1, place(&one))],
-    };
-    let playing = thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let asked = handshake::accept(stream, &credentials(), soon(), |_| Ok(()));
-        let (claim, mut session) = asked.unwrap();
-        assert!(matches!(claim.purpose, Purpose::Ask { .. }));
-        session.write(&Answer::Admitted(admission), soon()).unwrap();
-    });
+    let (sponsor, playing) = sponsor_that_ends(&[0, 1], [(1, one.clone())]);
     let join = Join::by([sponsor, one]).unwrap().secret(secret());
-    let joined = Mesh::join(&join.timeouts(Timeouts::default().connect(Duration::from_secs(3600)))).unwrap();
+    let joined = Mesh::join(&join.timeouts(Timeouts::default().connect(HOUR))).unwrap();
     playing.join().unwrap();
     assert_eq!(joined.nodes(), [NodeId(1), NodeId(2)]);
     assert_eq!(member.next_view(2, soon()).unwrap().members(), joined.nodes());
+}
+
+/// The only member ends before the newcomer is connected with it.
+#[test]
+fn a_newcomer_without_members_says_that_the_job_is_over() {
+    let (sponsor, playing) = sponsor_that_ends(&[0], []);
+    let join = Join::by([sponsor.clone()]).unwrap().secret(secret());
+    let error = Mesh::join(&join.timeouts(Timeouts::default().connect(HOUR))).unwrap_err();
+    playing.join().unwrap();
+    let error = error.to_string();
+    let reason = format!("nobody listens at {sponsor}: the job is over");
+    assert!(error.contains(&reason), "{error}");
 }
 
 /// Returns the address of a listener that takes connections and never says anything, like a process that is stopped.
@@ -147,7 +173,7 @@ fn silent() -> (TcpListener, Address) {
 /// The newcomer's time to connect is an hour.
 #[test]
 fn a_member_that_does_not_answer_keeps_nobody_from_the_next() {
-    let (member, at) = alone(Duration::from_secs(3600));
+    let (member, at) = alone(HOUR);
     let (_listener, silent) = silent();
     join(&member, [silent, at], 1);
 }
@@ -155,7 +181,7 @@ fn a_member_that_does_not_answer_keeps_nobody_from_the_next() {
 /// Each stands first among the addresses of a member that lets the newcomer in.
 #[test]
 fn an_address_that_does_not_do_keeps_nobody_from_the_next() {
-    let (member, at) = alone(Duration::from_secs(3600));
+    let (member, at) = alone(HOUR);
     let (_other, foreign) = {
         let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
         let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();

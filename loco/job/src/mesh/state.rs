@@ -97,7 +97,10 @@ impl State {
     pub(super) fn joining(newcomer: Newcomer, nodes: Arc<[NodeId]>) -> State {
         let own = newcomer.index;
         let agreement = Agreement::joining(newcomer, nodes.len());
-        State::of(own, nodes, true, agreement, Vec::new())
+        let members_left = agreement.members_left();
+        let state = State::of(own, nodes, true, agreement, Vec::new());
+        state.lock().members_left = members_left;
+        state
     }
 
     fn of(own: usize, nodes: Arc<[NodeId]>, grows: bool, agreement: Agreement, views: Vec<View>) -> State {
@@ -198,18 +201,19 @@ impl State {
     }
 
     /// Waits until this node is in, so that it has a view, until `failed` returns a reason why it will not be, or for `deadline`.
-    /// `failed` is called like `ready` of [`wait_until`](State::wait_until).
+    /// `failed` is called like `ready` of [`wait_until`](State::wait_until). It gets the members with which this node may still come in. Once
+    /// this node was declared lost, these are the ones that were left before.
     pub(super) fn wait_until_in<E>(
         &self,
         deadline: Time,
-        mut failed: impl FnMut() -> Option<E>,
+        mut failed: impl FnMut(&[usize]) -> Option<E>,
     ) -> Option<std::result::Result<View, E>> {
         let mut arrivals = self.lock();
         loop {
             if let Some(view) = arrivals.views.first() {
                 return Some(Ok(view.clone()));
             }
-            if let Some(why) = failed() {
+            if let Some(why) = failed(&arrivals.members_left) {
                 return Some(Err(why));
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
@@ -300,6 +304,9 @@ impl State {
             self.departures.fetch_add(1, Ordering::Release);
         }
         arrivals.gone.clone_from(agreement.gone());
+        if self.grows && !agreement.is_in() && !agreement.is_out() {
+            arrivals.members_left = agreement.members_left();
+        }
         !new.is_empty()
     }
 
