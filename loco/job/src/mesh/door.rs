@@ -96,11 +96,9 @@ impl Door {
                 let index = state.index(claim.from());
                 let index = index.map_err(|_| Refusal::UnknownNode(claim.node))?;
                 let by = state.index(NodeId(by)).map_err(|_| Refusal::UnknownNode(by))?;
-                match () {
-                    () if state.expects(index, key) => Ok(()),
-                    () if state.will_not_expect(index, key, by) => Err(Refusal::NoLonger),
-                    // It may have reached this node before the word that it joins.
-                    () => Err(Refusal::NotNow),
+                match state.expects(index, key) {
+                    true => Ok(()),
+                    false => Err(state.why_not_expected(index, key, by)),
                 }
             }
             Purpose::Peer { .. } | Purpose::Register { .. } => Err(Refusal::Purpose),

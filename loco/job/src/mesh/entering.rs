@@ -44,7 +44,7 @@ impl Mesh {
     ///
     /// It takes [`Timeouts::connect`](crate::Timeouts::connect) at most, and some seconds to say goodbye if it fails. Members that go
     /// meanwhile are waited for until their loss is agreed. Where that takes the place with it that this node was given, it asks for
-    /// another, so that its id may be higher than expected. A message of this node may reach a member before its view does.
+    /// another, so that its id may be higher than expected. It does not where all members live and it is late at one of them. A message of this node may reach a member before its view does.
     ///
     /// # Errors
     /// Returns [`FabricError::Refused`], with the remedy, when the secrets, job ids or versions differ; when the job has used all its ids,
@@ -100,6 +100,7 @@ fn join_once(join: &Join, credentials: &Credentials, start: Time, deadline: Time
         credentials: credentials.clone(),
         unreached: Mutex::default(),
         failed: Mutex::default(),
+        is_lost: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     });
     let (judging, welcoming) = (Arc::clone(&door), Arc::clone(&door));
@@ -144,8 +145,21 @@ struct Entering {
     unreached: Mutex<BTreeMap<NodeId, Unreached>>,
     /// The reason why this node does not come in.
     failed: Mutex<Option<NotIn>>,
+    /// Set once a member has said that it has lost this node.
+    is_lost: AtomicBool,
     /// Set when the threads are to end at their next attempt.
     stop: AtomicBool,
+}
+
+/// Returns true if no member answers like this a node that its sponsor has let in. The system has given the member's port to another
+/// process, and the loss of the member is not agreed yet.
+fn is_of_somebody_else(error: &HandshakeError) -> bool {
+    matches!(
+        error,
+        HandshakeError::OtherJob
+            | HandshakeError::Stranger
+            | HandshakeError::Refused(Refusal::NotMe(_) | Refusal::Secret | Refusal::Fixed)
+    )
 }
 
 /// The reason why a member is not connected.
@@ -171,23 +185,30 @@ impl Entering {
                 entering.reach(member, &address, deadline)
             })?;
         }
-        let entered = self.wire.state.wait_until_in(deadline, |left| self.why_not(left));
+        let entered = self
+            .wire
+            .state
+            .wait_until_in(deadline, |left| self.why_not(left, &others, start));
         entered.unwrap_or_else(|| Err(NotIn::Ever(self.late(&others, start))))
     }
 
     /// Returns the reason why this node does not come in, if there is one. The members at the indices `left` are those with which it
     /// may.
-    fn why_not(&self, left: &[usize]) -> Option<NotIn> {
+    fn why_not(&self, left: &[usize], members: &[NodeId], start: Time) -> Option<NotIn> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         let is_absent = |&index: &usize| self.is_absent(index);
         let is_alone = || {
             let reason = || NotIn::Yet("all members that it was to join have ended".to_owned());
             left.iter().all(is_absent).then(reason)
         };
-        let lost = || NotIn::Yet("the members have lost this node before it was in".to_owned());
-        failed
-            .or_else(|| self.wire.state.is_out().then(lost))
-            .or_else(is_alone)
+        let lost = || match left.len() < members.len() || left.iter().any(is_absent) {
+            true => NotIn::Yet("the members have lost this node before it was in".to_owned()),
+            // Whoever asks again comes to the same end, and uses up an id each time.
+            false => NotIn::Ever(self.late(members, start)),
+        };
+        // Relaxed: what was told before comes with the notice.
+        let is_lost = self.is_lost.load(Ordering::Relaxed) || self.wire.state.is_out();
+        failed.or_else(|| is_lost.then(lost)).or_else(is_alone)
     }
 
     /// Returns true if the member at an index is not connected and has ended, as far as its address shows.
@@ -215,8 +236,13 @@ impl Entering {
         }
     }
 
+    /// Keeps the reason why this node does not come in. One that is final stays.
     fn fail(&self, why: NotIn) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*failed, Some(NotIn::Ever(_))) {
+            *failed = Some(why);
+        }
+        drop(failed);
         self.wire.state.notify();
     }
 
@@ -238,15 +264,18 @@ impl Entering {
             match self.try_to_reach(member, address, deadline) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => return self.fail(NotIn::Ever(error)),
-                Err(error) if error.is_final() => {
+                Err(HandshakeError::Refused(why @ Refusal::NoLonger)) => {
+                    return self.fail(NotIn::Yet(format!("{member} at {address}: {why}")));
+                }
+                Err(error) if error.is_final() && !is_of_somebody_else(&error) => {
                     let why = format!("{member} at {address}: {error}");
-                    return self.fail(match error {
-                        HandshakeError::Refused(Refusal::NoLonger) => NotIn::Yet(why),
-                        _ => NotIn::Ever(FabricError::Refused(why)),
-                    });
+                    return self.fail(NotIn::Ever(FabricError::Refused(why)));
                 }
                 Err(error) => {
-                    let is_absent = error.is_refused_connection();
+                    if matches!(error, HandshakeError::Refused(Refusal::Late)) {
+                        self.is_lost.store(true, Ordering::Relaxed);
+                    }
+                    let is_absent = error.is_refused_connection() || is_of_somebody_else(&error);
                     let why = format!("at {address}: {error}");
                     self.unreached(member, Unreached { why, is_absent });
                 }

@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use loco_fabric::{Platform, Std};
 use loco_testing::free_addresses;
 
 use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
@@ -206,6 +207,75 @@ fn an_address_that_does_not_do_keeps_nobody_from_the_next() {
     );
     assert!(reason([&nobody, &nameless]).contains("resolving host `no-host.invalid`"));
     assert!(reason([&nobody, &nobody]).contains("the job is over"));
+}
+
+/// Brings up a job of two nodes with room for more. Node 0 lets newcomers in, and takes node 1 to listen at an address at which it does
+/// not: `elsewhere`, given that of node 0.
+fn pair(elsewhere: impl FnOnce(&Address) -> Address) -> ([Mesh; 2], Join) {
+    let free = free_addresses(&["127.0.0.1"; 2]);
+    let [zero, one] = [0, 1].map(|node: usize| Address::from(free[node]));
+    let members = [[zero.clone(), elsewhere(&zero)], [zero.clone(), one]];
+    let mut id = 0;
+    let meshes = members.map(|addresses| {
+        let job = Job::builder(NodeId(id)).secret(secret()).nodes_max(4);
+        let job = job.timeouts(Timeouts::default().connect(HOUR));
+        let job = job.hosts(Hosts::from_pairs((0..).map(NodeId).zip(addresses)).unwrap());
+        id += 1;
+        thread::spawn(move || Mesh::connect(&job.unwrap()).unwrap())
+    });
+    let join = Join::by([zero]).unwrap().secret(secret());
+    let meshes = meshes.map(|mesh| mesh.join().unwrap());
+    (meshes, join.timeouts(Timeouts::default().connect(HOUR)))
+}
+
+fn wire(mesh: &Mesh) -> &Arc<Wire> {
+    match &mesh.end().link {
+        Way::Tcp(wire, _) => wire,
+        Way::InProcess(_) => panic!("a mesh within one process"),
+    }
+}
+
+/// Waits for what another thread brings about.
+fn wait_for(mut ready: impl FnMut() -> bool) {
+    let deadline = soon();
+    while !ready() {
+        assert!(Std.now() < deadline, "waited for too long");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The newcomer has no way to node 1, which loses it. Nothing would be otherwise if it asked again.
+#[test]
+fn a_newcomer_that_cannot_reach_a_member_uses_up_one_id() {
+    let (_listener, elsewhere) = silent();
+    let ([zero, one], join) = pair(|_| elsewhere);
+    let joining = {
+        let join = join.clone();
+        thread::spawn(move || Mesh::join(&join).map(drop))
+    };
+    let state = &one.end().state;
+    wait_for(|| !state.expected().is_empty());
+    let (newcomer, key) = state.expected()[0];
+    wait_for(|| zero.end().state.expected().is_empty());
+    wire(&one).lose_if_expected(newcomer, key);
+    let error = joining.join().unwrap().unwrap_err();
+    assert!(matches!(error, FabricError::Timeout { .. }), "{error}");
+    assert!(error.to_string().contains("node 1"), "{error}");
+    wait_for(|| matches!(ask(&join.members[0], 8).0, Answer::Admitted(admission) if admission.index == 3));
+}
+
+/// The system may give the port of a member that has ended to another, here to node 0.
+#[test]
+fn who_listens_at_the_port_of_a_member_and_is_another_ends_no_join() {
+    let ([zero, one], join) = pair(|zero| Address::parse("localhost", Some(zero.port())).unwrap());
+    let joining = thread::spawn(move || Mesh::join(&join));
+    let state = &zero.end().state;
+    let is_connected = || wire(&zero).is_attached(2) && state.expected().is_empty();
+    wait_for(|| is_connected() || joining.is_finished());
+    one.fail();
+    let newcomer = joining.join().unwrap().unwrap();
+    assert_eq!(newcomer.nodes(), [0, 1, 2].map(NodeId));
+    assert!(newcomer.is_gone(NodeId(1)));
 }
 
 /// A revoker that speaks for all, and tells whom it was to revoke.

@@ -11,6 +11,7 @@ use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
 use super::agreement::{Action, Agreement, Newcomer, Revoked, Word};
 use super::arrivals::{Arrivals, WAITING_BYTES_MAX};
+use super::handshake::Refusal;
 use super::parcel::Parcel;
 use super::system::time_left;
 use super::view::{Scope, View};
@@ -440,13 +441,16 @@ impl State {
         self.agreement().expects(index, key)
     }
 
-    /// Returns true if this node will never expect the newcomer at `index` with that key, which the member at `by` has let in. Once the loss
-    /// of that member is reported, this node has heard of all newcomers that a survivor has heard of.
-    pub(super) fn will_not_expect(&self, index: usize, key: u64, by: usize) -> bool {
+    /// Returns the reason why this node does not expect the newcomer at `index` with that key, which the member at `by` has let in. Once the
+    /// loss of that member is reported, this node has heard of all newcomers that a survivor has heard of.
+    pub(super) fn why_not_expected(&self, index: usize, key: u64, by: usize) -> Refusal {
         let agreement = self.agreement();
         match agreement.newcomer(index) {
-            Some(newcomer) => newcomer.key != key || agreement.is_shunned(index),
-            None => agreement.peer_state(by) != Some(PeerState::Alive),
+            Some(newcomer) if newcomer.key != key => Refusal::NoLonger,
+            Some(_) if agreement.is_shunned(index) => Refusal::Late,
+            None if agreement.peer_state(by) != Some(PeerState::Alive) => Refusal::NoLonger,
+            // It may have reached this node before the word that it joins.
+            _ => Refusal::NotNow,
         }
     }
 
