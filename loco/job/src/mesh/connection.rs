@@ -1,12 +1,13 @@
 //! A connection of a node with a peer, and the frames that wait to be sent on it.
 //!
 //! Any thread sends. What the socket does not take stays here until the thread of [`wire`](super::wire)
-//! writes it. That thread alone reads.
+//! writes it. That thread alone reads, and closes the socket when it is of no more use.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::net::{Shutdown, TcpStream};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{NodeId, Platform, Std, Time};
@@ -22,16 +23,15 @@ const HEARTBEATS: u32 = 10;
 
 /// A thing that the I/O thread is to take over.
 pub(super) enum New {
-    /// The connection with the peer at this index, and its receiving direction.
-    Connection(usize, Opener),
+    /// The connection with the peer at this index: its socket, and its receiving direction.
+    Connection(usize, Arc<TcpStream>, Opener),
     /// The process of the peer at this index.
-    Process(usize),
+    Process(usize, OwnedFd),
 }
 
 /// A connection with `node`.
 pub(super) struct Connection {
     pub(super) node: NodeId,
-    pub(super) stream: TcpStream,
     /// A peer that is silent for longer is lost.
     pub(super) silence: Duration,
     /// The time between signs of life, if nothing else is sent.
@@ -43,6 +43,8 @@ pub(super) struct Connection {
 
 /// The frames that wait to be sent.
 pub(super) struct Outgoing {
+    /// The socket, unless it was closed.
+    stream: Option<Arc<TcpStream>>,
     sealer: Sealer,
     /// Sealed frames; `written` bytes of the first are gone.
     queue: VecDeque<Vec<u8>>,
@@ -58,7 +60,7 @@ pub(super) struct Outgoing {
 impl Connection {
     pub(super) fn new(
         node: NodeId,
-        stream: TcpStream,
+        stream: Arc<TcpStream>,
         sealer: Sealer,
         timeouts: &Timeouts,
         nodes: usize,
@@ -75,10 +77,10 @@ impl Connection {
         };
         Ok(Connection {
             node,
-            stream,
             silence,
             heartbeat_interval: heartbeat_interval(timeouts.heartbeat_interval, silence, nodes),
             outgoing: Mutex::new(Outgoing {
+                stream: Some(stream),
                 sealer,
                 queue: VecDeque::new(),
                 written: 0,
@@ -102,8 +104,9 @@ impl Connection {
     /// and judged by the I/O thread, which reads the peer's last words first.
     pub(super) fn flush(&self, outgoing: &mut Outgoing) -> bool {
         let before = outgoing.bytes;
-        while let Some(first) = outgoing.queue.front() {
-            match (&self.stream).write(&first[outgoing.written..]) {
+        while let (Some(stream), Some(first)) = (outgoing.stream.as_deref(), outgoing.queue.front()) {
+            let mut stream: &TcpStream = stream;
+            match stream.write(&first[outgoing.written..]) {
                 Ok(n) => outgoing.wrote(n),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -124,16 +127,33 @@ impl Connection {
         let mut outgoing = self.lock();
         self.flush(&mut outgoing);
         outgoing.give_up();
+        outgoing.shutdown(Shutdown::Write);
         drop(outgoing);
         self.room.notify_all();
-        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     pub(super) fn shut(&self) {
-        self.lock().give_up();
+        let mut outgoing = self.lock();
+        outgoing.give_up();
+        outgoing.shutdown(Shutdown::Both);
+        drop(outgoing);
         self.room.notify_all();
-        // Fails when the peer was faster.
-        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Gives the socket up, and drops what is queued. Its descriptor is closed once the I/O thread has dropped it, too.
+    pub(super) fn close(&self) {
+        let mut outgoing = self.lock();
+        outgoing.give_up();
+        outgoing.stream = None;
+        drop(outgoing);
+        self.room.notify_all();
+    }
+
+    /// Returns the addresses of this node's and of the peer's end, while the socket is open and connected.
+    pub(super) fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let outgoing = self.lock();
+        let stream = outgoing.stream.as_ref()?;
+        Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
     }
 }
 
@@ -154,6 +174,12 @@ impl Outgoing {
                 self.give_up();
             }
         }
+    }
+
+    /// Says that nothing more is sent, or neither sent nor read.
+    pub(super) fn shutdown(&self, how: Shutdown) {
+        // Fails when the peer was faster.
+        let _ = self.stream.as_ref().map(|stream| stream.shutdown(how));
     }
 
     /// Returns true if nothing waits.

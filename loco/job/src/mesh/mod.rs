@@ -33,6 +33,7 @@ pub mod agreement;
 mod arrivals;
 mod asking;
 mod attach;
+mod closing;
 mod connect;
 mod connection;
 mod door;
@@ -294,9 +295,9 @@ impl Mesh {
         let Way::Tcp(wire, _) = &self.end().link else {
             return None;
         };
-        let stream = &wire.connections[self.end().state.index(peer).ok()?].get()?.stream;
-        let ip = |address: std::io::Result<std::net::SocketAddr>| Some(address.ok()?.ip().to_canonical());
-        Some((ip(stream.local_addr())?, ip(stream.peer_addr())?))
+        let connection = wire.connections[self.end().state.index(peer).ok()?].get()?;
+        let (own, its) = connection.addresses()?;
+        Some((own.ip().to_canonical(), its.ip().to_canonical()))
     }
 
     /// Cuts this node off as if its process had been killed: it says no goodbye, its peers see it lost, and

@@ -1,0 +1,160 @@
+//! The ends of connections: the goodbye of this node, the loss or the goodbye of a peer, and what becomes of the descriptors.
+//!
+//! A socket is not closed as soon as nothing more is said on it. A suspect that lives is to read that it is lost, and closing with
+//! unread bytes would reset the connection under that word. In a job that grows the descriptors must go at some time, as nodes come
+//! and go without end: once the peer has closed its end, its process has ended, or the system has given the connection up. A peer
+//! that is stopped keeps its descriptors open for as long as that lasts. In a job of a fixed number of nodes they stay until this
+//! node ends.
+//!
+//! Relies on [`wire`](super::wire) and [`connection`](super::connection). Used by the I/O thread alone.
+
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::PeerState;
+use rustix::event::epoll::EventFlags;
+
+use super::agreement::Word;
+use super::connection::Connection;
+use super::watch::Watch;
+use super::wire::{CUT, Incoming, Wire};
+
+/// The end of a connection.
+pub(super) enum End {
+    Left,
+    Lost(String),
+}
+
+impl Wire {
+    /// Ends the connection with a peer whose process has ended, unless that has said goodbye. Reads first what the peer sent
+    /// before its end.
+    pub(super) fn end_of_process(
+        self: &Arc<Self>,
+        index: usize,
+        incoming: &mut Incoming,
+        watch: &mut Watch,
+        scratch: &mut [u8],
+    ) {
+        let (Some(connection), Some(process)) = (self.connections[index].get(), incoming.process.take())
+        else {
+            return;
+        };
+        watch.listen(self.connections.len() + index, &process, EventFlags::empty());
+        incoming.is_deserted = true;
+        if incoming.open {
+            let end = self.read(index, incoming, true, scratch);
+            let end = end.unwrap_or_else(|| End::Lost("its process has ended".to_owned()));
+            self.end(index, connection, incoming, &end);
+            self.listen(watch, index, incoming, None);
+        }
+        self.hang_up(index, connection, incoming, watch, scratch);
+    }
+
+    /// Takes note of the end of the connection with a peer.
+    pub(super) fn end(
+        self: &Arc<Self>,
+        index: usize,
+        connection: &Connection,
+        incoming: &mut Incoming,
+        end: &End,
+    ) {
+        incoming.open = false;
+        // Acquire: see `leave`.
+        if self.phase.load(Ordering::Acquire) == CUT {
+            incoming.ended = true;
+            return;
+        }
+        let (node, peer) = (self.state.node(), connection.node);
+        match end {
+            End::Left => {
+                tracing::debug!(%node, %peer, "peer left");
+                self.agree(|agreement, actions| agreement.hear(index, Word::Goodbye, actions));
+            }
+            End::Lost(why) => {
+                // A peer that has read our goodbye closes, maybe before this thread knows that we leave.
+                if !self.state.has_left() {
+                    tracing::warn!(%node, %peer, %why, "peer lost");
+                }
+                self.agree(|agreement, actions| agreement.lose(index, actions));
+            }
+        }
+        // First the state, then the socket: senders that fail find the peer gone.
+        self.close_if_over(index, connection, incoming);
+    }
+
+    /// Closes the connection with a peer that is not read any more, unless something is still to be said to it.
+    pub(super) fn close_if_over(&self, index: usize, connection: &Connection, incoming: &mut Incoming) {
+        if incoming.ended || !self.state.is_over(index) {
+            return;
+        }
+        incoming.ended = true;
+        match self.state.peer_state(connection.node) {
+            PeerState::Left => connection.shut(),
+            _ => connection.finish(),
+        }
+    }
+
+    /// Writes what is queued, the goodbye last, and waits for the peer to close, as this node leaves. Bytes
+    /// that come are of no use, but must be read: closing with unread bytes would reset the connection under
+    /// the goodbye.
+    pub(super) fn see_off(
+        &self,
+        connection: &Connection,
+        incoming: &mut Incoming,
+        ready: EventFlags,
+        scratch: &mut [u8],
+    ) {
+        if incoming.ended {
+            return;
+        }
+        let mut outgoing = connection.lock();
+        connection.flush(&mut outgoing);
+        if outgoing.is_empty() {
+            outgoing.shutdown(Shutdown::Write);
+        }
+        drop(outgoing);
+        if ready.is_empty() {
+            return;
+        }
+        incoming.ended = incoming.is_at_end(scratch);
+    }
+
+    /// Closes the descriptors of a connection that has ended, in a job that grows, when the other side has no more use for it either.
+    /// What still comes is read and dropped.
+    pub(super) fn hang_up(
+        &self,
+        index: usize,
+        connection: &Connection,
+        incoming: &mut Incoming,
+        watch: &mut Watch,
+        scratch: &mut [u8],
+    ) {
+        if !incoming.ended || !self.state.grows() {
+            return;
+        }
+        // What a forked child of the peer's process holds stays open.
+        let is_closed = incoming.is_deserted || incoming.is_at_end(scratch);
+        if let Some(stream) = incoming.stream.take_if(|_| is_closed) {
+            watch.listen(index, &stream, EventFlags::empty());
+            connection.close();
+        }
+        if let Some(process) = incoming.process.take_if(|_| is_closed) {
+            watch.listen(self.connections.len() + index, &process, EventFlags::empty());
+        }
+    }
+}
+
+impl Incoming {
+    /// Reads once, and returns true if nothing more will come.
+    fn is_at_end(&self, scratch: &mut [u8]) -> bool {
+        let Some(mut stream) = self.stream.as_deref() else {
+            return true;
+        };
+        match Read::read(&mut stream, scratch) {
+            Ok(n) => n == 0,
+            Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
+    }
+}
