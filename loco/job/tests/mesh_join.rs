@@ -561,6 +561,52 @@ fn a_node_leaves_when_its_last_view_is_closed() {
     assert!(error.contains("nobody listens at"), "{error}");
 }
 
+/// Who waits for a node in a view hears that it takes no part there any more, behind what it has sent there.
+#[test]
+fn a_node_that_closes_one_of_its_views_is_missing_there_and_nowhere_else() {
+    for at_once in [false, true] {
+        let (zero, join) = alone(3);
+        let one = Mesh::join(&join).unwrap();
+        let two = Mesh::join(&join).unwrap();
+        let view = |mesh: &Mesh, number| {
+            let view = mesh.next_view(number - 1, soon()).unwrap();
+            assert_eq!(view.number(), number);
+            mesh.of_view(&view).unwrap()
+        };
+        let [second, third] = [2, 3].map(|number| view(&zero, number));
+        let one_of_three = view(&one, 3);
+        // It waits for nobody, and is heard all the same.
+        let late = second.allgather("said", b"zero", Std.now());
+        assert!(matches!(late, Err(FabricError::Timeout { .. })), "{late:?}");
+        let waiting = one.clone();
+        let waiting = thread::spawn(move || waiting.allgather("not said", b"one", Time::NEVER));
+        match at_once {
+            true => second.close(),
+            false => drop(second),
+        }
+        assert_eq!(waiting.join().unwrap(), Err(FabricError::PeerLost(NodeId(0))));
+        let said = one.allgather("said", b"one", Time::NEVER).unwrap();
+        assert_eq!(said[0], (NodeId(0), b"zero".to_vec()));
+        assert_eq!(
+            one.send(NodeId(0), b"too late"),
+            Err(FabricError::PeerLost(NodeId(0)))
+        );
+        assert_eq!(one.peer_state(NodeId(0)), PeerState::Left);
+        assert_eq!((one.departures(), one_of_three.departures()), (1, 0));
+        assert_eq!(one_of_three.peer_state(NodeId(0)), PeerState::Alive);
+        thread::scope(|scope| {
+            for mesh in [&third, &one_of_three, &two] {
+                scope.spawn(|| mesh.allgather("third", &[], soon()).unwrap());
+            }
+        });
+        // It leaves the job, and was missing from the second view before.
+        zero.close();
+        third.close();
+        assert_eq!(one_of_three.wait_for_departures(0, soon()), 1);
+        assert_eq!(one.departures(), 1);
+    }
+}
+
 /// Returns the view that a job began with.
 fn first_of(mesh: &Mesh) -> View {
     mesh.next_view(0, soon()).unwrap()

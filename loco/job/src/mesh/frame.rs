@@ -22,6 +22,7 @@ const REVOKED: u8 = 5;
 const LEFT: u8 = 6;
 const JOIN: u8 = 7;
 const WAS_IN: u8 = 8;
+const CLOSED: u8 = 9;
 
 /// One frame, borrowing its bytes.
 pub(super) enum Frame<'a> {
@@ -81,6 +82,7 @@ impl Frame<'_> {
                 ];
                 return assemble(GATHER, &parts);
             }
+            Frame::Parcel(Parcel::Closed { view }) => return assemble(CLOSED, &[&view.to_le_bytes()]),
             Frame::Heartbeat => HEARTBEAT,
             Frame::Goodbye => GOODBYE,
             Frame::Lost(node) => return about(LOST, *node),
@@ -127,7 +129,9 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
     };
     let body = rest.get(..len);
     let frame = match (kind, body) {
-        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN, None) => return Decoded::Incomplete,
+        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN | CLOSED, None) => {
+            return Decoded::Incomplete;
+        }
         (MESSAGE, Some(body)) => match body.split_first_chunk() {
             Some((view, payload)) => Frame::Parcel(Parcel::Message {
                 view: u32::from_le_bytes(*view),
@@ -138,6 +142,12 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
         (GATHER, Some(body)) => match decode_gather(body) {
             Some(parcel) => Frame::Parcel(parcel),
             None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
+        },
+        (CLOSED, Some(body)) => match body.try_into() {
+            Ok(view) => Frame::Parcel(Parcel::Closed {
+                view: u32::from_le_bytes(view),
+            }),
+            Err(_) => return Decoded::Malformed("the number of a view does not have four bytes"),
         },
         (LOST | REVOKED | LEFT | WAS_IN, Some(body)) => {
             let Ok(node) = <[u8; 2]>::try_from(body) else {
@@ -209,6 +219,9 @@ mod tests {
                 }),
                 taken,
             ) => format!("{label} {round} {bytes:?} in {view} of {taken}"),
+            Decoded::Frame(Frame::Parcel(Parcel::Closed { view }), taken) => {
+                format!("view {view} closed, of {taken}")
+            }
             Decoded::Frame(Frame::Heartbeat, taken) => format!("heartbeat of {taken}"),
             Decoded::Frame(Frame::Goodbye, taken) => format!("goodbye of {taken}"),
             Decoded::Frame(Frame::Lost(node), taken) => format!("{node} lost, of {taken}"),
@@ -242,6 +255,13 @@ mod tests {
         let was_in = Frame::WasIn(NodeId(3)).encode();
         assert_eq!(was_in, [2, 0, 0, 0, WAS_IN, 3, 0]);
         assert_eq!(shown(&was_in), "node 3 was in, of 7");
+        let closed = Frame::Parcel(Parcel::Closed { view: 258 }).encode();
+        assert_eq!(shown(&closed), "view 258 closed, of 9");
+        assert_eq!(shown(&closed[..8]), "incomplete");
+        assert_eq!(
+            shown(&[1, 0, 0, 0, CLOSED, 0]),
+            "the number of a view does not have four bytes"
+        );
         let join = Frame::Join {
             node: NodeId(4),
             key: 77,

@@ -5,7 +5,7 @@
 //! objects as their [`Control`].
 //!
 //! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `view` (the members
-//! at a time), `arrivals` (what waits to be taken), `state` (what
+//! at a time), `presence` (who takes part in a view), `arrivals` (what waits to be taken), `state` (what
 //! one node knows), `in_process` (the nodes of one process), `noise`
 //! (encryption) and `session` (an encrypted connection), `frame`, `words`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
 //! and `registration` (its two sides), `introduction` (what nodes tell one another first), `connect`, which brings a
@@ -47,6 +47,7 @@ mod join_tests;
 mod link;
 mod noise;
 mod parcel;
+mod presence;
 mod registration;
 mod rendezvous;
 mod session;
@@ -70,10 +71,12 @@ pub use state::Revoke;
 pub use view::View;
 
 use accept::Acceptor;
+use arrivals::Closing;
 use door::Door;
 use frame::Frame;
 use in_process::Neighbours;
 use parcel::Parcel;
+use presence::Presence;
 #[cfg(test)]
 use session::Session;
 use state::State;
@@ -85,7 +88,7 @@ use wire::Wire;
 ///
 /// A job whose number of nodes is fixed has one view, of all its nodes. Where nodes [join](Mesh::join), each makes
 /// [another](Mesh::next_view), and [`of_view`](Mesh::of_view) gives the mesh of its members. Messages and contributions are of one view,
-/// and so is a fabric that is built from its mesh. Departures are of the job as a whole.
+/// and so is a fabric that is built from its mesh. A loss is one of the job as a whole. A node may leave one view, and go on in others.
 ///
 /// When the last handle of the last view is dropped or closed the node says goodbye ([`PeerState::Left`] to its peers), unless the
 /// thread is panicking: then its peers see it [`PeerState::Lost`], as they do when the process ends without either.
@@ -96,6 +99,7 @@ pub struct Mesh(Arc<Part>);
 struct Part {
     end: Arc<End>,
     scope: Arc<Scope>,
+    presence: Arc<Presence>,
 }
 
 struct End {
@@ -155,15 +159,15 @@ impl Mesh {
     /// Makes the part of an end in one view.
     fn part(end: &Arc<End>, view: View) -> Result<Mesh> {
         let scope = Scope::of(view, end.state.nodes())?;
-        if !end.state.open_view(scope.number()) {
-            return Err(FabricError::Config(format!(
+        let presence = end.state.open_view(scope.number()).ok_or_else(|| {
+            FabricError::Config(format!(
                 "{} has closed view {}, and does not come back into it: take the next view",
                 end.state.node(),
                 scope.number()
-            )));
-        }
+            ))
+        })?;
         let end = Arc::clone(end);
-        Ok(Mesh(Arc::new(Part { end, scope })))
+        Ok(Mesh(Arc::new(Part { end, scope, presence })))
     }
 
     /// Returns this node.
@@ -199,8 +203,9 @@ impl Mesh {
     /// Returns the mesh of the members of `view`, with messages and contributions of its own. A fabric that is built from it reaches
     /// them. What others have sent in this view before is there.
     ///
-    /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left. The others are not told that
-    /// it has dropped or closed the mesh of one view: what they send there is dropped, and they wait for it until their deadlines.
+    /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left. When it drops or closes the
+    /// mesh of one view and goes on in others, its peers find it [`PeerState::Left`] in that view, behind what it has sent there, and in no
+    /// other.
     ///
     /// # Errors
     /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and
@@ -253,9 +258,9 @@ impl Mesh {
     }
 
     fn send_parcel(&self, to: NodeId, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
-        let index = to.position_in(self.nodes())?;
-        let index = self.0.scope.indices()[index];
-        self.end().send(self.view_number(), index, parcel, deadline)
+        let position = to.position_in(self.nodes())?;
+        let index = self.0.scope.indices()[position];
+        self.end().send(&self.0, index, parcel, deadline)
     }
 
     /// Returns how many calls of [`allgather`](Mesh::allgather) with this label this node has begun.
@@ -263,10 +268,12 @@ impl Mesh {
         self.end().state.begun(self.view_number(), label)
     }
 
-    /// Waits until more than `known` peers have left or were lost, and returns how many have: what
+    /// Waits until more than `known` peers have left, were lost, or have closed the mesh's view, and returns how many have: what
     /// [`departures`](Control::departures) returns at that time, so `known` or less at `deadline`.
     pub fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
-        self.end().state.wait_for_departures(known, deadline)
+        self.end()
+            .state
+            .wait_for_departures(&self.0.presence, known, deadline)
     }
 
     /// Registers `revoker`, which from now on revokes the access of lost nodes before their loss is reported. The fabric
@@ -309,8 +316,13 @@ impl Mesh {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if self.end.check_process().is_ok() && self.end.state.close_view(self.scope.number(), false) {
-            self.end.leave();
+        if self.end.check_process().is_err() {
+            return;
+        }
+        match self.end.state.close_view(self.scope.number(), false) {
+            Closing::Nothing => {}
+            Closing::View => self.end.say_closed(&self.scope),
+            Closing::Job => self.end.leave(),
         }
     }
 }
@@ -340,12 +352,16 @@ impl Control for Mesh {
     }
 
     fn peer_state(&self, node: NodeId) -> PeerState {
-        self.end().state.peer_state(node)
+        let state = &self.end().state;
+        match state.index(node) {
+            Ok(index) if self.0.presence.is_closed_by(index) => PeerState::Left,
+            _ => state.peer_state(node),
+        }
     }
 
     #[inline]
     fn departures(&self) -> u64 {
-        self.end().state.departures()
+        self.0.presence.departures()
     }
 
     #[inline]
@@ -355,8 +371,13 @@ impl Control for Mesh {
 
     fn close(&self) {
         let end = self.end();
-        if end.check_process().is_ok() && end.state.close_view(self.view_number(), true) {
-            end.cut(PeerState::Left);
+        if end.check_process().is_err() {
+            return;
+        }
+        match end.state.close_view(self.view_number(), true) {
+            Closing::Nothing => {}
+            Closing::View => end.say_closed(&self.0.scope),
+            Closing::Job => end.cut(PeerState::Left),
         }
     }
 }
@@ -396,10 +417,11 @@ impl End {
     }
 
     /// Sends a parcel of a view to the node at `index`.
-    fn send(&self, view: u32, index: usize, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
+    fn send(&self, part: &Part, index: usize, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
         self.check_process()?;
         let to = self.state.nodes()[index];
-        if self.state.is_closed(view) || self.state.peer_state(to) != PeerState::Alive {
+        let is_gone = self.state.peer_state(to) != PeerState::Alive || part.presence.is_closed_by(index);
+        if is_gone || self.state.is_closed(part.scope.number()) {
             return Err(FabricError::PeerLost(to));
         }
         if to == self.state.node() {
@@ -418,6 +440,15 @@ impl End {
     fn keep_door(&self, door: Arc<Door>, acceptor: Acceptor) {
         let mut kept = self.door.lock().unwrap_or_else(PoisonError::into_inner);
         *kept = Some((door, acceptor));
+    }
+
+    /// Tells the members of a view that this node takes no part in it any more.
+    fn say_closed(&self, scope: &Scope) {
+        match &self.link {
+            Way::Tcp(wire, _) => wire.say_closed(scope),
+            // Nodes of one process have one view: who closes it leaves.
+            Way::InProcess(_) => {}
+        }
     }
 
     fn parcels_taken(&self) {

@@ -15,4 +15,6 @@ pub(super) enum Parcel<'a> {
         round: u64,
         bytes: &'a [u8],
     },
+    /// The sender takes no part in the view with this number any more. Nothing of the view follows.
+    Closed { view: u32 },
 }

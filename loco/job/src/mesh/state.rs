@@ -3,16 +3,17 @@
 //!
 //! Who is alive is decided by the node's [`Agreement`]. What it has decided is copied to where threads read it without that lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
 use super::agreement::{Action, Agreement, Newcomer, Revoked, Word};
-use super::arrivals::{Arrivals, WAITING_BYTES_MAX};
+use super::arrivals::{Arrivals, Closing, WAITING_BYTES_MAX};
 use super::handshake::Refusal;
 use super::parcel::Parcel;
+use super::presence::Presence;
 use super::system::time_left;
 use super::view::{Scope, View};
 use crate::{Missed, note_missed};
@@ -31,7 +32,8 @@ pub trait Revoke: Send + Sync + 'static {
     /// Returns once `peer` can no longer change this node's memory, whatever it does. May block for a while.
     fn revoke(&self, peer: NodeId) -> Revoked;
 
-    /// Wakes the threads that wait for a node that is gone. The mesh calls it after it has reported one. Must not block.
+    /// Wakes the threads that wait for a node that is gone. The mesh calls it after it has reported one, and after one has closed the view of
+    /// the fabric. Must not block.
     fn gone(&self) {}
 }
 
@@ -53,7 +55,6 @@ pub(super) struct State {
     agreement: Mutex<Agreement>,
     /// `ABSENT`, then `ALIVE`, then `LEFT` or `LOST`. A copy of what was agreed, written with its lock held.
     peers: Box<[AtomicU8]>,
-    departures: AtomicU64,
     arrivals: Mutex<Arrivals>,
     /// Set once peers have declared this node lost.
     out: AtomicBool,
@@ -119,7 +120,6 @@ impl State {
                 .map(|index| AtomicU8::new(state(index)))
                 .collect(),
             agreement: Mutex::new(agreement),
-            departures: AtomicU64::new(0),
             arrivals: Mutex::new(Arrivals::new(nodes.len(), views)),
             out: AtomicBool::new(false),
             revocation: OnceLock::new(),
@@ -171,16 +171,10 @@ impl State {
         self.peers[index].load(Ordering::Acquire) != ABSENT
     }
 
-    #[inline]
-    pub(super) fn departures(&self) -> u64 {
-        // Acquire pairs with the release in `show`: whoever sees the count sees the state.
-        self.departures.load(Ordering::Acquire)
-    }
-
-    /// Waits until more than `known` peers are gone, or for `deadline`. Returns how many are gone.
-    pub(super) fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
-        self.wait_until(deadline, |_| (self.departures() > known).then_some(()));
-        self.departures()
+    /// Waits until more than `known` peers are missing from a view, or for `deadline`. Returns how many are.
+    pub(super) fn wait_for_departures(&self, from: &Presence, known: u64, deadline: Time) -> u64 {
+        self.wait_until(deadline, |_| (from.departures() > known).then_some(()));
+        from.departures()
     }
 
     /// Waits until `ready` returns a value, or for `deadline`. `ready` is called again after every change of this state and
@@ -302,7 +296,7 @@ impl State {
         for &(index, how) in new {
             let how = if how == PeerState::Left { LEFT } else { LOST };
             self.peers[index].store(how, Ordering::Release);
-            self.departures.fetch_add(1, Ordering::Release);
+            arrivals.depart(index);
         }
         arrivals.gone.clone_from(agreement.gone());
         if self.grows && !agreement.is_in() && !agreement.is_out() {
@@ -419,21 +413,21 @@ impl State {
         self.agreement().is_over(index)
     }
 
-    /// Takes part in a view. Returns false if this node has closed it.
-    pub(super) fn open_view(&self, view: u32) -> bool {
+    /// Takes part in a view. Returns who else does, or none if this node has closed it.
+    pub(super) fn open_view(&self, view: u32) -> Option<Arc<Presence>> {
         self.lock().open(view)
     }
 
-    /// Takes part in a view no more, `at_once` or when its last user is gone. Returns true if this node takes part in no view any more.
-    pub(super) fn close_view(&self, view: u32, at_once: bool) -> bool {
+    /// Takes part in a view no more, `at_once` or when its last user is gone.
+    pub(super) fn close_view(&self, view: u32, at_once: bool) -> Closing {
         let mut arrivals = self.lock();
-        let is_last = match at_once {
+        let closing = match at_once {
             true => arrivals.close_view(view),
             false => arrivals.release_view(view),
         };
         drop(arrivals);
         self.changed.notify_all();
-        is_last
+        closing
     }
 
     /// Returns true if the node at `index` joins, with that key, and is not connected yet.
@@ -512,6 +506,13 @@ impl State {
     pub(super) fn deliver(&self, from: usize, parcel: Parcel<'_>) {
         self.lock().deliver(from, parcel);
         self.changed.notify_all();
+        if let Parcel::Closed { view } = parcel {
+            let of_view = self
+                .revokers()
+                .into_iter()
+                .filter(|(scope, _)| scope.number() == view);
+            of_view.for_each(|(_, revoker)| revoker.gone());
+        }
     }
 
     /// Returns true if peer `from` is to be read: more of it may wait here, or its word about a loss is awaited, which comes
@@ -563,7 +564,8 @@ impl State {
                 let taken = arrivals.take_round(scope, label, round);
                 return Ok(scope.nodes().iter().copied().zip(taken).collect());
             }
-            if let Some(peer) = arrivals.gone.first(|index| missing.contains(&index)) {
+            let gone = arrivals.gone.first(|index| missing.contains(&index));
+            if let Some(peer) = gone.or_else(|| arrivals.closed_by(scope.number(), &missing)) {
                 // That one may have left because of the loss of another, which had contributed.
                 let lost = arrivals.gone.first_lost(|index| scope.indices().contains(&index));
                 return Err(FabricError::PeerLost(self.nodes[lost.unwrap_or(peer)]));

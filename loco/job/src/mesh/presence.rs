@@ -1,0 +1,80 @@
+//! Which nodes take part in a view, where threads look without the lock of what arrives.
+//!
+//! A node is missing from a view once it is gone from the job, or has closed the view and goes on in others.
+//!
+//! Relies on no other part of the mesh. Kept by [`arrivals`](super::arrivals), one for each view, and read by
+//! [`Mesh`](super::Mesh).
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The departures from a view.
+pub(super) struct Presence {
+    departures: AtomicU64,
+    /// The indices of the nodes that have closed the view.
+    closed_by: Mutex<BTreeSet<usize>>,
+    /// Set once there is one.
+    is_closed_by_any: AtomicBool,
+}
+
+impl Presence {
+    /// Makes the presence of a view in a job from which so many nodes are gone.
+    pub(super) fn new(departures: usize) -> Presence {
+        Presence {
+            departures: AtomicU64::new(departures as u64),
+            closed_by: Mutex::default(),
+            is_closed_by_any: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the number of nodes that are missing.
+    #[inline]
+    pub(super) fn departures(&self) -> u64 {
+        // Acquire pairs with the releases in `depart` and `close`: whoever sees the count sees the state.
+        self.departures.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the node at `index` has closed the view.
+    pub(super) fn is_closed_by(&self, index: usize) -> bool {
+        // Acquire: see `departures`. A job of a fixed number of nodes has one view, which nobody closes without leaving.
+        self.is_closed_by_any.load(Ordering::Acquire) && self.closed_by().contains(&index)
+    }
+
+    /// Takes note that the node at `index` is gone from the job.
+    pub(super) fn depart(&self, index: usize) {
+        if !self.is_closed_by(index) {
+            self.departures.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Takes note that the node at `index`, which is not gone, has closed the view.
+    pub(super) fn close(&self, index: usize) {
+        if self.closed_by().insert(index) {
+            self.is_closed_by_any.store(true, Ordering::Release);
+            self.departures.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn closed_by(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        // A panic elsewhere leaves it whole.
+        self.closed_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_closes_a_view_is_missing_once_also_when_it_goes_later() {
+        let presence = Presence::new(1);
+        presence.close(2);
+        presence.close(2);
+        assert!(presence.is_closed_by(2) && !presence.is_closed_by(1));
+        presence.depart(2);
+        assert_eq!(presence.departures(), 2);
+        presence.depart(1);
+        assert_eq!(presence.departures(), 3);
+    }
+}
