@@ -68,7 +68,7 @@ fn node_process() {
         tell(&format!("at {address}."));
     }
     let watched = mesh.clone();
-    thread::spawn(move || tell_of_departures(&watched));
+    let watching = thread::spawn(move || tell_of_departures(&watched));
     let meshes = Arc::new(Mutex::new(vec![mesh.clone()]));
     let left = Arc::clone(&meshes);
     thread::spawn(move || leave_when_told(&left));
@@ -81,6 +81,11 @@ fn node_process() {
         let mesh = mesh.of_view(&view).unwrap();
         meshes.lock().unwrap().push(mesh.clone());
         thread::spawn(move || meet(&mesh));
+    }
+    tell("no more views.");
+    // Who was declared lost says so.
+    if mesh.declared_lost() {
+        watching.join().unwrap();
     }
 }
 
@@ -412,6 +417,7 @@ fn a_node_that_was_lost_comes_back_as_a_new_one_and_its_old_self_stays_out() {
     again.hear("met in view 4: 0 2 3.");
     job.members[1].stop(false);
     job.members[1].hear("> out.");
+    job.members[1].hear("> no more views.");
     let heard = &job.members[1].heard;
     assert!(!heard.iter().any(|line| line.contains("view 4")), "{heard:#?}");
     again.kill();

@@ -188,7 +188,8 @@ impl Mesh {
     }
 
     /// Waits for the first view with a number above `known`, and returns it. So a program that begins with the number of the view that it
-    /// has gets every later view, in their order. Returns none at `deadline`, and once this node has left.
+    /// has gets every later view, in their order. Returns none at `deadline`, and once this node has left or was
+    /// [declared lost](Control::declared_lost), as no more views come to it.
     ///
     /// A view comes when a node has [joined](Mesh::join): all members of it that live get it.
     pub fn next_view(&self, known: u32, deadline: Time) -> Option<View> {

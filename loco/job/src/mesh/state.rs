@@ -215,12 +215,14 @@ impl State {
         }
     }
 
-    /// Waits for the first view with a number above `known`. Returns none at `deadline`, or once this node has left.
+    /// Waits for the first view with a number above `known`. Returns none at `deadline`, and once this node has left or was declared lost:
+    /// no more views come to it.
     pub(super) fn next_view(&self, known: u32, deadline: Time) -> Option<View> {
         let mut arrivals = self.lock();
         loop {
             let next = arrivals.views.iter().find(|view| view.number() > known);
-            if next.is_some() || arrivals.closed {
+            // Acquire: see `show`, which sets it before it wakes this thread.
+            if next.is_some() || arrivals.closed || self.out.load(Ordering::Acquire) {
                 return next.cloned();
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
