@@ -76,6 +76,24 @@ fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
     );
 }
 
+/// Neither the connection nor the thread that waits for its end outlives the member, which gave the newcomer an hour.
+#[test]
+fn a_member_that_leaves_keeps_nothing_of_a_newcomer_on_its_way() {
+    for fails in [false, true] {
+        let (member, at) = alone(HOUR);
+        let (_, mut session) = admitted(&at, 7);
+        let left = Arc::downgrade(wire(&member));
+        match fails {
+            true => member.fail(),
+            false => member.close(),
+        }
+        let ended = session.read::<()>(0, soon()).unwrap_err();
+        assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);
+        drop(member);
+        wait_for(|| left.upgrade().is_none());
+    }
+}
+
 /// Its key tells a process that was let in from one that is not expected.
 #[test]
 fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {

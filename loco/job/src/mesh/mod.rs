@@ -465,7 +465,10 @@ impl End {
         }
         // Whoever is half way in hears of the end from its connection.
         let door = self.door.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(door);
+        if let Some((door, acceptor)) = door {
+            door.shut();
+            drop(acceptor);
+        }
         match &self.link {
             Way::InProcess(neighbours) => neighbours.leave(self.state.own_index(), how),
             Way::Tcp(wire, _) => wire.leave(how),
