@@ -142,6 +142,11 @@ impl Arrivals {
         closed.next().filter(|_| !self.gone.is_agreeing())
     }
 
+    /// Returns true if no scope of the view is left.
+    pub(super) fn is_unused(&self, view: u32) -> bool {
+        self.of_views.get(&view).is_none_or(|of_view| of_view.users == 0)
+    }
+
     /// Returns true if this node takes part in the view no more, or is out of the job.
     pub(super) fn is_closed(&self, view: u32) -> bool {
         self.closed || self.of_views.get(&view).is_some_and(|of_view| of_view.closed)

@@ -323,6 +323,44 @@ fn where_a_job_grows_a_revoker_is_for_its_view_and_speaks_for_its_node() {
     assert_eq!(revoking(3), ([Revoked::DoneForAll, Revoked::Done], of_its_view));
 }
 
+/// A node may be shut out through the fabric of a later view alone, by a newcomer.
+#[test]
+fn a_node_is_out_as_soon_as_any_of_its_fabrics_shows_it() {
+    let (zero, at) = alone(HOUR);
+    let join = Join::by([at]).unwrap().secret(secret());
+    let one = Mesh::join(&join).unwrap();
+    let second = zero.of_view(&zero.next_view(1, soon()).unwrap()).unwrap();
+    zero.look_for_revocation(|| false);
+    let is_shut_out = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let shown = Arc::clone(&is_shut_out);
+    second.look_for_revocation(move || shown.load(std::sync::atomic::Ordering::SeqCst));
+    assert!(!zero.declared_lost());
+    is_shut_out.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(zero.declared_lost());
+    // No more views come to it.
+    assert_eq!(zero.next_view(2, Time::NEVER), None);
+    drop(one);
+}
+
+#[test]
+fn what_belongs_to_the_fabrics_of_a_view_is_dropped_with_it() {
+    let (zero, at) = alone(HOUR);
+    let one = Mesh::join(&Join::by([at]).unwrap().secret(secret())).unwrap();
+    let second = zero.of_view(&zero.next_view(1, soon()).unwrap()).unwrap();
+    let looked = Arc::new(());
+    for mesh in [&zero, &second] {
+        mesh.add_revoker(Arc::new(ForAll(std::sync::mpsc::channel().0)));
+        let kept = Arc::clone(&looked);
+        mesh.look_for_revocation(move || Arc::strong_count(&kept) == 0);
+    }
+    let kept = |end: &End| (end.state.revokers(), Arc::strong_count(&looked));
+    second.close();
+    assert_eq!(kept(zero.end()), (2, 3), "its fabric may be there still");
+    drop(second);
+    assert_eq!(kept(zero.end()), (1, 2));
+    drop(one);
+}
+
 /// A fabric that comes up after a node was shut out is shut to it, too.
 #[test]
 fn a_new_fabric_is_shut_to_those_that_were_shut_out_before() {

@@ -5,7 +5,7 @@
 //! objects as their [`Control`].
 //!
 //! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `view` (the members
-//! at a time), `presence` (who takes part in a view), `arrivals` (what waits to be taken), `state` (what
+//! at a time), `presence` (who takes part in a view), `revokers` (the fabrics), `arrivals` (what waits to be taken), `state` (what
 //! one node knows), `in_process` (the nodes of one process), `noise`
 //! (encryption) and `session` (an encrypted connection), `frame`, `words`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
 //! and `registration` (its two sides), `introduction` (what nodes tell one another first), `connect`, which brings a
@@ -50,6 +50,7 @@ mod parcel;
 mod presence;
 mod registration;
 mod rendezvous;
+mod revokers;
 mod session;
 #[cfg(test)]
 mod set_up_tests;
@@ -67,7 +68,7 @@ pub use agreement::Revoked;
 pub use link::Link;
 pub use parcel::PAYLOAD_BYTES_MAX;
 pub use rendezvous::{Departures, Rendezvous};
-pub use state::Revoke;
+pub use revokers::Revoke;
 pub use view::View;
 
 use accept::Acceptor;
@@ -285,10 +286,12 @@ impl Mesh {
     }
 
     /// Registers `look`, which returns whether the peers have revoked this node's access. With a `look` that reads this in
-    /// the fabric's memory, [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. Only the
-    /// first call counts.
+    /// the fabric's memory, [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. In a job of a fixed number
+    /// of nodes only the first call counts. In one that nodes join, the look of each fabric does until the mesh of its view is dropped.
     pub fn look_for_revocation(&self, look: impl Fn() -> bool + Send + Sync + 'static) {
-        self.end().state.look_for_revocation(Box::new(look));
+        self.end()
+            .state
+            .look_for_revocation(self.view_number(), Box::new(look));
     }
 
     /// Records that this node was declared lost. The fabric calls this when it finds that the peers have revoked this

@@ -4,7 +4,7 @@
 //! Who is alive is decided by the node's [`Agreement`]. What it has decided is copied to where threads read it without that lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
@@ -14,6 +14,7 @@ use super::arrivals::{Arrivals, Closing, WAITING_BYTES_MAX};
 use super::handshake::Refusal;
 use super::parcel::Parcel;
 use super::presence::Presence;
+use super::revokers::{Look, Revoke, Revokers};
 use super::system::time_left;
 use super::view::{Scope, View};
 use crate::{Missed, note_missed};
@@ -26,22 +27,6 @@ const LEFT: u8 = 1;
 const LOST: u8 = 2;
 /// No node of this index is in yet.
 const ABSENT: u8 = 3;
-
-/// Revokes a lost node's access to this node's memory. The fabric implements it, because the access is by its means.
-pub trait Revoke: Send + Sync + 'static {
-    /// Returns once `peer` can no longer change this node's memory, whatever it does. May block for a while.
-    fn revoke(&self, peer: NodeId) -> Revoked;
-
-    /// Wakes the threads that wait for a node that is gone. The mesh calls it after it has reported one, and after one has closed the view of
-    /// the fabric. Must not block.
-    fn gone(&self) {}
-}
-
-/// The revoker of a fabric, with the view whose nodes the fabric reaches.
-type Revoker = (Arc<Scope>, Arc<dyn Revoke>);
-
-/// Tells whether peers have revoked this node's access.
-pub(super) type Revocation = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// One node's state. Peers are named by their index in `nodes`.
 pub(super) struct State {
@@ -58,10 +43,8 @@ pub(super) struct State {
     arrivals: Mutex<Arrivals>,
     /// Set once peers have declared this node lost.
     out: AtomicBool,
-    /// Looks whether peers have declared this node lost, where the fabric can tell before a call fails.
-    revocation: OnceLock<Revocation>,
-    /// The revokers of the fabrics that were built from this mesh.
-    revokers: Mutex<Vec<Revoker>>,
+    /// The fabrics that were built from this mesh.
+    revokers: Revokers,
     /// Signals that anything in `arrivals` or `peers` changed.
     changed: Condvar,
 }
@@ -122,8 +105,7 @@ impl State {
             agreement: Mutex::new(agreement),
             arrivals: Mutex::new(Arrivals::new(nodes.len(), views)),
             out: AtomicBool::new(false),
-            revocation: OnceLock::new(),
-            revokers: Mutex::default(),
+            revokers: Revokers::new(grows),
             changed: Condvar::new(),
             nodes,
         }
@@ -269,9 +251,7 @@ impl State {
         drop(agreement);
         self.changed.notify_all();
         if has_changed {
-            for (_, revoker) in self.revokers() {
-                revoker.gone();
-            }
+            self.revokers.wake(None);
         }
         Agreed {
             revoke,
@@ -315,9 +295,7 @@ impl State {
     /// Adds a revoker, which makes lost nodes of `scope` harmless from now on. Until there is one, a loss is reported as
     /// soon as it is suspected.
     pub(super) fn add_revoker(&self, scope: Arc<Scope>, revoke: Arc<dyn Revoke>) {
-        let mut revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
-        revokers.push((Arc::clone(&scope), Arc::clone(&revoke)));
-        drop(revokers);
+        self.revokers.add(Arc::clone(&scope), Arc::clone(&revoke));
         self.expose();
         if self.grows {
             self.revoke_late(&scope, &*revoke);
@@ -343,33 +321,14 @@ impl State {
         self.agree(|agreement, _| agreement.expose(), |_, _| ());
     }
 
-    fn revokers(&self) -> Vec<Revoker> {
-        let revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
-        revokers.clone()
-    }
-
     /// Makes `peer` harmless, through all fabrics that reach it. May block.
     pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
-        let mut revokers = self.revokers();
-        revokers.retain(|(scope, _)| scope.nodes().contains(&peer));
-        // Another node may have a fabric with the peer that this one has not: where a job grows, none speaks for all.
-        let mut outcome = match revokers.is_empty() || self.grows {
-            true => Revoked::Done,
-            false => Revoked::DoneForAll,
-        };
-        for (_, revoker) in revokers {
-            match revoker.revoke(peer) {
-                Revoked::WeAreOut => return Revoked::WeAreOut,
-                Revoked::Done => outcome = Revoked::Done,
-                Revoked::DoneForAll => {}
-            }
-        }
-        outcome
+        self.revokers.revoke(peer)
     }
 
-    pub(super) fn look_for_revocation(&self, look: Revocation) {
-        // What was given first stays.
-        let _ = self.revocation.set(look);
+    /// Takes note of how a fabric of a view tells whether peers have shut this node out.
+    pub(super) fn look_for_revocation(&self, view: u32, look: Look) {
+        self.revokers.add_look(view, look);
     }
 
     /// Returns true once peers have declared this node lost.
@@ -378,7 +337,7 @@ impl State {
         if self.out.load(Ordering::Acquire) {
             return true;
         }
-        let revoked = self.revocation.get().is_some_and(|look| look());
+        let revoked = self.revokers.is_shut_out();
         if revoked {
             self.declare_out();
         }
@@ -398,6 +357,11 @@ impl State {
     /// Returns true once this node has said goodbye.
     pub(super) fn has_left(&self) -> bool {
         self.agreement().has_left()
+    }
+
+    #[cfg(test)]
+    pub(super) fn revokers(&self) -> usize {
+        self.revokers.len()
     }
 
     #[cfg(test)]
@@ -427,7 +391,12 @@ impl State {
             true => arrivals.close_view(view),
             false => arrivals.release_view(view),
         };
+        let is_unused = arrivals.is_unused(view);
         drop(arrivals);
+        if is_unused && self.grows {
+            // The fabrics of the view have ended with their meshes.
+            self.revokers.forget(view);
+        }
         self.changed.notify_all();
         closing
     }
@@ -509,11 +478,7 @@ impl State {
         self.lock().deliver(from, parcel);
         self.changed.notify_all();
         if let Parcel::Closed { view } = parcel {
-            let of_view = self
-                .revokers()
-                .into_iter()
-                .filter(|(scope, _)| scope.number() == view);
-            of_view.for_each(|(_, revoker)| revoker.gone());
+            self.revokers.wake(Some(view));
         }
     }
 
