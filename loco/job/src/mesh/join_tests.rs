@@ -376,6 +376,26 @@ fn a_new_fabric_is_shut_to_those_that_were_shut_out_before() {
     assert_eq!(revoked.try_iter().collect::<Vec<_>>(), [NodeId(1)]);
 }
 
+/// What is noted is of the process, so that no other test has these ids.
+#[test]
+fn a_newcomer_that_was_never_in_is_missed_by_nobody() {
+    let nodes: Arc<[NodeId]> = [500, 501, 502, 503].map(NodeId).into();
+    let state = State::with_room(NodeId(500), nodes, 2);
+    state.expose();
+    let agree = |event: &dyn Fn(&mut agreement::Agreement, &mut Vec<agreement::Action>)| {
+        let _ = state.agree(event, |_, _| ());
+    };
+    agree(&|own, actions| {
+        own.attach(1, actions);
+        assert_eq!(own.propose(7, actions).unwrap().index, 2);
+    });
+    for (victim, missed) in [(2, 0), (1, 1)] {
+        agree(&|own, actions| own.lose(victim, actions));
+        agree(&|own, actions| own.revoked(victim, Revoked::Done, actions));
+        assert_eq!(crate::missed_by(NodeId(500)), missed);
+    }
+}
+
 /// An answer that no member gives is refused, and does not make the newcomer panic.
 #[test]
 fn an_admission_that_contradicts_itself_is_refused() {

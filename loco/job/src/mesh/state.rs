@@ -244,8 +244,10 @@ impl State {
             }
         }
         for &victim in agreement.suspected().difference(&before) {
-            // Nobody here has failed because of it yet.
-            note_missed(self.node, Missed::Lost, self.nodes[victim]);
+            // Nobody here has failed because of it yet. Nobody misses a newcomer that was never in.
+            if self.is_known(victim) || agreement.has_said_that_it_is_in(victim) {
+                note_missed(self.node, Missed::Lost, self.nodes[victim]);
+            }
         }
         let has_changed = self.show(&agreement);
         drop(agreement);

@@ -216,7 +216,7 @@ impl Agreement {
     }
 
     /// Returns true if the newcomer has said that it is in, and its view has not come yet.
-    pub(super) fn has_said_that_it_is_in(&self, peer: usize) -> bool {
+    pub fn has_said_that_it_is_in(&self, peer: usize) -> bool {
         let said = self.joining.get(&peer);
         peer != self.own && said.is_some_and(|said| said.contains(&peer))
     }
