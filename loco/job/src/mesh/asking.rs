@@ -4,14 +4,15 @@
 //! there.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::TcpListener;
 
 use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
 
-use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
+use super::admission::{ANSWER_BYTES_MAX, Admission, Answer, Place};
 use super::agreement::Newcomer;
 use super::handshake::{self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError};
-use super::rendezvous::listener_for;
+use super::rendezvous::{listener_for, listener_on_all_interfaces};
 use super::session::Session;
 use super::sockets::{Retries, connect_within};
 use crate::hosts::Address;
@@ -101,8 +102,7 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
         };
         match answer {
             Answer::Admitted(admission) => {
-                // Later newcomers reach this process as it reaches the members.
-                let listener = listener_for(&at).map_err(|error| {
+                let listener = listen(&admission, &at).map_err(|error| {
                     NotBy::Ever(FabricError::os("listening for later nodes".to_owned(), &error))
                 })?;
                 return Ok(Asked {
@@ -130,6 +130,16 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
     Err(NotBy::Yet(format!(
         "{first}: the members do not agree on who lets nodes in"
     )))
+}
+
+/// Returns a listener for later newcomers, which may be on any host that a member is known to be on. The one that was reached `at` a
+/// loopback address may have members on other hosts.
+fn listen(admission: &Admission, at: &Address) -> io::Result<TcpListener> {
+    let is_here = |(_, place): &(u32, Place)| place.seen_from(at).is_ok_and(|at| at.is_loopback());
+    match admission.members.iter().all(is_here) {
+        true => listener_for(at),
+        false => listener_on_all_interfaces(),
+    }
 }
 
 impl Admission {
@@ -188,9 +198,7 @@ impl Asked {
 
     pub(super) fn members(&self, ids: &[NodeId]) -> Result<BTreeMap<NodeId, Address>> {
         let members = self.admission.members.iter();
-        let member = |(index, place): &(u32, super::admission::Place)| {
-            Ok((ids[*index as usize], place.seen_from(&self.at)?))
-        };
+        let member = |(index, place): &(u32, Place)| Ok((ids[*index as usize], place.seen_from(&self.at)?));
         members.map(member).collect()
     }
 }

@@ -182,6 +182,23 @@ fn a_newcomer_without_members_says_that_the_job_is_over() {
     assert!(error.contains(&reason), "{error}");
 }
 
+/// The member that lets the newcomer in was reached by loopback. Later newcomers may come from where the other members are.
+#[test]
+fn a_newcomer_listens_where_later_ones_can_reach_it() {
+    for (other, is_everywhere) in [("alpha:1", true), ("127.0.0.1:1", false)] {
+        let other = Address::parse(other, None).unwrap();
+        let (sponsor, playing) = sponsor_that_ends(&[0, 1], [(1, other)]);
+        let join = Join::by([sponsor]).unwrap();
+        let asked = asking::ask(&join, &credentials(), 7, Std.now(), soon()).unwrap();
+        playing.join().unwrap();
+        let at = asked.listener.local_addr().unwrap().ip();
+        assert_eq!(
+            (at.is_unspecified(), at.is_loopback()),
+            (is_everywhere, !is_everywhere)
+        );
+    }
+}
+
 /// Returns the address of a listener that takes connections and never says anything, like a process that is stopped.
 fn silent() -> (TcpListener, Address) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
