@@ -413,6 +413,19 @@ fn a_newcomer_that_was_never_in_is_missed_by_nobody() {
     }
 }
 
+/// A member that was stopped for half an hour has given the newcomer no more time than it has run itself.
+#[test]
+fn time_in_which_a_member_did_not_run_is_not_that_of_newcomers() {
+    let interval = Duration::from_millis(100);
+    let start = Std.now();
+    let mut expected = std::collections::BTreeMap::from([((2, 7), start)]);
+    for (pass, forgiven) in [(interval, 0), (Duration::from_millis(1_800_200), 1_800_000)] {
+        wire::forgive_own_absence(&mut [], &mut expected, pass, interval);
+        let since = expected[&(2, 7)].since(start);
+        assert_eq!(since, Duration::from_millis(forgiven));
+    }
+}
+
 /// An answer that no member gives is refused, and does not make the newcomer panic.
 #[test]
 fn an_admission_that_contradicts_itself_is_refused() {

@@ -230,6 +230,7 @@ impl Wire {
             let now = Std.now();
             forgive_own_absence(
                 &mut incoming,
+                &mut expected,
                 now.since(last_pass),
                 self.timeouts.heartbeat_interval,
             );
@@ -512,13 +513,22 @@ impl Drop for LoseAllOnPanic<'_> {
 }
 
 /// Forgives the peers the time in which the I/O thread was not running: a pass takes little more than a
-/// heartbeat interval, and what it took longer does not count as their silence.
-fn forgive_own_absence(incoming: &mut [Incoming], pass: Duration, interval: Duration) {
+/// heartbeat interval, and what it took longer does not count as their silence, nor as the time in which newcomers that are `expected`
+/// have not connected.
+pub(super) fn forgive_own_absence(
+    incoming: &mut [Incoming],
+    expected: &mut BTreeMap<(usize, u64), Time>,
+    pass: Duration,
+    interval: Duration,
+) {
     let absent = pass.saturating_sub(interval.saturating_mul(2));
     if absent.is_zero() {
         return;
     }
     for i in incoming {
         i.heard = i.heard.after(absent);
+    }
+    for since in expected.values_mut() {
+        *since = since.after(absent);
     }
 }
