@@ -474,11 +474,14 @@ fn a_node_of_another_job_is_refused() {
         .join_by(0, &[("LOCO_JOB", "another".to_owned())])
         .end()
         .join("\n");
-    assert!(said.contains("it belongs to another job"), "{said}");
+    assert!(
+        said.contains("it belongs to another job; check the address"),
+        "{said}"
+    );
 }
 
 #[test]
-fn a_job_with_a_fixed_number_of_nodes_and_one_that_is_over_are_named() {
+fn a_job_that_is_over_is_named() {
     let mut job = Nodes::start(2, 3, &[]);
     job.members.iter_mut().for_each(Node::kill);
     let said = job.join_by(0, &[]).end().join("\n");

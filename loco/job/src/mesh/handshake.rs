@@ -142,9 +142,13 @@ pub(super) enum HandshakeError {
     Io(#[from] io::Error),
     #[error("it does not speak the protocol of this program")]
     Stranger,
-    #[error("it speaks protocol version {theirs}, this program version {PROTOCOL_VERSION}")]
+    #[error(
+        "it speaks protocol version {theirs}, this program version {PROTOCOL_VERSION}; build all nodes from the same sources"
+    )]
     Version { theirs: u16 },
-    #[error("it belongs to another job")]
+    #[error(
+        "it belongs to another job; check the address, and give all nodes of a job the same id (LOCO_JOB)"
+    )]
     OtherJob,
     #[error("it refuses: {0}")]
     Refused(Refusal),

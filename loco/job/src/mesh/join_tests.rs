@@ -244,6 +244,60 @@ fn an_address_that_does_not_do_keeps_nobody_from_the_next() {
     assert!(reason([&nobody, &nobody]).contains("the job is over"));
 }
 
+/// It listens while it waits for its nodes, and no longer.
+#[test]
+fn a_job_with_a_fixed_number_of_nodes_lets_nobody_in() {
+    let free = free_addresses(&["127.0.0.1"; 2]);
+    let addresses = [0, 1].map(|node: usize| Address::from(free[node]));
+    let hosts = Hosts::from_pairs((0..).map(NodeId).zip(addresses.clone())).unwrap();
+    let connecting = |id| {
+        let job = Job::builder(NodeId(id)).secret(secret()).hosts(hosts.clone());
+        thread::spawn(move || Mesh::connect(&job.unwrap()).unwrap())
+    };
+    let zero = connecting(0);
+    let join = Join::by(addresses).unwrap().secret(secret());
+    let reason = || Mesh::join(&join).unwrap_err().to_string();
+    let mut refused = String::new();
+    wait_for(|| {
+        refused = reason();
+        refused.contains("it refuses")
+    });
+    let remedy = "its job has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)";
+    assert!(refused.contains(remedy), "{refused}");
+    let meshes = [connecting(1), zero].map(|mesh| mesh.join().unwrap());
+    let refused = reason();
+    let over =
+        "the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)";
+    assert!(
+        refused.contains("nobody listens") && refused.contains(over),
+        "{refused}"
+    );
+    drop(meshes);
+}
+
+#[test]
+fn a_member_of_another_version_is_named_with_the_remedy() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = Address::from(listener.local_addr().unwrap());
+    let playing = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let version = handshake::PROTOCOL_VERSION + 1;
+        let hello = [&b"LOCO"[..], &version.to_le_bytes(), &[0; 16]].concat();
+        std::io::Write::write_all(&mut stream, &hello).unwrap();
+        // The other side closes.
+        std::io::Read::read_to_end(&mut stream, &mut Vec::new()).unwrap();
+    });
+    let join = Join::by([at.clone()]).unwrap().secret(secret());
+    let error = Mesh::join(&join).unwrap_err().to_string();
+    playing.join().unwrap();
+    let reason = format!(
+        "{at}: it speaks protocol version {}",
+        handshake::PROTOCOL_VERSION + 1
+    );
+    assert!(error.contains(&reason), "{error}");
+    assert!(error.contains("build all nodes from the same sources"), "{error}");
+}
+
 /// Brings up a job of two nodes with room for more. Node 0 lets newcomers in, and takes node 1 to listen at an address at which it does
 /// not: `elsewhere`, given that of node 0.
 fn pair(elsewhere: impl FnOnce(&Address) -> Address) -> ([Mesh; 2], Join) {
