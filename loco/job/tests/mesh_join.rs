@@ -616,6 +616,19 @@ fn a_node_that_closes_one_of_its_views_is_missing_there_and_nowhere_else() {
     }
 }
 
+/// The other job has room for these ids as well.
+#[test]
+fn a_view_of_another_job_is_refused() {
+    let [(zero, join), (other, _)] = [alone(3), alone(3)];
+    let _one = Mesh::join(&join).unwrap();
+    let view = zero.next_view(1, soon()).unwrap();
+    let error = other.of_view(&view).unwrap_err().to_string();
+    assert!(
+        error.contains("node 0 has had no view 2 of nodes 0, 1"),
+        "{error}"
+    );
+}
+
 /// Returns the view that a job began with.
 fn first_of(mesh: &Mesh) -> View {
     mesh.next_view(0, soon()).unwrap()

@@ -210,10 +210,18 @@ impl Mesh {
     /// other.
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and
-    /// [`FabricError::UnknownPeer`] for a view of another job.
+    /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and for a view that it has not
+    /// had, as one of another job.
     pub fn of_view(&self, view: &View) -> Result<Mesh> {
         self.end().check_process()?;
+        if !self.end().state.has_had(view) {
+            return Err(FabricError::Config(format!(
+                "{} has had no view {} of {}: take those that `Mesh::next_view` returns",
+                self.node(),
+                view.number(),
+                NodeId::list(view.members().iter().copied())
+            )));
+        }
         Mesh::part(self.end(), view.clone())
     }
 

@@ -211,6 +211,11 @@ impl State {
         }
     }
 
+    /// Returns true if this node has had the view.
+    pub(super) fn has_had(&self, view: &View) -> bool {
+        self.lock().views.contains(view)
+    }
+
     /// Returns the peer that is gone and that [`wait_until`](State::wait_until) would name, if there is one.
     pub(super) fn first_gone(&self) -> Option<NodeId> {
         let first = self.lock().gone.first(|_| true);
