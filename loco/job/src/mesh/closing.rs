@@ -17,15 +17,9 @@ use loco_fabric::PeerState;
 use rustix::event::epoll::EventFlags;
 
 use super::agreement::Word;
-use super::connection::Connection;
+use super::connection::{Connection, End};
 use super::watch::Watch;
 use super::wire::{CUT, Incoming, Wire};
-
-/// The end of a connection.
-pub(super) enum End {
-    Left,
-    Lost(String),
-}
 
 impl Wire {
     /// Ends the connection with a peer whose process has ended, unless that has said goodbye. Reads first what the peer sent

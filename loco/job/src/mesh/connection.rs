@@ -29,6 +29,12 @@ pub(super) enum New {
     Process(usize, OwnedFd),
 }
 
+/// The end of a connection.
+pub(super) enum End {
+    Left,
+    Lost(String),
+}
+
 /// A connection with `node`.
 pub(super) struct Connection {
     pub(super) node: NodeId,

@@ -31,6 +31,23 @@ fn ask(at: &Address, key: u64) -> (Answer, Session) {
     (session.read(ANSWER_BYTES_MAX, soon()).unwrap(), session)
 }
 
+/// Connects as the node that joins, and returns the reason why not.
+fn enter(at: &Address, key: u64, node: u16, room: usize) -> Option<String> {
+    let stream = TcpStream::connect(&*at.resolve().unwrap()).unwrap();
+    let claim = Claim {
+        node,
+        nodes: Nodes::of(&[NodeId(0)], room).unwrap(),
+        purpose: Purpose::Enter {
+            to: 0,
+            by: 0,
+            key,
+            port: 1,
+        },
+    };
+    let entered = handshake::connect(stream, &credentials(), &claim, soon());
+    entered.err().map(|error| error.to_string())
+}
+
 fn admitted(at: &Address, key: u64) -> (Admission, Session) {
     match ask(at, key) {
         (Answer::Admitted(admission), session) => (admission, session),
@@ -74,6 +91,11 @@ fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
         matches!(&next, Answer::Admitted(admission) if admission.index == 2),
         "{next:?}"
     );
+    let late = enter(&at, 7, 1, 4).unwrap();
+    assert!(
+        late.contains("it has lost this node, which did not connect in time"),
+        "{late}"
+    );
 }
 
 /// Neither the connection nor the thread that waits for its end outlives the member, which gave the newcomer an hour.
@@ -99,21 +121,7 @@ fn a_member_that_leaves_keeps_nothing_of_a_newcomer_on_its_way() {
 fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {
     let (_member, at) = alone(HOUR);
     let (_, _session) = admitted(&at, 7);
-    let enter = |key, node, room| {
-        let stream = TcpStream::connect(&*at.resolve().unwrap()).unwrap();
-        let claim = Claim {
-            node,
-            nodes: Nodes::of(&[NodeId(0)], room).unwrap(),
-            purpose: Purpose::Enter {
-                to: 0,
-                by: 0,
-                key,
-                port: 1,
-            },
-        };
-        let entered = handshake::connect(stream, &credentials(), &claim, soon());
-        entered.err().map(|error| error.to_string())
-    };
+    let enter = |key, node, room| enter(&at, key, node, room);
     let not_now = Some("it refuses: it does not expect this node now".to_owned());
     // Another one has this id, so that it will never be that of this key.
     assert!(enter(8, 1, 4).is_some_and(|error| error.contains("will not let this node in any more")));
@@ -284,8 +292,8 @@ fn a_member_of_another_version_is_named_with_the_remedy() {
         let version = handshake::PROTOCOL_VERSION + 1;
         let hello = [&b"LOCO"[..], &version.to_le_bytes(), &[0; 16]].concat();
         std::io::Write::write_all(&mut stream, &hello).unwrap();
-        // The other side closes.
-        std::io::Read::read_to_end(&mut stream, &mut Vec::new()).unwrap();
+        // The other side closes, and may have left something unread.
+        let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
     });
     let join = Join::by([at.clone()]).unwrap().secret(secret());
     let error = Mesh::join(&join).unwrap_err().to_string();
@@ -478,6 +486,18 @@ fn time_in_which_a_member_did_not_run_is_not_that_of_newcomers() {
         let since = expected[&(2, 7)].since(start);
         assert_eq!(since, Duration::from_millis(forgiven));
     }
+}
+
+/// What `JobBuilder::nodes_max` says of the memory that an id takes.
+#[test]
+fn an_id_takes_about_as_much_memory_as_is_said() {
+    let of_wire = size_of::<std::sync::OnceLock<connection::Connection>>() + size_of::<wire::Incoming>();
+    // The descriptors of its connection and its process in the list of the I/O thread.
+    let watched = 2 * 2 * size_of::<rustix::event::epoll::EventFlags>();
+    // Its id, and what `State` and the agreement keep.
+    let of_state = size_of::<NodeId>() + 1 + size_of::<usize>() + 3;
+    let all = of_wire + watched + of_state;
+    assert!((250..=350).contains(&all), "{all} bytes");
 }
 
 /// An answer that no member gives is refused, and does not make the newcomer panic.

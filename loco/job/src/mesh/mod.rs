@@ -364,11 +364,12 @@ impl Control for Mesh {
     }
 
     fn peer_state(&self, node: NodeId) -> PeerState {
-        let state = &self.end().state;
-        match state.index(node) {
-            Ok(index) if self.0.presence.is_closed_by(index) => PeerState::Left,
-            _ => state.peer_state(node),
+        let (state, presence) = (&self.end().state, &self.0.presence);
+        let has_closed = |index| presence.is_closed_by(index);
+        if presence.is_closed_by_any() && state.index(node).is_ok_and(has_closed) {
+            return PeerState::Left;
         }
+        state.peer_state(node)
     }
 
     #[inline]

@@ -35,10 +35,16 @@ impl Presence {
         self.departures.load(Ordering::Acquire)
     }
 
+    /// Returns true if any node has closed the view. In a job of a fixed number of nodes none has: there is one view, and who closes it
+    /// leaves.
+    pub(super) fn is_closed_by_any(&self) -> bool {
+        // Acquire: see `departures`.
+        self.is_closed_by_any.load(Ordering::Acquire)
+    }
+
     /// Returns true if the node at `index` has closed the view.
     pub(super) fn is_closed_by(&self, index: usize) -> bool {
-        // Acquire: see `departures`. A job of a fixed number of nodes has one view, which nobody closes without leaving.
-        self.is_closed_by_any.load(Ordering::Acquire) && self.closed_by().contains(&index)
+        self.is_closed_by_any() && self.closed_by().contains(&index)
     }
 
     /// Takes note that the node at `index` is gone from the job.

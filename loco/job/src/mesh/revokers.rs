@@ -19,12 +19,15 @@ pub trait Revoke: Send + Sync + 'static {
     fn gone(&self) {}
 }
 
+/// The revoker of a fabric, with the view whose nodes the fabric reaches.
+type OfFabric = (Arc<Scope>, Arc<dyn Revoke>);
+
 /// Tells whether peers have revoked this node's access.
 pub(super) type Look = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// The revokers of a node's fabrics, each with the view whose nodes the fabric reaches.
+/// What the mesh knows of the fabrics of a node.
 pub(super) struct Revokers {
-    of_fabrics: Mutex<Vec<(Arc<Scope>, Arc<dyn Revoke>)>>,
+    of_fabrics: Mutex<Vec<OfFabric>>,
     looks: Looks,
 }
 
@@ -84,7 +87,7 @@ impl Revokers {
         }
     }
 
-    fn all(&self) -> Vec<(Arc<Scope>, Arc<dyn Revoke>)> {
+    fn all(&self) -> Vec<OfFabric> {
         let all = self.of_fabrics.lock().unwrap_or_else(PoisonError::into_inner);
         all.clone()
     }

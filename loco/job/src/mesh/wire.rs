@@ -33,8 +33,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::agreement::{Action, Agreement, Word};
-use super::closing::End;
-use super::connection::{Connection, New};
+use super::connection::{Connection, End, New};
 use super::frame::{Decoded, Frame, decode};
 use super::noise::{Forged, Opener};
 use super::parcel::PAYLOAD_BYTES_MAX;
@@ -394,9 +393,7 @@ impl Wire {
         scratch: &mut [u8],
     ) -> Option<End> {
         loop {
-            let Some(mut stream) = incoming.stream.as_deref() else {
-                return None;
-            };
+            let mut stream = incoming.stream.as_deref()?;
             match Read::read(&mut stream, scratch) {
                 Ok(0) => {
                     let end = self.deliver(index, incoming, true);

@@ -188,16 +188,6 @@ impl Agreement {
         self.seats[self.own] == Seat::In
     }
 
-    /// Returns the members, as its sponsor had them, that this node, which joins, may still come in with: they are not gone as far as it
-    /// knows, and it hears those with which it is connected.
-    pub fn members_left(&self) -> Vec<usize> {
-        let members = self.newcomer(self.own).into_iter().flat_map(|own| &own.members);
-        members
-            .copied()
-            .filter(|&member| !self.is_shunned(member))
-            .collect()
-    }
-
     /// Hears from `from` that a node joins. Says so to all, if this is the first word of it.
     pub(super) fn admit(&mut self, from: usize, newcomer: Newcomer, actions: &mut Vec<Action>) {
         let index = newcomer.index;
@@ -431,9 +421,11 @@ mod tests {
     fn a_newcomer_accuses_nobody_and_waits_for_the_word_of_the_others() {
         let ((mut own, newcomer), mut actions) = (newcomer(), Vec::new());
         own.hear(0, Word::Join(newcomer.clone()), &mut actions);
+        assert_eq!(own.members_left(), [0, 1]);
         own.lose(1, &mut actions);
         assert_eq!(actions, []);
         assert!(own.is_shunned(1) && !own.is_in());
+        assert_eq!(own.members_left(), [0]);
         own.hear(0, Word::Lost(1), &mut actions);
         assert_eq!(actions, [Action::Revoke(1)]);
         own.revoked(1, Revoked::Done, &mut actions);
@@ -441,18 +433,6 @@ mod tests {
         own.hear(0, Word::Revoked(1), &mut actions);
         assert!(own.is_in());
         assert_eq!(actions.last(), Some(&Action::Say(0, Word::Join(newcomer))));
-    }
-
-    #[test]
-    fn a_newcomer_knows_which_members_are_left() {
-        let ((mut own, newcomer), mut actions) = (newcomer(), Vec::new());
-        own.hear(0, Word::Join(newcomer), &mut actions);
-        assert_eq!(own.members_left(), [0, 1]);
-        own.lose(0, &mut actions);
-        assert_eq!(own.members_left(), [1]);
-        own.hear(1, Word::Goodbye, &mut actions);
-        assert_eq!(own.members_left(), []);
-        assert_eq!(sponsor(2, 3).members_left(), []);
     }
 
     #[test]
@@ -464,7 +444,7 @@ mod tests {
         let ((mut own, _), mut actions) = (self::newcomer(), Vec::new());
         own.hear(0, Word::Goodbye, &mut actions);
         own.hear(1, Word::Goodbye, &mut actions);
-        assert!(!own.is_in());
+        assert!(!own.is_in() && own.members_left().is_empty());
     }
 
     #[test]
