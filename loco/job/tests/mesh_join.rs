@@ -24,10 +24,6 @@ const HOUR_MS: &str = "3600000";
 /// Tells a node to leave.
 const LEAVE: &str = "leave\n";
 
-fn soon() -> Time {
-    Std.now().after(PATIENCE)
-}
-
 /// Prints a line for the test.
 fn tell(line: &str) {
     println!("\n> {line}");

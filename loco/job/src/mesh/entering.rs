@@ -44,13 +44,16 @@ impl Mesh {
     ///
     /// It takes [`Timeouts::connect`](crate::Timeouts::connect) at most, and some seconds to say goodbye if it fails. Members that go
     /// meanwhile are waited for until their loss is agreed. Where that takes the place with it that this node was given, it asks for
-    /// another, so that its id may be higher than expected. It does not where all members live and it is late at one of them. A message of this node may reach a member before its view does.
+    /// another, so that its id may be higher than expected. If all of them end, it ends with that reason. If all live and one of them
+    /// has lost this node, it ends with the members that it did not reach, as another place would be lost alike. A message of this node
+    /// may reach a member before its view does.
     ///
     /// # Errors
     /// Returns [`FabricError::Refused`], with the remedy, when the secrets, job ids or versions differ; when the job has used all its ids,
-    /// is over or has a fixed number of nodes. Returns
-    /// [`FabricError::Timeout`] naming the members that were not reached; [`FabricError::Config`] when timeouts do not fit those of a member, or `join`
-    /// cannot work; [`FabricError::Os`] when this node cannot listen, or the name of a host has no address.
+    /// is over or has a fixed number of nodes. Returns [`FabricError::Timeout`] naming the members that were not reached;
+    /// [`FabricError::Config`] when timeouts do not fit those of a member, or `join` cannot work; [`FabricError::Os`] when this node
+    /// cannot listen, or the name of a host has no address. Of several addresses, the one with such a reason counts only once no other
+    /// may do.
     pub fn join(join: &Join) -> Result<Mesh> {
         let (id, secret) = job::identity(join.id.clone(), join.secret.clone())?;
         join.timeouts.check()?;
