@@ -128,15 +128,18 @@ impl Wire {
         if !incoming.ended || !self.state.grows() {
             return;
         }
-        // What a forked child of the peer's process holds stays open.
-        let is_closed = incoming.is_deserted || incoming.is_at_end(scratch);
-        if let Some(stream) = incoming.stream.take_if(|_| is_closed) {
-            watch.listen(index, &stream, EventFlags::empty());
-            connection.close();
+        // A child that the peer's process has forked may hold its end open for ever.
+        if !incoming.is_deserted && !incoming.is_at_end(scratch) {
+            return;
         }
-        if let Some(process) = incoming.process.take_if(|_| is_closed) {
+        let Incoming { stream, process, .. } = std::mem::replace(incoming, Incoming::none());
+        if let Some(stream) = stream {
+            watch.listen(index, &stream, EventFlags::empty());
+        }
+        if let Some(process) = process {
             watch.listen(self.connections.len() + index, &process, EventFlags::empty());
         }
+        connection.close();
     }
 }
 

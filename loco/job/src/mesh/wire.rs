@@ -464,7 +464,7 @@ impl Wire {
 
 impl Incoming {
     /// Returns the state where there is no connection.
-    fn none() -> Incoming {
+    pub(super) fn none() -> Incoming {
         Incoming {
             stream: None,
             process: None,
