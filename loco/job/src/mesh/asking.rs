@@ -91,8 +91,9 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
         });
         let (session, answer) = match asked {
             Ok(asked) => asked,
-            // The member that was named may have gone, and its loss is not agreed yet.
-            Err(error) if error.is_refused_connection() && hop == 0 => {
+            // The member that was named may have gone, and its loss is not agreed yet. Another process may have its port.
+            Err(error) if hop > 0 => return Err(NotBy::Yet(format!("{at}: {error}"))),
+            Err(error) if error.is_refused_connection() => {
                 return Err(NotBy::Nobody(format!("nobody listens at {at}")));
             }
             Err(error) if error.is_final() || matches!(error, HandshakeError::OtherJob) => {

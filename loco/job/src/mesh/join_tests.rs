@@ -222,19 +222,39 @@ fn a_member_that_does_not_answer_keeps_nobody_from_the_next() {
     join(&member, [silent, at], 1);
 }
 
+/// Brings up a job of one node with another id, and returns it with its address.
+fn of_another_job() -> (Mesh, Address) {
+    let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
+    let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();
+    let job = Job::builder(NodeId(0)).secret(secret()).nodes_max(4);
+    let job = job.id("another").hosts(hosts).unwrap();
+    (Mesh::connect(&job).unwrap(), address)
+}
+
+/// Plays a member that names the one that lets nodes in. That one has gone, and another job has its port, until its loss is agreed.
+#[test]
+fn a_member_that_is_named_and_is_another_ends_no_join() {
+    let (member, at) = alone(HOUR);
+    let (_other, foreign) = of_another_job();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let asked = Address::from(listener.local_addr().unwrap());
+    let playing = thread::spawn(move || {
+        for named in [foreign, at] {
+            let (stream, _) = listener.accept().unwrap();
+            let (_, mut session) = handshake::accept(stream, &credentials(), soon(), |_| Ok(())).unwrap();
+            let answer = Answer::Ask(admission::Place::of(&named));
+            session.write(&answer, soon()).unwrap();
+        }
+    });
+    join(&member, [asked], 1);
+    playing.join().unwrap();
+}
+
 /// Each stands first among the addresses of a member that lets the newcomer in.
 #[test]
 fn an_address_that_does_not_do_keeps_nobody_from_the_next() {
     let (member, at) = alone(HOUR);
-    let (_other, foreign) = {
-        let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
-        let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();
-        let job = Job::builder(NodeId(0))
-            .secret(secret())
-            .nodes_max(4)
-            .id("another");
-        (Mesh::connect(&job.hosts(hosts).unwrap()).unwrap(), address)
-    };
+    let (_other, foreign) = of_another_job();
     let nobody = Address::from(free_addresses(&["127.0.0.1"])[0]);
     let nameless = Address::parse("no-host.invalid:1", None).unwrap();
     let addresses = [nobody.clone(), foreign.clone(), nameless.clone(), at];
