@@ -173,7 +173,7 @@ pub(super) struct Asked {
     pub(super) admission: Admission,
     /// The member that let it in, as it was reached.
     at: Address,
-    /// Open until the process is in: when it closes before, the process has given up.
+    /// Open until the process is in. When it closes before, the process has given up, or the member has ended.
     pub(super) session: Session,
     /// Where later newcomers will connect.
     pub(super) listener: TcpListener,

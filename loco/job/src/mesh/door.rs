@@ -4,7 +4,7 @@
 //! newcomer, once it has heard of it ([`joins`](super::agreement)). What happens to newcomers that die on the way:
 //!
 //! * The one that let it in keeps the connection on which it asked. It loses a newcomer that closes it before it is connected, and
-//!   closes it when it leaves itself.
+//!   closes it when it leaves itself. To a newcomer that is lost meanwhile it says so: that one must not take it for the end of this node.
 //! * Every member loses one that does not connect within [`Timeouts::connect`](crate::Timeouts::connect).
 //! * One that is connected is watched like any peer.
 //!
@@ -14,6 +14,7 @@
 //! room for more nodes. The newcomer's side is [`entering`](super::entering).
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,18 +163,39 @@ impl Door {
         };
         let node = self.wire.state.nodes()[newcomer.index];
         tracing::info!(by = %self.wire.state.node(), newcomer = %node, "a node is let in");
-        if written.is_ok() && self.keep(newcomer.index, &session.stream) {
-            // It says nothing, and closes once it is in or gives up.
-            let until = Std.now().after(self.wire.timeouts.connect);
-            let _end: std::io::Result<()> = session.read(0, until);
-        }
+        let has_ended = written.is_err()
+            || !self.keep(newcomer.index, &session.stream)
+            || self.wait_for_end(newcomer.index, key, &mut session);
         let mut asking = self.asking();
         asking.streams.remove(&newcomer.index);
         let is_over = asking.is_over;
         drop(asking);
         // A node that leaves accuses nobody: the others wait for the newcomer on their own.
-        if !is_over {
+        if has_ended && !is_over {
             self.wire.lose_if_expected(newcomer.index, key);
+        }
+    }
+
+    /// Waits for the end of the connection on which the newcomer at `index` has asked: it says nothing, and closes once it is in or gives
+    /// up. Returns false once it is lost, which is for the I/O thread to say: that does not count the time in which this process did
+    /// not run.
+    fn wait_for_end(&self, index: usize, key: u64, session: &mut Session) -> bool {
+        let turn = self.wire.timeouts.connect.min(HANDSHAKE_PATIENCE);
+        loop {
+            match session.read::<()>(0, Std.now().after(turn)) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                _ => return true,
+            }
+            if self.asking().is_over {
+                return true;
+            }
+            if !self.wire.state.is_on_its_way(index, key) {
+                if !self.wire.state.is_known(index) {
+                    // Fails when it has ended, too.
+                    let _ = session.write(&Refusal::Late, Std.now().after(HANDSHAKE_PATIENCE));
+                }
+                return false;
+            }
         }
     }
 

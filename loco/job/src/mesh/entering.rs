@@ -4,6 +4,8 @@
 //! through [`Mesh::join`].
 
 use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,6 +22,7 @@ use super::handshake::{
     self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError, Nodes, Purpose, Refusal,
 };
 use super::introduction::Introduction;
+use super::session::Session;
 use super::sockets::{RETRY_MAX, Retries, connect_within};
 use super::state::State;
 use super::system::{StopOnDrop, spawn};
@@ -31,8 +34,13 @@ use crate::join::Join;
 use crate::secret::random;
 use crate::shown::show;
 
+/// The reason why members lose a node that has reached all of them.
+const LOST: &str = "the members have lost this node before it was in: it was silent for too long (LOCO_SILENCE_MS, \
+                    LOCO_SILENCE_SAME_HOST_MS), or took too long to connect (LOCO_CONNECT_TIMEOUT_MS)";
 /// What a node waits for that joins, as others see it.
 const MEMBERS: &str = "the members of the job";
+/// The longest word of a sponsor that has lost this node, in bytes.
+const REFUSAL_BYTES_MAX: usize = 64;
 
 impl Mesh {
     /// Joins a running job that has room for more nodes ([`JobBuilder::nodes_max`](crate::JobBuilder::nodes_max)), and returns the mesh
@@ -44,14 +52,14 @@ impl Mesh {
     ///
     /// It takes [`Timeouts::connect`](crate::Timeouts::connect) at most, and some seconds to say goodbye if it fails. Members that go
     /// meanwhile are waited for until their loss is agreed. Where that takes the place with it that this node was given, it asks for
-    /// another, so that its id may be higher than expected. If all of them end, it ends with that reason. If all live and one of them
-    /// has lost this node, it ends with the members that it did not reach, as another place would be lost alike. A message of this node
-    /// may reach a member before its view does.
+    /// another, so that its id may be higher than expected. If all of them end, it ends with that reason. If all live, and they lose this
+    /// node, which did not reach one of them, it ends with the name of that one: another place would be lost alike. If it reached all, it
+    /// was silent, and asks for one other place. A message of this node may reach a member before its view does.
     ///
     /// # Errors
     /// Returns [`FabricError::Refused`], with the remedy, when the secrets, job ids or versions differ; when the job has used all its ids,
-    /// is over or has a fixed number of nodes. Returns [`FabricError::Timeout`] naming the members that were not reached;
-    /// [`FabricError::Config`] when timeouts do not fit those of a member, or `join` cannot work; [`FabricError::Os`] when this node
+    /// is over or has a fixed number of nodes; when its members have lost this node twice, although it reached all of them. Returns
+    /// [`FabricError::Timeout`] naming the members that were not reached; [`FabricError::Config`] when timeouts do not fit those of a member, or `join` cannot work; [`FabricError::Os`] when this node
     /// cannot listen, or the name of a host has no address. Of several addresses, the one with such a reason counts only once no other
     /// may do.
     pub fn join(join: &Join) -> Result<Mesh> {
@@ -60,15 +68,25 @@ impl Mesh {
         let credentials = Credentials { job: id, secret };
         let start = Std.now();
         let deadline = start.after(join.timeouts.connect);
+        let mut is_again = false;
         loop {
-            match join_once(join, &credentials, start, deadline) {
+            let why = match join_once(join, &credentials, start, deadline) {
                 Ok(mesh) => return Ok(mesh),
                 Err(NotIn::Ever(error)) => return Err(error),
-                Err(NotIn::Yet(why)) if deadline.since(Std.now()) <= RETRY_MAX => {
-                    return Err(late(why, start));
+                Err(NotIn::Yet(why)) => why,
+                Err(NotIn::Once(why)) if !is_again => {
+                    is_again = true;
+                    why
                 }
-                Err(NotIn::Yet(why)) => tracing::info!(%why, "asking to be let in again"),
+                Err(NotIn::Once(why)) => {
+                    let why = format!("{why}; it was so twice, and each attempt uses up an id");
+                    return Err(FabricError::Refused(why));
+                }
+            };
+            if deadline.since(Std.now()) <= RETRY_MAX {
+                return Err(late(why, start));
             }
+            tracing::info!(%why, "asking to be let in again");
             thread::sleep(RETRY_MAX);
         }
     }
@@ -104,6 +122,7 @@ fn join_once(join: &Join, credentials: &Credentials, start: Time, deadline: Time
         unreached: Mutex::default(),
         failed: Mutex::default(),
         is_lost: AtomicBool::new(false),
+        has_sponsor_ended: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     });
     let (judging, welcoming) = (Arc::clone(&door), Arc::clone(&door));
@@ -114,16 +133,18 @@ fn join_once(join: &Join, credentials: &Credentials, start: Time, deadline: Time
         move |claim, session| welcoming.welcome(&claim, session),
     )?;
     end.keep_door(Arc::clone(&door), acceptor);
+    let _asked = SponsorSession::watch(asked.session, &entering, deadline)?;
     let view = entering.enter(members, start, deadline)?;
     door.open();
-    // The connection on which this node has asked closes now.
     Ok(Mesh::part(&end, view)?)
 }
 
 /// The reason why a process is not let in.
 enum NotIn {
-    /// It may be otherwise soon.
+    /// A member has gone, so that it may be otherwise soon.
     Yet(String),
+    /// No member has gone, so that it would use up all ids if it went on. It may be otherwise at the next attempt.
+    Once(String),
     /// Trying again does not help.
     Ever(FabricError),
 }
@@ -150,26 +171,80 @@ struct Entering {
     failed: Mutex<Option<NotIn>>,
     /// Set once a member has said that it has lost this node.
     is_lost: AtomicBool,
+    /// Set once the connection has ended on which the sponsor was asked.
+    has_sponsor_ended: AtomicBool,
     /// Set when the threads are to end at their next attempt.
     stop: AtomicBool,
 }
 
+/// The connection on which this node has asked, while it comes in. It closes when this is dropped, which tells the sponsor that this node
+/// is in or has given up.
+struct SponsorSession {
+    stream: TcpStream,
+    hearing: Option<thread::JoinHandle<()>>,
+}
+
+impl SponsorSession {
+    /// Hears from now on what the sponsor says, and whether it ends.
+    fn watch(session: Session, entering: &Arc<Entering>, deadline: Time) -> Result<SponsorSession> {
+        let stream = session.stream.try_clone();
+        let stream =
+            stream.map_err(|error| FabricError::os("watching the member that lets this node in", &error))?;
+        let entering = Arc::clone(entering);
+        let hearing = spawn("loco-asked", move || entering.hear_sponsor(session, deadline))?;
+        Ok(SponsorSession {
+            stream,
+            hearing: Some(hearing),
+        })
+    }
+}
+
+impl Drop for SponsorSession {
+    fn drop(&mut self) {
+        // Fails when the other side was faster.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(hearing) = self.hearing.take() {
+            let _ = hearing.join();
+        }
+    }
+}
+
 /// Returns true if no member answers like this a node that its sponsor has let in. The system has given the member's port to another
-/// process, and the loss of the member is not agreed yet.
+/// process, maybe of another run of the same program, and the loss of the member is not agreed yet.
 fn is_of_somebody_else(error: &HandshakeError) -> bool {
     matches!(
         error,
         HandshakeError::OtherJob
             | HandshakeError::Stranger
-            | HandshakeError::Refused(Refusal::NotMe(_) | Refusal::Secret | Refusal::Fixed)
+            | HandshakeError::Version { .. }
+            | HandshakeError::Refused(
+                Refusal::NotMe(_)
+                    | Refusal::Secret
+                    | Refusal::Fixed
+                    | Refusal::Nodes(_)
+                    | Refusal::NodeIds
+                    | Refusal::Room(_)
+                    | Refusal::Purpose
+                    | Refusal::UnknownNode(_)
+            )
     )
 }
 
 /// The reason why a member is not connected.
 struct Unreached {
     why: String,
-    /// Nobody listens at its address, or somebody else does.
-    is_absent: bool,
+    finding: Finding,
+}
+
+/// The state of a member that is not connected, as its address shows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finding {
+    /// Nobody listens there, or somebody else does.
+    Absent,
+    /// Nothing is known.
+    Silent,
+    /// The member lives, and has lost this node.
+    Lost,
 }
 
 impl Entering {
@@ -199,26 +274,55 @@ impl Entering {
     /// may.
     fn why_not(&self, left: &[usize], members: &[NodeId], start: Time) -> Option<NotIn> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_absent = |&index: &usize| self.is_absent(index);
+        // Relaxed: what was told before comes with the notice.
+        let has_sponsor_ended = self.has_sponsor_ended.load(Ordering::Relaxed);
+        let is_lost = self.is_lost.load(Ordering::Relaxed) || self.wire.state.is_out();
+        // Of a sponsor that is connected, the agreement tells.
+        let is_ended_sponsor = |index: usize| {
+            has_sponsor_ended
+                && self.wire.state.nodes()[index] == self.sponsor
+                && !self.wire.is_attached(index)
+        };
+        // The address of a member that lives may be wrong as seen from here. So addresses count only once the sponsor has ended, which
+        // each attempt to join begins with: otherwise a node that is wrongly placed would use up all ids.
+        let has_ended = |&index: &usize| {
+            is_ended_sponsor(index) || has_sponsor_ended && self.finding(index) == Some(Finding::Absent)
+        };
         let is_alone = || {
             let reason = || NotIn::Yet("all members that it was to join have ended".to_owned());
-            left.iter().all(is_absent).then(reason)
+            left.iter().all(has_ended).then(reason)
         };
-        let lost = || match left.len() < members.len() || left.iter().any(is_absent) {
-            true => NotIn::Yet("the members have lost this node before it was in".to_owned()),
-            // Whoever asks again comes to the same end, and uses up an id each time.
-            false => NotIn::Ever(self.late(members, start)),
+        let lost = || {
+            let is_gone = left.len() < members.len() || left.iter().any(|&index| is_ended_sponsor(index));
+            let is_reached =
+                |&index: &usize| self.wire.is_attached(index) || self.finding(index) == Some(Finding::Lost);
+            match is_gone {
+                true => NotIn::Yet("a member has gone, and the others have lost this node".to_owned()),
+                false if left.iter().all(is_reached) => NotIn::Once(LOST.to_owned()),
+                // Whoever asks again comes to the same end, and uses up an id each time.
+                false => NotIn::Ever(self.late(members, start)),
+            }
         };
-        // Relaxed: what was told before comes with the notice.
-        let is_lost = self.is_lost.load(Ordering::Relaxed) || self.wire.state.is_out();
         failed.or_else(|| is_lost.then(lost)).or_else(is_alone)
     }
 
-    /// Returns true if the member at an index is not connected and has ended, as far as its address shows.
-    fn is_absent(&self, index: usize) -> bool {
+    /// Returns what the address of the member at an index has shown last, if that member is not connected.
+    fn finding(&self, index: usize) -> Option<Finding> {
         let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
         let member = self.wire.state.nodes()[index];
-        !self.wire.is_attached(index) && unreached.get(&member).is_some_and(|its| its.is_absent)
+        let finding = unreached.get(&member).map(|its| its.finding);
+        finding.filter(|_| !self.wire.is_attached(index))
+    }
+
+    /// Hears what the sponsor says on the connection on which it was asked: at most that it has lost this node. It closes it when it ends.
+    fn hear_sponsor(&self, mut session: Session, deadline: Time) {
+        // Relaxed: the notice comes behind it.
+        match session.read::<Refusal>(REFUSAL_BYTES_MAX, deadline) {
+            Ok(_) => self.is_lost.store(true, Ordering::Relaxed),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return,
+            Err(_) => self.has_sponsor_ended.store(true, Ordering::Relaxed),
+        }
+        self.wire.state.notify();
     }
 
     /// Says which members were not reached.
@@ -251,8 +355,12 @@ impl Entering {
 
     fn unreached(&self, member: NodeId, unreached: Unreached) {
         let mut all = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_lost = unreached.finding == Finding::Lost;
         all.insert(member, unreached);
         drop(all);
+        if has_lost {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
         self.wire.state.notify();
     }
 
@@ -268,19 +376,25 @@ impl Entering {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => return self.fail(NotIn::Ever(error)),
                 Err(HandshakeError::Refused(why @ Refusal::NoLonger)) => {
-                    return self.fail(NotIn::Yet(format!("{member} at {address}: {why}")));
+                    let why = format!("{member} at {address}: {why}");
+                    // A sponsor that is stopped has not ended, and another run of the program at this address knows nothing of it.
+                    return self.fail(match self.has_sponsor_ended.load(Ordering::Relaxed) {
+                        true => NotIn::Yet(why),
+                        false => NotIn::Once(why),
+                    });
                 }
                 Err(error) if error.is_final() && !is_of_somebody_else(&error) => {
                     let why = format!("{member} at {address}: {error}");
                     return self.fail(NotIn::Ever(FabricError::Refused(why)));
                 }
                 Err(error) => {
-                    if matches!(error, HandshakeError::Refused(Refusal::Late)) {
-                        self.is_lost.store(true, Ordering::Relaxed);
-                    }
-                    let is_absent = error.is_refused_connection() || is_of_somebody_else(&error);
+                    let finding = match &error {
+                        HandshakeError::Refused(Refusal::Late) => Finding::Lost,
+                        _ if error.is_refused_connection() || is_of_somebody_else(&error) => Finding::Absent,
+                        _ => Finding::Silent,
+                    };
                     let why = format!("at {address}: {error}");
-                    self.unreached(member, Unreached { why, is_absent });
+                    self.unreached(member, Unreached { why, finding });
                 }
             }
             if retries.are_over() {

@@ -7,7 +7,7 @@ use loco_fabric::{Platform, Std};
 use loco_testing::free_addresses;
 
 use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
-use super::handshake::{self, Claim, Nodes, Purpose};
+use super::handshake::{self, Claim, Nodes, Purpose, Refusal};
 use super::tests::{credentials, secret, soon};
 use super::*;
 use crate::{Hosts, Join};
@@ -80,7 +80,7 @@ fn a_newcomer_that_ends_before_it_connects_is_not_waited_for() {
 #[test]
 fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
     let (_member, at) = alone(Duration::from_millis(300));
-    let (_, _session) = admitted(&at, 7);
+    let (_, mut session) = admitted(&at, 7);
     let next = loop {
         match ask(&at, 8).0 {
             Answer::Later => thread::sleep(Duration::from_millis(10)),
@@ -96,6 +96,8 @@ fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
         late.contains("it has lost this node, which did not connect in time"),
         "{late}"
     );
+    // It is not to take this for the end of the member.
+    assert_eq!(session.read::<Refusal>(64, soon()).unwrap(), Refusal::Late);
 }
 
 /// Neither the connection nor the thread that waits for its end outlives the member, which gave the newcomer an hour.
@@ -103,14 +105,13 @@ fn a_newcomer_that_stays_and_does_not_connect_has_limited_time() {
 fn a_member_that_leaves_keeps_nothing_of_a_newcomer_on_its_way() {
     for fails in [false, true] {
         let (member, at) = alone(HOUR);
-        let (_, mut session) = admitted(&at, 7);
+        let (_, session) = admitted(&at, 7);
         let left = Arc::downgrade(wire(&member));
         match fails {
             true => member.fail(),
             false => member.close(),
         }
-        let ended = session.read::<()>(0, soon()).unwrap_err();
-        assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);
+        wait_for_end(session);
         drop(member);
         wait_for(|| left.upgrade().is_none());
     }
@@ -130,30 +131,145 @@ fn a_process_that_was_not_let_in_is_not_taken_for_the_newcomer() {
     assert_eq!(enter(7, 1, 4), None);
 }
 
-/// Plays a sponsor that lets one process in, with these other members, and ends. Returns its address.
-fn sponsor_that_ends(
-    first: &[u16],
-    others: impl IntoIterator<Item = (u32, Address)>,
-) -> (Address, thread::JoinHandle<()>) {
+/// Returns a listener for a sponsor that is played, and its address.
+fn listener() -> (TcpListener, Address) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = Address::from(listener.local_addr().unwrap());
-    let members = [(0, at.clone())].into_iter().chain(others);
+    (listener, at)
+}
+
+/// Plays a sponsor that lets one process in, into a job that began with `first` and has these members.
+fn let_in(
+    listener: &TcpListener,
+    first: &[u16],
+    members: impl IntoIterator<Item = (u32, Address)>,
+) -> Session {
     let admission = Admission {
         first: first.to_vec(),
         room: 4,
         index: u32::try_from(first.len()).unwrap(),
         members: members
+            .into_iter()
             .map(|(member, at)| (member, admission::Place::of(&at)))
             .collect(),
     };
-    let playing = thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let asked = handshake::accept(stream, &credentials(), soon(), |_| Ok(()));
-        let (claim, mut session) = asked.unwrap();
-        assert!(matches!(claim.purpose, Purpose::Ask { .. }));
-        session.write(&Answer::Admitted(admission), soon()).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    let asked = handshake::accept(stream, &credentials(), soon(), |_| Ok(()));
+    let (claim, mut session) = asked.unwrap();
+    assert!(matches!(claim.purpose, Purpose::Ask { .. }), "{claim:?}");
+    session.write(&Answer::Admitted(admission), soon()).unwrap();
+    session
+}
+
+/// Waits for a newcomer to close the connection on which it asked.
+fn wait_for_end(mut session: Session) {
+    let ended = session.read::<()>(0, soon()).unwrap_err();
+    assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);
+}
+
+/// Plays a member that does not let a newcomer connect.
+fn refuse(listener: &TcpListener, why: Refusal) {
+    let (stream, _) = listener.accept().unwrap();
+    let refused = handshake::accept(stream, &credentials(), soon(), |claim| {
+        assert!(matches!(claim.purpose, Purpose::Enter { .. }), "{claim:?}");
+        Err(why)
     });
+    assert!(matches!(refused, Err(handshake::HandshakeError::Refused(_))));
+}
+
+/// Plays a sponsor that lets one process in, with these other members, and ends. Returns its address.
+fn sponsor_that_ends(
+    first: &[u16],
+    others: impl IntoIterator<Item = (u32, Address)>,
+) -> (Address, thread::JoinHandle<()>) {
+    let (listener, at) = listener();
+    let members: Vec<_> = [(0, at.clone())].into_iter().chain(others).collect();
+    let first = first.to_vec();
+    let playing = thread::spawn(move || drop(let_in(&listener, &first, members)));
     (at, playing)
+}
+
+/// Joins by asking there, with an hour to connect, and returns the reason why not.
+fn why_not(sponsor: &Address) -> String {
+    let join = Join::by([sponsor.clone()]).unwrap().secret(secret());
+    let join = join.timeouts(Timeouts::default().connect(HOUR));
+    Mesh::join(&join).unwrap_err().to_string()
+}
+
+/// The address at which the newcomer reached the sponsor leads elsewhere for others, as by a forwarded port. The sponsor lives, so that
+/// asking again would only use up another id.
+#[test]
+fn a_newcomer_asks_no_second_time_while_the_sponsor_lives() {
+    let (listener, sponsor) = listener();
+    let members = [(0, sponsor.clone())];
+    let playing = thread::spawn(move || {
+        let mut session = let_in(&listener, &[0], members);
+        for _ in 0..3 {
+            refuse(&listener, Refusal::NotMe(0));
+        }
+        session.write(&Refusal::Late, soon()).unwrap();
+        // Whoever asked again would wait for an answer here.
+        wait_for_end(session);
+    });
+    let why = why_not(&sponsor);
+    assert!(
+        why.contains(&format!("node 0 (at {sponsor}: it refuses: it is not node 0")),
+        "{why}"
+    );
+    playing.join().unwrap();
+}
+
+/// The place of the sponsor takes connections, as one of a process that is stopped does, and says nothing.
+#[test]
+fn a_newcomer_hears_of_the_end_of_its_sponsor_where_it_asked() {
+    let (_silent, place) = silent();
+    let (listener, sponsor) = listener();
+    let playing = thread::spawn(move || {
+        let session = let_in(&listener, &[0], [(0, place)]);
+        drop(listener);
+        drop(session);
+    });
+    let why = why_not(&sponsor);
+    playing.join().unwrap();
+    let reason = format!("nobody listens at {sponsor}: the job is over");
+    assert!(why.contains(&reason), "{why}");
+}
+
+/// It may have been silent for once. No member has gone, so that it does not ask for ever.
+#[test]
+fn a_newcomer_that_has_reached_all_members_and_is_lost_asks_once_more() {
+    let (listener, sponsor) = listener();
+    let place = sponsor.clone();
+    let playing = thread::spawn(move || {
+        for _ in 0..2 {
+            let session = let_in(&listener, &[0], [(0, place.clone())]);
+            refuse(&listener, Refusal::Late);
+            wait_for_end(session);
+        }
+    });
+    let why = why_not(&sponsor);
+    playing.join().unwrap();
+    assert!(
+        why.contains("LOCO_SILENCE_MS") && why.contains("it was so twice"),
+        "{why}"
+    );
+}
+
+/// Another run of the same program has the port of the sponsor as the newcomer sees it, and knows nothing of this one.
+#[test]
+fn a_process_of_another_run_at_the_place_of_a_member_uses_up_two_ids() {
+    let (listener, sponsor) = listener();
+    let place = sponsor.clone();
+    let playing = thread::spawn(move || {
+        for _ in 0..2 {
+            let session = let_in(&listener, &[0], [(0, place.clone())]);
+            refuse(&listener, Refusal::NoLonger);
+            wait_for_end(session);
+        }
+    });
+    let why = why_not(&sponsor);
+    playing.join().unwrap();
+    assert!(why.contains("was let in by a node that is gone"), "{why}");
 }
 
 /// The process that was let in by a sponsor of which nobody else has heard asks again.
@@ -182,10 +298,8 @@ fn a_place_that_is_lost_with_its_sponsor_is_asked_for_again() {
 #[test]
 fn a_newcomer_without_members_says_that_the_job_is_over() {
     let (sponsor, playing) = sponsor_that_ends(&[0], []);
-    let join = Join::by([sponsor.clone()]).unwrap().secret(secret());
-    let error = Mesh::join(&join.timeouts(Timeouts::default().connect(HOUR))).unwrap_err();
+    let error = why_not(&sponsor);
     playing.join().unwrap();
-    let error = error.to_string();
     let reason = format!("nobody listens at {sponsor}: the job is over");
     assert!(error.contains(&reason), "{error}");
 }
@@ -209,9 +323,7 @@ fn a_newcomer_listens_where_later_ones_can_reach_it() {
 
 /// Returns the address of a listener that takes connections and never says anything, like a process that is stopped.
 fn silent() -> (TcpListener, Address) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = Address::from(listener.local_addr().unwrap());
-    (listener, at)
+    listener()
 }
 
 /// The newcomer's time to connect is an hour.
@@ -364,7 +476,14 @@ fn wait_for(mut ready: impl FnMut() -> bool) {
 /// The newcomer has no way to node 1, which loses it. Nothing would be otherwise if it asked again.
 #[test]
 fn a_newcomer_that_cannot_reach_a_member_uses_up_one_id() {
-    let (_listener, elsewhere) = silent();
+    let (_listener, silent) = silent();
+    let refusing = Address::from(free_addresses(&["127.0.0.1"])[0]);
+    for elsewhere in [silent, refusing] {
+        uses_up_one_id(elsewhere);
+    }
+}
+
+fn uses_up_one_id(elsewhere: Address) {
     let ([zero, one], join) = pair(|_| elsewhere);
     let joining = {
         let join = join.clone();

@@ -413,6 +413,15 @@ impl State {
         self.agreement().expects(index, key)
     }
 
+    /// Returns true if the node at `index` joins, with that key, and is neither in nor lost.
+    pub(super) fn is_on_its_way(&self, index: usize, key: u64) -> bool {
+        let agreement = self.agreement();
+        let has_key = agreement
+            .newcomer(index)
+            .is_some_and(|newcomer| newcomer.key == key);
+        has_key && !agreement.is_shunned(index) && agreement.joins().any(|joining| joining == index)
+    }
+
     /// Returns the reason why this node does not expect the newcomer at `index` with that key, which the member at `by` has let in. Once the
     /// loss of that member is reported, this node has heard of all newcomers that a survivor has heard of.
     pub(super) fn why_not_expected(&self, index: usize, key: u64, by: usize) -> Refusal {
