@@ -2,9 +2,9 @@
 //!
 //! A socket is not closed as soon as nothing more is said on it. A suspect that lives is to read that it is lost, and closing with
 //! unread bytes would reset the connection under that word. In a job that grows the descriptors must go at some time, as nodes come
-//! and go without end: once the peer has closed its end, its process has ended, or the system has given the connection up. A peer
-//! that is stopped keeps its descriptors open for as long as that lasts. In a job of a fixed number of nodes they stay until this
-//! node ends.
+//! and go without end: once the peer has closed its end, its process has ended, it goes on sending, or the system has given the
+//! connection up, which asks the peer's system at times whether there is still a connection. A peer that is stopped keeps its
+//! descriptors open for as long as that lasts. In a job of a fixed number of nodes those of connections stay until this node ends.
 //!
 //! Relies on [`wire`](super::wire) and [`connection`](super::connection). Used by the I/O thread alone.
 
@@ -19,7 +19,11 @@ use rustix::event::epoll::EventFlags;
 use super::agreement::Word;
 use super::connection::{Connection, End};
 use super::watch::Watch;
-use super::wire::{CUT, Incoming, Wire};
+use super::wire::{CUT, Incoming, QUEUED_BYTES_MAX, Wire};
+
+/// Bytes that are read and dropped from a peer that was cut off: what it may have queued, and as much again in the buffers of sockets,
+/// before it reads that it is lost. One that sends more is none that reads.
+pub(super) const DROPPED_BYTES_MAX: usize = 2 * QUEUED_BYTES_MAX;
 
 impl Wire {
     /// Ends the connection with a peer whose process has ended, unless that has said goodbye. Reads first what the peer sent
@@ -116,7 +120,7 @@ impl Wire {
     }
 
     /// Closes the descriptors of a connection that has ended, in a job that grows, when the other side has no more use for it either.
-    /// What still comes is read and dropped.
+    /// What still comes is read and dropped, up to a bound.
     pub(super) fn hang_up(
         &self,
         index: usize,
@@ -129,7 +133,7 @@ impl Wire {
             return;
         }
         // A child that the peer's process has forked may hold its end open for ever.
-        if !incoming.is_deserted && !incoming.is_at_end(scratch) {
+        if !incoming.is_deserted && !incoming.is_at_end(scratch) && incoming.dropped <= DROPPED_BYTES_MAX {
             return;
         }
         let Incoming { stream, process, .. } = std::mem::replace(incoming, Incoming::none());
@@ -144,13 +148,16 @@ impl Wire {
 }
 
 impl Incoming {
-    /// Reads once, and returns true if nothing more will come.
-    fn is_at_end(&self, scratch: &mut [u8]) -> bool {
+    /// Reads once, drops what came, and returns true if nothing more will come.
+    fn is_at_end(&mut self, scratch: &mut [u8]) -> bool {
         let Some(mut stream) = self.stream.as_deref() else {
             return true;
         };
         match Read::read(&mut stream, scratch) {
-            Ok(n) => n == 0,
+            Ok(n) => {
+                self.dropped += n;
+                n == 0
+            }
             Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{NodeId, Platform, Std, Time};
+use rustix::net::sockopt;
 
 use super::noise::{Opener, Sealer};
 use crate::timeouts::Timeouts;
@@ -20,6 +21,9 @@ use crate::timeouts::Timeouts;
 const FEW_NODES: u32 = 8;
 /// The least number of heartbeats within the silence after which a peer is lost.
 const HEARTBEATS: u32 = 10;
+
+/// The time after which the system first asks that of a peer that is cut off whether it still has the connection.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// A thing that the I/O thread is to take over.
 pub(super) enum New {
@@ -128,12 +132,19 @@ impl Connection {
         !outgoing.queue.is_empty()
     }
 
-    /// Sends what is queued, if the socket takes it, and nothing more: the peer, if it lives, reads that it is lost.
+    /// Sends what is queued, if the socket takes it, and nothing more: the peer, if it lives, reads that it is lost. From now on the system
+    /// asks that of the peer at times whether it still has the connection, and ends it when no answer comes: the peer's host may stop
+    /// without a word.
     pub(super) fn finish(&self) {
         let mut outgoing = self.lock();
         self.flush(&mut outgoing);
         outgoing.give_up();
         outgoing.shutdown(Shutdown::Write);
+        if let Some(stream) = &outgoing.stream {
+            // Without it the connection stays until this node ends.
+            let _ = sockopt::set_socket_keepalive(stream, true);
+            let _ = sockopt::set_tcp_keepidle(stream, LOOK);
+        }
         drop(outgoing);
         self.room.notify_all();
     }
@@ -220,7 +231,38 @@ pub(super) fn heartbeat_interval(shortest: Duration, silence: Duration, nodes: u
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use super::super::noise::Handshake;
     use super::*;
+    use crate::Secret;
+
+    /// Returns a connection whose other end says nothing, and that end.
+    fn connection() -> (Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (other, _) = listener.accept().unwrap();
+        let secret = Secret::new(*b"a shared secret").unwrap();
+        let mut ours = Handshake::connecting(&secret, b"").unwrap();
+        let mut theirs = Handshake::accepting(&secret, b"").unwrap();
+        theirs.hear(&ours.say().unwrap()).unwrap();
+        ours.hear(&theirs.say().unwrap()).unwrap();
+        let (sealer, _) = ours.finish().unwrap();
+        let connection = Connection::new(NodeId(1), Arc::new(stream), sealer, &Timeouts::default(), 2);
+        (connection.unwrap(), other)
+    }
+
+    /// A host that stops after its system has taken the last word is not waited for without end.
+    #[test]
+    fn the_system_watches_the_connection_of_a_peer_that_is_cut_off() {
+        let (connection, _other) = connection();
+        let is_watched = || sockopt::socket_keepalive(connection.lock().stream.as_ref().unwrap()).unwrap();
+        assert!(!is_watched());
+        connection.finish();
+        assert!(is_watched());
+        let idle = sockopt::tcp_keepidle(connection.lock().stream.as_ref().unwrap());
+        assert_eq!(idle.unwrap(), LOOK);
+    }
 
     #[test]
     fn heartbeats_of_a_large_job_are_fewer_and_never_too_few() {

@@ -55,6 +55,8 @@ mod session;
 #[cfg(test)]
 mod set_up_tests;
 mod sockets;
+#[cfg(test)]
+mod sponsor_tests;
 mod state;
 mod system;
 #[cfg(test)]

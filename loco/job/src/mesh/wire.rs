@@ -43,7 +43,7 @@ use super::watch::Watch;
 use crate::timeouts::Timeouts;
 
 /// Bytes that may wait to be written to one peer before senders wait.
-const QUEUED_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
+pub(super) const QUEUED_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
 /// The time for which a sender waits for a peer that takes nothing.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
 /// The time for which a leaving node waits for its goodbye to be read. Peers that get no processor time for longer take
@@ -87,6 +87,8 @@ pub(super) struct Incoming {
     heard: Time,
     pub(super) open: bool,
     pub(super) ended: bool,
+    /// The bytes that came after the end and were dropped.
+    pub(super) dropped: usize,
 }
 
 impl Wire {
@@ -474,6 +476,7 @@ impl Incoming {
             heard: Std.now(),
             open: false,
             ended: true,
+            dropped: 0,
         }
     }
 
