@@ -157,13 +157,17 @@ impl Arrivals {
     }
 
     pub(super) fn deliver(&mut self, from: usize, parcel: Parcel<'_>) {
-        let (Parcel::Message { view, .. } | Parcel::Gather { view, .. } | Parcel::Closed { view }) = parcel;
+        let (Parcel::Message { view, .. } | Parcel::Gather { view, .. } | Parcel::Closed { view, .. }) =
+            parcel;
+        let is_gone = self.gone.first(|index| index == from).is_some();
         let of_view = self.of_view(view);
         if of_view.closed {
             return;
         }
         match parcel {
-            Parcel::Closed { .. } => of_view.presence.close(from),
+            // Who is gone was counted. Its last parcels may come behind the news of that.
+            Parcel::Closed { .. } if is_gone => {}
+            Parcel::Closed { how, .. } => of_view.presence.close(from, how),
             Parcel::Message { payload, .. } => {
                 of_view.messages.push_back((from, payload.to_vec()));
                 self.waiting_bytes[from] += payload.len() + PARCEL_OVERHEAD_BYTES;
@@ -256,12 +260,21 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
+    use super::super::agreement::Agreement;
+    use super::super::parcel::Closed;
     use super::*;
 
     fn message(view: u32) -> Parcel<'static> {
         Parcel::Message {
             view,
             payload: b"fine",
+        }
+    }
+
+    fn closed(view: u32) -> Parcel<'static> {
+        Parcel::Closed {
+            view,
+            how: Closed::Left,
         }
     }
 
@@ -305,12 +318,25 @@ mod tests {
     fn who_has_closed_a_view_is_known_before_it_is_opened() {
         let mut own = Arrivals::new(3, Vec::new());
         own.deliver(1, message(2));
-        own.deliver(1, Parcel::Closed { view: 2 });
+        own.deliver(1, closed(2));
         let presence = own.open(2).unwrap();
         assert_eq!(own.take_message(2), Some((1, b"fine".to_vec())));
         assert!(presence.is_closed_by(1) && !presence.is_closed_by(2));
         assert_eq!(presence.departures(), 1);
         assert_eq!(own.closed_by(2, &[0, 1, 2]), Some(1));
         assert_eq!(own.closed_by(1, &[0, 1, 2]), None);
+    }
+
+    /// Its last words are read after the end of its process was found.
+    #[test]
+    fn who_is_gone_is_counted_once_although_its_word_comes_behind() {
+        let mut own = Arrivals::new(2, Vec::new());
+        let presence = own.open(2).unwrap();
+        let mut agreement = Agreement::with_room(0, 2, 3);
+        agreement.lose(1, &mut Vec::new());
+        own.depart(1);
+        own.gone.clone_from(agreement.gone());
+        own.deliver(1, closed(2));
+        assert_eq!((presence.departures(), presence.is_closed_by(1)), (1, false));
     }
 }

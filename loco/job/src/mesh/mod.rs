@@ -78,7 +78,7 @@ use arrivals::Closing;
 use door::Door;
 use frame::Frame;
 use in_process::Neighbours;
-use parcel::Parcel;
+use parcel::{Closed, Parcel};
 use presence::Presence;
 #[cfg(test)]
 use session::Session;
@@ -209,7 +209,7 @@ impl Mesh {
     ///
     /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left. When it drops or closes the
     /// mesh of one view and goes on in others, its peers find it [`PeerState::Left`] in that view, behind what it has sent there, and in no
-    /// other.
+    /// other; [`PeerState::Lost`] if the thread is panicking that drops it.
     ///
     /// # Errors
     /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and for a view that it has not
@@ -335,7 +335,7 @@ impl Drop for Part {
         }
         match self.end.state.close_view(self.scope.number(), false) {
             Closing::Nothing => {}
-            Closing::View => self.end.say_closed(&self.scope),
+            Closing::View => self.end.say_closed(&self.scope, end_of_thread()),
             Closing::Job => self.end.leave(),
         }
     }
@@ -367,11 +367,14 @@ impl Control for Mesh {
 
     fn peer_state(&self, node: NodeId) -> PeerState {
         let (state, presence) = (&self.end().state, &self.0.presence);
-        let has_closed = |index| presence.is_closed_by(index);
-        if presence.is_closed_by_any() && state.index(node).is_ok_and(has_closed) {
-            return PeerState::Left;
+        let closed = presence
+            .is_closed_by_any()
+            .then(|| state.index(node).ok())
+            .flatten();
+        match closed.and_then(|index| presence.closed_how(index)) {
+            Some(how) => how.peer_state(),
+            None => state.peer_state(node),
         }
-        state.peer_state(node)
     }
 
     #[inline]
@@ -391,7 +394,7 @@ impl Control for Mesh {
         }
         match end.state.close_view(self.view_number(), true) {
             Closing::Nothing => {}
-            Closing::View => end.say_closed(&self.0.scope),
+            Closing::View => end.say_closed(&self.0.scope, Closed::Left),
             Closing::Job => end.cut(PeerState::Left),
         }
     }
@@ -458,9 +461,9 @@ impl End {
     }
 
     /// Tells the members of a view that this node takes no part in it any more.
-    fn say_closed(&self, scope: &Scope) {
+    fn say_closed(&self, scope: &Scope, how: Closed) {
         match &self.link {
-            Way::Tcp(wire, _) => wire.say_closed(scope),
+            Way::Tcp(wire, _) => wire.say_closed(scope, how),
             // Nodes of one process have one view: who closes it leaves.
             Way::InProcess(_) => {}
         }
@@ -491,10 +494,7 @@ impl End {
 
     /// Leaves the mesh, with a goodbye unless the thread is panicking.
     fn leave(&self) {
-        self.cut(match thread::panicking() {
-            true => PeerState::Lost,
-            false => PeerState::Left,
-        });
+        self.cut(end_of_thread().peer_state());
     }
 }
 
@@ -522,6 +522,14 @@ impl fmt::Debug for Mesh {
             .field("nodes", &self.nodes())
             .field("departures", &self.departures())
             .finish_non_exhaustive()
+    }
+}
+
+/// Returns what others are to find of a node whose last handle is dropped now.
+fn end_of_thread() -> Closed {
+    match thread::panicking() {
+        true => Closed::Lost,
+        false => Closed::Left,
     }
 }
 

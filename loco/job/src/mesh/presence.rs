@@ -2,18 +2,21 @@
 //!
 //! A node is missing from a view once it is gone from the job, or has closed the view and goes on in others.
 //!
-//! Relies on no other part of the mesh. Kept by [`arrivals`](super::arrivals), one for each view, and read by
+//! Relies on `parcel`. Kept by [`arrivals`](super::arrivals), one for each view, and read by
 //! [`Mesh`](super::Mesh).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::parcel::Closed;
 
 /// The departures from a view.
 pub(super) struct Presence {
     departures: AtomicU64,
-    /// The indices of the nodes that have closed the view.
-    closed_by: Mutex<BTreeSet<usize>>,
+    /// The nodes that have closed the view, by index.
+    closed_by: Mutex<BTreeMap<usize, Closed>>,
     /// Set once there is one.
     is_closed_by_any: AtomicBool,
 }
@@ -44,7 +47,13 @@ impl Presence {
 
     /// Returns true if the node at `index` has closed the view.
     pub(super) fn is_closed_by(&self, index: usize) -> bool {
-        self.is_closed_by_any() && self.closed_by().contains(&index)
+        self.closed_how(index).is_some()
+    }
+
+    /// Returns how the node at `index` has closed the view, if it has.
+    pub(super) fn closed_how(&self, index: usize) -> Option<Closed> {
+        let is_closed = self.is_closed_by_any();
+        is_closed.then(|| self.closed_by().get(&index).copied()).flatten()
     }
 
     /// Takes note that the node at `index` is gone from the job.
@@ -55,14 +64,16 @@ impl Presence {
     }
 
     /// Takes note that the node at `index`, which is not gone, has closed the view.
-    pub(super) fn close(&self, index: usize) {
-        if self.closed_by().insert(index) {
+    pub(super) fn close(&self, index: usize, how: Closed) {
+        let mut closed_by = self.closed_by();
+        if let Entry::Vacant(entry) = closed_by.entry(index) {
+            entry.insert(how);
             self.is_closed_by_any.store(true, Ordering::Release);
             self.departures.fetch_add(1, Ordering::Release);
         }
     }
 
-    fn closed_by(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+    fn closed_by(&self) -> MutexGuard<'_, BTreeMap<usize, Closed>> {
         // A panic elsewhere leaves it whole.
         self.closed_by.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,8 +86,13 @@ mod tests {
     #[test]
     fn who_closes_a_view_is_missing_once_also_when_it_goes_later() {
         let presence = Presence::new(1);
-        presence.close(2);
-        presence.close(2);
+        presence.close(2, Closed::Lost);
+        presence.close(2, Closed::Left);
+        assert_eq!(
+            presence.closed_how(2),
+            Some(Closed::Lost),
+            "the first word counts"
+        );
         assert!(presence.is_closed_by(2) && !presence.is_closed_by(1));
         presence.depart(2);
         assert_eq!(presence.departures(), 2);

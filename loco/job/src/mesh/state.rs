@@ -493,7 +493,7 @@ impl State {
     pub(super) fn deliver(&self, from: usize, parcel: Parcel<'_>) {
         self.lock().deliver(from, parcel);
         self.changed.notify_all();
-        if let Parcel::Closed { view } = parcel {
+        if let Parcel::Closed { view, .. } = parcel {
             self.revokers.wake(Some(view));
         }
     }
