@@ -213,7 +213,7 @@ impl Mesh {
     ///
     /// # Errors
     /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and for a view that it has not
-    /// had, as one of another job.
+    /// had. One of another job with the same number and members is taken for its own.
     pub fn of_view(&self, view: &View) -> Result<Mesh> {
         self.end().check_process()?;
         if !self.end().state.has_had(view) {
