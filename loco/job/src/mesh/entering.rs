@@ -294,16 +294,22 @@ impl Entering {
         };
         let lost = || {
             let is_gone = left.len() < members.len() || left.iter().any(|&index| is_ended_sponsor(index));
-            let is_reached =
-                |&index: &usize| self.wire.is_attached(index) || self.finding(index) == Some(Finding::Lost);
-            match is_gone {
-                true => NotIn::Yet("a member has gone, and the others have lost this node".to_owned()),
-                false if left.iter().all(is_reached) => NotIn::Once(LOST.to_owned()),
+            if is_gone {
+                let why = "a member has gone, and the others have lost this node";
+                return Some(NotIn::Yet(why.to_owned()));
+            }
+            let mut findings = Vec::new();
+            for &index in left.iter().filter(|&&index| !self.wire.is_attached(index)) {
+                // None while this node tries to reach it for the first time.
+                findings.push(self.finding(index)?);
+            }
+            Some(match findings.iter().all(|&finding| finding == Finding::Lost) {
+                true => NotIn::Once(LOST.to_owned()),
                 // Whoever asks again comes to the same end, and uses up an id each time.
                 false => NotIn::Ever(self.late(members, start)),
-            }
+            })
         };
-        failed.or_else(|| is_lost.then(lost)).or_else(is_alone)
+        failed.or_else(|| is_lost.then(lost).flatten()).or_else(is_alone)
     }
 
     /// Returns what the address of the member at an index has shown last, if that member is not connected.
@@ -364,14 +370,16 @@ impl Entering {
         self.wire.state.notify();
     }
 
-    /// Connects with a member, trying until the deadline, or until the member is gone.
+    /// Connects with a member, trying at least once, until the deadline or until the member is gone.
     fn reach(&self, member: NodeId, address: &Address, deadline: Time) {
         let mut retries = Retries::until(deadline);
-        let is_over = || {
+        let is_gone = || {
             let is_shunned = |index| self.wire.state.is_shunned(index);
-            self.stop.load(Ordering::Relaxed) || self.wire.state.index(member).is_ok_and(is_shunned)
+            self.wire.state.index(member).is_ok_and(is_shunned)
         };
-        while !is_over() {
+        let mut is_first = true;
+        while !self.stop.load(Ordering::Relaxed) && (is_first || !is_gone()) {
+            is_first = false;
             match self.try_to_reach(member, address, deadline) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => return self.fail(NotIn::Ever(error)),
