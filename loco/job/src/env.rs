@@ -101,21 +101,24 @@ const FOREIGN: [Foreign; 3] = [
 ];
 
 impl Foreign {
-    /// Refuses a setting of jobs that grow.
-    fn fixes_nodes(&self, set: &str) -> FabricError {
+    /// Refuses the setting of jobs that grow.
+    fn fixes_nodes(&self) -> FabricError {
         FabricError::Config(format!(
-            "{set} is set, but {} fixes the number of nodes ({} is set): nodes join jobs of `loco run` only",
-            self.name, self.rank
+            "{} is set, but {} fixes the number of nodes ({} is set): nodes join jobs of `loco run` only",
+            var::NODES_MAX,
+            self.name,
+            self.rank
         ))
     }
 }
 
 impl Join {
     /// Returns the job that the environment of this process tells it to join: members at `LOCO_JOIN`, the secret, the job's id and
-    /// timeouts as for [`Job::from_env`]. Returns none if `LOCO_JOIN` is not set.
+    /// timeouts as for [`Job::from_env`]. Returns none if `LOCO_JOIN` is not set. The variables of other launchers do not count: a shell
+    /// in an allocation of Slurm has them, too.
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`] naming the variable that is malformed, and under a launcher that fixes the number of nodes.
+    /// Returns [`FabricError::Config`] naming the variable that is malformed.
     pub fn from_env() -> Result<Option<Join>> {
         Join::from_environment(&Environment::of_process())
     }
@@ -128,9 +131,6 @@ impl Join {
         let Some(members) = env.var(var::JOIN) else {
             return Ok(None);
         };
-        if let Some(launcher) = FOREIGN.iter().find(|launcher| env.var(launcher.rank).is_some()) {
-            return Err(launcher.fixes_nodes(var::JOIN));
-        }
         let members = members
             .split(',')
             .map(|member| Address::parse(member.trim(), None));
@@ -218,7 +218,7 @@ fn ours(env: &Environment, node: NodeId) -> Result<Job> {
 
 fn foreign(env: &Environment, launcher: &Foreign, node: NodeId, size: u16) -> Result<Job> {
     if env.var(var::NODES_MAX).is_some() {
-        return Err(launcher.fixes_nodes(var::NODES_MAX));
+        return Err(launcher.fixes_nodes());
     }
     let id = foreign_id(env);
     let builder = builder(env, node, id.clone())?;

@@ -10,8 +10,9 @@ use loco_fabric::{FabricError, Result};
 pub struct Timeouts {
     /// The time in which all nodes must be connected (default 30 s).
     pub connect: Duration,
-    /// The time between signs of life on a silent connection (default 100 ms). In a job of more than 15 nodes it is this
-    /// times an eighth of the number of nodes, but at most a tenth of the silence that is allowed.
+    /// The time between signs of life on a silent connection (default 100 ms). In a job of more than 15 nodes, or with
+    /// [room](crate::JobBuilder::nodes_max) for more, it is this times an eighth of that number, but at most a tenth of the silence that
+    /// is allowed.
     pub heartbeat_interval: Duration,
     /// The silence after which a peer on another host is declared lost (default 1 s, at least twice the interval). Nothing but silence shows that a host is down or
     /// unplugged.

@@ -5,14 +5,15 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Std, Time};
-use loco_job::{Address, Environment, Hosts, Job, Join, Mesh, Secret, Timeouts, View};
+use loco_fabric::{Control, NodeId, Platform, Std, Time};
+use loco_job::{Address, Environment, Hosts, Job, Join, Mesh, Secret};
 use loco_testing::free_addresses;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -20,10 +21,8 @@ use rustix::process::{Pid, Signal, kill_process};
 const PATIENCE: Duration = Duration::from_secs(120);
 const SECRET: &str = "a shared secret";
 const HOUR_MS: &str = "3600000";
-
-fn soon() -> Time {
-    Std.now().after(PATIENCE)
-}
+/// Tells a node to leave.
+const LEAVE: &str = "leave\n";
 
 /// Prints a line for the test.
 fn tell(line: &str) {
@@ -65,7 +64,10 @@ fn node_process() {
         tell(&format!("at {address}."));
     }
     let watched = mesh.clone();
-    thread::spawn(move || tell_of_departures(&watched));
+    let watching = thread::spawn(move || tell_of_departures(&watched));
+    let meshes = Arc::new(Mutex::new(vec![mesh.clone()]));
+    let left = Arc::clone(&meshes);
+    let leaving = thread::spawn(move || leave_when_told(&left));
     let first = mesh.clone();
     thread::spawn(move || meet(&first));
     let mut known = number;
@@ -73,7 +75,24 @@ fn node_process() {
         known = view.number();
         tell(&format!("view {known}: {}.", ids(view.members())));
         let mesh = mesh.of_view(&view).unwrap();
+        meshes.lock().unwrap().push(mesh.clone());
         thread::spawn(move || meet(&mesh));
+    }
+    tell("no more views.");
+    // Who was declared lost says so, and who leaves says goodbye.
+    match mesh.declared_lost() {
+        true => watching.join(),
+        false => leaving.join(),
+    }
+    .unwrap();
+}
+
+/// Closes all views once the test says so.
+fn leave_when_told(meshes: &Mutex<Vec<Mesh>>) {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    if line == LEAVE {
+        meshes.lock().unwrap().iter().for_each(Control::close);
     }
 }
 
@@ -134,6 +153,7 @@ impl Node {
             .env("LOCO_SILENCE_MS", HOUR_MS)
             .env("LOCO_SILENCE_SAME_HOST_MS", HOUR_MS)
             .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -177,6 +197,12 @@ impl Node {
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Tells the process to say goodbye.
+    fn leave(&mut self) {
+        let stdin = self.child.stdin.as_mut().unwrap();
+        stdin.write_all(LEAVE.as_bytes()).unwrap();
     }
 
     /// Stops the process, or lets it go on. A stopped process is silent, and takes part in nothing.
@@ -337,12 +363,48 @@ fn a_member_that_is_killed_while_a_node_joins_is_not_waited_for() {
     }
 }
 
+/// The sponsor or another member says goodbye in the middle.
+#[test]
+fn a_member_that_leaves_while_a_node_joins_is_not_waited_for() {
+    for leaver in [0, 1] {
+        let mut job = Nodes::start(3, 4, &[]);
+        // The newcomer is in the middle as long as this one is stopped.
+        job.members[2].stop(true);
+        let mut newcomer = job.join_by(0, &[]);
+        job.members[leaver].hear("connected with a node that joins");
+        job.members[leaver].leave();
+        job.members[1 - leaver].hear(&format!("gone {leaver}."));
+        job.members[2].stop(false);
+        newcomer.hear("node 3 in view 4: 0 1 2 3.");
+        newcomer.hear(&format!("gone {leaver}."));
+        for id in [1 - leaver, 2] {
+            job.members[id].hear("view 4: 0 1 2 3.");
+        }
+    }
+}
+
+/// One member is connected with the newcomer when it ends, the other is stopped and is not.
+#[test]
+fn a_newcomer_whose_members_have_all_ended_says_that_the_job_is_over() {
+    let mut job = Nodes::start(2, 3, &[]);
+    job.members[1].stop(true);
+    let newcomer = job.join_by(0, &[]);
+    job.members[0].hear("connected with a node that joins");
+    job.members.iter_mut().for_each(Node::kill);
+    let said = newcomer.end().join("\n");
+    let reason = format!("nobody listens at {}: the job is over", job.addresses[0]);
+    assert!(said.contains(&reason), "{said}");
+}
+
+/// The silence after which a node of these tests is lost that is stopped. Nodes that run are not silent for so long on a loaded
+/// machine, either.
+fn silence() -> [(&'static str, String); 1] {
+    [("LOCO_SILENCE_SAME_HOST_MS", "4000".to_owned())]
+}
+
 #[test]
 fn a_node_that_was_lost_comes_back_as_a_new_one_and_its_old_self_stays_out() {
-    let silence = [
-        ("LOCO_SILENCE_SAME_HOST_MS", "500".to_owned()),
-        ("LOCO_HEARTBEAT_MS", "20".to_owned()),
-    ];
+    let silence = silence();
     let mut job = Nodes::start(3, 4, &silence);
     job.members[1].stop(true);
     for member in [0, 2] {
@@ -353,11 +415,28 @@ fn a_node_that_was_lost_comes_back_as_a_new_one_and_its_old_self_stays_out() {
     again.hear("met in view 4: 0 2 3.");
     job.members[1].stop(false);
     job.members[1].hear("> out.");
+    job.members[1].hear("> no more views.");
     let heard = &job.members[1].heard;
     assert!(!heard.iter().any(|line| line.contains("view 4")), "{heard:#?}");
     again.kill();
     for member in [0, 2] {
         job.members[member].hear("gone 1 3.");
+    }
+}
+
+/// The newcomer asks another member, which names the one that is stopped.
+#[test]
+fn a_member_that_would_let_the_newcomer_in_and_is_stopped_is_waited_for_until_it_is_lost() {
+    let silence = silence();
+    let mut job = Nodes::start(3, 4, &silence);
+    job.members[0].stop(true);
+    let mut newcomer = job.join_by(1, &silence);
+    for member in &mut job.members[1..] {
+        member.hear("gone 0.");
+    }
+    newcomer.hear("met in view 4: 1 2 3.");
+    for member in &mut job.members[1..] {
+        member.hear("met in view 4: 1 2 3.");
     }
 }
 
@@ -393,11 +472,14 @@ fn a_node_of_another_job_is_refused() {
         .join_by(0, &[("LOCO_JOB", "another".to_owned())])
         .end()
         .join("\n");
-    assert!(said.contains("it belongs to another job"), "{said}");
+    assert!(
+        said.contains("it belongs to another job; check the address"),
+        "{said}"
+    );
 }
 
 #[test]
-fn a_job_with_a_fixed_number_of_nodes_and_one_that_is_over_are_named() {
+fn a_job_that_is_over_is_named() {
     let mut job = Nodes::start(2, 3, &[]);
     job.members.iter_mut().for_each(Node::kill);
     let said = job.join_by(0, &[]).end().join("\n");
@@ -433,86 +515,8 @@ fn nodes_with_different_rooms_are_refused_at_the_start() {
     });
 }
 
-/// Brings up a job of one node of this process that has room for others, and returns it with its address.
-fn alone(max: u16) -> (Mesh, Join) {
-    let address = Address::from(free_addresses(&["127.0.0.1"])[0]);
-    let hosts = Hosts::from_pairs([(NodeId(0), address.clone())]).unwrap();
-    let secret = || Secret::new(SECRET.as_bytes()).unwrap();
-    let job = Job::builder(NodeId(0)).secret(secret()).nodes_max(max);
-    let mesh = Mesh::connect(&job.hosts(hosts).unwrap()).unwrap();
-    assert_eq!(mesh.joined_at(), Some(address.clone()));
-    (mesh, Join::by([address]).unwrap().secret(secret()))
-}
-
 #[test]
-fn messages_are_of_one_view_and_wait_for_it() {
-    let (zero, join) = alone(2);
-    let one = Mesh::join(&join).unwrap();
-    one.send(NodeId(0), b"in the second view").unwrap();
-    let view = zero.next_view(1, soon()).unwrap();
-    assert_eq!((view.number(), view.members()), (2, &[NodeId(0), NodeId(1)][..]));
-    zero.send(NodeId(0), b"in the first view").unwrap();
-    let refused = zero.send(NodeId(1), b"not a member of it");
-    assert_eq!(refused, Err(FabricError::UnknownPeer(NodeId(1))));
-    let later = zero.of_view(&view).unwrap();
-    let received = |mesh: &Mesh| mesh.receive(Some(soon())).unwrap().unwrap();
-    assert_eq!(received(&zero), (NodeId(0), b"in the first view".to_vec()));
-    assert_eq!(received(&later), (NodeId(1), b"in the second view".to_vec()));
-}
-
-#[test]
-fn a_node_leaves_when_its_last_view_is_closed() {
-    let (zero, join) = alone(2);
-    let one = Mesh::join(&join).unwrap();
-    let view = zero.next_view(1, soon()).unwrap();
-    let later = zero.of_view(&view).unwrap();
-    zero.close();
-    assert_eq!(zero.receive(Some(soon())), Ok(None));
-    assert!(
-        zero.of_view(&first_of(&zero))
-            .is_err_and(|error| error.to_string().contains("has closed view 1"))
-    );
-    later.send(NodeId(1), b"still here").unwrap();
-    assert_eq!(
-        one.receive(Some(soon())),
-        Ok(Some((NodeId(0), b"still here".to_vec())))
-    );
-    later.close();
-    assert_eq!(one.wait_for_departures(0, soon()), 1);
-    assert_eq!(one.peer_state(NodeId(0)), PeerState::Left);
-    // Nobody is left that could be asked.
-    assert_eq!(zero.joined_at(), None);
-    let error = Mesh::join(&join).unwrap_err().to_string();
-    assert!(error.contains("nobody listens at"), "{error}");
-}
-
-/// Returns the view that a job began with.
-fn first_of(mesh: &Mesh) -> View {
-    mesh.next_view(0, soon()).unwrap()
-}
-
-#[test]
-fn a_newcomer_whose_timeouts_do_not_fit_is_told_which() {
-    let (zero, join) = alone(3);
-    let slow = Timeouts::default()
-        .heartbeat_interval(Duration::from_secs(60))
-        .silence(Duration::from_secs(3600))
-        .silence_same_host(Duration::from_secs(3600));
-    let error = Mesh::join(&join.clone().timeouts(slow)).unwrap_err().to_string();
-    assert!(
-        error.starts_with("node 1 sends a sign of life every 60s, but node 0"),
-        "{error}"
-    );
-    // The next one has its turn at once.
-    assert_eq!(Mesh::join(&join).unwrap().node(), NodeId(2));
-    assert_eq!(
-        zero.next_view(1, soon()).unwrap().members(),
-        [NodeId(0), NodeId(2)]
-    );
-}
-
-#[test]
-fn a_launcher_that_fixes_the_number_of_nodes_lets_nobody_join() {
+fn a_launcher_that_fixes_the_number_of_nodes_starts_no_job_that_grows() {
     let of = |variables: &[(&'static str, &'static str)]| Environment::of(variables.iter().copied());
     let slurm = [
         ("SLURM_PROCID", "0"),
@@ -527,13 +531,11 @@ fn a_launcher_that_fixes_the_number_of_nodes_lets_nobody_join() {
         error.contains("LOCO_NODES_MAX is set, but Slurm fixes the number of nodes"),
         "{error}"
     );
-    let error = Join::from_environment(&with("LOCO_JOIN", "alpha:7700"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("LOCO_JOIN is set, but Slurm fixes the number of nodes"),
-        "{error}"
-    );
+    // As of a shell that Slurm has started, for a job that `loco run` has.
+    let join = Join::from_environment(&with("LOCO_JOIN", "alpha:7700"))
+        .unwrap()
+        .unwrap();
+    assert_eq!(join.members(), [Address::parse("alpha:7700", None).unwrap()]);
     assert!(Join::from_environment(&of(&slurm)).unwrap().is_none());
     let join = Join::from_environment(&of(&[("LOCO_JOIN", "alpha:7700, beta:1")]))
         .unwrap()

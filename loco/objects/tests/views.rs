@@ -80,7 +80,7 @@ fn objects_that_are_made_after_a_view_have_its_members() {
         let job = Job::builder(NodeId(id)).secret(secret()).nodes_max(3);
         Kit::new(Mesh::connect(&job.hosts(hosts.clone())?)?)
     });
-    let first: Vec<Kit> = first.into_iter().map(Result::unwrap).collect();
+    let mut first: Vec<Kit> = first.into_iter().map(Result::unwrap).collect();
     assert_eq!(all(first.iter().collect(), Kit::count), [Ok(2), Ok(2)]);
 
     let newcomer = Mesh::join(&Join::by(addresses).unwrap().secret(secret())).unwrap();
@@ -107,6 +107,11 @@ fn objects_that_are_made_after_a_view_have_its_members() {
     }
     assert_eq!(all(first.iter().collect(), Kit::count), [Ok(6), Ok(6)]);
 
-    // A node that drops one manager tells nobody, and the other would wait for it.
-    first.iter().for_each(|kit| kit.manager.fabric().mesh().fail());
+    // A node that drops one manager is missed by the objects of that manager, and goes on with others.
+    drop(first.pop());
+    let [of_first, of_second] = [&first[0], &second[0]].map(|kit| kit.manager.fabric().mesh());
+    assert_eq!(of_first.wait_for_departures(1, soon()), 2);
+    let lost = first[0].count().unwrap_err();
+    assert_eq!(lost.lost_peer(), Some(NodeId(1)), "{lost}");
+    assert!(of_first.is_gone(NodeId(1)) && !of_second.is_gone(NodeId(1)));
 }

@@ -1,7 +1,6 @@
 //! What a member answers to a process that asks to join.
 //!
-//! Relies on no other part of the mesh. Used by [`door`](super::door), which answers, and by [`entering`](super::entering), which
-//! asks.
+//! Relies on no other part of the mesh. Used by [`door`](super::door), which answers, and by [`asking`](super::asking).
 
 use loco_fabric::Result;
 use serde::{Deserialize, Serialize};

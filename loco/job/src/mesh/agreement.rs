@@ -303,6 +303,16 @@ impl Agreement {
         !self.is_here(peer) || self.is_suspect(peer) || self.unheard.contains(&peer)
     }
 
+    /// Returns the members, as its sponsor had them, that this node, which joins, may still come in with: they are not gone as far as it
+    /// knows, and it hears those with which it is connected.
+    pub fn members_left(&self) -> Vec<usize> {
+        let members = self.newcomer(self.own).into_iter().flat_map(|own| &own.members);
+        members
+            .copied()
+            .filter(|&member| !self.is_shunned(member))
+            .collect()
+    }
+
     /// Returns true if nothing more is said to `peer`: it is gone or was told that it is lost, or there is no such node.
     pub fn is_over(&self, peer: usize) -> bool {
         !self.is_here(peer) || self.suspected.contains(&peer)

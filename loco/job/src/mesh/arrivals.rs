@@ -2,12 +2,14 @@
 //!
 //! A parcel of a view that this node has not opened yet waits for that. One of a view that it has closed is dropped.
 //!
-//! Relies on no other part of the mesh but `parcel`. Kept by [`state`](super::state) under its lock.
+//! Relies on `parcel` and `presence`. Kept by [`state`](super::state) under its lock.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use super::agreement::Gone;
 use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
+use super::presence::Presence;
 use super::view::{Scope, View};
 
 /// Bytes that may wait for this node from one peer before that peer has to wait. While a loss is being agreed on there is no bound:
@@ -28,11 +30,24 @@ pub(super) struct Arrivals {
     pub(super) gone: Gone,
     /// The views so far, in their order.
     pub(super) views: Vec<View>,
+    /// The [members that are left](super::agreement::Agreement::members_left) to a node that joins, until it is in or was declared lost.
+    pub(super) members_left: Vec<usize>,
 }
 
-/// The parcels of one view.
-#[derive(Default)]
+/// What follows when a node takes part in a view once less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// Nothing: it takes part in the view still, or had closed it before.
+    Nothing,
+    /// The others are to hear that it takes no part in the view any more. It does in other views.
+    View,
+    /// It takes part in no view any more, and leaves.
+    Job,
+}
+
+/// The parcels of one view, and who takes part in it.
 struct OfView {
+    presence: Arc<Presence>,
     messages: VecDeque<(usize, Vec<u8>)>,
     gathers: HashMap<String, Gather>,
     /// The number of [scopes](Scope) with which this node takes part in it.
@@ -58,27 +73,42 @@ impl Arrivals {
             closed: false,
             gone: Gone::default(),
             views,
+            members_left: Vec::new(),
         }
     }
 
-    /// Takes part in a view once more. Returns false if this node has closed it.
-    pub(super) fn open(&mut self, view: u32) -> bool {
-        let of_view = self.of_views.entry(view).or_default();
+    fn of_view(&mut self, view: u32) -> &mut OfView {
+        let gone = self.gone.in_order().len();
+        self.of_views.entry(view).or_insert_with(|| OfView {
+            presence: Arc::new(Presence::new(gone)),
+            messages: VecDeque::new(),
+            gathers: HashMap::new(),
+            users: 0,
+            closed: false,
+        })
+    }
+
+    /// Takes part in a view once more. Returns who else does, or none if this node has closed it.
+    pub(super) fn open(&mut self, view: u32) -> Option<Arc<Presence>> {
+        let of_view = self.of_view(view);
         of_view.users += usize::from(!of_view.closed);
-        !of_view.closed
+        (!of_view.closed).then(|| Arc::clone(&of_view.presence))
     }
 
-    /// Takes part in a view once less. Returns true if this node takes part in no view any more.
-    pub(super) fn release_view(&mut self, view: u32) -> bool {
-        let of_view = self.of_views.entry(view).or_default();
+    /// Takes part in a view once less.
+    pub(super) fn release_view(&mut self, view: u32) -> Closing {
+        let of_view = self.of_view(view);
         of_view.users = of_view.users.saturating_sub(1);
-        of_view.users == 0 && self.close_view(view)
+        match of_view.users {
+            0 => self.close_view(view),
+            _ => Closing::Nothing,
+        }
     }
 
-    /// Closes a view, and drops what has come for it. Returns true if this node takes part in no view any more.
-    pub(super) fn close_view(&mut self, view: u32) -> bool {
-        let of_view = self.of_views.entry(view).or_default();
-        of_view.closed = true;
+    /// Closes a view, and drops what has come for it.
+    pub(super) fn close_view(&mut self, view: u32) -> Closing {
+        let of_view = self.of_view(view);
+        let was_closed = std::mem::replace(&mut of_view.closed, true);
         let messages = std::mem::take(&mut of_view.messages);
         let gathers = std::mem::take(&mut of_view.gathers);
         let contributions = gathers.into_values().flat_map(|gather| gather.contributions);
@@ -87,7 +117,34 @@ impl Arrivals {
             self.release(from, bytes.len());
         }
         let is_used = |of_view: &OfView| of_view.users > 0 && !of_view.closed;
-        !self.of_views.values().any(is_used)
+        match self.of_views.values().any(is_used) {
+            false => Closing::Job,
+            true if was_closed => Closing::Nothing,
+            true => Closing::View,
+        }
+    }
+
+    /// Takes note that the node at `index` is gone from the job.
+    pub(super) fn depart(&self, index: usize) {
+        self.of_views
+            .values()
+            .for_each(|of_view| of_view.presence.depart(index));
+    }
+
+    /// Returns the first of the nodes at `indices` that has closed a view. While a loss is being agreed on, none: it may have done so
+    /// because of that.
+    pub(super) fn closed_by(&self, view: u32, indices: &[usize]) -> Option<usize> {
+        let presence = &self.of_views.get(&view)?.presence;
+        let mut closed = indices
+            .iter()
+            .copied()
+            .filter(|&index| presence.is_closed_by(index));
+        closed.next().filter(|_| !self.gone.is_agreeing())
+    }
+
+    /// Returns true if no scope of the view is left.
+    pub(super) fn is_unused(&self, view: u32) -> bool {
+        self.of_views.get(&view).is_none_or(|of_view| of_view.users == 0)
     }
 
     /// Returns true if this node takes part in the view no more, or is out of the job.
@@ -100,15 +157,20 @@ impl Arrivals {
     }
 
     pub(super) fn deliver(&mut self, from: usize, parcel: Parcel<'_>) {
-        let (Parcel::Message { view, .. } | Parcel::Gather { view, .. }) = parcel;
-        let of_view = self.of_views.entry(view).or_default();
+        let (Parcel::Message { view, .. } | Parcel::Gather { view, .. } | Parcel::Closed { view, .. }) =
+            parcel;
+        let is_gone = self.gone.first(|index| index == from).is_some();
+        let of_view = self.of_view(view);
         if of_view.closed {
             return;
         }
         match parcel {
+            // Who is gone was counted. Its last parcels may come behind the news of that.
+            Parcel::Closed { .. } if is_gone => {}
+            Parcel::Closed { how, .. } => of_view.presence.close(from, how),
             Parcel::Message { payload, .. } => {
-                self.waiting_bytes[from] += payload.len() + PARCEL_OVERHEAD_BYTES;
                 of_view.messages.push_back((from, payload.to_vec()));
+                self.waiting_bytes[from] += payload.len() + PARCEL_OVERHEAD_BYTES;
             }
             Parcel::Gather {
                 label, round, bytes, ..
@@ -146,7 +208,7 @@ impl Arrivals {
 
     /// Starts this node's next round under `label` and returns its number.
     pub(super) fn begin_gather(&mut self, view: u32, label: &str) -> u64 {
-        let of_view = self.of_views.entry(view).or_default();
+        let of_view = self.of_view(view);
         let gather = of_view.gathers.entry(label.to_owned()).or_default();
         gather.begun += 1;
         gather.begun - 1
@@ -198,6 +260,8 @@ impl Arrivals {
 
 #[cfg(test)]
 mod tests {
+    use super::super::agreement::Agreement;
+    use super::super::parcel::Closed;
     use super::*;
 
     fn message(view: u32) -> Parcel<'static> {
@@ -207,29 +271,72 @@ mod tests {
         }
     }
 
+    fn closed(view: u32) -> Parcel<'static> {
+        Parcel::Closed {
+            view,
+            how: Closed::Left,
+        }
+    }
+
     #[test]
     fn a_parcel_waits_for_its_view_and_comes_too_late_for_one_that_is_closed() {
         let mut own = Arrivals::new(2, Vec::new());
-        assert!(own.open(1));
+        assert!(own.open(1).is_some());
         own.deliver(1, message(2));
         assert_eq!(own.take_message(1), None);
-        assert!(own.open(2));
-        assert!(!own.release_view(1), "the other view is open");
+        assert!(own.open(2).is_some());
+        assert_eq!(own.release_view(1), Closing::View, "the other view is open");
         own.deliver(1, message(1));
         assert_eq!(own.take_message(1), None);
         assert_eq!(own.take_message(2), Some((1, b"fine".to_vec())));
-        assert!(!own.open(1));
+        assert!(own.open(1).is_none());
         own.deliver(1, message(2));
-        assert!(own.release_view(2));
+        assert_eq!(own.release_view(2), Closing::Job);
         assert_eq!(own.waiting_bytes[1], 0, "what is dropped takes no room");
     }
 
     #[test]
     fn a_view_is_open_until_its_last_user_is_gone_or_one_closes_it() {
         let mut own = Arrivals::new(1, Vec::new());
-        assert!(own.open(1) && own.open(1));
-        assert!(!own.release_view(1) && !own.is_closed(1));
-        assert!(own.open(1));
-        assert!(own.close_view(1) && own.is_closed(1));
+        assert!(own.open(1).is_some() && own.open(1).is_some());
+        assert_eq!(own.release_view(1), Closing::Nothing);
+        assert!(!own.is_closed(1) && own.open(1).is_some());
+        assert_eq!(own.close_view(1), Closing::Job);
+        assert!(own.is_closed(1));
+    }
+
+    #[test]
+    fn a_view_is_closed_once_while_others_are_open() {
+        let mut own = Arrivals::new(1, Vec::new());
+        assert!(own.open(1).is_some() && own.open(2).is_some());
+        assert_eq!(own.close_view(1), Closing::View);
+        assert_eq!(own.release_view(1), Closing::Nothing);
+        assert_eq!(own.release_view(2), Closing::Job);
+    }
+
+    #[test]
+    fn who_has_closed_a_view_is_known_before_it_is_opened() {
+        let mut own = Arrivals::new(3, Vec::new());
+        own.deliver(1, message(2));
+        own.deliver(1, closed(2));
+        let presence = own.open(2).unwrap();
+        assert_eq!(own.take_message(2), Some((1, b"fine".to_vec())));
+        assert!(presence.is_closed_by(1) && !presence.is_closed_by(2));
+        assert_eq!(presence.departures(), 1);
+        assert_eq!(own.closed_by(2, &[0, 1, 2]), Some(1));
+        assert_eq!(own.closed_by(1, &[0, 1, 2]), None);
+    }
+
+    /// Its last words are read after the end of its process was found.
+    #[test]
+    fn who_is_gone_is_counted_once_although_its_word_comes_behind() {
+        let mut own = Arrivals::new(2, Vec::new());
+        let presence = own.open(2).unwrap();
+        let mut agreement = Agreement::with_room(0, 2, 3);
+        agreement.lose(1, &mut Vec::new());
+        own.depart(1);
+        own.gone.clone_from(agreement.gone());
+        own.deliver(1, closed(2));
+        assert_eq!((presence.departures(), presence.is_closed_by(1)), (1, false));
     }
 }

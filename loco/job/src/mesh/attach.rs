@@ -1,6 +1,8 @@
 //! Hands connections, as they are made, and the processes of peers over to a [`Wire`] that runs already.
 //!
 //! Any thread may hand them over. The I/O thread begins to watch them in its next pass.
+//!
+//! Relies on [`wire`](super::wire). Used by nodes that connect and that accept.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -13,7 +15,7 @@ use rustix::event::epoll::EventFlags;
 use super::connection::{Connection, New};
 use super::session::Session;
 use super::watch::Watch;
-use super::wire::{CUT, End, Incoming, Wire};
+use super::wire::{CUT, Incoming, Wire};
 
 impl Wire {
     /// Takes over the connection with `node`. From now on it is watched.
@@ -22,7 +24,8 @@ impl Wire {
             return;
         };
         let nodes = self.state.nodes().len();
-        match Connection::new(node, session.stream, session.sealer, &self.timeouts, nodes) {
+        let stream = Arc::new(session.stream);
+        match Connection::new(node, Arc::clone(&stream), session.sealer, &self.timeouts, nodes) {
             Ok(connection) => {
                 if self.connections[index].set(connection).is_err() {
                     tracing::error!(%node, "a second connection with a peer");
@@ -31,7 +34,7 @@ impl Wire {
                 // It hears what the other peers were told before it was there. Nothing of it is heard before: what this node says then
                 // would not be said to it.
                 self.agree(|agreement, actions| agreement.attach(index, actions));
-                self.hand_over(New::Connection(index, session.opener));
+                self.hand_over(New::Connection(index, stream, session.opener));
                 // Relaxed: `leave` writes it before it has the lock of the agreement, which this thread has had since.
                 if self.phase.load(Ordering::Relaxed) == CUT {
                     self.connections[index]
@@ -90,9 +93,7 @@ impl Wire {
     /// Watches the process of the peer at `index`, which is on this host. Its connection may outlive it: a child that it
     /// has forked holds it, too.
     pub(super) fn watch_process(&self, index: usize, process: OwnedFd) {
-        if self.processes[index].set(process).is_ok() {
-            self.hand_over(New::Process(index));
-        }
+        self.hand_over(New::Process(index, process));
     }
 
     fn hand_over(&self, new: New) {
@@ -105,38 +106,17 @@ impl Wire {
         let new = std::mem::take(&mut *self.new.lock().unwrap_or_else(PoisonError::into_inner));
         for new in new {
             match new {
-                New::Connection(index, opener) => {
-                    incoming[index] = Incoming::new(Some(opener));
+                New::Connection(index, stream, opener) => {
+                    incoming[index] = Incoming::new(stream, opener);
                     self.listen(watch, index, &incoming[index], leave_by);
                 }
-                New::Process(index) => {
-                    if let Some(process) = self.processes[index].get() {
-                        watch.listen(self.processes.len() + index, process, EventFlags::IN);
-                    }
+                // The connection came first. If it has ended meanwhile, nobody asks for the process.
+                New::Process(index, process) if !incoming[index].ended => {
+                    watch.listen(self.connections.len() + index, &process, EventFlags::IN);
+                    incoming[index].process = Some(process);
                 }
+                New::Process(..) => {}
             }
-        }
-    }
-
-    /// Ends the connection with a peer whose process has ended, unless that has said goodbye. Reads first what the peer sent
-    /// before its end.
-    pub(super) fn end_of_process(
-        self: &Arc<Self>,
-        index: usize,
-        incoming: &mut Incoming,
-        watch: &mut Watch,
-        scratch: &mut [u8],
-    ) {
-        let (Some(connection), Some(process)) = (self.connections[index].get(), self.processes[index].get())
-        else {
-            return;
-        };
-        watch.listen(self.processes.len() + index, process, EventFlags::empty());
-        if incoming.open {
-            let end = self.read(index, connection, incoming, true, scratch);
-            let end = end.unwrap_or_else(|| End::Lost("its process has ended".to_owned()));
-            self.end(index, connection, incoming, &end);
-            self.listen(watch, index, incoming, None);
         }
     }
 }

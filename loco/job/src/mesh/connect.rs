@@ -6,7 +6,6 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use loco_fabric::{Control, FabricError, NodeId, Platform, Result, Std, Time};
@@ -19,9 +18,9 @@ use super::handshake::{self, Claim, Credentials, HandshakeError, Nodes, Purpose,
 use super::introduction::{self, Introduction};
 use super::registration::{Heard, Registration, Watched, is_end};
 use super::rendezvous::{Rendezvous, Word, listener_for, noise};
-use super::sockets::connect_within;
+use super::sockets::{Retries, connect_within};
 use super::state::State;
-use super::system::spawn;
+use super::system::{StopOnDrop, spawn};
 use super::wire::Wire;
 use crate::hosts::{Address, Hosts};
 use crate::job::{Job, Meeting};
@@ -29,9 +28,8 @@ use crate::shown::show;
 
 /// What a node waits for that connects, as others see it.
 const ALL_NODES: &str = "all nodes of the job";
-/// First and longest pause between attempts: peers start at different times.
-const RETRY_MIN: Duration = Duration::from_millis(5);
-const RETRY_MAX: Duration = Duration::from_millis(200);
+/// The time between two looks whether a rendezvous is needed any more.
+const LOOK: Duration = Duration::from_millis(5);
 /// The time that is left to the connecting threads after the deadline to say why they failed.
 const REPORT: Duration = Duration::from_millis(300);
 /// The longest wait for the word which node ended first, once a peer is seen to be gone. The word comes at once where all
@@ -149,7 +147,7 @@ impl Mesh {
 /// Waits until the rendezvous that this node serves is not needed any more: the others take its end for that of this node
 /// until they are connected. Once some peer is gone, it is needed for [a while](tell_the_others) only.
 fn serve_the_others(server: &Serving, mesh: &Mesh) {
-    while server.recv_timeout(RETRY_MIN) == Err(RecvTimeoutError::Timeout) && mesh.departures() == 0 {}
+    while server.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) && mesh.departures() == 0 {}
     tell_the_others(server);
 }
 
@@ -219,7 +217,7 @@ impl Connecting {
         start: Time,
         deadline: Time,
     ) -> Result<()> {
-        let _stop = StopOnDrop(Arc::clone(self));
+        let _stop = StopOnDrop(&self.stop);
         connect_to_lower(job, credentials, addresses, all_listen, deadline, self)?;
         self.wait(start, deadline)
     }
@@ -459,16 +457,6 @@ fn connect_to_lower(
     Ok(())
 }
 
-/// Ends the connecting threads at their next attempt.
-struct StopOnDrop(Arc<Connecting>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        // Relaxed: only hastens the end.
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
 /// A peer to connect to.
 struct Destination {
     peer: NodeId,
@@ -485,7 +473,7 @@ fn reach(
     deadline: Time,
     connecting: &Connecting,
 ) {
-    let mut pause = RETRY_MIN;
+    let mut retries = Retries::until(deadline);
     let mut earlier = None;
     loop {
         let attempt = connect_within(&to.address, deadline)
@@ -503,7 +491,7 @@ fn reach(
             _ => error,
         };
         // Relaxed: only hastens the end.
-        let is_over = deadline.since(Std.now()) <= pause || connecting.stop.load(Ordering::Relaxed);
+        let is_over = retries.are_over() || connecting.stop.load(Ordering::Relaxed);
         if error.is_final() || has_ended || is_over {
             let kind = match () {
                 () if has_ended => Failure::Ended,
@@ -514,7 +502,6 @@ fn reach(
             return connecting.unreached(to.peer, why, kind);
         }
         earlier = Some(error);
-        thread::sleep(pause);
-        pause = (pause * 2).min(RETRY_MAX);
+        retries.pause();
     }
 }

@@ -3,7 +3,8 @@
 //! The member that lets nodes in answers with an index and the addresses of all members. Every member then takes a connection of the
 //! newcomer, once it has heard of it ([`joins`](super::agreement)). What happens to newcomers that die on the way:
 //!
-//! * The one that let it in keeps the connection on which it asked. It loses a newcomer that closes it before it is connected.
+//! * The one that let it in keeps the connection on which it asked. It loses a newcomer that closes it before it is connected, and
+//!   closes it when it leaves itself. To a newcomer that is lost meanwhile it says so: that one must not take it for the end of this node.
 //! * Every member loses one that does not connect within [`Timeouts::connect`](crate::Timeouts::connect).
 //! * One that is connected is watched like any peer.
 //!
@@ -13,6 +14,8 @@
 //! room for more nodes. The newcomer's side is [`entering`](super::entering).
 
 use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,6 +43,16 @@ pub(super) struct Door {
     addresses: Mutex<BTreeMap<NodeId, Address>>,
     /// Set once this node is in and the job has begun.
     is_open: AtomicBool,
+    asking: Mutex<Asking>,
+}
+
+/// The connections of those that were let in and may not be connected yet.
+#[derive(Default)]
+struct Asking {
+    /// By index.
+    streams: BTreeMap<usize, TcpStream>,
+    /// No more are kept: this node leaves.
+    is_over: bool,
 }
 
 impl Door {
@@ -58,6 +71,7 @@ impl Door {
             first: first.to_vec(),
             addresses: Mutex::new(addresses),
             is_open: AtomicBool::new(false),
+            asking: Mutex::default(),
         })
     }
 
@@ -65,6 +79,17 @@ impl Door {
     pub(super) fn open(&self) {
         // Relaxed: who asks too early asks again.
         self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the connections of those that were let in and are not connected yet, as this node leaves. They hear of its end by that, and no
+    /// thread waits for them any more.
+    pub(super) fn shut(&self) {
+        let mut asking = self.asking();
+        asking.is_over = true;
+        for stream in std::mem::take(&mut asking.streams).into_values() {
+            // Fails when the other side was faster.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
     }
 
     /// Returns the nodes of the job, in the form in which a newcomer shows that it knows them.
@@ -82,6 +107,11 @@ impl Door {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn asking(&self) -> MutexGuard<'_, Asking> {
+        // A panic elsewhere leaves it whole.
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Refuses a process that this node does not wait for.
     pub(super) fn judge(&self, claim: &Claim) -> Result<(), Refusal> {
         let state = &self.wire.state;
@@ -96,11 +126,9 @@ impl Door {
                 let index = state.index(claim.from());
                 let index = index.map_err(|_| Refusal::UnknownNode(claim.node))?;
                 let by = state.index(NodeId(by)).map_err(|_| Refusal::UnknownNode(by))?;
-                match () {
-                    () if state.expects(index, key) => Ok(()),
-                    () if state.will_not_expect(index, key, by) => Err(Refusal::NoLonger),
-                    // It may have reached this node before the word that it joins.
-                    () => Err(Refusal::NotNow),
+                match state.expects(index, key) {
+                    true => Ok(()),
+                    false => Err(state.why_not_expected(index, key, by)),
                 }
             }
             Purpose::Peer { .. } | Purpose::Register { .. } => Err(Refusal::Purpose),
@@ -135,12 +163,53 @@ impl Door {
         };
         let node = self.wire.state.nodes()[newcomer.index];
         tracing::info!(by = %self.wire.state.node(), newcomer = %node, "a node is let in");
-        if written.is_ok() {
-            // It says nothing, and closes once it is in or gives up.
-            let until = Std.now().after(self.wire.timeouts.connect);
-            let _end: std::io::Result<()> = session.read(0, until);
+        let has_ended = written.is_err()
+            || !self.keep(newcomer.index, &session.stream)
+            || self.wait_for_end(newcomer.index, key, &mut session);
+        let mut asking = self.asking();
+        asking.streams.remove(&newcomer.index);
+        let is_over = asking.is_over;
+        drop(asking);
+        // A node that leaves accuses nobody: the others wait for the newcomer on their own.
+        if has_ended && !is_over {
+            self.wire.lose_if_expected(newcomer.index, key);
         }
-        self.wire.lose_if_expected(newcomer.index, key);
+    }
+
+    /// Waits for the end of the connection on which the newcomer at `index` has asked: it says nothing, and closes once it is in or gives
+    /// up. Returns false once it is lost, which is for the I/O thread to say: that does not count the time in which this process did
+    /// not run.
+    fn wait_for_end(&self, index: usize, key: u64, session: &mut Session) -> bool {
+        let turn = self.wire.timeouts.connect.min(HANDSHAKE_PATIENCE);
+        loop {
+            match session.read::<()>(0, Std.now().after(turn)) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                _ => return true,
+            }
+            if self.asking().is_over {
+                return true;
+            }
+            if !self.wire.state.is_on_its_way(index, key) {
+                if !self.wire.state.is_known(index) {
+                    // Fails when it has ended, too.
+                    let _ = session.write(&Refusal::Late, Std.now().after(HANDSHAKE_PATIENCE));
+                }
+                return false;
+            }
+        }
+    }
+
+    /// Keeps the connection of the newcomer at `index` for [`shut`](Door::shut). Returns false if that was called.
+    fn keep(&self, index: usize, stream: &TcpStream) -> bool {
+        let mut asking = self.asking();
+        if !asking.is_over {
+            match stream.try_clone() {
+                Ok(stream) => drop(asking.streams.insert(index, stream)),
+                // There is no descriptor: the end of this node does not hasten that of the connection.
+                Err(error) => tracing::warn!(%error, "the connection of a node that joins is not kept"),
+            }
+        }
+        !asking.is_over
     }
 
     fn refusal(&self, why: NotNow) -> Answer {

@@ -1,10 +1,11 @@
-//! The newcomer's side of a join: it asks members until one lets it in, connects with all of them, and waits until it is in.
+//! The newcomer's side of a join, once a member has let it in: it connects with all members, and waits until it is in.
 //!
-//! Relies on [`admission`](super::admission) and [`door`](super::door), the members' side. Used by programs, through
-//! [`Mesh::join`].
+//! Relies on [`asking`](super::asking), which comes before, and on [`door`](super::door), the members' side. Used by programs,
+//! through [`Mesh::join`].
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,18 +16,16 @@ use loco_trace::waits::{self, Stage};
 
 use super::Mesh;
 use super::accept::Acceptor;
-use super::admission::{ANSWER_BYTES_MAX, Admission, Answer};
-use super::agreement::Newcomer;
+use super::asking::{ask, contradiction, late};
 use super::door::{Door, hear_introduction, introduce, tell_introduction};
 use super::handshake::{
     self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError, Nodes, Purpose, Refusal,
 };
 use super::introduction::Introduction;
-use super::rendezvous::listener_for;
 use super::session::Session;
-use super::sockets::connect_within;
+use super::sockets::{RETRY_MAX, Retries, connect_within};
 use super::state::State;
-use super::system::spawn;
+use super::system::{StopOnDrop, spawn};
 use super::wire::Wire;
 use super::{End, View};
 use crate::hosts::Address;
@@ -35,13 +34,13 @@ use crate::join::Join;
 use crate::secret::random;
 use crate::shown::show;
 
+/// The reason why members lose a node that has reached all of them.
+const LOST: &str = "the members have lost this node before it was in: it was silent for too long (LOCO_SILENCE_MS, \
+                    LOCO_SILENCE_SAME_HOST_MS), or took too long to connect (LOCO_CONNECT_TIMEOUT_MS)";
 /// What a node waits for that joins, as others see it.
 const MEMBERS: &str = "the members of the job";
-/// First and longest pause between attempts.
-const RETRY_MIN: Duration = Duration::from_millis(5);
-const RETRY_MAX: Duration = Duration::from_millis(200);
-/// The most members that are asked one after the other, each named by the one before.
-const HOPS_MAX: usize = 4;
+/// The longest word of a sponsor that has lost this node, in bytes.
+const REFUSAL_BYTES_MAX: usize = 64;
 
 impl Mesh {
     /// Joins a running job that has room for more nodes ([`JobBuilder::nodes_max`](crate::JobBuilder::nodes_max)), and returns the mesh
@@ -53,28 +52,41 @@ impl Mesh {
     ///
     /// It takes [`Timeouts::connect`](crate::Timeouts::connect) at most, and some seconds to say goodbye if it fails. Members that go
     /// meanwhile are waited for until their loss is agreed. Where that takes the place with it that this node was given, it asks for
-    /// another, so that its id may be higher than expected. A message of this node may reach a member before its view does.
+    /// another, so that its id may be higher than expected. If all of them end, it ends with that reason. If all live, and they lose this
+    /// node, which did not reach one of them, it ends with the name of that one: another place would be lost alike. If it reached all, it
+    /// was silent, and asks for one other place. A message of this node may reach a member before its view does.
     ///
     /// # Errors
     /// Returns [`FabricError::Refused`], with the remedy, when the secrets, job ids or versions differ; when the job has used all its ids,
-    /// is over or has a fixed number of nodes. Returns
-    /// [`FabricError::Timeout`] naming the members that were not reached; [`FabricError::Config`] when timeouts do not fit those of a member, or `join`
-    /// cannot work; [`FabricError::Os`] when this node cannot listen, or the name of a host has no address.
+    /// is over or has a fixed number of nodes; when its members have lost this node twice, although it reached all of them. Returns
+    /// [`FabricError::Timeout`] naming the members that were not reached; [`FabricError::Config`] when timeouts do not fit those of a member, or `join` cannot work; [`FabricError::Os`] when this node
+    /// cannot listen, or the name of a host has no address. Of several addresses, the one with such a reason counts only once no other
+    /// may do.
     pub fn join(join: &Join) -> Result<Mesh> {
         let (id, secret) = job::identity(join.id.clone(), join.secret.clone())?;
         join.timeouts.check()?;
         let credentials = Credentials { job: id, secret };
         let start = Std.now();
         let deadline = start.after(join.timeouts.connect);
+        let mut is_again = false;
         loop {
-            match join_once(join, &credentials, start, deadline) {
+            let why = match join_once(join, &credentials, start, deadline) {
                 Ok(mesh) => return Ok(mesh),
                 Err(NotIn::Ever(error)) => return Err(error),
-                Err(NotIn::Yet(why)) if deadline.since(Std.now()) <= RETRY_MAX => {
-                    return Err(late(why, start));
+                Err(NotIn::Yet(why)) => why,
+                Err(NotIn::Once(why)) if !is_again => {
+                    is_again = true;
+                    why
                 }
-                Err(NotIn::Yet(why)) => tracing::info!(%why, "asking to be let in again"),
+                Err(NotIn::Once(why)) => {
+                    let why = format!("{why}; it was so twice, and each attempt uses up an id");
+                    return Err(FabricError::Refused(why));
+                }
+            };
+            if deadline.since(Std.now()) <= RETRY_MAX {
+                return Err(late(why, start));
             }
+            tracing::info!(%why, "asking to be let in again");
             thread::sleep(RETRY_MAX);
         }
     }
@@ -109,6 +121,8 @@ fn join_once(join: &Join, credentials: &Credentials, start: Time, deadline: Time
         credentials: credentials.clone(),
         unreached: Mutex::default(),
         failed: Mutex::default(),
+        is_lost: AtomicBool::new(false),
+        has_sponsor_ended: AtomicBool::new(false),
         stop: AtomicBool::new(false),
     });
     let (judging, welcoming) = (Arc::clone(&door), Arc::clone(&door));
@@ -119,92 +133,18 @@ fn join_once(join: &Join, credentials: &Credentials, start: Time, deadline: Time
         move |claim, session| welcoming.welcome(&claim, session),
     )?;
     end.keep_door(Arc::clone(&door), acceptor);
+    let _asked = SponsorSession::watch(asked.session, &entering, deadline)?;
     let view = entering.enter(members, start, deadline)?;
     door.open();
-    // The connection on which this node has asked closes now.
     Ok(Mesh::part(&end, view)?)
-}
-
-/// Says that this node was not let in in time.
-fn late(why: String, start: Time) -> FabricError {
-    FabricError::Timeout {
-        what: format!("a member to let this node in ({why})"),
-        after: Std.now().since(start),
-    }
-}
-
-/// Says that a member has sent what no member sends.
-fn contradiction() -> FabricError {
-    FabricError::Refused("a member contradicts itself: build all nodes from the same sources".to_owned())
-}
-
-impl Admission {
-    /// Returns the nodes that the job began with.
-    fn first(&self) -> Vec<NodeId> {
-        self.first.iter().map(|&id| NodeId(id)).collect()
-    }
-
-    /// Returns the ids that the job has room for.
-    pub(super) fn ids(&self) -> Result<Vec<NodeId>> {
-        let members = self.members.iter().map(|&(member, _)| member);
-        let is_sound = members.clone().all(|member| member < self.index) && members.is_sorted();
-        match is_sound && !self.first.is_empty() && self.index < self.room && self.first.is_sorted() {
-            true => job::ids(&self.first(), self.room as usize),
-            false => Err(contradiction()),
-        }
-    }
-
-    fn newcomer(&self, key: u64) -> Newcomer {
-        Newcomer {
-            index: self.index as usize,
-            key,
-            members: self.members.iter().map(|&(member, _)| member as usize).collect(),
-        }
-    }
-}
-
-/// What a process has that was let in.
-struct Asked {
-    admission: Admission,
-    /// The member that let it in, as it was reached.
-    at: Address,
-    /// Open until the process is in: when it closes before, the process has given up.
-    session: Session,
-    /// Where later newcomers will connect.
-    listener: TcpListener,
-}
-
-impl Asked {
-    fn port(&self) -> Result<u16> {
-        let address = self.listener.local_addr();
-        let address =
-            address.map_err(|error| FabricError::os("asking for the port of a listener", &error))?;
-        Ok(address.port())
-    }
-
-    /// Returns the address at which this process listens, by the interface on which it reached the member.
-    fn own_address(&self) -> Result<Address> {
-        let local = self.session.stream.local_addr();
-        let local = local.map_err(|error| FabricError::os("asking for an address of this host", &error))?;
-        Ok(Address::from(std::net::SocketAddr::new(
-            local.ip().to_canonical(),
-            self.port()?,
-        )))
-    }
-
-    fn members(&self, ids: &[NodeId]) -> Result<BTreeMap<NodeId, Address>> {
-        let members = self.admission.members.iter();
-        let member = |(index, place): &(u32, super::admission::Place)| {
-            Ok((ids[*index as usize], place.seen_from(&self.at)?))
-        };
-        members.map(member).collect()
-    }
 }
 
 /// The reason why a process is not let in.
 enum NotIn {
-    /// It may be otherwise soon.
+    /// A member has gone, so that it may be otherwise soon.
     Yet(String),
+    /// No member has gone, so that it would use up all ids if it went on. It may be otherwise at the next attempt.
+    Once(String),
     /// Trying again does not help.
     Ever(FabricError),
 }
@@ -213,100 +153,6 @@ impl From<FabricError> for NotIn {
     fn from(error: FabricError) -> NotIn {
         NotIn::Ever(error)
     }
-}
-
-/// The reason why a process is not let in by one member.
-enum NotBy {
-    /// Nobody listens there, or who does leaves.
-    Nobody(String),
-    /// The member may do so soon.
-    Yet(String),
-    /// The job does not let it in.
-    Ever(FabricError),
-}
-
-/// Asks members until one lets this process in.
-fn ask(join: &Join, credentials: &Credentials, key: u64, start: Time, deadline: Time) -> Result<Asked> {
-    for member in &join.members {
-        // A name without an address is an error at once.
-        member.resolve()?;
-    }
-    let mut pause = RETRY_MIN;
-    loop {
-        let (mut nobody, mut yet) = (Vec::new(), Vec::new());
-        for member in &join.members {
-            match ask_from(member, credentials, key, deadline) {
-                Ok(asked) => return Ok(asked),
-                Err(NotBy::Nobody(why)) => nobody.push(why),
-                Err(NotBy::Yet(why)) => yet.push(why),
-                Err(NotBy::Ever(error)) => return Err(error),
-            }
-        }
-        if yet.is_empty() {
-            return Err(FabricError::Refused(format!(
-                "{}: the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)",
-                nobody.join(", ")
-            )));
-        }
-        if deadline.since(Std.now()) <= pause {
-            return Err(late(yet.join(", "), start));
-        }
-        thread::sleep(pause);
-        pause = (pause * 2).min(RETRY_MAX);
-    }
-}
-
-/// Asks the member at an address, and those that it names.
-fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time) -> Result<Asked, NotBy> {
-    let mut at = first.clone();
-    for hop in 0..HOPS_MAX {
-        let asked = connect_within(&at, deadline).and_then(|stream| {
-            let mut session = handshake::connect(stream, credentials, &Claim::asking(key), deadline)?;
-            let answer: Answer = session.read(ANSWER_BYTES_MAX, deadline)?;
-            Ok((session, answer))
-        });
-        let (session, answer) = match asked {
-            Ok(asked) => asked,
-            // The member that was named may have gone, and its loss is not agreed yet.
-            Err(error) if error.is_refused_connection() && hop == 0 => {
-                return Err(NotBy::Nobody(format!("nobody listens at {at}")));
-            }
-            Err(error) if error.is_final() || matches!(error, HandshakeError::OtherJob) => {
-                return Err(NotBy::Ever(FabricError::Refused(format!("{at}: {error}"))));
-            }
-            Err(error) => return Err(NotBy::Yet(format!("{at}: {error}"))),
-        };
-        match answer {
-            Answer::Admitted(admission) => {
-                // Later newcomers reach this process as it reaches the members.
-                let listener = listener_for(&at).map_err(|error| {
-                    NotBy::Ever(FabricError::os("listening for later nodes".to_owned(), &error))
-                })?;
-                return Ok(Asked {
-                    admission,
-                    at,
-                    session,
-                    listener,
-                });
-            }
-            Answer::Ask(place) => at = place.seen_from(&at).map_err(NotBy::Ever)?,
-            Answer::Later => {
-                return Err(NotBy::Yet(format!(
-                    "{at}: another node joins, or a loss is being agreed on"
-                )));
-            }
-            Answer::Full(room) => {
-                return Err(NotBy::Ever(FabricError::Refused(format!(
-                    "{at}: the job has used all of its {room} ids, one for each node and each attempt to join; start it with room for more \
-                     (LOCO_NODES_MAX)"
-                ))));
-            }
-            Answer::Over => return Err(NotBy::Nobody(format!("the node at {at} leaves"))),
-        }
-    }
-    Err(NotBy::Yet(format!(
-        "{first}: the members do not agree on who lets nodes in"
-    )))
 }
 
 /// The connections of a node that joins, under construction.
@@ -320,11 +166,85 @@ struct Entering {
     port: u16,
     credentials: Credentials,
     /// The last failures to connect with members.
-    unreached: Mutex<BTreeMap<NodeId, String>>,
+    unreached: Mutex<BTreeMap<NodeId, Unreached>>,
     /// The reason why this node does not come in.
     failed: Mutex<Option<NotIn>>,
+    /// Set once a member has said that it has lost this node.
+    is_lost: AtomicBool,
+    /// Set once the connection has ended on which the sponsor was asked.
+    has_sponsor_ended: AtomicBool,
     /// Set when the threads are to end at their next attempt.
     stop: AtomicBool,
+}
+
+/// The connection on which this node has asked, while it comes in. It closes when this is dropped, which tells the sponsor that this node
+/// is in or has given up.
+struct SponsorSession {
+    stream: TcpStream,
+    hearing: Option<thread::JoinHandle<()>>,
+}
+
+impl SponsorSession {
+    /// Hears from now on what the sponsor says, and whether it ends.
+    fn watch(session: Session, entering: &Arc<Entering>, deadline: Time) -> Result<SponsorSession> {
+        let stream = session.stream.try_clone();
+        let stream =
+            stream.map_err(|error| FabricError::os("watching the member that lets this node in", &error))?;
+        let entering = Arc::clone(entering);
+        let hearing = spawn("loco-asked", move || entering.hear_sponsor(session, deadline))?;
+        Ok(SponsorSession {
+            stream,
+            hearing: Some(hearing),
+        })
+    }
+}
+
+impl Drop for SponsorSession {
+    fn drop(&mut self) {
+        // Fails when the other side was faster.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(hearing) = self.hearing.take() {
+            let _ = hearing.join();
+        }
+    }
+}
+
+/// Returns true if no member answers like this a node that its sponsor has let in. The system has given the member's port to another
+/// process, maybe of another run of the same program, and the loss of the member is not agreed yet.
+fn is_of_somebody_else(error: &HandshakeError) -> bool {
+    matches!(
+        error,
+        HandshakeError::OtherJob
+            | HandshakeError::Stranger
+            | HandshakeError::Version { .. }
+            | HandshakeError::Refused(
+                Refusal::NotMe(_)
+                    | Refusal::Secret
+                    | Refusal::Fixed
+                    | Refusal::Nodes(_)
+                    | Refusal::NodeIds
+                    | Refusal::Room(_)
+                    | Refusal::Purpose
+                    | Refusal::UnknownNode(_)
+            )
+    )
+}
+
+/// The reason why a member is not connected.
+struct Unreached {
+    why: String,
+    finding: Finding,
+}
+
+/// The state of a member that is not connected, as its address shows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finding {
+    /// Nobody listens there, or somebody else does.
+    Absent,
+    /// Nothing is known.
+    Silent,
+    /// The member lives, and has lost this node.
+    Lost,
 }
 
 impl Entering {
@@ -336,28 +256,87 @@ impl Entering {
         deadline: Time,
     ) -> Result<View, NotIn> {
         let others: Vec<_> = members.keys().copied().collect();
+        let _stop = StopOnDrop(&self.stop);
         for (member, address) in members {
             let entering = Arc::clone(self);
             spawn("loco-entering", move || {
                 entering.reach(member, &address, deadline)
             })?;
         }
-        let state = &self.wire.state;
-        let entered = state.wait_until_in(deadline, || {
-            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let lost = || NotIn::Yet("the members have lost this node before it was in".to_owned());
-            failed.or_else(|| state.is_out().then(lost))
-        });
-        // Relaxed: only hastens the end.
-        self.stop.store(true, Ordering::Relaxed);
-        entered.unwrap_or_else(|| Err(NotIn::Ever(self.late(&others, Std.now().since(start)))))
+        let entered = self
+            .wire
+            .state
+            .wait_until_in(deadline, |left| self.why_not(left, &others, start));
+        entered.unwrap_or_else(|| Err(NotIn::Ever(self.late(&others, start))))
     }
 
-    fn late(&self, members: &[NodeId], after: Duration) -> FabricError {
+    /// Returns the reason why this node does not come in, if there is one. The members at the indices `left` are those with which it
+    /// may.
+    fn why_not(&self, left: &[usize], members: &[NodeId], start: Time) -> Option<NotIn> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Relaxed: what was told before comes with the notice.
+        let has_sponsor_ended = self.has_sponsor_ended.load(Ordering::Relaxed);
+        let is_lost = self.is_lost.load(Ordering::Relaxed) || self.wire.state.is_out();
+        // Of a sponsor that is connected, the agreement tells.
+        let is_ended_sponsor = |index: usize| {
+            has_sponsor_ended
+                && self.wire.state.nodes()[index] == self.sponsor
+                && !self.wire.is_attached(index)
+        };
+        // The address of a member that lives may be wrong as seen from here. So addresses count only once the sponsor has ended, which
+        // each attempt to join begins with: otherwise a node that is wrongly placed would use up all ids.
+        let has_ended = |&index: &usize| {
+            is_ended_sponsor(index) || has_sponsor_ended && self.finding(index) == Some(Finding::Absent)
+        };
+        let is_alone = || {
+            let reason = || NotIn::Yet("all members that it was to join have ended".to_owned());
+            left.iter().all(has_ended).then(reason)
+        };
+        let lost = || {
+            let is_gone = left.len() < members.len() || left.iter().any(|&index| is_ended_sponsor(index));
+            if is_gone {
+                let why = "a member has gone, and the others have lost this node";
+                return Some(NotIn::Yet(why.to_owned()));
+            }
+            let mut findings = Vec::new();
+            for &index in left.iter().filter(|&&index| !self.wire.is_attached(index)) {
+                // None while this node tries to reach it for the first time.
+                findings.push(self.finding(index)?);
+            }
+            Some(match findings.iter().all(|&finding| finding == Finding::Lost) {
+                true => NotIn::Once(LOST.to_owned()),
+                // Whoever asks again comes to the same end, and uses up an id each time.
+                false => NotIn::Ever(self.late(members, start)),
+            })
+        };
+        failed.or_else(|| is_lost.then(lost).flatten()).or_else(is_alone)
+    }
+
+    /// Returns what the address of the member at an index has shown last, if that member is not connected.
+    fn finding(&self, index: usize) -> Option<Finding> {
+        let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        let member = self.wire.state.nodes()[index];
+        let finding = unreached.get(&member).map(|its| its.finding);
+        finding.filter(|_| !self.wire.is_attached(index))
+    }
+
+    /// Hears what the sponsor says on the connection on which it was asked: at most that it has lost this node. It closes it when it ends.
+    fn hear_sponsor(&self, mut session: Session, deadline: Time) {
+        // Relaxed: the notice comes behind it.
+        match session.read::<Refusal>(REFUSAL_BYTES_MAX, deadline) {
+            Ok(_) => self.is_lost.store(true, Ordering::Relaxed),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return,
+            Err(_) => self.has_sponsor_ended.store(true, Ordering::Relaxed),
+        }
+        self.wire.state.notify();
+    }
+
+    /// Says which members were not reached.
+    fn late(&self, members: &[NodeId], start: Time) -> FabricError {
         let unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
         let is_missing = |member: &&NodeId| !matches!(self.wire.state.index(**member), Ok(index) if self.wire.is_attached(index));
         let reason = |member: &NodeId| match unreached.get(member) {
-            Some(why) => format!("{member} ({why})"),
+            Some(Unreached { why, .. }) => format!("{member} ({why})"),
             None => member.to_string(),
         };
         let missing: Vec<_> = members.iter().filter(is_missing).map(reason).collect();
@@ -366,43 +345,70 @@ impl Entering {
                 true => "the members to agree that this node is in".to_owned(),
                 false => missing.join(", "),
             },
-            after,
+            after: Std.now().since(start),
         }
     }
 
+    /// Keeps the reason why this node does not come in. One that is final stays.
     fn fail(&self, why: NotIn) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*failed, Some(NotIn::Ever(_))) {
+            *failed = Some(why);
+        }
+        drop(failed);
         self.wire.state.notify();
     }
 
-    /// Connects with a member, trying until the deadline, or until the member is gone.
+    fn unreached(&self, member: NodeId, unreached: Unreached) {
+        let mut all = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_lost = unreached.finding == Finding::Lost;
+        all.insert(member, unreached);
+        drop(all);
+        if has_lost {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+        self.wire.state.notify();
+    }
+
+    /// Connects with a member, trying at least once, until the deadline or until the member is gone.
     fn reach(&self, member: NodeId, address: &Address, deadline: Time) {
-        let mut pause = RETRY_MIN;
-        let is_over = || {
+        let mut retries = Retries::until(deadline);
+        let is_gone = || {
             let is_shunned = |index| self.wire.state.is_shunned(index);
-            self.stop.load(Ordering::Relaxed) || self.wire.state.index(member).is_ok_and(is_shunned)
+            self.wire.state.index(member).is_ok_and(is_shunned)
         };
-        while !is_over() {
+        let mut is_first = true;
+        while !self.stop.load(Ordering::Relaxed) && (is_first || !is_gone()) {
+            is_first = false;
             match self.try_to_reach(member, address, deadline) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => return self.fail(NotIn::Ever(error)),
-                Err(error) if error.is_final() => {
-                    let why = format!("{member} at {address}: {error}");
-                    return self.fail(match error {
-                        HandshakeError::Refused(Refusal::NoLonger) => NotIn::Yet(why),
-                        _ => NotIn::Ever(FabricError::Refused(why)),
+                Err(HandshakeError::Refused(why @ Refusal::NoLonger)) => {
+                    let why = format!("{member} at {address}: {why}");
+                    // A sponsor that is stopped has not ended, and another run of the program at this address knows nothing of it.
+                    return self.fail(match self.has_sponsor_ended.load(Ordering::Relaxed) {
+                        true => NotIn::Yet(why),
+                        false => NotIn::Once(why),
                     });
                 }
+                Err(error) if error.is_final() && !is_of_somebody_else(&error) => {
+                    let why = format!("{member} at {address}: {error}");
+                    return self.fail(NotIn::Ever(FabricError::Refused(why)));
+                }
                 Err(error) => {
-                    let mut unreached = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
-                    unreached.insert(member, format!("at {address}: {error}"));
+                    let finding = match &error {
+                        HandshakeError::Refused(Refusal::Late) => Finding::Lost,
+                        _ if error.is_refused_connection() || is_of_somebody_else(&error) => Finding::Absent,
+                        _ => Finding::Silent,
+                    };
+                    let why = format!("at {address}: {error}");
+                    self.unreached(member, Unreached { why, finding });
                 }
             }
-            if deadline.since(Std.now()) <= pause {
+            if retries.are_over() {
                 return;
             }
-            thread::sleep(pause);
-            pause = (pause * 2).min(RETRY_MAX);
+            retries.pause();
         }
     }
 

@@ -4,7 +4,7 @@
 
 use loco_fabric::NodeId;
 
-use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
+use super::parcel::{Closed, PAYLOAD_BYTES_MAX, Parcel};
 
 /// The bytes of a frame's length (that of its body) and kind.
 pub(super) const HEADER_BYTES: usize = 5;
@@ -22,6 +22,10 @@ const REVOKED: u8 = 5;
 const LEFT: u8 = 6;
 const JOIN: u8 = 7;
 const WAS_IN: u8 = 8;
+const CLOSED: u8 = 9;
+
+const CLOSED_LEFT: u8 = 0;
+const CLOSED_LOST: u8 = 1;
 
 /// One frame, borrowing its bytes.
 pub(super) enum Frame<'a> {
@@ -81,6 +85,13 @@ impl Frame<'_> {
                 ];
                 return assemble(GATHER, &parts);
             }
+            Frame::Parcel(Parcel::Closed { view, how }) => {
+                let how = match how {
+                    Closed::Left => CLOSED_LEFT,
+                    Closed::Lost => CLOSED_LOST,
+                };
+                return assemble(CLOSED, &[&view.to_le_bytes(), &[how]]);
+            }
             Frame::Heartbeat => HEARTBEAT,
             Frame::Goodbye => GOODBYE,
             Frame::Lost(node) => return about(LOST, *node),
@@ -127,7 +138,9 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
     };
     let body = rest.get(..len);
     let frame = match (kind, body) {
-        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN, None) => return Decoded::Incomplete,
+        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN | CLOSED, None) => {
+            return Decoded::Incomplete;
+        }
         (MESSAGE, Some(body)) => match body.split_first_chunk() {
             Some((view, payload)) => Frame::Parcel(Parcel::Message {
                 view: u32::from_le_bytes(*view),
@@ -138,6 +151,10 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
         (GATHER, Some(body)) => match decode_gather(body) {
             Some(parcel) => Frame::Parcel(parcel),
             None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
+        },
+        (CLOSED, Some(body)) => match decode_closed(body) {
+            Some(parcel) => Frame::Parcel(parcel),
+            None => return Decoded::Malformed("the end of a view is cut short or of no known kind"),
         },
         (LOST | REVOKED | LEFT | WAS_IN, Some(body)) => {
             let Ok(node) = <[u8; 2]>::try_from(body) else {
@@ -175,6 +192,19 @@ fn decode_gather(body: &[u8]) -> Option<Parcel<'_>> {
     })
 }
 
+fn decode_closed(body: &[u8]) -> Option<Parcel<'_>> {
+    let (view, how) = body.split_first_chunk()?;
+    let how = match how {
+        [CLOSED_LEFT] => Closed::Left,
+        [CLOSED_LOST] => Closed::Lost,
+        _ => return None,
+    };
+    Some(Parcel::Closed {
+        view: u32::from_le_bytes(*view),
+        how,
+    })
+}
+
 fn decode_join(body: &[u8]) -> Option<Frame<'_>> {
     let (node, body) = body.split_first_chunk::<2>()?;
     let (key, body) = body.split_first_chunk::<8>()?;
@@ -209,6 +239,9 @@ mod tests {
                 }),
                 taken,
             ) => format!("{label} {round} {bytes:?} in {view} of {taken}"),
+            Decoded::Frame(Frame::Parcel(Parcel::Closed { view, how }), taken) => {
+                format!("view {view} closed, {how:?}, of {taken}")
+            }
             Decoded::Frame(Frame::Heartbeat, taken) => format!("heartbeat of {taken}"),
             Decoded::Frame(Frame::Goodbye, taken) => format!("goodbye of {taken}"),
             Decoded::Frame(Frame::Lost(node), taken) => format!("{node} lost, of {taken}"),
@@ -242,6 +275,17 @@ mod tests {
         let was_in = Frame::WasIn(NodeId(3)).encode();
         assert_eq!(was_in, [2, 0, 0, 0, WAS_IN, 3, 0]);
         assert_eq!(shown(&was_in), "node 3 was in, of 7");
+        for how in [Closed::Left, Closed::Lost] {
+            let closed = Frame::Parcel(Parcel::Closed { view: 258, how }).encode();
+            assert_eq!(shown(&closed), format!("view 258 closed, {how:?}, of 10"));
+            assert_eq!(shown(&closed[..9]), "incomplete");
+        }
+        for wrong in [
+            &[4, 0, 0, 0, CLOSED, 2, 1, 0, 0][..],
+            &[5, 0, 0, 0, CLOSED, 2, 1, 0, 0, 9],
+        ] {
+            assert_eq!(shown(wrong), "the end of a view is cut short or of no known kind");
+        }
         let join = Frame::Join {
             node: NodeId(4),
             key: 77,

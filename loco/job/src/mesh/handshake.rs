@@ -129,8 +129,10 @@ pub(super) enum Refusal {
     Fixed,
     #[error("it does not expect this node now")]
     NotNow,
-    #[error("it will not let this node in any more, which was let in by a node that is gone, or was late")]
+    #[error("it will not let this node in any more, which was let in by a node that is gone")]
     NoLonger,
+    #[error("it has lost this node, which did not connect in time (LOCO_CONNECT_TIMEOUT_MS) or was silent")]
+    Late,
 }
 
 /// The reason why a handshake did not lead to a connection.
@@ -140,9 +142,13 @@ pub(super) enum HandshakeError {
     Io(#[from] io::Error),
     #[error("it does not speak the protocol of this program")]
     Stranger,
-    #[error("it speaks protocol version {theirs}, this program version {PROTOCOL_VERSION}")]
+    #[error(
+        "it speaks protocol version {theirs}, this program version {PROTOCOL_VERSION}; build all nodes from the same sources"
+    )]
     Version { theirs: u16 },
-    #[error("it belongs to another job")]
+    #[error(
+        "it belongs to another job; check the address, and give all nodes of a job the same id (LOCO_JOB)"
+    )]
     OtherJob,
     #[error("it refuses: {0}")]
     Refused(Refusal),
@@ -161,7 +167,7 @@ impl HandshakeError {
             HandshakeError::Io(error) => error.kind() == io::ErrorKind::InvalidData,
             HandshakeError::Stranger
             | HandshakeError::OtherJob
-            | HandshakeError::Refused(Refusal::NotNow) => false,
+            | HandshakeError::Refused(Refusal::NotNow | Refusal::Late) => false,
             HandshakeError::Version { .. }
             | HandshakeError::Refused(_)
             | HandshakeError::Impostor

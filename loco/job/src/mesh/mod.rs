@@ -5,11 +5,11 @@
 //! objects as their [`Control`].
 //!
 //! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `view` (the members
-//! at a time), `arrivals` (what waits to be taken), `state` (what
+//! at a time), `presence` (who takes part in a view), `revokers` (the fabrics), `arrivals` (what waits to be taken), `state` (what
 //! one node knows), `in_process` (the nodes of one process), `noise`
 //! (encryption) and `session` (an encrypted connection), `frame`, `words`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
 //! and `registration` (its two sides), `introduction` (what nodes tell one another first), `connect`, which brings a
-//! mesh up, and `door` and `entering`, the two sides of a node that joins later.
+//! mesh up, and `door`, `asking` and `entering`, the two sides of a node that joins later.
 //!
 //! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. If an
 //! attacker on the network changes, repeats or leaves out a byte, the node notices, and counts the peer as lost.
@@ -31,7 +31,9 @@ mod accept;
 mod admission;
 pub mod agreement;
 mod arrivals;
+mod asking;
 mod attach;
+mod closing;
 mod connect;
 mod connection;
 mod door;
@@ -45,12 +47,16 @@ mod join_tests;
 mod link;
 mod noise;
 mod parcel;
+mod presence;
 mod registration;
 mod rendezvous;
+mod revokers;
 mod session;
 #[cfg(test)]
 mod set_up_tests;
 mod sockets;
+#[cfg(test)]
+mod sponsor_tests;
 mod state;
 mod system;
 #[cfg(test)]
@@ -64,14 +70,16 @@ pub use agreement::Revoked;
 pub use link::Link;
 pub use parcel::PAYLOAD_BYTES_MAX;
 pub use rendezvous::{Departures, Rendezvous};
-pub use state::Revoke;
+pub use revokers::Revoke;
 pub use view::View;
 
 use accept::Acceptor;
+use arrivals::Closing;
 use door::Door;
 use frame::Frame;
 use in_process::Neighbours;
-use parcel::Parcel;
+use parcel::{Closed, Parcel};
+use presence::Presence;
 #[cfg(test)]
 use session::Session;
 use state::State;
@@ -83,7 +91,7 @@ use wire::Wire;
 ///
 /// A job whose number of nodes is fixed has one view, of all its nodes. Where nodes [join](Mesh::join), each makes
 /// [another](Mesh::next_view), and [`of_view`](Mesh::of_view) gives the mesh of its members. Messages and contributions are of one view,
-/// and so is a fabric that is built from its mesh. Departures are of the job as a whole.
+/// and so is a fabric that is built from its mesh. A loss is one of the job as a whole. A node may leave one view, and go on in others.
 ///
 /// When the last handle of the last view is dropped or closed the node says goodbye ([`PeerState::Left`] to its peers), unless the
 /// thread is panicking: then its peers see it [`PeerState::Lost`], as they do when the process ends without either.
@@ -94,6 +102,7 @@ pub struct Mesh(Arc<Part>);
 struct Part {
     end: Arc<End>,
     scope: Arc<Scope>,
+    presence: Arc<Presence>,
 }
 
 struct End {
@@ -153,15 +162,15 @@ impl Mesh {
     /// Makes the part of an end in one view.
     fn part(end: &Arc<End>, view: View) -> Result<Mesh> {
         let scope = Scope::of(view, end.state.nodes())?;
-        if !end.state.open_view(scope.number()) {
-            return Err(FabricError::Config(format!(
+        let presence = end.state.open_view(scope.number()).ok_or_else(|| {
+            FabricError::Config(format!(
                 "{} has closed view {}, and does not come back into it: take the next view",
                 end.state.node(),
                 scope.number()
-            )));
-        }
+            ))
+        })?;
         let end = Arc::clone(end);
-        Ok(Mesh(Arc::new(Part { end, scope })))
+        Ok(Mesh(Arc::new(Part { end, scope, presence })))
     }
 
     /// Returns this node.
@@ -182,7 +191,8 @@ impl Mesh {
     }
 
     /// Waits for the first view with a number above `known`, and returns it. So a program that begins with the number of the view that it
-    /// has gets every later view, in their order. Returns none at `deadline`, and once this node has left.
+    /// has gets every later view, in their order. Returns none at `deadline`, and once this node has left or was
+    /// [declared lost](Control::declared_lost), as no more views come to it.
     ///
     /// A view comes when a node has [joined](Mesh::join): all members of it that live get it.
     pub fn next_view(&self, known: u32, deadline: Time) -> Option<View> {
@@ -197,14 +207,23 @@ impl Mesh {
     /// Returns the mesh of the members of `view`, with messages and contributions of its own. A fabric that is built from it reaches
     /// them. What others have sent in this view before is there.
     ///
-    /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left. The others are not told that
-    /// it has dropped or closed the mesh of one view: what they send there is dropped, and they wait for it until their deadlines.
+    /// The mesh that this was called on goes on beside it. The node leaves the job when no mesh of it is left. When it drops or closes the
+    /// mesh of one view and goes on in others, its peers find it [`PeerState::Left`] in that view, behind what it has sent there, and in no
+    /// other; [`PeerState::Lost`] if the thread is panicking that drops it.
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and
-    /// [`FabricError::UnknownPeer`] for a view of another job.
+    /// Returns [`FabricError::Config`] if this node had a mesh of the view and has dropped or closed it, and for a view that it has not
+    /// had. One of another job with the same number and members is taken for its own.
     pub fn of_view(&self, view: &View) -> Result<Mesh> {
         self.end().check_process()?;
+        if !self.end().state.has_had(view) {
+            return Err(FabricError::Config(format!(
+                "{} has had no view {} of {}: take those that `Mesh::next_view` returns",
+                self.node(),
+                view.number(),
+                NodeId::list(view.members().iter().copied())
+            )));
+        }
         Mesh::part(self.end(), view.clone())
     }
 
@@ -251,9 +270,9 @@ impl Mesh {
     }
 
     fn send_parcel(&self, to: NodeId, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
-        let index = to.position_in(self.nodes())?;
-        let index = self.0.scope.indices()[index];
-        self.end().send(self.view_number(), index, parcel, deadline)
+        let position = to.position_in(self.nodes())?;
+        let index = self.0.scope.indices()[position];
+        self.end().send(&self.0, index, parcel, deadline)
     }
 
     /// Returns how many calls of [`allgather`](Mesh::allgather) with this label this node has begun.
@@ -261,10 +280,12 @@ impl Mesh {
         self.end().state.begun(self.view_number(), label)
     }
 
-    /// Waits until more than `known` peers have left or were lost, and returns how many have: what
+    /// Waits until more than `known` peers have left, were lost, or have closed the mesh's view, and returns how many have: what
     /// [`departures`](Control::departures) returns at that time, so `known` or less at `deadline`.
     pub fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
-        self.end().state.wait_for_departures(known, deadline)
+        self.end()
+            .state
+            .wait_for_departures(&self.0.presence, known, deadline)
     }
 
     /// Registers `revoker`, which from now on revokes the access of lost nodes before their loss is reported. The fabric
@@ -275,10 +296,12 @@ impl Mesh {
     }
 
     /// Registers `look`, which returns whether the peers have revoked this node's access. With a `look` that reads this in
-    /// the fabric's memory, [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. Only the
-    /// first call counts.
+    /// the fabric's memory, [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. In a job of a fixed number
+    /// of nodes only the first call counts. In one that nodes join, the look of each fabric does until the mesh of its view is dropped.
     pub fn look_for_revocation(&self, look: impl Fn() -> bool + Send + Sync + 'static) {
-        self.end().state.look_for_revocation(Box::new(look));
+        self.end()
+            .state
+            .look_for_revocation(self.view_number(), Box::new(look));
     }
 
     /// Records that this node was declared lost. The fabric calls this when it finds that the peers have revoked this
@@ -293,9 +316,9 @@ impl Mesh {
         let Way::Tcp(wire, _) = &self.end().link else {
             return None;
         };
-        let stream = &wire.connections[self.end().state.index(peer).ok()?].get()?.stream;
-        let ip = |address: std::io::Result<std::net::SocketAddr>| Some(address.ok()?.ip().to_canonical());
-        Some((ip(stream.local_addr())?, ip(stream.peer_addr())?))
+        let connection = wire.connections[self.end().state.index(peer).ok()?].get()?;
+        let (own, its) = connection.addresses()?;
+        Some((own.ip().to_canonical(), its.ip().to_canonical()))
     }
 
     /// Cuts this node off as if its process had been killed: it says no goodbye, its peers see it lost, and
@@ -307,8 +330,13 @@ impl Mesh {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if self.end.check_process().is_ok() && self.end.state.close_view(self.scope.number(), false) {
-            self.end.leave();
+        if self.end.check_process().is_err() {
+            return;
+        }
+        match self.end.state.close_view(self.scope.number(), false) {
+            Closing::Nothing => {}
+            Closing::View => self.end.say_closed(&self.scope, end_of_thread()),
+            Closing::Job => self.end.leave(),
         }
     }
 }
@@ -338,12 +366,20 @@ impl Control for Mesh {
     }
 
     fn peer_state(&self, node: NodeId) -> PeerState {
-        self.end().state.peer_state(node)
+        let (state, presence) = (&self.end().state, &self.0.presence);
+        let closed = presence
+            .is_closed_by_any()
+            .then(|| state.index(node).ok())
+            .flatten();
+        match closed.and_then(|index| presence.closed_how(index)) {
+            Some(how) => how.peer_state(),
+            None => state.peer_state(node),
+        }
     }
 
     #[inline]
     fn departures(&self) -> u64 {
-        self.end().state.departures()
+        self.0.presence.departures()
     }
 
     #[inline]
@@ -353,8 +389,13 @@ impl Control for Mesh {
 
     fn close(&self) {
         let end = self.end();
-        if end.check_process().is_ok() && end.state.close_view(self.view_number(), true) {
-            end.cut(PeerState::Left);
+        if end.check_process().is_err() {
+            return;
+        }
+        match end.state.close_view(self.view_number(), true) {
+            Closing::Nothing => {}
+            Closing::View => end.say_closed(&self.0.scope, Closed::Left),
+            Closing::Job => end.cut(PeerState::Left),
         }
     }
 }
@@ -394,10 +435,11 @@ impl End {
     }
 
     /// Sends a parcel of a view to the node at `index`.
-    fn send(&self, view: u32, index: usize, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
+    fn send(&self, part: &Part, index: usize, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
         self.check_process()?;
         let to = self.state.nodes()[index];
-        if self.state.is_closed(view) || self.state.peer_state(to) != PeerState::Alive {
+        let is_gone = self.state.peer_state(to) != PeerState::Alive || part.presence.is_closed_by(index);
+        if is_gone || self.state.is_closed(part.scope.number()) {
             return Err(FabricError::PeerLost(to));
         }
         if to == self.state.node() {
@@ -418,6 +460,15 @@ impl End {
         *kept = Some((door, acceptor));
     }
 
+    /// Tells the members of a view that this node takes no part in it any more.
+    fn say_closed(&self, scope: &Scope, how: Closed) {
+        match &self.link {
+            Way::Tcp(wire, _) => wire.say_closed(scope, how),
+            // Nodes of one process have one view: who closes it leaves.
+            Way::InProcess(_) => {}
+        }
+    }
+
     fn parcels_taken(&self) {
         if let Way::Tcp(wire, _) = &self.link {
             wire.parcels_taken();
@@ -431,7 +482,10 @@ impl End {
         }
         // Whoever is half way in hears of the end from its connection.
         let door = self.door.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(door);
+        if let Some((door, acceptor)) = door {
+            door.shut();
+            drop(acceptor);
+        }
         match &self.link {
             Way::InProcess(neighbours) => neighbours.leave(self.state.own_index(), how),
             Way::Tcp(wire, _) => wire.leave(how),
@@ -440,10 +494,7 @@ impl End {
 
     /// Leaves the mesh, with a goodbye unless the thread is panicking.
     fn leave(&self) {
-        self.cut(match thread::panicking() {
-            true => PeerState::Lost,
-            false => PeerState::Left,
-        });
+        self.cut(end_of_thread().peer_state());
     }
 }
 
@@ -471,6 +522,14 @@ impl fmt::Debug for Mesh {
             .field("nodes", &self.nodes())
             .field("departures", &self.departures())
             .finish_non_exhaustive()
+    }
+}
+
+/// Returns what others are to find of a node whose last handle is dropped now.
+fn end_of_thread() -> Closed {
+    match thread::panicking() {
+        true => Closed::Lost,
+        false => Closed::Left,
     }
 }
 

@@ -414,6 +414,11 @@ pub(super) fn listener_for(address: &Address) -> io::Result<TcpListener> {
                 .collect::<Vec<_>>(),
         );
     }
+    listener_on_all_interfaces()
+}
+
+/// Returns a listener that processes of other hosts can reach.
+pub(super) fn listener_on_all_interfaces() -> io::Result<TcpListener> {
     TcpListener::bind(
         &[
             SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),

@@ -3,15 +3,18 @@
 //!
 //! Who is alive is decided by the node's [`Agreement`]. What it has decided is copied to where threads read it without that lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
 use super::agreement::{Action, Agreement, Newcomer, Revoked, Word};
-use super::arrivals::{Arrivals, WAITING_BYTES_MAX};
+use super::arrivals::{Arrivals, Closing, WAITING_BYTES_MAX};
+use super::handshake::Refusal;
 use super::parcel::Parcel;
+use super::presence::Presence;
+use super::revokers::{Look, Revoke, Revokers};
 use super::system::time_left;
 use super::view::{Scope, View};
 use crate::{Missed, note_missed};
@@ -25,21 +28,6 @@ const LOST: u8 = 2;
 /// No node of this index is in yet.
 const ABSENT: u8 = 3;
 
-/// Revokes a lost node's access to this node's memory. The fabric implements it, because the access is by its means.
-pub trait Revoke: Send + Sync + 'static {
-    /// Returns once `peer` can no longer change this node's memory, whatever it does. May block for a while.
-    fn revoke(&self, peer: NodeId) -> Revoked;
-
-    /// Wakes the threads that wait for a node that is gone. The mesh calls it after it has reported one. Must not block.
-    fn gone(&self) {}
-}
-
-/// The revoker of a fabric, with the view whose nodes the fabric reaches.
-type Revoker = (Arc<Scope>, Arc<dyn Revoke>);
-
-/// Tells whether peers have revoked this node's access.
-pub(super) type Revocation = Box<dyn Fn() -> bool + Send + Sync>;
-
 /// One node's state. Peers are named by their index in `nodes`.
 pub(super) struct State {
     node: NodeId,
@@ -52,14 +40,11 @@ pub(super) struct State {
     agreement: Mutex<Agreement>,
     /// `ABSENT`, then `ALIVE`, then `LEFT` or `LOST`. A copy of what was agreed, written with its lock held.
     peers: Box<[AtomicU8]>,
-    departures: AtomicU64,
     arrivals: Mutex<Arrivals>,
     /// Set once peers have declared this node lost.
     out: AtomicBool,
-    /// Looks whether peers have declared this node lost, where the fabric can tell before a call fails.
-    revocation: OnceLock<Revocation>,
-    /// The revokers of the fabrics that were built from this mesh.
-    revokers: Mutex<Vec<Revoker>>,
+    /// The fabrics that were built from this mesh.
+    revokers: Revokers,
     /// Signals that anything in `arrivals` or `peers` changed.
     changed: Condvar,
 }
@@ -97,7 +82,10 @@ impl State {
     pub(super) fn joining(newcomer: Newcomer, nodes: Arc<[NodeId]>) -> State {
         let own = newcomer.index;
         let agreement = Agreement::joining(newcomer, nodes.len());
-        State::of(own, nodes, true, agreement, Vec::new())
+        let members_left = agreement.members_left();
+        let state = State::of(own, nodes, true, agreement, Vec::new());
+        state.lock().members_left = members_left;
+        state
     }
 
     fn of(own: usize, nodes: Arc<[NodeId]>, grows: bool, agreement: Agreement, views: Vec<View>) -> State {
@@ -115,11 +103,9 @@ impl State {
                 .map(|index| AtomicU8::new(state(index)))
                 .collect(),
             agreement: Mutex::new(agreement),
-            departures: AtomicU64::new(0),
             arrivals: Mutex::new(Arrivals::new(nodes.len(), views)),
             out: AtomicBool::new(false),
-            revocation: OnceLock::new(),
-            revokers: Mutex::default(),
+            revokers: Revokers::new(grows),
             changed: Condvar::new(),
             nodes,
         }
@@ -167,16 +153,10 @@ impl State {
         self.peers[index].load(Ordering::Acquire) != ABSENT
     }
 
-    #[inline]
-    pub(super) fn departures(&self) -> u64 {
-        // Acquire pairs with the release in `show`: whoever sees the count sees the state.
-        self.departures.load(Ordering::Acquire)
-    }
-
-    /// Waits until more than `known` peers are gone, or for `deadline`. Returns how many are gone.
-    pub(super) fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
-        self.wait_until(deadline, |_| (self.departures() > known).then_some(()));
-        self.departures()
+    /// Waits until more than `known` peers are missing from a view, or for `deadline`. Returns how many are.
+    pub(super) fn wait_for_departures(&self, from: &Presence, known: u64, deadline: Time) -> u64 {
+        self.wait_until(deadline, |_| (from.departures() > known).then_some(()));
+        from.departures()
     }
 
     /// Waits until `ready` returns a value, or for `deadline`. `ready` is called again after every change of this state and
@@ -198,34 +178,42 @@ impl State {
     }
 
     /// Waits until this node is in, so that it has a view, until `failed` returns a reason why it will not be, or for `deadline`.
-    /// `failed` is called like `ready` of [`wait_until`](State::wait_until).
+    /// `failed` is called like `ready` of [`wait_until`](State::wait_until). It gets the members with which this node may still come in. Once
+    /// this node was declared lost, these are the ones that were left before.
     pub(super) fn wait_until_in<E>(
         &self,
         deadline: Time,
-        mut failed: impl FnMut() -> Option<E>,
+        mut failed: impl FnMut(&[usize]) -> Option<E>,
     ) -> Option<std::result::Result<View, E>> {
         let mut arrivals = self.lock();
         loop {
             if let Some(view) = arrivals.views.first() {
                 return Some(Ok(view.clone()));
             }
-            if let Some(why) = failed() {
+            if let Some(why) = failed(&arrivals.members_left) {
                 return Some(Err(why));
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
         }
     }
 
-    /// Waits for the first view with a number above `known`. Returns none at `deadline`, or once this node has left.
+    /// Waits for the first view with a number above `known`. Returns none at `deadline`, and once this node has left or was declared lost:
+    /// no more views come to it.
     pub(super) fn next_view(&self, known: u32, deadline: Time) -> Option<View> {
         let mut arrivals = self.lock();
         loop {
             let next = arrivals.views.iter().find(|view| view.number() > known);
-            if next.is_some() || arrivals.closed {
+            // Acquire: see `show`, which sets it before it wakes this thread.
+            if next.is_some() || arrivals.closed || self.out.load(Ordering::Acquire) {
                 return next.cloned();
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
         }
+    }
+
+    /// Returns true if this node has had the view.
+    pub(super) fn has_had(&self, view: &View) -> bool {
+        self.lock().views.contains(view)
     }
 
     /// Returns the peer that is gone and that [`wait_until`](State::wait_until) would name, if there is one.
@@ -261,16 +249,16 @@ impl State {
             }
         }
         for &victim in agreement.suspected().difference(&before) {
-            // Nobody here has failed because of it yet.
-            note_missed(self.node, Missed::Lost, self.nodes[victim]);
+            // Nobody here has failed because of it yet. Nobody misses a newcomer that was never in.
+            if self.is_known(victim) || agreement.has_said_that_it_is_in(victim) {
+                note_missed(self.node, Missed::Lost, self.nodes[victim]);
+            }
         }
         let has_changed = self.show(&agreement);
         drop(agreement);
         self.changed.notify_all();
         if has_changed {
-            for (_, revoker) in self.revokers() {
-                revoker.gone();
-            }
+            self.revokers.wake(None);
         }
         Agreed {
             revoke,
@@ -297,9 +285,12 @@ impl State {
         for &(index, how) in new {
             let how = if how == PeerState::Left { LEFT } else { LOST };
             self.peers[index].store(how, Ordering::Release);
-            self.departures.fetch_add(1, Ordering::Release);
+            arrivals.depart(index);
         }
         arrivals.gone.clone_from(agreement.gone());
+        if self.grows && !agreement.is_in() && !agreement.is_out() {
+            arrivals.members_left = agreement.members_left();
+        }
         !new.is_empty()
     }
 
@@ -311,9 +302,7 @@ impl State {
     /// Adds a revoker, which makes lost nodes of `scope` harmless from now on. Until there is one, a loss is reported as
     /// soon as it is suspected.
     pub(super) fn add_revoker(&self, scope: Arc<Scope>, revoke: Arc<dyn Revoke>) {
-        let mut revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
-        revokers.push((Arc::clone(&scope), Arc::clone(&revoke)));
-        drop(revokers);
+        self.revokers.add(Arc::clone(&scope), Arc::clone(&revoke));
         self.expose();
         if self.grows {
             self.revoke_late(&scope, &*revoke);
@@ -339,33 +328,14 @@ impl State {
         self.agree(|agreement, _| agreement.expose(), |_, _| ());
     }
 
-    fn revokers(&self) -> Vec<Revoker> {
-        let revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
-        revokers.clone()
-    }
-
     /// Makes `peer` harmless, through all fabrics that reach it. May block.
     pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
-        let mut revokers = self.revokers();
-        revokers.retain(|(scope, _)| scope.nodes().contains(&peer));
-        // Another node may have a fabric with the peer that this one has not: where a job grows, none speaks for all.
-        let mut outcome = match revokers.is_empty() || self.grows {
-            true => Revoked::Done,
-            false => Revoked::DoneForAll,
-        };
-        for (_, revoker) in revokers {
-            match revoker.revoke(peer) {
-                Revoked::WeAreOut => return Revoked::WeAreOut,
-                Revoked::Done => outcome = Revoked::Done,
-                Revoked::DoneForAll => {}
-            }
-        }
-        outcome
+        self.revokers.revoke(peer)
     }
 
-    pub(super) fn look_for_revocation(&self, look: Revocation) {
-        // What was given first stays.
-        let _ = self.revocation.set(look);
+    /// Takes note of how a fabric of a view tells whether peers have shut this node out.
+    pub(super) fn look_for_revocation(&self, view: u32, look: Look) {
+        self.revokers.add_look(view, look);
     }
 
     /// Returns true once peers have declared this node lost.
@@ -374,7 +344,7 @@ impl State {
         if self.out.load(Ordering::Acquire) {
             return true;
         }
-        let revoked = self.revocation.get().is_some_and(|look| look());
+        let revoked = self.revokers.is_shut_out();
         if revoked {
             self.declare_out();
         }
@@ -397,6 +367,11 @@ impl State {
     }
 
     #[cfg(test)]
+    pub(super) fn revokers(&self) -> usize {
+        self.revokers.len()
+    }
+
+    #[cfg(test)]
     pub(super) fn is_suspect(&self, index: usize) -> bool {
         self.agreement().is_suspect(index)
     }
@@ -411,21 +386,26 @@ impl State {
         self.agreement().is_over(index)
     }
 
-    /// Takes part in a view. Returns false if this node has closed it.
-    pub(super) fn open_view(&self, view: u32) -> bool {
+    /// Takes part in a view. Returns who else does, or none if this node has closed it.
+    pub(super) fn open_view(&self, view: u32) -> Option<Arc<Presence>> {
         self.lock().open(view)
     }
 
-    /// Takes part in a view no more, `at_once` or when its last user is gone. Returns true if this node takes part in no view any more.
-    pub(super) fn close_view(&self, view: u32, at_once: bool) -> bool {
+    /// Takes part in a view no more, `at_once` or when its last user is gone.
+    pub(super) fn close_view(&self, view: u32, at_once: bool) -> Closing {
         let mut arrivals = self.lock();
-        let is_last = match at_once {
+        let closing = match at_once {
             true => arrivals.close_view(view),
             false => arrivals.release_view(view),
         };
+        let is_unused = arrivals.is_unused(view);
         drop(arrivals);
+        if is_unused && self.grows {
+            // The fabrics of the view have ended with their meshes.
+            self.revokers.forget(view);
+        }
         self.changed.notify_all();
-        is_last
+        closing
     }
 
     /// Returns true if the node at `index` joins, with that key, and is not connected yet.
@@ -433,13 +413,25 @@ impl State {
         self.agreement().expects(index, key)
     }
 
-    /// Returns true if this node will never expect the newcomer at `index` with that key, which the member at `by` has let in. Once the loss
-    /// of that member is reported, this node has heard of all newcomers that a survivor has heard of.
-    pub(super) fn will_not_expect(&self, index: usize, key: u64, by: usize) -> bool {
+    /// Returns true if the node at `index` joins, with that key, and is neither in nor lost.
+    pub(super) fn is_on_its_way(&self, index: usize, key: u64) -> bool {
+        let agreement = self.agreement();
+        let has_key = agreement
+            .newcomer(index)
+            .is_some_and(|newcomer| newcomer.key == key);
+        has_key && !agreement.is_shunned(index) && agreement.joins().any(|joining| joining == index)
+    }
+
+    /// Returns the reason why this node does not expect the newcomer at `index` with that key, which the member at `by` has let in. Once the
+    /// loss of that member is reported, this node has heard of all newcomers that a survivor has heard of.
+    pub(super) fn why_not_expected(&self, index: usize, key: u64, by: usize) -> Refusal {
         let agreement = self.agreement();
         match agreement.newcomer(index) {
-            Some(newcomer) => newcomer.key != key || agreement.is_shunned(index),
-            None => agreement.peer_state(by) != Some(PeerState::Alive),
+            Some(newcomer) if newcomer.key != key => Refusal::NoLonger,
+            Some(_) if agreement.is_shunned(index) => Refusal::Late,
+            None if agreement.peer_state(by) != Some(PeerState::Alive) => Refusal::NoLonger,
+            // It may have reached this node before the word that it joins.
+            _ => Refusal::NotNow,
         }
     }
 
@@ -501,6 +493,9 @@ impl State {
     pub(super) fn deliver(&self, from: usize, parcel: Parcel<'_>) {
         self.lock().deliver(from, parcel);
         self.changed.notify_all();
+        if let Parcel::Closed { view, .. } = parcel {
+            self.revokers.wake(Some(view));
+        }
     }
 
     /// Returns true if peer `from` is to be read: more of it may wait here, or its word about a loss is awaited, which comes
@@ -552,7 +547,8 @@ impl State {
                 let taken = arrivals.take_round(scope, label, round);
                 return Ok(scope.nodes().iter().copied().zip(taken).collect());
             }
-            if let Some(peer) = arrivals.gone.first(|index| missing.contains(&index)) {
+            let gone = arrivals.gone.first(|index| missing.contains(&index));
+            if let Some(peer) = gone.or_else(|| arrivals.closed_by(scope.number(), &missing)) {
                 // That one may have left because of the loss of another, which had contributed.
                 let lost = arrivals.gone.first_lost(|index| scope.indices().contains(&index));
                 return Err(FabricError::PeerLost(self.nodes[lost.unwrap_or(peer)]));

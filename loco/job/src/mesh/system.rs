@@ -1,5 +1,6 @@
 //! Threads and time, as the parts of the mesh use them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +12,16 @@ pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<
         .name(name.to_owned())
         .spawn(body)
         .map_err(|e| FabricError::os(format!("starting thread `{name}`"), &e))
+}
+
+/// Tells threads that look at the flag to end, also when this one fails to start them all.
+pub(super) struct StopOnDrop<'a>(pub(super) &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        // Relaxed: only hastens the end.
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Returns the time until `deadline`; none when it has passed.

@@ -303,7 +303,8 @@ fn another_version_is_named() {
         });
         let error = Mesh::connect(&job).unwrap_err().to_string();
         let expected = format!(
-            "refused: node 0 at {at}: it speaks protocol version 9, this program version {PROTOCOL_VERSION}"
+            "refused: node 0 at {at}: it speaks protocol version 9, this program version {PROTOCOL_VERSION}; build all \
+             nodes from the same sources"
         );
         assert_eq!(error, expected);
     });

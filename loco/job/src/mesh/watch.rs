@@ -25,6 +25,8 @@ pub(super) struct Watch {
     epoll: OwnedFd,
     /// The events that are waited for, by the index of the descriptor. Empty for those that are not in the list.
     wanted: Vec<EventFlags>,
+    /// The number of connections that are not being read from.
+    paused: usize,
     /// The events of the last wait, by the index of the descriptor.
     ready: Vec<EventFlags>,
     /// The descriptors that have any.
@@ -39,6 +41,7 @@ impl Watch {
         Ok(Watch {
             epoll,
             wanted: vec![EventFlags::empty(); len],
+            paused: 0,
             ready: vec![EventFlags::empty(); len],
             ready_descriptors: Vec::new(),
         })
@@ -57,7 +60,12 @@ impl Watch {
             (false, false) => epoll::modify(&self.epoll, stream, data, wanted),
         };
         match changed {
-            Ok(()) => self.wanted[index] = wanted,
+            Ok(()) => {
+                let is_paused = |wanted: EventFlags| !wanted.is_empty() && !wanted.contains(EventFlags::IN);
+                self.paused -= usize::from(is_paused(before));
+                self.paused += usize::from(is_paused(wanted));
+                self.wanted[index] = wanted;
+            }
             // The kernel is out of memory. The connection's next turn tries again.
             Err(error) => tracing::warn!(%error, "cannot change what is waited for"),
         }
@@ -65,8 +73,7 @@ impl Watch {
 
     /// Returns true if some connection is not being read from.
     pub(super) fn is_paused(&self) -> bool {
-        let paused = |wanted: &EventFlags| !wanted.is_empty() && !wanted.contains(EventFlags::IN);
-        self.wanted.iter().any(paused)
+        self.paused > 0
     }
 
     /// Waits for an event, for `time` at most. Returns true if somebody has woken the thread.

@@ -22,7 +22,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::net::Shutdown;
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -33,7 +33,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::agreement::{Action, Agreement, Word};
-use super::connection::{Connection, New};
+use super::connection::{Connection, End, New};
 use super::frame::{Decoded, Frame, decode};
 use super::noise::{Forged, Opener};
 use super::parcel::PAYLOAD_BYTES_MAX;
@@ -43,7 +43,7 @@ use super::watch::Watch;
 use crate::timeouts::Timeouts;
 
 /// Bytes that may wait to be written to one peer before senders wait.
-const QUEUED_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
+pub(super) const QUEUED_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
 /// The time for which a sender waits for a peer that takes nothing.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
 /// The time for which a leaving node waits for its goodbye to be read. Peers that get no processor time for longer take
@@ -61,8 +61,6 @@ pub(super) struct Wire {
     pub(super) state: Arc<State>,
     /// The connections by index of the peer. Each is set once it is made; the one at the own index never is.
     pub(super) connections: Box<[OnceLock<Connection>]>,
-    /// The processes of peers on this host, by index, where they are known.
-    pub(super) processes: Box<[OnceLock<OwnedFd>]>,
     /// What the I/O thread has not taken over yet.
     pub(super) new: Mutex<Vec<New>>,
     pub(super) timeouts: Timeouts,
@@ -76,13 +74,21 @@ pub(super) struct Wire {
 
 /// The state that the I/O thread keeps for a connection.
 pub(super) struct Incoming {
+    /// None where there is no connection, or its socket was closed.
+    pub(super) stream: Option<Arc<TcpStream>>,
+    /// The process of the peer, where it is on this host, known, and has not ended.
+    pub(super) process: Option<OwnedFd>,
+    /// The process of the peer has ended.
+    pub(super) is_deserted: bool,
     /// None where there is no connection.
     opener: Option<Opener>,
     /// The opened bytes that came and are not yet delivered; they begin with a frame.
     buffer: Vec<u8>,
     heard: Time,
     pub(super) open: bool,
-    ended: bool,
+    pub(super) ended: bool,
+    /// The bytes that came after the end and were dropped.
+    pub(super) dropped: usize,
 }
 
 impl Wire {
@@ -96,7 +102,6 @@ impl Wire {
             .map_err(|e| FabricError::os("preparing to wait for connections".to_owned(), &e))?;
         let wire = Wire {
             connections: (0..nodes).map(|_| OnceLock::new()).collect(),
-            processes: (0..nodes).map(|_| OnceLock::new()).collect(),
             new: Mutex::default(),
             timeouts: *timeouts,
             wake,
@@ -200,7 +205,7 @@ impl Wire {
         let _guard = LoseAllOnPanic(&self.state);
         let start = Std.now();
         let nodes = self.state.nodes().len();
-        let mut incoming: Vec<_> = (0..nodes).map(|_| Incoming::new(None)).collect();
+        let mut incoming: Vec<_> = (0..nodes).map(|_| Incoming::none()).collect();
         let mut scratch = vec![0; READ_BYTES];
         let mut last_pass = start;
         let mut last_round = start;
@@ -226,6 +231,7 @@ impl Wire {
             let now = Std.now();
             forgive_own_absence(
                 &mut incoming,
+                &mut expected,
                 now.since(last_pass),
                 self.timeouts.heartbeat_interval,
             );
@@ -257,6 +263,9 @@ impl Wire {
                 let Some(connection) = self.connections[index].get() else {
                     continue;
                 };
+                if incoming[index].stream.is_none() {
+                    continue;
+                }
                 let (incoming, ready) = (&mut incoming[index], watch.ready(index));
                 // Others may have said that it is lost.
                 let is_read = incoming.open && (leave_by.is_some() || !self.state.is_shunned(index));
@@ -278,6 +287,9 @@ impl Wire {
                         connection.finish();
                     }
                 }
+                if leave_by.is_none() && (incoming.is_deserted || !ready.is_empty()) {
+                    self.hang_up(index, connection, incoming, &mut watch, &mut scratch);
+                }
                 self.listen(&mut watch, index, incoming, leave_by);
             }
         }
@@ -294,7 +306,7 @@ impl Wire {
         incoming: &Incoming,
         leave_by: Option<Time>,
     ) {
-        let Some(connection) = self.connections[index].get() else {
+        let (Some(connection), Some(stream)) = (self.connections[index].get(), &incoming.stream) else {
             return;
         };
         let is_leaving = leave_by.is_some();
@@ -303,8 +315,10 @@ impl Wire {
             wanted |= EventFlags::RDHUP;
             wanted.set(EventFlags::IN, is_leaving || self.state.has_room(index));
             wanted.set(EventFlags::OUT, connection.has_queued());
+        } else if incoming.ended && !is_leaving && self.state.grows() {
+            wanted |= EventFlags::RDHUP | EventFlags::IN;
         }
-        watch.listen(index, &connection.stream, wanted);
+        watch.listen(index, stream, wanted);
     }
 
     /// Waits for something to do, at most a heartbeat interval. Returns true if another thread woke this one.
@@ -345,7 +359,7 @@ impl Wire {
         let has_room = self.state.has_room(index) || is_closing;
         let mut end = None;
         if has_room && ready.intersects(EventFlags::IN | closing) {
-            end = self.read(index, connection, incoming, is_closing, scratch);
+            end = self.read(index, incoming, is_closing, scratch);
         } else if has_room && !incoming.buffer.is_empty() {
             end = self.deliver(index, incoming, false);
         }
@@ -376,13 +390,13 @@ impl Wire {
     pub(super) fn read(
         self: &Arc<Self>,
         index: usize,
-        connection: &Connection,
         incoming: &mut Incoming,
         to_the_end: bool,
         scratch: &mut [u8],
     ) -> Option<End> {
         loop {
-            match (&connection.stream).read(scratch) {
+            let mut stream = incoming.stream.as_deref()?;
+            match Read::read(&mut stream, scratch) {
                 Ok(0) => {
                     let end = self.deliver(index, incoming, true);
                     return end
@@ -448,88 +462,32 @@ impl Wire {
         incoming.buffer.drain(..taken);
         end
     }
-
-    pub(super) fn end(
-        self: &Arc<Self>,
-        index: usize,
-        connection: &Connection,
-        incoming: &mut Incoming,
-        end: &End,
-    ) {
-        incoming.open = false;
-        // Acquire: see `leave`.
-        if self.phase.load(Ordering::Acquire) == CUT {
-            incoming.ended = true;
-            return;
-        }
-        let (node, peer) = (self.state.node(), connection.node);
-        match end {
-            End::Left => {
-                tracing::debug!(%node, %peer, "peer left");
-                self.agree(|agreement, actions| agreement.hear(index, Word::Goodbye, actions));
-            }
-            End::Lost(why) => {
-                // A peer that has read our goodbye closes, maybe before this thread knows that we leave.
-                if !self.state.has_left() {
-                    tracing::warn!(%node, %peer, %why, "peer lost");
-                }
-                self.agree(|agreement, actions| agreement.lose(index, actions));
-            }
-        }
-        // First the state, then the socket: senders that fail find the peer gone.
-        self.close_if_over(index, connection, incoming);
-    }
-
-    /// Closes the connection with a peer that is not read any more, unless something is still to be said to it.
-    fn close_if_over(&self, index: usize, connection: &Connection, incoming: &mut Incoming) {
-        if incoming.ended || !self.state.is_over(index) {
-            return;
-        }
-        incoming.ended = true;
-        match self.state.peer_state(connection.node) {
-            PeerState::Left => connection.shut(),
-            _ => connection.finish(),
-        }
-    }
-
-    /// Writes what is queued, the goodbye last, and waits for the peer to close, as this node leaves. Bytes
-    /// that come are of no use, but must be read: closing with unread bytes would reset the connection under
-    /// the goodbye.
-    fn see_off(
-        &self,
-        connection: &Connection,
-        incoming: &mut Incoming,
-        ready: EventFlags,
-        scratch: &mut [u8],
-    ) {
-        if incoming.ended {
-            return;
-        }
-        let mut outgoing = connection.lock();
-        connection.flush(&mut outgoing);
-        if outgoing.is_empty() {
-            let _ = connection.stream.shutdown(Shutdown::Write);
-        }
-        drop(outgoing);
-        if ready.is_empty() {
-            return;
-        }
-        incoming.ended = match (&connection.stream).read(scratch) {
-            Ok(n) => n == 0,
-            Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
-        };
-    }
 }
 
 impl Incoming {
-    /// Returns the state of a connection that begins now, or of none.
-    pub(super) fn new(opener: Option<Opener>) -> Incoming {
+    /// Returns the state where there is no connection.
+    pub(super) fn none() -> Incoming {
         Incoming {
+            stream: None,
+            process: None,
+            is_deserted: false,
+            opener: None,
             buffer: Vec::new(),
             heard: Std.now(),
-            open: opener.is_some(),
-            ended: opener.is_none(),
-            opener,
+            open: false,
+            ended: true,
+            dropped: 0,
+        }
+    }
+
+    /// Returns the state of a connection that begins now.
+    pub(super) fn new(stream: Arc<TcpStream>, opener: Opener) -> Incoming {
+        Incoming {
+            stream: Some(stream),
+            opener: Some(opener),
+            open: true,
+            ended: false,
+            ..Incoming::none()
         }
     }
 
@@ -541,12 +499,6 @@ impl Incoming {
         }
         Ok(())
     }
-}
-
-/// The end of a connection.
-pub(super) enum End {
-    Left,
-    Lost(String),
 }
 
 /// A guard that declares all peers lost when the thread panics: a thread that died cannot tell who is alive.
@@ -561,13 +513,22 @@ impl Drop for LoseAllOnPanic<'_> {
 }
 
 /// Forgives the peers the time in which the I/O thread was not running: a pass takes little more than a
-/// heartbeat interval, and what it took longer does not count as their silence.
-fn forgive_own_absence(incoming: &mut [Incoming], pass: Duration, interval: Duration) {
+/// heartbeat interval, and what it took longer does not count as their silence, nor as the time in which newcomers that are `expected`
+/// have not connected.
+pub(super) fn forgive_own_absence(
+    incoming: &mut [Incoming],
+    expected: &mut BTreeMap<(usize, u64), Time>,
+    pass: Duration,
+    interval: Duration,
+) {
     let absent = pass.saturating_sub(interval.saturating_mul(2));
     if absent.is_zero() {
         return;
     }
     for i in incoming {
         i.heard = i.heard.after(absent);
+    }
+    for since in expected.values_mut() {
+        *since = since.after(absent);
     }
 }

@@ -8,6 +8,8 @@ use loco_fabric::{NodeId, Result};
 
 use super::agreement::{Newcomer, Word};
 use super::frame::Frame;
+use super::parcel::{Closed, Parcel};
+use super::view::Scope;
 use super::wire::Wire;
 
 impl Wire {
@@ -30,6 +32,22 @@ impl Wire {
             let mut outgoing = connection.lock();
             outgoing.push(&frame.encode());
             connection.flush(&mut outgoing);
+        }
+    }
+
+    /// Tells the members of a view that this node takes no part in it any more, behind what it has sent there. Does not wait for them.
+    pub(super) fn say_closed(&self, scope: &Scope, how: Closed) {
+        let view = scope.number();
+        let frame = Frame::Parcel(Parcel::Closed { view, how }).encode();
+        let mut is_queued = false;
+        let members = scope.indices().iter();
+        for connection in members.filter_map(|&member| self.connections[member].get()) {
+            let mut outgoing = connection.lock();
+            outgoing.push(&frame);
+            is_queued |= connection.flush(&mut outgoing);
+        }
+        if is_queued {
+            self.wake();
         }
     }
 

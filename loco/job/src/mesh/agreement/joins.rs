@@ -206,7 +206,7 @@ impl Agreement {
     }
 
     /// Returns true if the newcomer has said that it is in, and its view has not come yet.
-    pub(super) fn has_said_that_it_is_in(&self, peer: usize) -> bool {
+    pub fn has_said_that_it_is_in(&self, peer: usize) -> bool {
         let said = self.joining.get(&peer);
         peer != self.own && said.is_some_and(|said| said.contains(&peer))
     }
@@ -421,9 +421,11 @@ mod tests {
     fn a_newcomer_accuses_nobody_and_waits_for_the_word_of_the_others() {
         let ((mut own, newcomer), mut actions) = (newcomer(), Vec::new());
         own.hear(0, Word::Join(newcomer.clone()), &mut actions);
+        assert_eq!(own.members_left(), [0, 1]);
         own.lose(1, &mut actions);
         assert_eq!(actions, []);
         assert!(own.is_shunned(1) && !own.is_in());
+        assert_eq!(own.members_left(), [0]);
         own.hear(0, Word::Lost(1), &mut actions);
         assert_eq!(actions, [Action::Revoke(1)]);
         own.revoked(1, Revoked::Done, &mut actions);
@@ -442,7 +444,7 @@ mod tests {
         let ((mut own, _), mut actions) = (self::newcomer(), Vec::new());
         own.hear(0, Word::Goodbye, &mut actions);
         own.hear(1, Word::Goodbye, &mut actions);
-        assert!(!own.is_in());
+        assert!(!own.is_in() && own.members_left().is_empty());
     }
 
     #[test]
