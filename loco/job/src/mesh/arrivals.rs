@@ -159,14 +159,17 @@ impl Arrivals {
     pub(super) fn deliver(&mut self, from: usize, parcel: Parcel<'_>) {
         let (Parcel::Message { view, .. } | Parcel::Gather { view, .. } | Parcel::Closed { view, .. }) =
             parcel;
-        let is_gone = self.gone.first(|index| index == from).is_some();
+        // Who is gone was counted. Its last parcels may come behind the news of that.
+        if matches!(parcel, Parcel::Closed { .. })
+            && self.gone.in_order().iter().any(|&(index, _)| index == from)
+        {
+            return;
+        }
         let of_view = self.of_view(view);
         if of_view.closed {
             return;
         }
         match parcel {
-            // Who is gone was counted. Its last parcels may come behind the news of that.
-            Parcel::Closed { .. } if is_gone => {}
             Parcel::Closed { how, .. } => of_view.presence.close(from, how),
             Parcel::Message { payload, .. } => {
                 of_view.messages.push_back((from, payload.to_vec()));

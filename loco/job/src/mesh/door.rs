@@ -190,7 +190,8 @@ impl Door {
                 return true;
             }
             if !self.wire.state.is_on_its_way(index, key) {
-                if !self.wire.state.is_known(index) {
+                // A sponsor that was declared lost itself knows nothing of what the others think of the newcomer.
+                if !self.wire.state.is_known(index) && !self.wire.state.is_out() {
                     // Fails when it has ended, too.
                     let _ = session.write(&Refusal::Late, Std.now().after(HANDSHAKE_PATIENCE));
                 }
