@@ -183,7 +183,11 @@ fn the_end_of_the_node_that_serves_the_rendezvous_is_its_loss() {
 
 /// A mesh without connections, of node `node` of so many, and its wire.
 fn unconnected(node: u16, nodes: u16) -> (Mesh, Arc<Wire>) {
-    let hosts = Hosts::from_pairs(ids(nodes).into_iter().map(|node| (node, unused()))).unwrap();
+    // All listen at the same time: else two could get one port.
+    let listeners: Vec<_> = (0..nodes).map(|_| listener()).collect();
+    let addresses = listeners.iter().map(|(_, address)| address.clone());
+    let hosts = Hosts::from_pairs(ids(nodes).into_iter().zip(addresses)).unwrap();
+    drop(listeners);
     Mesh::unconnected(&builder(node).hosts(hosts).unwrap(), None).unwrap()
 }
 
