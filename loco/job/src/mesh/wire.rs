@@ -293,8 +293,11 @@ impl Wire {
                 self.listen(&mut watch, index, incoming, leave_by);
             }
         }
-        for connection in self.connections() {
-            connection.shut();
+        // One that is being attached is not this thread's: what it is to hear may not be queued yet.
+        for (connection, incoming) in self.connections.iter().zip(&incoming) {
+            if let Some(connection) = connection.get().filter(|_| incoming.stream.is_some()) {
+                connection.shut();
+            }
         }
     }
 
