@@ -111,20 +111,26 @@ fn a_newcomer_hears_of_the_end_of_its_sponsor_where_it_asked() {
     assert!(why.contains(&reason), "{why}");
 }
 
-/// It may have been silent for once. No member has gone, so that it does not ask for ever.
-#[test]
-fn a_newcomer_that_has_reached_all_members_and_is_lost_asks_once_more() {
+/// Returns why a newcomer gives up that is let in twice, and refused by the only member each time.
+fn refused_twice(refusal: Refusal) -> String {
     let (listener, sponsor) = listener();
     let place = sponsor.clone();
     let playing = thread::spawn(move || {
         for _ in 0..2 {
             let session = let_in(&listener, &[0], [(0, place.clone())]);
-            refuse(&listener, Refusal::Late);
+            refuse(&listener, refusal.clone());
             wait_for_end(session);
         }
     });
     let why = why_not(&sponsor);
     playing.join().unwrap();
+    why
+}
+
+/// It may have been silent for once. No member has gone, so that it does not ask for ever.
+#[test]
+fn a_newcomer_that_has_reached_all_members_and_is_lost_asks_once_more() {
+    let why = refused_twice(Refusal::Late);
     assert!(
         why.contains("LOCO_SILENCE_MS") && why.contains("it was so twice"),
         "{why}"
@@ -134,17 +140,7 @@ fn a_newcomer_that_has_reached_all_members_and_is_lost_asks_once_more() {
 /// Another run of the same program has the port of the sponsor as the newcomer sees it, and knows nothing of this one.
 #[test]
 fn a_process_of_another_run_at_the_place_of_a_member_uses_up_two_ids() {
-    let (listener, sponsor) = listener();
-    let place = sponsor.clone();
-    let playing = thread::spawn(move || {
-        for _ in 0..2 {
-            let session = let_in(&listener, &[0], [(0, place.clone())]);
-            refuse(&listener, Refusal::NoLonger);
-            wait_for_end(session);
-        }
-    });
-    let why = why_not(&sponsor);
-    playing.join().unwrap();
+    let why = refused_twice(Refusal::NoLonger);
     assert!(why.contains("was let in by a node that is gone"), "{why}");
 }
 

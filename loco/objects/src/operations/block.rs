@@ -126,6 +126,11 @@ impl<F: Fabric> Block<F> {
         Some(outcome.map_err(|error| thread.operations_failed(self.key.peers(), error)))
     }
 
+    /// Returns `None` while the operation is under way. After that, returns the first word of the block, or the operation's failure.
+    pub(crate) fn result(&self, thread: &Thread<F>) -> Option<Result<u64>> {
+        Some(self.ended(thread)?.and_then(|()| self.word(0)))
+    }
+
     /// Waits until no operation uses the block, for the thread's deadline at most. How they ended says [`ended`](Block::ended).
     ///
     /// # Errors

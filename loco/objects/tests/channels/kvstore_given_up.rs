@@ -183,16 +183,24 @@ fn an_update_that_is_only_asked_for_ends_at_its_deadline() {
     }
 }
 
+/// Makes the barrier at which the others meet after the loss of the last node. Returns `None` on that node.
+fn end_of_survivors(manager: &Manager) -> Result<Option<Barrier>> {
+    let Some((last, others)) = manager.nodes().split_last() else {
+        return Ok(None);
+    };
+    if manager.node() == *last {
+        return Ok(None);
+    }
+    let survivors = Participants::of(others.iter().copied());
+    Ok(Some(Barrier::new(&manager.among(&survivors), "end")?))
+}
+
 /// A program that asks again and again gets the lock of a node that is lost.
 #[test]
 fn an_update_that_is_only_asked_for_goes_on_after_a_loss() {
     for cluster in networks() {
         cluster.run(3, |manager| {
-            let survivors = Participants::of([NodeId(0), NodeId(1)]);
-            let end = match manager.node().0 {
-                2 => None,
-                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
-            };
+            let end = end_of_survivors(&manager)?;
             let one = OneLock::new(&manager)?;
             let (thread, idle) = (manager.thread()?, manager.thread()?);
             let held = match manager.node().0 {
@@ -228,11 +236,7 @@ fn an_update_that_is_only_asked_for_goes_on_after_a_loss() {
 fn an_update_fails_with_the_one_that_overwrites_it() {
     for cluster in networks() {
         cluster.run(3, |manager| {
-            let survivors = Participants::of([NodeId(0), NodeId(1)]);
-            let end = match manager.node().0 {
-                2 => None,
-                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
-            };
+            let end = end_of_survivors(&manager)?;
             let config = KvConfig::default().slots_per_node(8).locks(1);
             let store = Store::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
@@ -397,11 +401,7 @@ fn calls_without_time_move_updates_on() {
 fn an_update_with_time_left_waits_on_after_a_loss() {
     for cluster in networks() {
         cluster.run(4, |manager| {
-            let survivors = Participants::of([NodeId(0), NodeId(1), NodeId(2)]);
-            let end = match manager.node().0 {
-                3 => None,
-                _ => Some(Barrier::new(&manager.among(&survivors), "end")?),
-            };
+            let end = end_of_survivors(&manager)?;
             let one = OneLock::new(&manager)?;
             let (thread, idle) = (manager.thread()?, manager.thread()?);
             let held = match manager.node().0 {

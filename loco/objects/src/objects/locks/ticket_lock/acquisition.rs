@@ -327,9 +327,8 @@ impl<F: Fabric> Acquisition<F> {
         ticket: u64,
         expected: u64,
     ) -> Progress {
-        let found = match self.block.ended(thread) {
-            None => return Progress::UnderWay,
-            Some(ended) => ended.and_then(|()| self.block.word(0)),
+        let Some(found) = self.block.result(thread) else {
+            return Progress::UnderWay;
         };
         match found {
             Ok(found) if found != expected => self.claim(lock, thread, ticket, found),
@@ -361,9 +360,8 @@ impl<F: Fabric> Acquisition<F> {
     }
 
     fn after_look(&mut self, lock: &TicketLock<F>, thread: &Thread<F>, ticket: u64) -> Progress {
-        let found = match self.block.ended(thread) {
-            None => return Progress::UnderWay,
-            Some(ended) => ended.and_then(|()| self.block.word(0)),
+        let Some(found) = self.block.result(thread) else {
+            return Progress::UnderWay;
         };
         match found.map(|found| Slot::from_word(found).turn_of(ticket)) {
             Ok(Some(recovered)) => self.got(lock, ticket, recovered),

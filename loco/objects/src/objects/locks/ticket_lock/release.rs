@@ -206,7 +206,7 @@ impl<F: Fabric> TicketLock<F> {
         service: &mut Service,
     ) -> Option<Result<()>> {
         loop {
-            let found = match block.ended(thread)?.and_then(|()| block.word(0)) {
+            let found = match block.result(thread)? {
                 Ok(found) => found,
                 Err(error) => return Some(Err(error)),
             };
