@@ -408,6 +408,13 @@ impl Nic {
         qp.events.retain(|event| event.element != address);
     }
 
+    /// Removes a shared receive queue that no queue pair uses, and its events that were not taken.
+    pub fn remove_srq(&mut self, number: u32) {
+        if let Some(shared) = self.srqs.remove(&number) {
+            shared.events.retain(|event| event.element != shared.address);
+        }
+    }
+
     fn settle_qp(&mut self, qp: &mut QueuePair) {
         let now = self.now();
         let mut placed = Placed::default();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::device::COMPLETIONS_MAX;
-use super::objects::{ChannelObject, CqObject, fails, give, handle, take_back};
+use super::objects::{ChannelObject, CqObject, events_of, fails, give, handle, take_back};
 use crate::completions::Completions;
 use crate::engine::{expect, nic, work};
 use crate::events::{Unacknowledged, lock};
@@ -60,6 +60,8 @@ unsafe fn create(
             completions: Arc::clone(&completions),
             current: Mutex::new(None),
             unacknowledged: Unacknowledged::default(),
+            events: events_of(context),
+            unacknowledged_async: Unacknowledged::default(),
         });
         completions.set_address(made.expose_provenance());
         made
@@ -106,7 +108,11 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
             return libc::EBUSY;
         }
         object.completions.forget_events();
+        // No queue pair uses it that could raise another.
+        let address = object.completions.address();
+        object.events.retain(|event| event.element != address);
         object.unacknowledged.wait();
+        object.unacknowledged_async.wait();
         let channel = object.cq.channel;
         if !channel.is_null() {
             handle::<ChannelObject>(channel)
