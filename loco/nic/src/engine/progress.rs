@@ -327,7 +327,10 @@ impl Nic {
             }
             (kind::PROBE, _) => {}
             (kind::ANSWER, _) => self.answered(message),
-            _ => self.requested(id, message),
+            _ => {
+                self.asked += 1;
+                self.requested(id, message);
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use super::device::COMPLETIONS_MAX;
 use super::objects::{ChannelObject, CqObject, events_of, fails, give, handle, take_back};
 use crate::completions::Completions;
-use crate::engine::{expect, nic, work};
+use crate::engine::{expect, look_on, nic, work};
 use crate::events::{Unacknowledged, lock};
 use crate::ffi::*;
 use crate::log::{once, unsupported};
@@ -157,8 +157,11 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, wc: *mut Wc) -
         };
         let mut count = take();
         if count == 0 {
-            work();
+            let served = work();
             count = take();
+            if count > 0 {
+                look_on(served);
+            }
         }
         count
     }
@@ -197,8 +200,12 @@ unsafe extern "C" fn start_poll(cq: *mut CqEx, _attr: *mut c_void) -> c_int {
         if step(cq) == 0 {
             return 0;
         }
-        work();
-        step(cq)
+        let served = work();
+        let found = step(cq);
+        if found == 0 {
+            look_on(served);
+        }
+        found
     }
 }
 
