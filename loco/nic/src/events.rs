@@ -7,14 +7,25 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::child::is_child;
 
 /// A queue of events. Programs may wait for its descriptor, and may make it non-blocking.
+///
+/// The descriptor counts. Its count and what takers have read of it are as many as the events and the surplus, whenever nobody has the
+/// lock.
 pub(crate) struct Events<T> {
     fd: OwnedFd,
-    queue: Mutex<VecDeque<T>>,
+    queue: Mutex<Queue<T>>,
+}
+
+struct Queue<T> {
+    events: VecDeque<T>,
+    /// The number of takers that read the descriptor, or have read it and do not have the lock yet.
+    takers: usize,
+    /// What the descriptor counts for events that were removed.
+    surplus: usize,
 }
 
 /// Locks, also after a panic of another thread.
@@ -44,8 +55,11 @@ impl Unacknowledged {
 
     /// Waits until all events are acknowledged. In a child of `fork` there are no threads that could do that, so that it returns at once.
     pub fn wait(&self) {
+        if is_child() {
+            return;
+        }
         let mut count = lock(&self.count);
-        while *count > 0 && !is_child() {
+        while *count > 0 {
             count = self
                 .acknowledged
                 .wait(count)
@@ -63,7 +77,11 @@ impl<T> Events<T> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?;
         Ok(Events {
             fd,
-            queue: Mutex::new(VecDeque::new()),
+            queue: Mutex::new(Queue {
+                events: VecDeque::new(),
+                takers: 0,
+                surplus: 0,
+            }),
         })
     }
 
@@ -77,7 +95,9 @@ impl<T> Events<T> {
         if is_child() {
             return;
         }
-        lock(&self.queue).push_back(event);
+        let mut queue = lock(&self.queue);
+        queue.events.push_back(event);
+        // With the lock: who removes the event finds it counted.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 
@@ -99,32 +119,51 @@ impl<T> Events<T> {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         loop {
-            let mut count = [0; 8];
-            rustix::io::read(&self.fd, &mut count)?;
+            lock(&self.queue).takers += 1;
+            let read = rustix::io::read(&self.fd, &mut [0; 8]);
             let mut queue = lock(&self.queue);
-            if let Some(event) = queue.pop_front() {
-                taken(&event);
-                return Ok(event);
+            queue.takers -= 1;
+            if read.is_ok() {
+                match queue.events.pop_front() {
+                    Some(event) => {
+                        taken(&event);
+                        self.balance(&mut queue);
+                        return Ok(event);
+                    }
+                    None => queue.surplus = queue.surplus.saturating_sub(1),
+                }
             }
+            self.balance(&mut queue);
+            read?;
         }
     }
 
-    /// Removes the events that are not to be kept, and takes what a reader would have read for them.
-    pub fn retain(&self, mut keep: impl FnMut(&T) -> bool) {
+    /// Removes the events that are not to be kept. The descriptor is readable for the others only, as soon as nobody is about to take one.
+    pub fn retain(&self, keep: impl FnMut(&T) -> bool) {
         let mut queue = lock(&self.queue);
-        let mut fds = [rustix::event::PollFd::new(&self.fd, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec {
+        let before = queue.events.len();
+        queue.events.retain(keep);
+        queue.surplus += before - queue.events.len();
+        self.balance(&mut queue);
+    }
+
+    /// Reads the surplus, unless somebody takes an event: that one might read it first, so that this would wait with the lock, and who
+    /// finds no event reads again.
+    fn balance(&self, queue: &mut Queue<T>) {
+        if queue.takers > 0 || is_child() {
+            return;
+        }
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        queue.retain(|event| {
-            let kept = keep(event);
-            if !kept && !is_child() && rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
-            {
-                let _ = rustix::io::read(&self.fd, &mut [0; 8]);
-            }
-            kept
-        });
+        // A program that reads the descriptor by itself has read this, too.
+        while queue.surplus > 0 && poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
+            let _ = rustix::io::read(&self.fd, &mut [0; 8]);
+            queue.surplus -= 1;
+        }
+        queue.surplus = 0;
     }
 
     /// Moves the events that a function chooses to another queue.

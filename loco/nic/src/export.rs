@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use crate::cm::addresses as cm;
 use crate::cm::{connecting, delivery, identifiers, pairs, refused};
 use crate::verbs::{
-    addresses, channels, completion, device, memory, names, old, opened, queue_pairs, shared,
+    addresses, async_events, channels, completion, device, memory, names, old, opened, queue_pairs, shared,
 };
 
 macro_rules! export {
@@ -67,8 +67,8 @@ export! {
         "ibv_get_device_guid" = device::get_device_guid,
         "ibv_open_device" = opened::open_device,
         "ibv_close_device" = opened::close_device,
-        "ibv_get_async_event" = opened::get_async_event,
-        "ibv_ack_async_event" = opened::ack_async_event,
+        "ibv_get_async_event" = async_events::get_async_event,
+        "ibv_ack_async_event" = async_events::ack_async_event,
         "ibv_query_device" = device::query_device,
         "ibv_query_port" = device::query_port,
         "ibv_query_gid" = device::query_gid,

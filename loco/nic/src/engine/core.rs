@@ -10,6 +10,7 @@ use loco_fabric::Tier;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::bus::Placed;
+use super::foresight::Foresight;
 use super::link::Link;
 use super::near::{Greeting, Near};
 use super::queue::{Incoming, QueuePair, SharedReceives, Stage};
@@ -66,8 +67,12 @@ pub(crate) struct Nic {
     pub(super) lost: BTreeSet<u32>,
     /// The number of calls that looked for completions.
     pub(super) looks: u32,
+    /// Whether calls look on after a completion.
+    pub(super) foresight: Foresight,
     /// The number of messages that were ever taken from links.
     pub(super) taken: u64,
+    /// The number of those that were requests of others.
+    pub(super) asked: u64,
     /// The number of bytes that ever came with messages, or left with answers.
     pub(super) moved: usize,
     /// Watches the listener and the sockets of links.
@@ -132,6 +137,8 @@ impl Nic {
             atomics_push: settings.atomics_push,
             lost: BTreeSet::new(),
             looks: 0,
+            foresight: Foresight::default(),
+            asked: 0,
             taken: 0,
             moved: 0,
             poller: Arc::new(poller),

@@ -9,6 +9,7 @@ mod company;
 mod core;
 mod far;
 mod faults;
+mod foresight;
 mod forked;
 mod link;
 mod near;
@@ -21,4 +22,4 @@ mod ring;
 mod thread;
 
 pub(crate) use queue::{Making, QueuePair, Receive, Request, SharedReceives};
-pub(crate) use thread::{expect, nic, poke, start, welcome_by, work};
+pub(crate) use thread::{expect, look_on, nic, poke, start, welcome_by, work};

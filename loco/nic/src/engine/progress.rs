@@ -327,7 +327,10 @@ impl Nic {
             }
             (kind::PROBE, _) => {}
             (kind::ANSWER, _) => self.answered(message),
-            _ => self.requested(id, message),
+            _ => {
+                self.asked += 1;
+                self.requested(id, message);
+            }
         }
         Ok(())
     }
@@ -406,6 +409,13 @@ impl Nic {
         qp.recv_cq.forget(qpn);
         let address = qp.address;
         qp.events.retain(|event| event.element != address);
+    }
+
+    /// Removes a shared receive queue that no queue pair uses, and its events that were not taken.
+    pub fn remove_srq(&mut self, number: u32) {
+        if let Some(shared) = self.srqs.remove(&number) {
+            shared.events.retain(|event| event.element != shared.address);
+        }
     }
 
     fn settle_qp(&mut self, qp: &mut QueuePair) {

@@ -156,14 +156,53 @@ pub(crate) fn poke(nic: MutexGuard<'_, Nic>) {
     go_on(nic, false);
 }
 
-/// Does the thread's work within a call that looks for completions, if nobody else does.
-pub(crate) fn work() {
-    if let Some(mut nic) = try_nic() {
-        let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
-        POLLED.store(elapsed, Ordering::Relaxed);
-        nic.looks = nic.looks.wrapping_add(1);
-        let sockets = nic.looks.is_multiple_of(SOCKETS_EVERY);
-        go_on(nic, sockets);
+/// Does the thread's work within a call that looks for completions, if nobody else does. Returns true if requests of others were part
+/// of it.
+pub(crate) fn work() -> bool {
+    let Some(mut nic) = try_nic() else { return false };
+    let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
+    POLLED.store(elapsed, Ordering::Relaxed);
+    nic.looks = nic.looks.wrapping_add(1);
+    let sockets = nic.looks.is_multiple_of(SOCKETS_EVERY);
+    // What is about to come is for this call or the next one, and need not wake the thread.
+    let is_left = nic.left_to_calls.1 || is_child() || !nic.foresight.expects();
+    if !is_left && nic.leave_to_calls(true, true) {
+        ring(&nic.look_in);
+    }
+    go_on(nic, sockets).requests
+}
+
+/// Looks on for what comes right after the completions that a call has found, if such requests came lately. What comes is carried out
+/// before the program looks for it in its memory. `served` says that the call has had a request with the completions already.
+pub(crate) fn look_on(served: bool) {
+    // To a child nothing comes.
+    if is_child() {
+        return;
+    }
+    let Some(mut nic) = try_nic() else { return };
+    let now = nic.now();
+    let Some(mut patience) = nic.foresight.completed(now) else {
+        return;
+    };
+    if served {
+        nic.foresight.came_to_call();
+        return;
+    }
+    while patience.lasts(nic.now()) {
+        let came = go_on(nic, false);
+        // Who has it does the work.
+        let Some(again) = try_nic() else { return };
+        nic = again;
+        if came.requests {
+            nic.foresight.came_to_call();
+            return;
+        }
+    }
+    nic.foresight.in_vain();
+    // The program may look at its memory from now on, and make no call.
+    if nic.is_left_to_calls() {
+        nic.leave_to_calls(false, false);
+        go_on(nic, false);
     }
 }
 
@@ -174,9 +213,18 @@ pub(crate) fn expect() {
     go_on(nic, false);
 }
 
-/// Does the thread's work for it, and tells it what is left. Returns true if there were messages.
-fn go_on(mut nic: MutexGuard<'_, Nic>, sockets: bool) -> bool {
-    let before = nic.taken;
+/// What has come with a pass.
+#[derive(Clone, Copy)]
+struct Came {
+    /// Messages of any kind.
+    messages: bool,
+    /// Requests of others.
+    requests: bool,
+}
+
+/// Does the thread's work for it, and tells it what is left. Returns what there was.
+fn go_on(mut nic: MutexGuard<'_, Nic>, sockets: bool) -> Came {
+    let (taken, asked) = (nic.taken, nic.asked);
     let due = nic.progress(sockets);
     // Who sleeps does not know of a new link, or of a request that now waits for answers. If something has come meanwhile, it is to
     // look by itself: to bring that may give it more to know.
@@ -185,7 +233,10 @@ fn go_on(mut nic: MutexGuard<'_, Nic>, sockets: bool) -> bool {
     if goes_on && ASLEEP.swap(false, Ordering::AcqRel) {
         ring(&nic.doorbell);
     }
-    nic.taken != before
+    Came {
+        messages: nic.taken != taken,
+        requests: nic.asked != asked,
+    }
 }
 
 /// Wakes a thread.
@@ -209,7 +260,7 @@ fn run() {
     loop {
         let mut nic = lock(shared);
         nic.wake_up();
-        let (before, bytes_before) = (nic.taken, nic.moved);
+        let (before, asked_before, bytes_before) = (nic.taken, nic.asked, nic.moved);
         let due = nic.progress(false);
         vain = if nic.taken == before {
             vain.saturating_add(1)
@@ -221,6 +272,10 @@ fn run() {
             && let Some(from) = nic.rang_on()
         {
             company.was_woken(from, nic.moved - bytes_before);
+        }
+        if nic.asked != asked_before && nic.is_plain() && abroad().is_none() {
+            let now = nic.now();
+            nic.foresight.came_to_thread(now);
         }
         let begun = set_out(&mut nic);
         let wait = due.map(|due| Duration::from_nanos(due.saturating_sub(nic.now())));
@@ -270,10 +325,16 @@ fn watch() {
         }
         let mut nic = lock(shared);
         let _ = rustix::io::read(&nic.look_in, &mut [0; 8]);
-        if nic.is_left_to_calls() && !is_polled() {
+        let is_forsaken = nic.is_left_to_calls() && !is_polled();
+        if is_forsaken {
             nic.leave_to_calls(false, false);
         }
-        vain = match go_on(nic, true) {
+        let came = go_on(nic, true);
+        if is_forsaken && came.requests {
+            // They have waited for a call that did not come.
+            lock(shared).foresight.is_mistaken();
+        }
+        vain = match came.messages {
             true => 0,
             false => vain.saturating_add(1),
         };

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use super::device::COMPLETIONS_MAX;
-use super::objects::{ChannelObject, CqObject, fails, give, handle, take_back};
+use super::objects::{ChannelObject, CqObject, events_of, fails, give, handle, take_back};
 use crate::completions::Completions;
-use crate::engine::{expect, nic, work};
+use crate::engine::{expect, look_on, nic, work};
 use crate::events::{Unacknowledged, lock};
 use crate::ffi::*;
 use crate::log::{once, unsupported};
@@ -60,6 +60,8 @@ unsafe fn create(
             completions: Arc::clone(&completions),
             current: Mutex::new(None),
             unacknowledged: Unacknowledged::default(),
+            events: events_of(context),
+            unacknowledged_async: Unacknowledged::default(),
         });
         completions.set_address(made.expose_provenance());
         made
@@ -106,7 +108,11 @@ pub(crate) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
             return libc::EBUSY;
         }
         object.completions.forget_events();
+        // No queue pair uses it that could raise another.
+        let address = object.completions.address();
+        object.events.retain(|event| event.element != address);
         object.unacknowledged.wait();
+        object.unacknowledged_async.wait();
         let channel = object.cq.channel;
         if !channel.is_null() {
             handle::<ChannelObject>(channel)
@@ -151,8 +157,11 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, wc: *mut Wc) -
         };
         let mut count = take();
         if count == 0 {
-            work();
+            let served = work();
             count = take();
+            if count > 0 {
+                look_on(served);
+            }
         }
         count
     }
@@ -191,8 +200,12 @@ unsafe extern "C" fn start_poll(cq: *mut CqEx, _attr: *mut c_void) -> c_int {
         if step(cq) == 0 {
             return 0;
         }
-        work();
-        step(cq)
+        let served = work();
+        let found = step(cq);
+        if found == 0 {
+            look_on(served);
+        }
+        found
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod addresses;
+pub(crate) mod async_events;
 pub(crate) mod builders;
 pub(crate) mod channels;
 pub(crate) mod completion;

@@ -39,8 +39,11 @@ pub(super) struct CqObject {
     pub completions: Arc<Completions>,
     /// The completion that the extended interface is at.
     pub current: Mutex<Option<Wc>>,
-    /// Events that the program has taken and not acknowledged.
+    /// Events of completion that the program has taken and not acknowledged.
     pub unacknowledged: Unacknowledged,
+    /// Where its asynchronous events go, and those that the program has taken and not acknowledged.
+    pub events: Arc<Events<AsyncEvent>>,
+    pub unacknowledged_async: Unacknowledged,
 }
 
 /// A queue pair.
@@ -50,6 +53,8 @@ pub(super) struct QpObject {
     pub init: QpInitAttr,
     /// Requests that the extended interface builds.
     pub built: Mutex<Vec<Built>>,
+    /// Asynchronous events that the program has taken and not acknowledged.
+    pub unacknowledged_async: Unacknowledged,
 }
 
 /// A request that the extended interface builds.
@@ -64,6 +69,8 @@ pub(super) struct Built {
 pub(super) struct SrqObject {
     pub srq: Srq,
     pub number: u32,
+    /// Asynchronous events that the program has taken and not acknowledged.
+    pub unacknowledged_async: Unacknowledged,
 }
 
 /// An address handle.

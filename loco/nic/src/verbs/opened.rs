@@ -1,4 +1,4 @@
-//! Opened devices, protection domains, and asynchronous events.
+//! Opened devices and protection domains.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::completion::{create_cq_ex, poll_cq, req_notify_cq};
 use super::device::{query_clock, query_device_ex, query_port_ex, start};
-use super::objects::{ContextObject, DeviceObject, events_of, fails, give, handle, opened, take_back};
+use super::objects::{ContextObject, DeviceObject, fails, give, handle, opened, take_back};
 use super::posting::{post_recv, post_send};
 use super::queue_pairs::create_qp_ex;
-use super::set_errno;
 use super::shared::{create_srq_ex, get_srq_num, post_srq_recv};
 use crate::engine::nic;
 use crate::events::Events;
@@ -132,20 +131,3 @@ pub(crate) unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
     drop(unsafe { take_back::<Pd>(pd) });
     0
 }
-
-pub(crate) unsafe extern "C" fn get_async_event(context: *mut Context, event: *mut AsyncEvent) -> c_int {
-    // SAFETY: the context is open, and the caller gives room for an event.
-    match unsafe { events_of(context) }.take() {
-        Ok(taken) => {
-            // SAFETY: as above.
-            unsafe { event.write(taken) };
-            0
-        }
-        Err(error) => {
-            set_errno(error.raw_os_error().unwrap_or(libc::EIO));
-            -1
-        }
-    }
-}
-
-pub(crate) unsafe extern "C" fn ack_async_event(_event: *mut AsyncEvent) {}

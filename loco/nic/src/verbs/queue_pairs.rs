@@ -9,6 +9,7 @@ use super::objects::{CqObject, QpObject, SrqObject, events_of, fails, give, hand
 use super::transitions::attributes;
 use crate::devices::Identity;
 use crate::engine::{Making, QueuePair, nic, poke};
+use crate::events::Unacknowledged;
 use crate::ffi::*;
 use crate::log::{once, unsupported};
 
@@ -81,6 +82,7 @@ unsafe fn make(pd: *mut Pd, init: &mut QpInitAttr) -> Result<*mut QpObject, i32>
             qp,
             init: *init,
             built: Mutex::new(Vec::new()),
+            unacknowledged_async: Unacknowledged::default(),
         });
         if let Some(qp) = nic.qp_mut(qpn) {
             qp.address = object.expose_provenance();
@@ -145,7 +147,9 @@ pub(crate) unsafe extern "C" fn qp_to_qp_ex(qp: *mut Qp) -> *mut QpEx {
 pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
     // SAFETY: the program's own queue pair, which it gives back.
     unsafe {
+        // Events that were not taken go, too. Without the lock from here: who acknowledges others may use the device meanwhile.
         nic().remove_qp((*qp).qp_num);
+        handle::<QpObject>(qp).unacknowledged_async.wait();
         drop(take_back::<QpObject>(qp));
     }
     0

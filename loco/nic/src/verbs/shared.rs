@@ -7,6 +7,7 @@ use super::device::{ELEMENTS_MAX, QUEUE_MAX};
 use super::objects::{SrqObject, events_of, fails, give, handle, take_back};
 use super::posting::elements;
 use crate::engine::{Receive, SharedReceives, nic, poke};
+use crate::events::Unacknowledged;
 use crate::ffi::*;
 use crate::log::{once, unsupported};
 
@@ -33,7 +34,11 @@ pub(crate) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) 
         srq.srq_context = init.srq_context;
         srq.pd = pd;
         srq.handle = number;
-        let made: *mut Srq = give(SrqObject { srq, number });
+        let made: *mut Srq = give(SrqObject {
+            srq,
+            number,
+            unacknowledged_async: Unacknowledged::default(),
+        });
         if let Some(shared) = nic.srqs.get_mut(&number) {
             shared.address = made.expose_provenance();
         }
@@ -69,12 +74,15 @@ pub(super) unsafe extern "C" fn get_srq_num(_srq: *mut Srq, _number: *mut u32) -
 pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut Srq) -> c_int {
     // SAFETY: the program's own queue, which it gives back.
     unsafe {
-        let number = handle::<SrqObject>(srq).number;
+        let object: &SrqObject = handle(srq);
         let mut nic = nic();
-        if nic.any_qp(|qp| qp.srq == Some(number)) {
+        if nic.any_qp(|qp| qp.srq == Some(object.number)) {
             return libc::EBUSY;
         }
-        nic.srqs.remove(&number);
+        nic.remove_srq(object.number);
+        // Who acknowledges events may use the device meanwhile.
+        drop(nic);
+        object.unacknowledged_async.wait();
         drop(take_back::<SrqObject>(srq));
     }
     0

@@ -1,5 +1,6 @@
 //! Calls of libibverbs and what they answer, case by case (`tests/programs/interfaces.c`), and faults that are asked for. Of librdmacm:
-//! the end of identifiers and event channels (`tests/programs/event_channel.c`).
+//! the end of identifiers and event channels (`tests/programs/event_channel.c`). The end of objects that have asynchronous events
+//! (`tests/programs/async_events.c`).
 
 use std::process::Output;
 
@@ -53,6 +54,19 @@ fn an_identifier_is_destroyed_when_its_events_are_acknowledged() {
     };
     let output = World::new("ibta", "none", 1).run(program.to_str().unwrap(), &[]);
     assert!(output.status.success(), "{output:?}");
+}
+
+/// Queue pairs, shared receive queues and completion queues.
+#[test]
+fn an_object_is_destroyed_when_its_asynchronous_events_are_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compiled_of("programs", "async_events", folder.path()) else {
+        return;
+    };
+    for object in ["qp", "srq", "cq"] {
+        let output = World::new("ibta", "none", 1).run(&program, &[object]);
+        assert!(output.status.success(), "{object}: {output:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! Whether a call that has found a completion is to look a little longer for what comes next.
+//!
+//! Two programs that write to each other in turn, and look for the other's data in their memory, make no call while they wait, so that
+//! the thread has to be woken for each write. The answer to a write comes right before the other's write, in a call that looks for the
+//! completion. If that call looks on for as long as the other takes to write, it carries the write out, and nobody is woken.
+//!
+//! This learns whether that is so: a request came to the thread soon after a call had found a completion. What comes to a call that
+//! looks on confirms it. To look on in vain costs more than one such request gains. While it is expected so, calls are left the work
+//! that the thread would be woken for. Only a NIC that takes no liberties and has no other hosts learns: with liberties, when something
+//! is late is for them to say, and a look at another host's socket takes long.
+
+/// So soon after a completion, in nanoseconds, what comes to the thread might have come to the call. It includes the thread's waking.
+const SOON: u64 = 30_000;
+/// For so long, in nanoseconds, a call looks on.
+const LOOKS_ON: u64 = 2_000;
+/// So often it does at least: it may have been away for that time, and what it waits for has come.
+const LOOKS: u32 = 16;
+/// The most that is remembered.
+const MOST: u32 = 16;
+/// What is forgotten when a call has looked on in vain.
+const VAIN: u32 = 4;
+
+/// What has come after completions.
+#[derive(Default)]
+pub(super) struct Foresight {
+    /// How much speaks for looking on.
+    credit: u32,
+    /// When a call has last returned a completion, if nothing has come since.
+    returned: Option<u64>,
+}
+
+impl Foresight {
+    /// Returns whether something is expected right after the next completion.
+    pub fn expects(&self) -> bool {
+        self.credit > 0
+    }
+
+    /// Takes note that a call has found a completion. Returns for how long it is to look on, if it is.
+    pub fn completed(&mut self, now: u64) -> Option<Patience> {
+        self.returned = Some(now);
+        self.expects().then_some(Patience {
+            until: now + LOOKS_ON,
+            looks: 0,
+        })
+    }
+
+    /// Takes note that a request has come to the thread.
+    pub fn came_to_thread(&mut self, now: u64) {
+        if self
+            .returned
+            .take()
+            .is_some_and(|at| now.saturating_sub(at) < SOON)
+        {
+            self.credit = MOST.min(self.credit + 1);
+        }
+    }
+
+    /// Takes note that a request has come to a call with a completion, or while it looked on.
+    pub fn came_to_call(&mut self) {
+        self.returned = None;
+        self.credit = MOST.min(self.credit + 1);
+    }
+
+    /// Takes note that a call has looked on in vain.
+    pub fn in_vain(&mut self) {
+        self.credit = self.credit.saturating_sub(VAIN);
+    }
+
+    /// Takes note that a request was left to calls, and none came for long.
+    pub fn is_mistaken(&mut self) {
+        *self = Foresight::default();
+    }
+}
+
+/// For how long a call looks on.
+pub(super) struct Patience {
+    until: u64,
+    looks: u32,
+}
+
+impl Patience {
+    /// Returns whether the call is to look once more.
+    pub fn lasts(&mut self, now: u64) -> bool {
+        self.looks += 1;
+        self.looks <= LOOKS || now < self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_looks_on_if_a_request_came_soon_after_the_last() {
+        let mut foresight = Foresight::default();
+        assert!(foresight.completed(1000).is_none());
+        foresight.came_to_thread(1000 + SOON);
+        assert!(foresight.completed(50_000).is_none());
+        foresight.came_to_thread(50_001);
+        let mut patience = foresight.completed(60_000).unwrap();
+        assert!((0..LOOKS).all(|_| patience.lasts(90_000)));
+        assert!(patience.lasts(60_000 + LOOKS_ON - 1) && !patience.lasts(60_000 + LOOKS_ON));
+    }
+
+    #[test]
+    fn of_what_comes_after_a_completion_the_first_counts() {
+        let mut foresight = Foresight::default();
+        assert!(foresight.completed(0).is_none());
+        (1..=2 * VAIN).for_each(|at| foresight.came_to_thread(at.into()));
+        foresight.in_vain();
+        assert!(foresight.completed(100).is_none());
+    }
+
+    #[test]
+    fn who_looks_on_in_vain_ceases_and_begins_again() {
+        let mut foresight = Foresight::default();
+        for _ in 0..3 {
+            for at in 0..100 {
+                let _ = foresight.completed(at);
+                foresight.came_to_thread(at);
+            }
+            for _ in 0..MOST / VAIN {
+                assert!(foresight.completed(200).is_some());
+                foresight.in_vain();
+            }
+            assert!(foresight.completed(200).is_none());
+        }
+        foresight.came_to_call();
+        assert!(foresight.completed(300).is_some());
+        foresight.is_mistaken();
+        assert!(!foresight.expects());
+    }
+}
