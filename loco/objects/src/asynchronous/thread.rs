@@ -93,6 +93,11 @@ impl<F: Fabric> AsyncThread<F> {
         self.begin_with(step).await
     }
 
+    /// Returns true if operations are done when they are posted.
+    pub(super) fn is_synchronous(&self) -> bool {
+        self.synchronous
+    }
+
     fn begin_with<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,

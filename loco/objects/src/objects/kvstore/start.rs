@@ -94,6 +94,48 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     }
 }
 
+/// An update without its borrows, which a task keeps between the calls of its thread.
+#[cfg(feature = "async")]
+pub(crate) enum Kept {
+    /// It is over, with this outcome.
+    Over(bool),
+    /// It has to be [taken up](KvStore::take_up) again with the same thread.
+    UnderWay(Number),
+}
+
+#[cfg(feature = "async")]
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
+    /// Takes up an update of `thread` that was [kept](PendingUpdate::keep).
+    pub(crate) fn take_up<'a>(&'a self, thread: &'a Thread<F>, kept: Kept) -> PendingUpdate<'a, K, V, F> {
+        let state = match kept {
+            Kept::Over(found) => State::Known(Ok(found)),
+            Kept::UnderWay(number) => State::UnderWay(number),
+        };
+        PendingUpdate {
+            store: self,
+            thread,
+            state,
+        }
+    }
+
+    /// Returns true if updates that are started over a network are over when the call returns.
+    pub(crate) fn starts_wait(&self) -> bool {
+        self.shared.copies.is_some()
+    }
+}
+
+#[cfg(feature = "async")]
+impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
+    /// Leaves the update under way. The caller must take it up later. Fails if it is over and has failed.
+    pub(crate) fn keep(mut self) -> Result<Kept> {
+        match std::mem::replace(&mut self.state, State::Taken) {
+            State::Known(outcome) => outcome.map(Kept::Over),
+            State::UnderWay(number) => Ok(Kept::UnderWay(number)),
+            State::Taken => Err(crate::Error::Closed), // not reached: `wait` takes `self`
+        }
+    }
+}
+
 impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
     /// Moves on what the thread has under way, without a wait for other threads. Returns true if this update is over, so that
     /// [`wait`](PendingUpdate::wait) returns at once. It is over at its deadline too, and after a loss that it cannot survive.
