@@ -64,7 +64,12 @@ where
         let waits = thread.is_synchronous() || self.starts_wait();
         let (store, own) = (self.share(), thread.clone());
         let start = move |thread: &Thread<F>| {
-            let kept = store.update_start(thread, &key, &value)?.keep()?;
+            let kept = store.update_start(thread, &key, &value)?.keep();
+            // What is over and has failed may be repeated where nothing waits.
+            let kept = match kept {
+                Kept::Over(Err(error)) => return Err(error),
+                kept => kept,
+            };
             // An outcome that nobody takes settles the update when it is dropped.
             Ok(AsyncUpdate {
                 under_way: Some(UnderWay {
@@ -103,12 +108,17 @@ where
     ///
     /// The update also gives up, with `Timeout`, if another call of the same `AsyncThread` is given up while it waits.
     pub async fn wait(mut self) -> Result<bool> {
+        if let Some(UnderWay { store, thread, kept }) = &mut self.under_way {
+            // Needs no stack of its own if the wait for another update has ended this one, too.
+            thread.unless_in_use(|thread| kept.look(store, thread));
+        }
         let Some(UnderWay { store, thread, kept }) = self.under_way.take() else {
             return Err(Error::Closed); // not reached: only `wait` and `drop` take it
         };
-        if let Kept::Over(found) = kept {
-            return Ok(found);
-        }
+        let kept = match kept {
+            Kept::Over(outcome) => return outcome,
+            under_way => under_way,
+        };
         let wait = move |thread: &Thread<F>| store.take_up(thread, kept).wait();
         // Given up, the wait would end the other updates of the thread, too.
         thread.begin_at(Place::Last, wait, |_, _| None, false).await
@@ -125,7 +135,7 @@ where
         let Some(UnderWay { store, thread, kept }) = self.under_way.take() else {
             return;
         };
-        if let Kept::Over(_) = kept {
+        if matches!(kept, Kept::Over(_)) {
             return;
         }
         let settle = move |thread: &Thread<F>| {

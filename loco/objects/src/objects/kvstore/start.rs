@@ -98,7 +98,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 #[cfg(feature = "async")]
 pub(crate) enum Kept {
     /// It is over, with this outcome.
-    Over(bool),
+    Over(Result<bool>),
     /// It has to be [taken up](KvStore::take_up) again with the same thread.
     UnderWay(Number),
 }
@@ -108,7 +108,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Takes up an update of `thread` that was [kept](PendingUpdate::keep).
     pub(crate) fn take_up<'a>(&'a self, thread: &'a Thread<F>, kept: Kept) -> PendingUpdate<'a, K, V, F> {
         let state = match kept {
-            Kept::Over(found) => State::Known(Ok(found)),
+            Kept::Over(outcome) => State::Known(outcome),
             Kept::UnderWay(number) => State::UnderWay(number),
         };
         PendingUpdate {
@@ -126,13 +126,36 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
 
 #[cfg(feature = "async")]
 impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
-    /// Leaves the update under way. The caller must take it up later. Fails if it is over and has failed.
-    pub(crate) fn keep(mut self) -> Result<Kept> {
+    /// Leaves the update under way. The caller must take it up later, unless it is over.
+    pub(crate) fn keep(mut self) -> Kept {
         match std::mem::replace(&mut self.state, State::Taken) {
-            State::Known(outcome) => outcome.map(Kept::Over),
-            State::UnderWay(number) => Ok(Kept::UnderWay(number)),
-            State::Taken => Err(crate::Error::Closed), // not reached: `wait` takes `self`
+            State::Known(outcome) => Kept::Over(outcome),
+            State::UnderWay(number) => Kept::UnderWay(number),
+            State::Taken => Kept::Over(Err(crate::Error::Closed)), // not reached: `wait` takes `self`
         }
+    }
+}
+
+#[cfg(feature = "async")]
+impl Kept {
+    /// Takes the outcome if the update is over. Moves on what the thread has under way otherwise, as [`query`](PendingUpdate::query) does.
+    pub(crate) fn look<F: Fabric, K: Encode + Eq, V: Encode>(
+        &mut self,
+        store: &KvStore<K, V, F>,
+        thread: &Thread<F>,
+    ) {
+        // What stays if the key type panics: the number is free then.
+        let closed = Kept::Over(Err(crate::Error::Closed));
+        *self = match std::mem::replace(self, closed) {
+            over @ Kept::Over(_) => over,
+            under_way => {
+                let update = store.take_up(thread, under_way);
+                match update.query() {
+                    true => Kept::Over(update.wait()),
+                    false => update.keep(),
+                }
+            }
+        };
     }
 }
 
