@@ -165,6 +165,7 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "Async<KvStore>::get",
             "Async<KvStore>::insert",
             "Async<KvStore>::update",
+            "Async<KvStore>::update_start",
             "Async<KvStore>::delete",
         ],
         Object::Log => &[

@@ -207,7 +207,8 @@ typedef struct loco_thread loco_thread;
  * Errors: LOCO_EXHAUSTED if there are too many. */
 loco_status loco_thread_new(loco_node *node, loco_thread **thread);
 
-/* Frees a `loco_thread`. Operations that were begun with it go on. Another thread may call this once the owner has ended.
+/* Frees a `loco_thread`. Operations on regions that were begun with it go on, and what is left of a store's operations
+ * (`loco_store_pending`) goes on when it is waited for. Another thread may call this once the owner has ended.
  * Errors: LOCO_USAGE, freeing nothing, while the thread holds a lock. */
 loco_status loco_thread_free(loco_thread *thread);
 
@@ -708,7 +709,7 @@ typedef struct loco_store_options {
 loco_status loco_store_new(loco_node *node, const char *name, const loco_store_options *options, loco_store **store);
 
 /* Ends this node's part of the store, and frees it. Later inserts and deletes of other nodes fail with LOCO_TIMEOUT, so free the
- * store when all nodes are done with it. */
+ * store when all nodes are done with it. A `loco_store_pending` that is not freed keeps the store up. */
 loco_status loco_store_free(loco_store *store);
 
 /* Looks a key up: copies its value to `value`, where there is room for `capacity` bytes, and its length to `*len`.
@@ -738,6 +739,40 @@ loco_status loco_store_update(loco_store *store, loco_thread *thread, const void
  * there, but now it is not. LOCO_TIMEOUT if a node does not acknowledge.
  * After a timeout either nothing has changed, or the key is not there any more; delete again. */
 loco_status loco_store_delete(loco_store *store, loco_thread *thread, const void *key, size_t key_len);
+
+/* An operation of a store that was started and is completed by itself, so that hundreds of a thread are under way at a time. Belongs
+ * to the thread that started it: others get LOCO_WRONG_THREAD. Its store and its `loco_thread` stay up until it is freed.
+ *
+ * On networks it goes on while its thread is in `loco_store_pending_wait` or `loco_store_pending_test` of any of its operations, tries
+ * for a lock, or is in a call that waits for what other threads do. Such a call ends the operations under way before it waits, until
+ * its own deadline. Calls that return at once, such as `loco_queue_try_pop`, do not move it on. An operation may hold its lock from
+ * its start on, and others wait for that lock. So the thread promises to come back soon to each operation that it has started, and to
+ * wait for it or free it before the thread ends: nobody else can, and the lock would stay held until this node is lost.
+ *
+ * Over shared memory, and where values have copies, the operation is over when it was started. */
+typedef struct loco_store_pending loco_store_pending;
+
+/* Starts an update of the value of a key, as `loco_store_update`; key and value are copied. Updates of one key by one thread take
+ * effect in the order in which they were started, whichever is waited for first. Those of different keys are not ordered.
+ * Errors: LOCO_USAGE for a value that is too long. `loco_store_pending_wait` returns all others. */
+loco_status loco_store_update_start(loco_store *store, loco_thread *thread, const void *key, size_t key_len, const void *value,
+                                    size_t value_len, loco_store_pending **pending);
+
+/* Waits until the operation is over, and returns what the call in one piece would have: for an update, see `loco_store_update`. Later
+ * calls return the same status at once. The time of the thread runs from the start of the operation, not from this call.
+ * Errors: those of the call in one piece.
+ * After a timeout the operation is over, as the call in one piece would be: for an update, nothing has changed (with copies, the value
+ * may have); start another one. A value that is being written is written to its end, whatever the time. */
+loco_status loco_store_pending_wait(loco_store_pending *pending);
+
+/* Moves on what the thread has under way, and sets `*done` to 1 if this operation is over, successfully or not, and otherwise to 0.
+ * Does not wait for other threads. The operation is over at its deadline, too. */
+loco_status loco_store_pending_test(loco_store_pending *pending, int *done);
+
+/* Frees the handle. An operation that does not hold its lock yet is taken back: nothing has changed. Otherwise it goes on to its end,
+ * for which this waits, whatever the time of the thread, and its outcome is not reported. In either case its lock is released or given up.
+ * Errors: LOCO_WRONG_THREAD, freeing nothing. */
+loco_status loco_store_pending_free(loco_store_pending *pending);
 
 /* Waits until all copies that went with the nodes known to be lost are made again. The loss of `copies - 1` nodes more then takes
  * no value with it, apart from values that are short of copies because too few homes are left.

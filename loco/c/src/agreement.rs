@@ -151,6 +151,7 @@ fn c_type(rust: &str) -> String {
         "u64" => "uint64_t",
         "usize" => "size_t",
         "StoreOptions" => "loco_store_options",
+        "StorePending" => "loco_store_pending",
         "RingWriter" => "loco_ring_writer",
         "RingReader" => "loco_ring_reader",
         name if name.chars().all(char::is_alphabetic) => return format!("loco_{}", name.to_lowercase()),

@@ -41,6 +41,8 @@ mod ring;
 mod status;
 #[allow(unsafe_code)] // exported names
 mod store;
+#[allow(unsafe_code)] // exported names, and an operation that is kept together with its store and thread
+mod store_pending;
 #[allow(unsafe_code)] // exported names
 mod thread;
 #[allow(unsafe_code)] // exported names

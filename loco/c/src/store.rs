@@ -1,6 +1,7 @@
 //! The key-value store: `loco_store`, with keys and values of any bytes.
 
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 
 use loco::{Bytes, Inserted, KvConfig, KvStore};
 
@@ -22,8 +23,18 @@ pub struct StoreOptions {
     pub(crate) copies_per_second: u32,
 }
 
-/// A store, as C holds it.
-pub struct Store(KvStore<Bytes, Bytes>);
+/// The store of the Rust library.
+pub(crate) type Map = KvStore<Bytes, Bytes>;
+
+/// A store, as C holds it. Operations under way keep it up.
+pub struct Store(Arc<Map>);
+
+impl Store {
+    /// Returns a handle that can be kept.
+    pub(crate) fn share(&self) -> Arc<Map> {
+        self.0.clone()
+    }
+}
 
 impl StoreOptions {
     fn config(&self) -> Result<KvConfig, Failure> {
@@ -53,7 +64,7 @@ impl StoreOptions {
 handle! {
     new loco_store_new(options: Option<&StoreOptions>) -> store: Store = |parent, name| {
         let config = options.map_or_else(|| Ok(KvConfig::default()), StoreOptions::config)?;
-        Store(KvStore::new(parent, name, config)?)
+        Store(Arc::new(KvStore::new(parent, name, config)?))
     };
     free loco_store_free;
 }
@@ -230,7 +241,7 @@ pub unsafe extern "C" fn loco_store_restore(
 ///
 /// # Safety
 /// See [`bytes`].
-unsafe fn owned(data: *const c_void, len: usize, name: &str) -> Result<Bytes, Failure> {
+pub(crate) unsafe fn owned(data: *const c_void, len: usize, name: &str) -> Result<Bytes, Failure> {
     // SAFETY: the caller's promise.
     Ok(Bytes(unsafe { bytes(data, len, name) }?.to_vec()))
 }

@@ -24,6 +24,7 @@ static void null_arguments(loco_node *node, loco_thread *thread) {
     REFUSED(LOCO_USAGE, "`region` is NULL", loco_region_read(NULL, 0, &byte, 1));
     REFUSED(LOCO_USAGE, "`pending` is NULL", loco_pending_wait(NULL));
     REFUSED(LOCO_USAGE, "`reader` is NULL", loco_ring_receive(NULL, thread, &byte, 1, &len));
+    REFUSED(LOCO_USAGE, "`pending` is NULL", loco_store_pending_wait(NULL));
     REFUSED(LOCO_USAGE, "`store` is NULL", loco_store_get(NULL, thread, "k", 1, &byte, 1, &len));
     HOLDS(loco_self(NULL) == LOCO_NO_NODE && loco_nodes(NULL, NULL, 0) == 0 && loco_region_len(NULL) == 0);
     HOLDS(loco_ring_message_bytes_max(NULL) == 0);
@@ -55,6 +56,7 @@ static void null_arguments(loco_node *node, loco_thread *thread) {
     OK(loco_ring_reader_free(NULL));
     OK(loco_lock_free(NULL));
     OK(loco_store_free(NULL));
+    OK(loco_store_pending_free(NULL));
 }
 
 static void words_and_bytes(loco_node *node, loco_thread *thread) {
@@ -233,6 +235,37 @@ static void snapshots(loco_store *store, loco_thread *thread) {
     HOLDS(remove(path) == 0);
 }
 
+/* The store has the key "a". Over shared memory an update is over when it was started. */
+static void started_updates(loco_store *store, loco_thread *thread) {
+    loco_store_pending *one, *other = NULL;
+    char value[16] = "";
+    size_t len = 0;
+    int done = 7;
+
+    REFUSED(LOCO_USAGE, "`store` is NULL", loco_store_update_start(NULL, thread, "a", 1, "x", 1, &one));
+    REFUSED(LOCO_USAGE, "`thread` is NULL", loco_store_update_start(store, NULL, "a", 1, "x", 1, &one));
+    REFUSED(LOCO_USAGE, "`value` is NULL", loco_store_update_start(store, thread, "a", 1, NULL, 1, &one));
+    REFUSED(LOCO_USAGE, "`pending` is NULL", loco_store_update_start(store, thread, "a", 1, "x", 1, NULL));
+    REFUSED(LOCO_USAGE, "17 bytes do not fit",
+            loco_store_update_start(store, thread, "a", 1, "seventeen bytes..", 17, &other));
+    HOLDS(other == NULL);
+    OK(loco_store_update_start(store, thread, "a", 1, "earlier", 7, &one));
+    OK(loco_store_update_start(store, thread, "a", 1, "later", 5, &other));
+    REFUSED(LOCO_USAGE, "`done` is NULL", loco_store_pending_test(other, NULL));
+    OK(loco_store_pending_test(other, &done));
+    HOLDS(done == 1);
+    OK(loco_store_pending_wait(other));
+    OK(loco_store_pending_wait(other));
+    OK(loco_store_pending_free(other));
+    OK(loco_store_pending_free(one));
+    OK(loco_store_get(store, thread, "a", 1, value, sizeof value, &len));
+    HOLDS(len == 5 && memcmp(value, "later", 5) == 0);
+    OK(loco_store_update_start(store, thread, "absent", 6, "x", 1, &one));
+    EXPECT(LOCO_NOT_FOUND, loco_store_pending_wait(one));
+    EXPECT(LOCO_NOT_FOUND, loco_store_pending_wait(one));
+    OK(loco_store_pending_free(one));
+}
+
 static void stores(loco_node *node, loco_thread *thread) {
     loco_store_options options = LOCO_STORE_OPTIONS_INIT;
     loco_store *store;
@@ -260,6 +293,7 @@ static void stores(loco_node *node, loco_thread *thread) {
     HOLDS(len == 16 && memcmp(value, "sixteen bytes ok", 16) == 0);
     REFUSED(LOCO_USAGE, "17 bytes do not fit", loco_store_update(store, thread, "a", 1, "seventeen bytes..", 17));
     EXPECT(LOCO_NOT_FOUND, loco_store_update(store, thread, "b", 1, "x", 1));
+    started_updates(store, thread);
     OK(loco_store_delete(store, thread, "a", 1));
     EXPECT(LOCO_NOT_FOUND, loco_store_delete(store, thread, "a", 1));
     REFUSED(LOCO_USAGE, "spare_homes", loco_store_wait_until_whole(store, thread));

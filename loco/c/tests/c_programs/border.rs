@@ -7,7 +7,7 @@ use loco::fabric::NodeId;
 
 use loco_conformance::job::Processes;
 
-use crate::support::{Language, installation, job, start, texts};
+use crate::support::{Language, installation, job, job_over, start, texts};
 
 fn program(name: &str) -> Option<PathBuf> {
     let installation = installation(Language::C)?;
@@ -45,6 +45,18 @@ fn a_queue_that_found_no_memory_works_when_there_is_some() {
 fn threads_of_two_nodes() {
     let Some(program) = program("threads") else { return };
     assert_eq!(job("threads", 2, &program), ["nothing was lost\n"; 2]);
+}
+
+#[test]
+fn started_updates_of_two_nodes() {
+    let Some(program) = program("started") else { return };
+    for fabric in ["shm", "tcp"] {
+        let test = format!("started-{fabric}");
+        assert_eq!(
+            job_over(fabric, &test, 2, &program),
+            ["each update was completed by itself\n"; 2]
+        );
+    }
 }
 
 #[test]

@@ -132,15 +132,24 @@ impl Installation {
 
 /// Starts `program` as a node of `job`, over shared memory.
 pub fn start(job: &mut Processes, node: NodeId, program: &Path) {
+    start_over("shm", job, node, program);
+}
+
+fn start_over(fabric: &str, job: &mut Processes, node: NodeId, program: &Path) {
     let mut command = Command::new(program);
-    job.start_heard(node, command.env(var::FABRIC, "shm"));
+    job.start_heard(node, command.env(var::FABRIC, fabric));
 }
 
 /// Runs `program` as each of `nodes` nodes, which all must succeed; gives what each has written.
 pub fn job(test: &str, nodes: u16, program: &Path) -> Vec<String> {
+    job_over("shm", test, nodes, program)
+}
+
+/// Runs `program` as [`job`] does, over `fabric`.
+pub fn job_over(fabric: &str, test: &str, nodes: u16, program: &Path) -> Vec<String> {
     let mut job = Processes::new(test, nodes);
     for node in 0..nodes {
-        start(&mut job, NodeId(node), program);
+        start_over(fabric, &mut job, NodeId(node), program);
     }
     job.rendezvous();
     job.finish_well()

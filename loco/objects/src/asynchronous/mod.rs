@@ -61,9 +61,11 @@ mod shared;
 mod shared_queue;
 mod store;
 mod thread;
+mod update;
 
 pub use driver::Driver;
 pub use lock::AsyncGuard;
 pub use ring::{RingSink, RingStream};
 pub use shared::Async;
 pub use thread::AsyncThread;
+pub use update::AsyncUpdate;

@@ -93,6 +93,17 @@ impl<F: Fabric> AsyncThread<F> {
         self.begin_with(step).await
     }
 
+    /// Returns true if operations are done when they are posted.
+    pub(super) fn is_synchronous(&self) -> bool {
+        self.synchronous
+    }
+
+    /// Runs `step`, which must not wait, on the calling thread. Returns `None` if a call of this `AsyncThread` is under way.
+    pub(super) fn unless_in_use<T>(&self, step: impl FnOnce(&Thread<F>) -> T) -> Option<T> {
+        let borrowed = self.borrow();
+        borrowed.call_queue.as_ref().map(|(_, thread)| step(thread))
+    }
+
     fn begin_with<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,

@@ -16,6 +16,7 @@ mod trips;
 
 mod after_timeout;
 mod asynchronous;
+mod asynchronous_started;
 mod atomic_var;
 mod awaiting;
 mod calls;

@@ -129,6 +129,7 @@ pub(crate) fn kv() -> Vec<NamedWorld> {
     vec![
         NamedWorld::new("tasks", life_of_a_key),
         NamedWorld::new("task-dropped", dropped_insert),
+        NamedWorld::new("task-started", started_updates),
     ]
 }
 
@@ -160,6 +161,34 @@ fn life_of_a_key(world: &mut World) {
                 );
             }) as _,
         ]);
+    });
+}
+
+/// Builds a world in which a task starts three updates of a key. It waits for the second one first, and drops the third.
+fn started_updates(world: &mut World) {
+    let mut stage = Stage::new(world, 2, 1, node(1, store));
+    stage.run(1, 0, "executor", |node, _| {
+        let (store, thread) = (&node.object, &node.threads[0]);
+        node.run([Box::pin(async {
+            assert_eq!(must(store.insert(thread, 1, 10).await), Inserted::Done);
+            did("Async<KvStore>::update_start");
+            let first = must(store.update_start(thread, 1, 11).await);
+            let second = must(store.update_start(thread, 1, 12).await);
+            assert!(
+                must(second.wait().await) && must(first.wait().await),
+                "it is there"
+            );
+            assert_eq!(
+                must(store.get(thread, 1).await),
+                Some(12),
+                "the second of the two"
+            );
+            drop(must(store.update_start(thread, 1, 13).await));
+            let found = must(store.get(thread, 1).await);
+            assert!(matches!(found, Some(12 | 13)), "taken back or not: {found:?}");
+            assert!(must(store.update(thread, 1, 14).await), "the lock is free");
+            assert_eq!(must(store.get(thread, 1).await), Some(14), "the last one");
+        }) as _]);
     });
 }
 

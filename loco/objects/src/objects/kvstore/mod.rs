@@ -66,6 +66,8 @@ use crate::{
 
 pub use read::PendingGet;
 pub use snapshot::{Restored, Snapshot};
+#[cfg(feature = "async")]
+pub(crate) use start::Kept;
 pub use start::PendingUpdate;
 pub use value::{Bytes, Encode};
 pub use write::Inserted;

@@ -94,6 +94,71 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     }
 }
 
+/// An update without its borrows, which a task keeps between the calls of its thread.
+#[cfg(feature = "async")]
+pub(crate) enum Kept {
+    /// It is over, with this outcome.
+    Over(Result<bool>),
+    /// It has to be [taken up](KvStore::take_up) again with the same thread.
+    UnderWay(Number),
+}
+
+#[cfg(feature = "async")]
+impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
+    /// Takes up an update of `thread` that was [kept](PendingUpdate::keep).
+    pub(crate) fn take_up<'a>(&'a self, thread: &'a Thread<F>, kept: Kept) -> PendingUpdate<'a, K, V, F> {
+        let state = match kept {
+            Kept::Over(outcome) => State::Known(outcome),
+            Kept::UnderWay(number) => State::UnderWay(number),
+        };
+        PendingUpdate {
+            store: self,
+            thread,
+            state,
+        }
+    }
+
+    /// Returns true if updates that are started over a network are over when the call returns.
+    pub(crate) fn starts_wait(&self) -> bool {
+        self.shared.copies.is_some()
+    }
+}
+
+#[cfg(feature = "async")]
+impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
+    /// Leaves the update under way. The caller must take it up later, unless it is over.
+    pub(crate) fn keep(mut self) -> Kept {
+        match std::mem::replace(&mut self.state, State::Taken) {
+            State::Known(outcome) => Kept::Over(outcome),
+            State::UnderWay(number) => Kept::UnderWay(number),
+            State::Taken => Kept::Over(Err(crate::Error::Closed)), // not reached: `wait` takes `self`
+        }
+    }
+}
+
+#[cfg(feature = "async")]
+impl Kept {
+    /// Takes the outcome if the update is over. Moves on what the thread has under way otherwise, as [`query`](PendingUpdate::query) does.
+    pub(crate) fn look<F: Fabric, K: Encode + Eq, V: Encode>(
+        &mut self,
+        store: &KvStore<K, V, F>,
+        thread: &Thread<F>,
+    ) {
+        // What stays if the key type panics: the number is free then.
+        let closed = Kept::Over(Err(crate::Error::Closed));
+        *self = match std::mem::replace(self, closed) {
+            over @ Kept::Over(_) => over,
+            under_way => {
+                let update = store.take_up(thread, under_way);
+                match update.query() {
+                    true => Kept::Over(update.wait()),
+                    false => update.keep(),
+                }
+            }
+        };
+    }
+}
+
 impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
     /// Moves on what the thread has under way, without a wait for other threads. Returns true if this update is over, so that
     /// [`wait`](PendingUpdate::wait) returns at once. It is over at its deadline too, and after a loss that it cannot survive.
