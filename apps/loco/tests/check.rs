@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn passes_completely(arguments: &[&str]) {
-    let output = check(&[arguments, &["--time", "60", "--json"]].concat());
+    let output = check(&[arguments, &["--time", "900", "--json"]].concat());
     let lines = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {lines}");
     for fabric in ["model", "shm"] {
@@ -415,7 +415,7 @@ fn the_store_is_searched_at_random() {
 
 #[test]
 fn objects_are_compared_with_a_strong_memory() {
-    let output = check(&["owned-var", "--robust", "--time", "120", "--json"]);
+    let output = check(&["owned-var", "--robust", "--time", "900", "--json"]);
     let line = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{line}");
     let report: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
