@@ -185,7 +185,7 @@ fn a_job_that_nobody_may_join_is_named_with_the_remedy() {
     let nobody = |job: &Job| finish(job.run(&["--join"], "node")).1;
     let out = nobody(&job);
     assert!(out.contains("nobody listens at 127.0.0.1:"), "{out}");
-    let remedy = "the job is not up yet, is over, or has a fixed number of nodes; start it with room for more (`loco run --nodes-max`, LOCO_NODES_MAX)";
+    let remedy = "the job is over, is not up yet, or has a fixed number of nodes; start it with room for more (`loco run --nodes-max`, LOCO_NODES_MAX)";
     assert!(out.contains(remedy), "{out}");
     let mut members = job.start(&[]);
     members.hear(&[0, 1], &[0, 1]);
