@@ -15,6 +15,7 @@ mod doctor;
 mod effect;
 mod error;
 mod fabrics;
+mod join;
 mod launcher;
 mod litmus;
 mod machine;

@@ -13,6 +13,7 @@ use loco::fabric::{
 use loco_app::time;
 
 use crate::error::CliError;
+use crate::join::{require_secret, that_joins};
 use crate::launcher::{Node, Plan, Remote, is_name, launch};
 use crate::timeline;
 
@@ -29,6 +30,10 @@ use crate::timeline;
 /// the variables that begin with LOCO_ and those of --export, under LOCO_SECRET or a random secret, which no process list shows.
 /// PROGRAM must be on each host under the same name. ssh must work without a question. If it fails, the exit code is 255. What
 /// a node leaves on its host is ended with it, also when this command is killed.
+///
+/// With --hosts and --nodes-max, nodes may join the job while it runs: with --hosts and --join, this starts one more node, here,
+/// of the job that was started with the same file and the same LOCO_SECRET (and LOCO_JOB, if it was set). The job gives it its id.
+/// It leaves when PROGRAM ends. Jobs under mpirun or Slurm, and those of -n, have a fixed number of nodes.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("who").required(true).args(["nodes", "hosts"]))]
 pub struct Args {
@@ -41,6 +46,12 @@ pub struct Args {
     /// Start each node of the hosts file on its host by ssh.
     #[arg(long, requires = "hosts", conflicts_with = "nodes")]
     ssh: bool,
+    /// Give the job room for N nodes, counting each attempt to join, so that nodes may join it later.
+    #[arg(long, value_name = "N", value_parser = loco_app::number::<u16>(1..))]
+    nodes_max: Option<u16>,
+    /// Start one node, here, that joins the running job of the hosts file.
+    #[arg(long, conflicts_with_all = ["ssh", "nodes_max", "trace"])]
+    join: bool,
     /// The ssh to call, with its options: 'ssh -p 2222 -i KEY'.
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "ssh", value_parser = command)]
     ssh_command: String,
@@ -72,9 +83,11 @@ pub struct Args {
 
 /// Runs the job and returns its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    args.check_room()?;
     let mut nodes = match (&args.hosts, args.nodes) {
+        (Some(path), _) if args.join => vec![that_joins(&hosts_of(path)?, args.fabric)],
         (Some(path), _) if args.ssh => nodes_by_ssh(path, args)?,
-        (Some(path), _) => nodes_of_file(path, args.fabric)?,
+        (Some(path), _) => nodes_of_file(path, args)?,
         (None, count) => local_nodes(count.unwrap_or(1), args.fabric)?,
     };
     let trace = args.trace.as_deref().map(Trace::new).transpose()?;
@@ -91,7 +104,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         timeout: args.timeout,
         grace: args.grace,
         keep_going: args.keep_going,
-        prefix: !args.no_prefix,
+        // The id of a node that joins is not known here.
+        prefix: !args.no_prefix && !args.join,
+        joins: args.join,
         bar: None,
         input: true,
         scratch: trace.as_ref().map(|trace| trace.folder.clone()),
@@ -100,6 +115,38 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         timeline::merge_job(&trace.folder, &ids, &mut trace.file)?;
     }
     Ok(ended.code)
+}
+
+impl Args {
+    /// Refuses settings of jobs that grow in a job that cannot.
+    fn check_room(&self) -> Result<(), CliError> {
+        let option = match self.nodes_max {
+            Some(_) => "--nodes-max",
+            None if self.join => "--join",
+            None => return Ok(()),
+        };
+        if self.hosts.is_none() {
+            return Err(CliError::Usage(format!(
+                "{option} needs --hosts FILE: nodes join at the addresses of a hosts file, and those of -n have no known ones \
+                 (a file may give all nodes to this machine: `0 localhost`)"
+            )));
+        }
+        require_secret(option)
+    }
+
+    /// Returns the variable that gives the job room, if it is to have some.
+    fn room(&self, hosts: &Hosts) -> Result<Option<(&'static str, String)>, CliError> {
+        let Some(max) = self.nodes_max else {
+            return Ok(None);
+        };
+        let count = hosts.iter().count();
+        if usize::from(max) < count {
+            return Err(CliError::Usage(format!(
+                "--nodes-max {max} is too little for the {count} nodes of the hosts file"
+            )));
+        }
+        Ok(Some((var::NODES_MAX, max.to_string())))
+    }
 }
 
 /// The timeline of a job: the file that is asked for, and the folder in which nodes write until the end.
@@ -135,7 +182,13 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
     let nodes: Vec<_> = (0..count).map(NodeId).collect();
     let described = nodes.iter().map(|&node| Node {
         id: node,
-        unset: vec![var::HOSTS, var::HOSTS_TEXT, var::RENDEZVOUS, var::SECRET_FILE],
+        unset: vec![
+            var::HOSTS,
+            var::HOSTS_TEXT,
+            var::JOIN,
+            var::RENDEZVOUS,
+            var::SECRET_FILE,
+        ],
         set: vec![
             (var::NODE, node.0.to_string()),
             (var::NODES, count.to_string()),
@@ -172,7 +225,7 @@ fn hosts_of(path: &Path) -> Result<Hosts, CliError> {
 }
 
 /// Returns the nodes of a hosts file that live on this machine.
-fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliError> {
+fn nodes_of_file(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
     let hosts = hosts_of(path)?;
     let path = path
         .canonicalize()
@@ -186,8 +239,9 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
     }
     let mut common = vec![
         (var::HOSTS, path.to_string_lossy().into_owned()),
-        (var::FABRIC, fabric.to_string()),
+        (var::FABRIC, args.fabric.to_string()),
     ];
+    common.extend(args.room(&hosts)?);
     let is_set = |name| std::env::var_os(name).is_some();
     if !is_set(var::SECRET) && !is_set(var::SECRET_FILE) {
         if !elsewhere.is_empty() {
@@ -207,7 +261,13 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
     }
     let node = |(id, _): &(NodeId, &Address)| Node {
         id: *id,
-        unset: vec![var::HOSTS_TEXT, var::LAUNCHER, var::NODES, var::RENDEZVOUS],
+        unset: vec![
+            var::HOSTS_TEXT,
+            var::JOIN,
+            var::LAUNCHER,
+            var::NODES,
+            var::RENDEZVOUS,
+        ],
         set: [(var::NODE, id.0.to_string())]
             .into_iter()
             .chain(common.clone())
@@ -222,20 +282,23 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
 fn nodes_by_ssh(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
     let hosts = hosts_of(path)?;
     let job = match set(var::JOB)? {
-        Some(job) => job,
-        None => format!("run-{}", Secret::random_text()?),
+        Some(job) => Some(job),
+        // Those that join do not know a random one.
+        None if args.nodes_max.is_some() => None,
+        None => Some(format!("run-{}", Secret::random_text()?)),
     };
     // The other hosts may not have the file, and need not agree about default ports.
     let listed: String = hosts
         .iter()
         .map(|(node, address)| format!("{} {address}\n", node.0))
         .collect();
-    let common = [
+    let mut common = vec![
         (var::HOSTS_TEXT, listed),
         (var::FABRIC, args.fabric.to_string()),
         (var::SECRET, secret()?),
-        (var::JOB, job),
     ];
+    common.extend(job.map(|job| (var::JOB, job)));
+    common.extend(args.room(&hosts)?);
     let node = |(id, address): (NodeId, &Address)| {
         let host = address.host();
         if host.starts_with('-') {
@@ -248,6 +311,7 @@ fn nodes_by_ssh(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
             id,
             unset: vec![
                 var::HOSTS,
+                var::JOIN,
                 var::LAUNCHER,
                 var::NODES,
                 var::RENDEZVOUS,
@@ -287,7 +351,7 @@ fn secret() -> Result<String, CliError> {
 }
 
 /// Returns the value of a variable; an empty one counts as unset.
-fn set(name: &str) -> Result<Option<String>, CliError> {
+pub fn set(name: &str) -> Result<Option<String>, CliError> {
     let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };

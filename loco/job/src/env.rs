@@ -182,6 +182,9 @@ fn job(env: &Environment) -> Result<Job> {
             return foreign(env, launcher, NodeId(rank), size);
         }
     }
+    if env.var(var::JOIN).is_some() {
+        return Err(Join::not_asked_for());
+    }
     let looked_for: Vec<_> = FOREIGN.iter().map(|launcher| launcher.rank).collect();
     Err(FabricError::Config(format!(
         "this process is not part of a job: none of {}, {} is set; start it with `loco run -n 3 PROGRAM`, mpirun or srun",
@@ -512,6 +515,7 @@ mod tests {
                 &[][..],
                 "this process is not part of a job: none of LOCO_NODE, OMPI_",
             ),
+            (&[("LOCO_JOIN", "a:1")], "LOCO_JOIN is set, but this program"),
             (&[("LOCO_NODE", "x")], "LOCO_NODE=x is not a number"),
             (
                 &[("LOCO_NODE", "0")],

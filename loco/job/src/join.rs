@@ -5,6 +5,7 @@ use loco_fabric::{FabricError, Result};
 use crate::hosts::Address;
 use crate::secret::Secret;
 use crate::timeouts::Timeouts;
+use crate::var;
 
 /// A running job, as a process knows it that is to [join](crate::Mesh::join) it.
 #[derive(Clone, Debug)]
@@ -57,6 +58,14 @@ impl Join {
     #[must_use]
     pub fn timeouts(self, timeouts: Timeouts) -> Join {
         Join { timeouts, ..self }
+    }
+
+    /// Makes the error of a program that only begins with jobs, and was told to join one.
+    pub(crate) fn not_asked_for() -> FabricError {
+        FabricError::Config(format!(
+            "{} is set, but this program does not join jobs: it has to begin with `Startup::connect` (or `Mesh::join`)",
+            var::JOIN
+        ))
     }
 
     /// Returns the addresses of members.

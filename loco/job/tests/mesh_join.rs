@@ -483,8 +483,7 @@ fn a_job_that_is_over_is_named() {
     let mut job = Nodes::start(2, 3, &[]);
     job.members.iter_mut().for_each(Node::kill);
     let said = job.join_by(0, &[]).end().join("\n");
-    let reason =
-        "the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)";
+    let reason = "the job is over, is not up yet, or has a fixed number of nodes; start it with room for more (`loco run --nodes-max`, LOCO_NODES_MAX)";
     assert!(said.contains(reason), "{said}");
     assert!(
         said.contains(&format!("nobody listens at {}", job.addresses[0])),

@@ -35,7 +35,7 @@
 //!
 //! Programs to copy from: `examples/hello.rs` above; `examples/news.rs`, which broadcasts messages; `examples/stock.rs`, a
 //! key-value store; `examples/heat.rs`, a simulation whose nodes exchange the edges of their pieces; `examples/counters.rs`, whose
-//! counters Prometheus scrapes.
+//! counters Prometheus scrapes; `examples/visitors.rs`, whose nodes join a running job and leave it.
 //!
 //! To use objects: make a [`Manager`] per node, a [`Thread`] per thread and the objects by name, then call
 //! [`Manager::wait_for_ready`]. To write a new object: see [`Channel`] and the guide

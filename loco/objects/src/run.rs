@@ -2,9 +2,9 @@
 //!
 //! Relies on the job (its nodes, and how they connect), the fabric that is chosen at run time, and the manager.
 
-use loco_job::{Job, Mesh};
+use loco_job::{Job, Join, Mesh, View, var};
 
-use crate::fabric::{AnyConfig, AnyFabric, Time};
+use crate::fabric::{AnyConfig, AnyFabric, Control, Platform, Std, Time};
 use crate::{Barrier, Config, Error, Manager, Result};
 
 /// The channel of the barrier at the end. Errors of that wait show the name to users.
@@ -27,8 +27,10 @@ const END: &str = "the end of the job";
 ///
 /// Returns when `program` has returned on every node, so that no node takes its memory away from one that still works.
 ///
+/// The node takes part in the first view of its job only. A program whose nodes come and go begins with [`Startup::connect`].
+///
 /// # Errors
-/// Returns [`Config`](crate::Error::Config) if the environment describes no job, the errors of connecting to the
+/// Returns [`Config`](crate::Error::Config) if the environment describes no job, or one to join, the errors of connecting to the
 /// other nodes and of bringing up the fabric, the error of `program` at once, and
 /// [`PeerLost`](crate::ErrorKind::PeerLost) if this node is done and another one ended without being done.
 pub fn run<T, E: From<Error>>(program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
@@ -49,6 +51,7 @@ pub fn run<T, E: From<Error>>(program: impl FnOnce(&Manager) -> Result<T, E>) ->
 #[must_use = "nothing happens before `run` or `connect`"]
 pub struct Startup {
     job: Option<Job>,
+    join: Option<Join>,
     fabric: Option<AnyConfig>,
     config: Config,
 }
@@ -63,6 +66,14 @@ impl Startup {
     pub fn job(self, job: Job) -> Startup {
         Startup {
             job: Some(job),
+            ..self
+        }
+    }
+
+    /// Makes the node [join](Mesh::join) this running job, in place of what the environment says. [`connect`](Startup::connect) does so.
+    pub fn join(self, join: Join) -> Startup {
+        Startup {
+            join: Some(join),
             ..self
         }
     }
@@ -82,24 +93,49 @@ impl Startup {
 
     /// Connects to the other nodes, brings the fabric up and starts the manager. This is a collective call.
     ///
+    /// A process that was started by `loco run --join` (`LOCO_JOIN` is set), or that was told to [join](Startup::join), joins a running
+    /// job. The members of that job make its view with it by [`next_view`](Manager::next_view); until all have, this call
+    /// waits.
+    ///
     /// # Errors
     /// Returns [`Config`](crate::Error::Config) if the environment describes no job, and the errors of connecting to
-    /// the other nodes and of bringing up the fabric. [`Timeout`](crate::ErrorKind::Timeout) and
+    /// the other nodes, or of [joining](Mesh::join) them, and of bringing up the fabric. [`Timeout`](crate::ErrorKind::Timeout) and
     /// [`PeerLost`](crate::ErrorKind::PeerLost) among them mean that a node did not come.
     ///
     /// # After a timeout
     /// This process is not a node: what it had set up is taken down, and the nodes that were there see it leave.
-    /// Start the job again.
+    /// Start the job again, or join again: an attempt to join uses up an id of the job.
     pub fn connect(self) -> Result<Manager> {
-        let job = match self.job {
-            Some(job) => job,
-            None => Job::from_env().map_err(|error| Error::Config(error.to_string()))?,
+        let from_env = |error: crate::fabric::FabricError| Error::Config(error.to_string());
+        let join = match (&self.join, &self.job) {
+            (None, None) => Join::from_env().map_err(from_env)?,
+            _ => self.join.clone(),
         };
+        let mesh = match (join, &self.job) {
+            (Some(join), _) => Mesh::join(&join)?,
+            (None, Some(job)) => Mesh::connect(job)?,
+            (None, None) => Mesh::connect(&Job::from_env().map_err(from_env)?)?,
+        };
+        self.bring_up(mesh)
+    }
+
+    /// Waits for a view of the job after that of `node`, and makes a manager of it with these settings, as
+    /// [`Manager::next_view`] does with those of the environment.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Manager::next_view`].
+    pub fn next_view(self, node: &Manager, deadline: Time) -> Result<Option<Manager>> {
+        let mesh = node.fabric().mesh();
+        let Some(view) = next_open(mesh, deadline) else {
+            mesh.check_in()?;
+            return Ok(None);
+        };
+        self.bring_up(mesh.of_view(&view)?).map(Some)
+    }
+
+    fn bring_up(self, mesh: Mesh) -> Result<Manager> {
         let fabric = self.fabric.map_or_else(AnyConfig::from_env, Ok);
-        Manager::with_config(
-            AnyFabric::with_settings(Mesh::connect(&job)?, fabric)?,
-            self.config,
-        )
+        Manager::with_config(AnyFabric::with_settings(mesh, fabric)?, self.config)
     }
 
     /// Makes this process a node, as [`run`] does before it runs its program. It is for programs that cannot
@@ -107,8 +143,17 @@ impl Startup {
     ///
     /// # Errors
     /// Returns the errors of [`connect`](Startup::connect), and those of waiting until every other node has
-    /// called this, too.
+    /// called this, too. Returns [`Config`](crate::Error::Config) in a process that is to join a running job: its members
+    /// do not meet it again at the end.
     pub fn enter(self) -> Result<Session> {
+        let is_told = || std::env::var_os(var::JOIN).is_some_and(|members| !members.is_empty());
+        if self.join.is_some() || self.job.is_none() && is_told() {
+            return Err(Error::Config(format!(
+                "this node is to join a running job ({}), but its program takes part in the first view of a job only: let it begin \
+                 with `Startup::connect` in place of `run` or `enter`, and go on with `Manager::next_view`",
+                var::JOIN
+            )));
+        }
         let manager = self.connect()?;
         let end = Barrier::new(&manager, END)?;
         end.channel().wait_for_ready()?;
@@ -124,6 +169,48 @@ impl Startup {
         let value = program(&session.manager)?;
         session.leave()?;
         Ok(value)
+    }
+}
+
+impl Manager {
+    /// Returns true if this node knows a later view of the job, so that [`next_view`](Manager::next_view) has no need to wait for one.
+    /// This is a look at the memory of this node, under a lock; other nodes may know of the view a moment earlier or later.
+    pub fn has_next_view(&self) -> bool {
+        next_open(self.fabric().mesh(), Std.now()).is_some()
+    }
+
+    /// Waits for a view of the job after this manager's, which comes when a node has joined, and makes a manager of it. This is a
+    /// collective call of all members of that view, this node and the newcomer among them. Call it on the manager of the newest view that
+    /// this node has. With several views ahead, it makes one of the first.
+    ///
+    /// Objects made from the new manager have the newcomer for a participant. This manager and its objects stay as they are until they
+    /// are dropped, and then this node has left its view. So the nodes have to agree to go on: if one does while others
+    /// wait for it in an object of the former view, all wait. The example `visitors` lets each round of its work agree.
+    ///
+    /// Takes the fabric that the environment chooses, and the default settings; [`Startup::next_view`] takes others. Returns none at
+    /// `deadline`, which does not bound the making of the manager.
+    ///
+    /// # Errors
+    /// Returns [`DeclaredLost`](crate::fabric::FabricError::DeclaredLost) if this node was, and the errors of bringing up the fabric;
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) among them means that a member went on the way.
+    ///
+    /// # After an error
+    /// This node has left the view that it could not make, so that the others do not wait for it there. This manager stays as it is. The
+    /// next call is for the view after that.
+    pub fn next_view(&self, deadline: Time) -> Result<Option<Manager>> {
+        Startup::new().next_view(self, deadline)
+    }
+}
+
+/// Waits for the first view after that of `mesh` that this node has not left.
+fn next_open(mesh: &Mesh, deadline: Time) -> Option<View> {
+    let mut known = mesh.view_number();
+    loop {
+        let view = mesh.next_view(known, deadline)?;
+        if !mesh.has_closed(&view) {
+            return Some(view);
+        }
+        known = view.number();
     }
 }
 

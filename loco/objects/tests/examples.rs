@@ -1,10 +1,12 @@
 //! The examples run as processes, and the documentation shows or names them.
 
+use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use loco::fabric::{NodeId, var};
 use loco_conformance::job::Processes;
+use loco_testing::free_addresses;
 
 /// An example. Cargo builds examples with the tests, but not for a single file of tests.
 fn example(name: &str) -> Command {
@@ -63,6 +65,65 @@ fn heat_spreads_over_the_nodes() {
             *output,
             format!("node {node}: the pieces have 80.8, 50.0, 19.2 degrees\n")
         );
+    }
+}
+
+/// A process of an example that is heard line by line, and killed when dropped.
+struct Heard(Child, Lines<BufReader<ChildStdout>>);
+
+impl Heard {
+    fn start(command: &mut Command) -> Heard {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("a process");
+        let out = child.stdout.take().expect("its output");
+        Heard(child, BufReader::new(out).lines())
+    }
+
+    fn hear(&mut self, text: &str) {
+        let heard = self
+            .1
+            .by_ref()
+            .map_while(Result::ok)
+            .any(|line| line.contains(text));
+        assert!(heard, "no `{text}`");
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn visitors_come_and_go() {
+    let addresses = free_addresses(&["127.0.0.1"; 2]);
+    let hosts = format!("0 {}\n1 {}\n", addresses[0], addresses[1]);
+    let visitors = || {
+        let mut command = example("visitors");
+        command
+            .env(var::FABRIC, "shm")
+            .env(var::SECRET, "a shared secret");
+        command
+    };
+    let mut members = ["0", "1"].map(|node| {
+        let mut member = visitors();
+        member
+            .env(var::NODE, node)
+            .env(var::NODES_MAX, "4")
+            .env(var::HOSTS_TEXT, &hosts);
+        Heard::start(&mut member)
+    });
+    for view in [3, 4] {
+        let mut visitor = Heard::start(visitors().arg("3").env(var::JOIN, addresses[0].to_string()));
+        visitor.hear(&format!("node {} counts in view {view}", view - 1));
+        visitor.hear("the count is ");
+        assert!(visitor.0.wait().expect("its end").success());
+        for member in &mut members {
+            member.hear(&format!("counts in view {view}"));
+            member.hear(&format!("node {}", view - 1)); // it has gone
+        }
     }
 }
 

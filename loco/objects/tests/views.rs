@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use loco::fabric::{
-    Address, AnyConfig, AnyFabric, Control, FabricChoice, Hosts, HugePages, Job, Join, Mesh, NodeId,
-    Platform, Secret, Std, TcpConfig, Time, View,
+    Address, AnyConfig, Control, FabricChoice, Hosts, HugePages, Job, Join, Mesh, NodeId, PeerState,
+    Platform, Secret, Std, TcpConfig, Time,
 };
-use loco::{AtomicVar, Barrier, ErrorKind, Manager, Result};
+use loco::{AtomicVar, Barrier, ErrorKind, Manager, Result, Startup};
 use loco_testing::free_addresses;
 
 /// Only a hang reaches it.
@@ -30,12 +30,26 @@ struct Kit {
 }
 
 impl Kit {
-    fn new(mesh: Mesh) -> Result<Kit> {
+    fn settings(startup: Startup) -> Startup {
         let tcp = TcpConfig::default()
             .memory_limit_bytes(64 << 20)
             .huge_pages(HugePages::Never);
         let config = AnyConfig::default().choice(FabricChoice::Tcp).tcp(tcp);
-        let manager = Manager::new(AnyFabric::new(mesh, config)?)?;
+        startup.fabric(config)
+    }
+
+    /// Begins with a job, or joins it.
+    fn start(startup: Startup) -> Result<Kit> {
+        Kit::new(Kit::settings(startup).connect()?)
+    }
+
+    /// Makes the objects of the next view.
+    fn next(&self) -> Result<Kit> {
+        let next = Kit::settings(Startup::new()).next_view(&self.manager, soon())?;
+        Kit::new(next.unwrap())
+    }
+
+    fn new(manager: Manager) -> Result<Kit> {
         let barrier = Barrier::new(&manager, "barrier")?;
         let total = AtomicVar::new(&manager, "total", manager.nodes()[0])?;
         manager.wait_for_ready()?;
@@ -69,28 +83,36 @@ fn all<A: Send, T: Send>(nodes: Vec<A>, what: impl Fn(A) -> Result<T> + Sync) ->
     })
 }
 
-#[test]
-fn objects_that_are_made_after_a_view_have_its_members() {
+/// Starts a job of two nodes with room for `max`. Returns where they listen, and their objects.
+fn two_nodes(max: u16) -> (Vec<Address>, Vec<Kit>) {
     let addresses: Vec<_> = free_addresses(&["127.0.0.1"; 2])
         .into_iter()
         .map(Address::from)
         .collect();
     let hosts = Hosts::from_pairs((0..).map(NodeId).zip(addresses.clone())).unwrap();
-    let first = all(vec![0, 1], |id| {
-        let job = Job::builder(NodeId(id)).secret(secret()).nodes_max(3);
-        Kit::new(Mesh::connect(&job.hosts(hosts.clone())?)?)
+    let kits = all(vec![0, 1], |id| {
+        let job = Job::builder(NodeId(id)).secret(secret()).nodes_max(max);
+        Kit::start(Startup::new().job(job.hosts(hosts.clone())?))
     });
-    let mut first: Vec<Kit> = first.into_iter().map(Result::unwrap).collect();
+    (addresses, kits.into_iter().map(Result::unwrap).collect())
+}
+
+#[test]
+fn objects_that_are_made_after_a_view_have_its_members() {
+    let (addresses, mut first) = two_nodes(3);
     assert_eq!(all(first.iter().collect(), Kit::count), [Ok(2), Ok(2)]);
 
-    let newcomer = Mesh::join(&Join::by(addresses).unwrap().secret(secret())).unwrap();
-    let later = |kit: &Kit| {
-        let mesh = kit.manager.fabric().mesh();
-        let view: View = mesh.next_view(mesh.view_number(), soon()).unwrap();
-        mesh.of_view(&view).unwrap()
-    };
-    let meshes = first.iter().map(later).chain([newcomer]).collect();
-    let mut second: Vec<Kit> = all(meshes, Kit::new).into_iter().map(Result::unwrap).collect();
+    assert!(!first[0].manager.has_next_view());
+    let join = || Join::by(addresses.clone()).unwrap().secret(secret());
+    let mut second = thread::scope(|scope| {
+        let newcomer = scope.spawn(|| Kit::start(Startup::new().join(join())));
+        let members = all(first.iter().collect(), Kit::next);
+        members
+            .into_iter()
+            .chain([newcomer.join().unwrap()])
+            .map(Result::unwrap)
+            .collect::<Vec<_>>()
+    });
     assert_eq!(second[0].manager.nodes(), [0, 1, 2].map(NodeId));
     assert_eq!(all(second.iter().collect(), Kit::count), [Ok(3), Ok(3), Ok(3)]);
     // The objects of the first view are there still.
@@ -114,4 +136,65 @@ fn objects_that_are_made_after_a_view_have_its_members() {
     let lost = first[0].count().unwrap_err();
     assert_eq!(lost.lost_peer(), Some(NodeId(1)), "{lost}");
     assert!(of_first.is_gone(NodeId(1)) && !of_second.is_gone(NodeId(1)));
+}
+
+/// Drops the objects as a panic of the node's program does.
+fn panic_with(kit: Kit) {
+    let panicked = thread::spawn(move || {
+        let _kit = kit;
+        std::panic::panic_any("a program that fails");
+    });
+    panicked.join().unwrap_err();
+}
+
+#[test]
+fn a_node_whose_program_panics_is_lost_and_has_not_left() {
+    let (_, mut kits) = two_nodes(2);
+    panic_with(kits.pop().unwrap());
+    let mesh = kits[0].manager.fabric().mesh();
+    mesh.wait_for_departures(0, soon());
+    assert_eq!(mesh.peer_state(NodeId(1)), PeerState::Lost);
+}
+
+#[test]
+fn a_manager_that_a_panic_drops_is_lost_in_its_view() {
+    let (addresses, mut first) = two_nodes(3);
+    let join = Join::by(addresses).unwrap().secret(secret());
+    let second = thread::scope(|scope| {
+        let newcomer = scope.spawn(|| Kit::start(Startup::new().join(join)));
+        (
+            all(first.iter().collect(), Kit::next),
+            newcomer.join().unwrap().unwrap(),
+        )
+    });
+    panic_with(first.pop().unwrap());
+    let mesh = first[0].manager.fabric().mesh();
+    mesh.wait_for_departures(0, soon());
+    assert_eq!(mesh.peer_state(NodeId(1)), PeerState::Lost);
+    let later = second.0[0].as_ref().unwrap().manager.fabric().mesh();
+    assert_eq!(later.peer_state(NodeId(1)), PeerState::Alive);
+}
+
+/// Members whose newcomer goes before it has made its part leave that view, go on with what they have, and take the next one.
+#[test]
+fn a_view_whose_newcomer_is_gone_is_left_for_the_next() {
+    let (addresses, first) = two_nodes(4);
+    let join = || Join::by(addresses.clone()).unwrap().secret(secret());
+    Mesh::join(&join()).unwrap().fail();
+    for lost in all(first.iter().collect(), Kit::next) {
+        assert_eq!(lost.err().unwrap().kind(), ErrorKind::PeerLost);
+    }
+    assert!(first.iter().all(|kit| !kit.manager.has_next_view()));
+    assert_eq!(all(first.iter().collect(), Kit::count), [Ok(2), Ok(2)]);
+    let second = thread::scope(|scope| {
+        let newcomer = scope.spawn(|| Kit::start(Startup::new().join(join())));
+        let members = all(first.iter().collect(), Kit::next);
+        members
+            .into_iter()
+            .chain([newcomer.join().unwrap()])
+            .map(Result::unwrap)
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(second[0].manager.nodes(), [0, 1, 3].map(NodeId));
+    assert_eq!(all(second.iter().collect(), Kit::count), [Ok(3), Ok(3), Ok(3)]);
 }

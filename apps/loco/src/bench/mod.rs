@@ -96,6 +96,7 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
         grace: Duration::from_secs(3),
         keep_going: false,
         prefix: false,
+        joins: false,
         bar: bar.as_ref().map(Bar::drawn),
         input: false,
         scratch: None,

@@ -47,6 +47,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         grace: Duration::from_secs(3),
         keep_going: false,
         prefix: !args.json,
+        joins: false,
         bar: None,
         input: false,
         scratch: None,

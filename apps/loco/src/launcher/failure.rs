@@ -76,6 +76,11 @@ impl Failure {
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 
+    /// Returns how the node ended, for a message that names the node.
+    pub(super) fn end(&self) -> impl fmt::Display {
+        self.end
+    }
+
     /// Returns whether the program did not begin.
     pub(super) fn is_not_begun(&self) -> bool {
         matches!(self.end, End::NotBegun(_))

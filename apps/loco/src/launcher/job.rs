@@ -469,7 +469,7 @@ impl<'a> RunningJob<'a> {
         }
         self.failures.push(failure);
         if self.plan.keep_going {
-            self.printer.say(&failure.to_string());
+            self.printer.say(&self.plan.tell(&failure, &failure));
         } else {
             self.collecting_since.get_or_insert_with(Instant::now);
         }
@@ -503,7 +503,8 @@ impl<'a> RunningJob<'a> {
         };
         self.collecting_since = None;
         if let Some(culprit) = culprit(&self.failures, &missed) {
-            self.printer.say(&format!("{culprit}{then}"));
+            let told = self.plan.tell(&culprit, &culprit.failure);
+            self.printer.say(&format!("{told}{then}"));
             self.end_with(culprit.failure.code());
         }
     }

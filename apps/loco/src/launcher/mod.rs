@@ -62,12 +62,24 @@ pub struct Plan {
     pub keep_going: bool,
     /// Puts the node's id before each line.
     pub prefix: bool,
+    /// The only node joins a running job, which gives it an id that is not known here.
+    pub joins: bool,
     /// A progress bar, hidden while a line is printed.
     pub bar: Option<ProgressBar>,
     /// Gives the first node our standard input.
     pub input: bool,
     /// A directory to make for the nodes. The caller removes it. If this process is killed, the guard does.
     pub scratch: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Returns the message about a failure, which is `message` unless the node has no id here.
+    fn tell(&self, message: &impl ToString, failure: &Failure) -> String {
+        match self.joins {
+            true => format!("the node of `--join` {}", failure.end()),
+            false => message.to_string(),
+        }
+    }
 }
 
 /// A node: its id, and how its environment differs from ours.

@@ -205,6 +205,7 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
         grace: args.deadline + Duration::from_secs(3),
         keep_going: false,
         prefix: false,
+        joins: false,
         bar: None,
         input: false,
         scratch: None,

@@ -142,6 +142,7 @@ pub fn run(args: &Args, given: &[String]) -> Result<u8, CliError> {
         grace: Duration::from_secs(3),
         keep_going: args.load.kill.is_some() || args.load.pause.is_some(),
         prefix: true,
+        joins: false,
         bar: None,
         input: false,
         scratch: Some(journals.directory().to_owned()),

@@ -61,7 +61,7 @@ pub(super) fn ask(
         if yet.is_empty() {
             let is_over = || {
                 FabricError::Refused(format!(
-                    "{}: the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)",
+                    "{}: the job is over, is not up yet, or has a fixed number of nodes; start it with room for more (`loco run --nodes-max`, LOCO_NODES_MAX)",
                     nobody.join(", ")
                 ))
             };

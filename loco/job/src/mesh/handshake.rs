@@ -125,7 +125,9 @@ pub(super) enum Refusal {
     Purpose,
     #[error("its job has room for {0} nodes; set LOCO_NODES_MAX alike on all nodes")]
     Room(u32),
-    #[error("its job has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)")]
+    #[error(
+        "its job has a fixed number of nodes; start it with room for more (`loco run --nodes-max`, LOCO_NODES_MAX)"
+    )]
     Fixed,
     #[error("it does not expect this node now")]
     NotNow,

@@ -249,12 +249,11 @@ fn a_job_with_a_fixed_number_of_nodes_lets_nobody_in() {
         refused = reason();
         refused.contains("it refuses")
     });
-    let remedy = "its job has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)";
+    let remedy = "its job has a fixed number of nodes; start it with room for more (`loco run --nodes-max`, LOCO_NODES_MAX)";
     assert!(refused.contains(remedy), "{refused}");
     let meshes = [connecting(1), zero].map(|mesh| mesh.join().unwrap());
     let refused = reason();
-    let over =
-        "the job is over, or has a fixed number of nodes; start it with room for more (LOCO_NODES_MAX)";
+    let over = "the job is over, is not up yet, or has a fixed number of nodes; start it with room for more (`loco run --nodes-max`, LOCO_NODES_MAX)";
     assert!(
         refused.contains("nobody listens") && refused.contains(over),
         "{refused}"

@@ -227,6 +227,11 @@ impl Mesh {
         Mesh::part(self.end(), view.clone())
     }
 
+    /// Returns true if this node had a mesh of `view` and has dropped or closed it, so that it does not come back into it.
+    pub fn has_closed(&self, view: &View) -> bool {
+        self.end().state.is_closed(view.number())
+    }
+
     /// Returns the address at which this node lets others [join](Mesh::join) its job, as it knows it. `None` where the job's number of nodes is
     /// fixed, and once it has left.
     pub fn joined_at(&self) -> Option<Address> {
@@ -394,8 +399,8 @@ impl Control for Mesh {
         }
         match end.state.close_view(self.view_number(), true) {
             Closing::Nothing => {}
-            Closing::View => end.say_closed(&self.0.scope, Closed::Left),
-            Closing::Job => end.cut(PeerState::Left),
+            Closing::View => end.say_closed(&self.0.scope, end_of_thread()),
+            Closing::Job => end.leave(),
         }
     }
 }
@@ -525,7 +530,7 @@ impl fmt::Debug for Mesh {
     }
 }
 
-/// Returns what others are to find of a node whose last handle is dropped now.
+/// Returns what others are to find of a node whose mesh is dropped or closed now.
 fn end_of_thread() -> Closed {
     match thread::panicking() {
         true => Closed::Lost,
