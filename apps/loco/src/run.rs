@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use loco::fabric::{
-    Address, FabricChoice, FabricError, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var,
+    Address, FabricChoice, FabricError, Hosts, Job, NodeId, Platform, Rendezvous, Secret, Std, var,
 };
 use loco_app::time;
 
@@ -282,10 +282,10 @@ fn nodes_of_file(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
 fn nodes_by_ssh(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
     let hosts = hosts_of(path)?;
     let job = match set(var::JOB)? {
-        Some(job) => Some(job),
+        Some(job) => job,
         // Those that join do not know a random one.
-        None if args.nodes_max.is_some() => None,
-        None => Some(format!("run-{}", Secret::random_text()?)),
+        None if args.nodes_max.is_some() => Job::DEFAULT_ID.to_owned(),
+        None => format!("run-{}", Secret::random_text()?),
     };
     // The other hosts may not have the file, and need not agree about default ports.
     let listed: String = hosts
@@ -296,8 +296,8 @@ fn nodes_by_ssh(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
         (var::HOSTS_TEXT, listed),
         (var::FABRIC, args.fabric.to_string()),
         (var::SECRET, secret()?),
+        (var::JOB, job),
     ];
-    common.extend(job.map(|job| (var::JOB, job)));
     common.extend(args.room(&hosts)?);
     let node = |(id, address): (NodeId, &Address)| {
         let host = address.host();

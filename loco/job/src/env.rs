@@ -169,6 +169,10 @@ fn job(env: &Environment) -> Result<Job> {
     if let Some(node) = env.number(var::NODE)? {
         return ours(env, NodeId(node));
     }
+    // A shell of a foreign launcher may start what is to join a job.
+    if env.var(var::JOIN).is_some() {
+        return Err(Join::not_asked_for());
+    }
     for launcher in &FOREIGN {
         if let Some(rank) = env.number(launcher.rank)? {
             let because = format!("{} is set", launcher.rank);
@@ -181,9 +185,6 @@ fn job(env: &Environment) -> Result<Job> {
             }
             return foreign(env, launcher, NodeId(rank), size);
         }
-    }
-    if env.var(var::JOIN).is_some() {
-        return Err(Join::not_asked_for());
     }
     let looked_for: Vec<_> = FOREIGN.iter().map(|launcher| launcher.rank).collect();
     Err(FabricError::Config(format!(
@@ -516,6 +517,10 @@ mod tests {
                 "this process is not part of a job: none of LOCO_NODE, OMPI_",
             ),
             (&[("LOCO_JOIN", "a:1")], "LOCO_JOIN is set, but this program"),
+            (
+                &[("LOCO_JOIN", "a:1"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")],
+                "LOCO_JOIN is set, but this program",
+            ),
             (&[("LOCO_NODE", "x")], "LOCO_NODE=x is not a number"),
             (
                 &[("LOCO_NODE", "0")],

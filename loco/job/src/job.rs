@@ -37,6 +37,9 @@ pub enum Meeting {
 }
 
 impl Job {
+    /// The id of a job whose nodes are given none.
+    pub const DEFAULT_ID: &str = "loco";
+
     /// Starts describing a job in which this process is `node`.
     pub fn builder(node: NodeId) -> JobBuilder {
         JobBuilder {
@@ -200,7 +203,7 @@ pub(crate) fn identity(id: Option<String>, secret: Option<Secret>) -> Result<(St
             var::SECRET
         ))
     })?;
-    let id = id.unwrap_or_else(|| "loco".to_owned());
+    let id = id.unwrap_or_else(|| Job::DEFAULT_ID.to_owned());
     if id.is_empty() || id.len() > JOB_ID_BYTES_MAX {
         return Err(FabricError::Config(format!(
             "a job id has 1 to {JOB_ID_BYTES_MAX} bytes, not {}",

@@ -21,9 +21,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             Err(error) if error.kind() == ErrorKind::PeerLost => println!("{}: {error}", node.node()),
             Err(error) => return Err(error.into()),
         }
-        if let Some(next) = node.next_view(Time::NEVER)? {
-            node = next;
-        }
+        node = loop {
+            match node.next_view(Time::NEVER) {
+                Ok(Some(next)) => break next,
+                Ok(None) => return Ok(()), // the job is over
+                Err(error) if error.kind() == ErrorKind::DeclaredLost => return Err(error.into()),
+                // A newcomer may go, or have other settings, before its view is made. There is another view for the next one.
+                Err(error) => println!("{}: {error}", node.node()),
+            }
+        };
     }
 }
 

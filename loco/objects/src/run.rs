@@ -95,7 +95,7 @@ impl Startup {
     ///
     /// A process that was started by `loco run --join` (`LOCO_JOIN` is set), or that was told to [join](Startup::join), joins a running
     /// job. The members of that job make its view with it by [`next_view`](Manager::next_view); until all have, this call
-    /// waits.
+    /// waits, for some 30 s at most. So members look for a view every few seconds.
     ///
     /// # Errors
     /// Returns [`Config`](crate::Error::Config) if the environment describes no job, and the errors of connecting to
@@ -192,7 +192,9 @@ impl Manager {
     ///
     /// # Errors
     /// Returns [`DeclaredLost`](crate::fabric::FabricError::DeclaredLost) if this node was, and the errors of bringing up the fabric;
-    /// [`PeerLost`](crate::ErrorKind::PeerLost) among them means that a member went on the way.
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) among them means that a member went on the way, [`Timeout`](crate::ErrorKind::Timeout)
+    /// that one did not make this call within some 30 s, and [`Config`](crate::Error::Config) that a newcomer has another fabric.
+    /// Some members may have the view and others an error. Those that have it find the others gone there.
     ///
     /// # After an error
     /// This node has left the view that it could not make, so that the others do not wait for it there. This manager stays as it is. The

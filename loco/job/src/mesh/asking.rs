@@ -122,7 +122,7 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
             Answer::Full(room) => {
                 return Err(NotBy::Ever(FabricError::Refused(format!(
                     "{at}: the job has used all of its {room} ids, one for each node and each attempt to join; start it with room for more \
-                     (LOCO_NODES_MAX)"
+                     (`loco run --nodes-max`, LOCO_NODES_MAX)"
                 ))));
             }
             Answer::Over => return Err(NotBy::Nobody(format!("the node at {at} leaves"))),

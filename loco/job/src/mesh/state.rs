@@ -161,7 +161,7 @@ impl State {
 
     /// Waits until `ready` returns a value, or for `deadline`. `ready` is called again after every change of this state and
     /// every call of [`notify`](State::notify), with the lock held. It gets the peer that was lost first, else the one that
-    /// left first, if any is gone: those that go because of a loss say goodbye.
+    /// left first, if any is gone: who goes because of a loss says goodbye, unless its program panics.
     pub(super) fn wait_until<T>(
         &self,
         deadline: Time,
