@@ -166,6 +166,7 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "Async<KvStore>::insert",
             "Async<KvStore>::update",
             "Async<KvStore>::update_start",
+            "AsyncUpdate::wait",
             "Async<KvStore>::delete",
         ],
         Object::Log => &[

@@ -207,9 +207,9 @@ typedef struct loco_thread loco_thread;
  * Errors: LOCO_EXHAUSTED if there are too many. */
 loco_status loco_thread_new(loco_node *node, loco_thread **thread);
 
-/* Frees a `loco_thread`. Operations on regions that were begun with it go on, and what is left of a store's operations
- * (`loco_store_pending`) goes on when it is waited for. Another thread may call this once the owner has ended.
- * Errors: LOCO_USAGE, freeing nothing, while the thread holds a lock. */
+/* Frees a `loco_thread`. Operations on regions that were begun with it go on. Another thread may call this once the owner has ended.
+ * Errors: LOCO_USAGE, freeing nothing, while the thread holds a lock, or has an operation of a store (`loco_store_pending`) that was
+ * neither waited for nor freed. */
 loco_status loco_thread_free(loco_thread *thread);
 
 /* Sets how long each later call with this `loco_thread` may wait, in nanoseconds from the beginning of the call. 0 gives up at
@@ -741,13 +741,22 @@ loco_status loco_store_update(loco_store *store, loco_thread *thread, const void
 loco_status loco_store_delete(loco_store *store, loco_thread *thread, const void *key, size_t key_len);
 
 /* An operation of a store that was started and is completed by itself, so that hundreds of a thread are under way at a time. Belongs
- * to the thread that started it: others get LOCO_WRONG_THREAD. Its store and its `loco_thread` stay up until it is freed.
+ * to the thread that started it: others get LOCO_WRONG_THREAD. Its store stays up until it is freed, and its `loco_thread` is not
+ * freed before it is waited for or freed.
  *
- * On networks it goes on while its thread is in `loco_store_pending_wait` or `loco_store_pending_test` of any of its operations, tries
- * for a lock, or is in a call that waits for what other threads do. Such a call ends the operations under way before it waits, until
- * its own deadline. Calls that return at once, such as `loco_queue_try_pop`, do not move it on. An operation may hold its lock from
- * its start on, and others wait for that lock. So the thread promises to come back soon to each operation that it has started, and to
- * wait for it or free it before the thread ends: nobody else can, and the lock would stay held until this node is lost.
+ * On networks it goes on while its thread is in `loco_store_pending_wait` or `loco_store_pending_test` of any of its operations, frees one of
+ * them, tries for a lock (`loco_lock_try_lock`), or is in a call that waits for what other threads do, such as `loco_barrier_wait`,
+ * `loco_lock_lock`, or an insert, update or delete. Such a call ends the operations under way before it waits, until its own deadline, and
+ * fails with LOCO_TIMEOUT then. Others may see what the call has done by then, such as its arrival at a barrier.
+ *
+ * Other calls do not move it on: `loco_fence...`, `loco_pending_wait` and the other calls that wait for nothing but their own puts and gets,
+ * lookups (`loco_store_get`, unless it waits for a value of this node that is being written, or for a lock after a loss), and calls that
+ * return at once, such as `loco_queue_try_pop`. A program that makes those again and again until another thread has done something also
+ * tests its operations.
+ *
+ * An operation may hold its lock from its start on, and others wait for that lock. So the thread promises to come back soon to each
+ * operation that it has started, and to wait for it or free it before the thread ends: nobody else can, and the lock would stay held
+ * until this node is lost.
  *
  * Over shared memory, and where values have copies, the operation is over when it was started. */
 typedef struct loco_store_pending loco_store_pending;

@@ -11,7 +11,7 @@ use loco::{Bytes, PendingUpdate};
 use crate::border::{Need, New, Out, call, run};
 use crate::status::{Failure, NOT_FOUND, OK, Status};
 use crate::store::{Map, Store, owned};
-use crate::thread::{Access, Thread};
+use crate::thread::{Access, Started, Thread};
 
 /// An operation under way, as C holds it, for the thread that started it.
 pub struct StorePending {
@@ -23,8 +23,8 @@ pub struct StorePending {
 
 /// The progress of the operation.
 enum State {
-    /// Not really `'static`: see `StorePending::start`.
-    UnderWay(PendingUpdate<'static, Bytes, Bytes>),
+    /// Not really `'static`: see `StorePending::start`. Its thread is not freed meanwhile.
+    UnderWay(PendingUpdate<'static, Bytes, Bytes>, Started),
     /// It was waited for, with this outcome.
     Over(loco::Result<bool>),
 }
@@ -36,7 +36,8 @@ impl StorePending {
         // SAFETY: neither moves within its `Arc`. The update made from both is in the `state` of a `StorePending` that owns the two
         // `Arc`s and drops them last. It leaves that state only into the call of `finish` that ends it.
         let (map, thread) = unsafe { (&*map, &*thread) };
-        let state = RefCell::new(State::UnderWay(map.update_start(thread, key, value)?));
+        let update = map.update_start(thread, key, value)?;
+        let state = RefCell::new(State::UnderWay(update, Started::new(access.clone())));
         Ok(StorePending {
             state,
             access,
@@ -50,7 +51,7 @@ impl StorePending {
         // What stays if the wait panics.
         let closed = State::Over(Err(loco::Error::Closed));
         let outcome = match std::mem::replace(&mut *state, closed) {
-            State::UnderWay(update) => update.wait(),
+            State::UnderWay(update, _started) => update.wait(),
             State::Over(outcome) => outcome,
         };
         *state = State::Over(outcome.clone());
@@ -60,7 +61,7 @@ impl StorePending {
     /// Moves the thread's operations on. Returns true if this one is over.
     fn query(&self) -> bool {
         match &*self.state.borrow() {
-            State::UnderWay(update) => update.query(),
+            State::UnderWay(update, _) => update.query(),
             State::Over(_) => true,
         }
     }

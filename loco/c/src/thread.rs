@@ -25,7 +25,7 @@ pub struct Thread {
 /// The access itself. Buffers in use keep it alive.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// The thread of the operating system that made it. All other fields except `locks` are for that thread.
+    /// The thread of the operating system that made it. All other fields except the two counts are for that thread.
     owner: u64,
     /// Names it as the holder of locks; never 0.
     id: u64,
@@ -34,6 +34,8 @@ pub(crate) struct Access {
     timeout: Cell<Option<Duration>>,
     /// The number of locks that it holds.
     locks: AtomicU32,
+    /// The number of started store operations that were neither waited for nor freed.
+    started: AtomicU32,
 }
 
 /// The source of numbers, from 1.
@@ -117,6 +119,24 @@ impl Access {
     }
 }
 
+/// Counts an operation of a store as started by its thread, until dropped.
+pub(crate) struct Started(Arc<Access>);
+
+impl Started {
+    /// Counts an operation that `access` starts.
+    pub(crate) fn new(access: Arc<Access>) -> Started {
+        // Relaxed: as for the locks.
+        access.started.fetch_add(1, Ordering::Relaxed);
+        Started(access)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.started.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Implements `loco_thread_new` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_thread_new(node: Option<&Node>, thread: New<'_, Thread>) -> Status {
@@ -130,6 +150,7 @@ pub extern "C" fn loco_thread_new(node: Option<&Node>, thread: New<'_, Thread>) 
             thread: node.manager().thread()?,
             timeout: Cell::new(None),
             locks: AtomicU32::new(0),
+            started: AtomicU32::new(0),
         });
         out.write(Box::new(Thread { shared }));
         Ok(())
@@ -142,14 +163,17 @@ pub extern "C" fn loco_thread_free(thread: Option<Box<Thread>>) -> Status {
     run(|| {
         let Some(thread) = thread else { return Ok(()) };
         let held = thread.shared.locks.load(Ordering::Relaxed);
-        if held != 0 {
-            // Still the caller's.
-            let _ = Box::into_raw(thread);
-            return Err(Failure::usage(format!(
-                "this `loco_thread` holds {held} locks: release them first"
-            )));
-        }
-        Ok(())
+        let started = thread.shared.started.load(Ordering::Relaxed);
+        let in_use = match (held, started) {
+            (0, 0) => return Ok(()),
+            (0, _) => format!(
+                "this `loco_thread` has {started} operations of stores under way: wait for them, or free them, first"
+            ),
+            _ => format!("this `loco_thread` holds {held} locks: release them first"),
+        };
+        // Still the caller's.
+        let _ = Box::into_raw(thread);
+        Err(Failure::usage(in_use))
     })
 }
 

@@ -122,6 +122,61 @@ static void late(loco_node_id self) {
     HOLDS(found(key) == (status == LOCO_OK ? 90 : before));
 }
 
+/* An update that is freed while its lock is held elsewhere has not begun: it changes nothing, and gives up its place in the line. */
+static void taken_back(loco_node *node, loco_barrier *barrier, loco_node_id self) {
+    const char *fabric = getenv("LOCO_FABRIC");
+    int at_once = fabric == NULL || strcmp(fabric, "tcp") != 0, done;
+    loco_store_pending *held, *dropped;
+    loco_thread *idle;
+    unsigned char key = 0;
+    char value[64];
+    size_t len = value_of(key, 110, value);
+
+    OK(loco_thread_new(node, &idle));
+    if (self == 0) {
+        /* Has the lock, and goes no further while `idle` does nothing. */
+        OK(loco_store_update_start(store, idle, &key, 1, value, len, &held));
+        OK(loco_fence(idle, LOCO_FENCE_THREAD));
+        OK(loco_barrier_wait(barrier, thread));
+        OK(loco_barrier_wait(barrier, thread));
+        OK(loco_store_pending_wait(held));
+        OK(loco_store_pending_free(held));
+    } else {
+        OK(loco_barrier_wait(barrier, thread));
+        dropped = start(key, 111);
+        OK(loco_store_pending_test(dropped, &done));
+        HOLDS(done == at_once);
+        OK(loco_store_pending_free(dropped));
+        OK(loco_barrier_wait(barrier, thread));
+    }
+    OK(loco_barrier_wait(barrier, thread));
+    HOLDS(found(key) == (at_once ? 111 : 110));
+    OK(loco_barrier_wait(barrier, thread));
+    /* Nobody has kept the lock. */
+    dropped = start(key, 112);
+    OK(loco_store_pending_wait(dropped));
+    OK(loco_store_pending_free(dropped));
+    OK(loco_thread_free(idle));
+}
+
+/* An update is freed, and its thread does nothing more: another one updates the key. */
+static void freed_for_others(loco_node *node, loco_node_id self) {
+    loco_thread *other;
+    unsigned char key = (unsigned char)self;
+    char value[64];
+    size_t len;
+    int round;
+
+    OK(loco_thread_new(node, &other));
+    for (round = 113; round < 123; round += 2) {
+        OK(loco_store_pending_free(start(key, round)));
+        len = value_of(key, round + 1, value);
+        OK(loco_store_update(store, other, &key, 1, value, len));
+        HOLDS(found(key) == round + 1);
+    }
+    OK(loco_thread_free(other));
+}
+
 static void *intrude(void *pending) {
     int done = 7;
     REFUSED(LOCO_WRONG_THREAD, "another thread", loco_store_pending_wait(pending));
@@ -175,17 +230,22 @@ int main(void) {
     OK(loco_store_pending_free(pending));
     OK(loco_barrier_wait(barrier, thread));
 
-    /* Store and thread are freed first: what is under way keeps both up. */
+    taken_back(node, barrier, self);
+    OK(loco_barrier_wait(barrier, thread));
+    freed_for_others(node, self);
+    OK(loco_barrier_wait(barrier, thread));
+
+    /* The store is freed first: what is under way keeps it up. The thread is in use until each is waited for, or freed. */
     last = start((unsigned char)self, 101);
     pending = start((unsigned char)self, 102);
     OK(loco_store_free(store));
-    OK(loco_thread_free(thread));
+    REFUSED(LOCO_USAGE, "2 operations of stores", loco_thread_free(thread));
     OK(loco_store_pending_wait(pending));
-    OK(loco_thread_new(node, &thread));
+    REFUSED(LOCO_USAGE, "1 operations of stores", loco_thread_free(thread));
     OK(loco_barrier_wait(barrier, thread)); /* this node's part of the store ends when both nodes are done with it */
-    OK(loco_store_pending_free(pending));
     OK(loco_store_pending_free(last));
     OK(loco_thread_free(thread));
+    OK(loco_store_pending_free(pending)); /* it was waited for */
     OK(loco_barrier_free(barrier));
     OK(loco_close(node));
     puts("each update was completed by itself");

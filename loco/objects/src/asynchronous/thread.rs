@@ -93,11 +93,6 @@ impl<F: Fabric> AsyncThread<F> {
         self.begin_with(step).await
     }
 
-    /// Returns true if operations are done when they are posted.
-    pub(super) fn is_synchronous(&self) -> bool {
-        self.synchronous
-    }
-
     /// Runs `step`, which must not wait, on the calling thread. Returns `None` if a call of this `AsyncThread` is under way.
     pub(super) fn unless_in_use<T>(&self, step: impl FnOnce(&Thread<F>) -> T) -> Option<T> {
         let borrowed = self.borrow();

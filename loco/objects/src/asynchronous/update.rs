@@ -14,8 +14,15 @@ use crate::{Encode, Error, KvStore, Result, Thread};
 /// An update under way, which [`Async<KvStore>::update_start`](Async::update_start) has started. Unlike
 /// [`PendingUpdate`](crate::PendingUpdate) it owns its parts, so tasks may keep it across waits and send it to other threads.
 ///
-/// Dropping it takes the update back if its lock is not held yet: the value is the old one. Otherwise the update goes on to its end. The
-/// drop does not wait for that.
+/// Between the calls of its [`AsyncThread`] nobody moves an update on, and it may hold its lock meanwhile. So begin its
+/// [`wait`](AsyncUpdate::wait) soon: a call on another thread that wants the same lock waits for it.
+///
+/// It gives up with `Timeout` if it still waits for its lock when another call of its `AsyncThread` is given up while that call waits: its
+/// future was dropped.
+///
+/// Dropping it leaves to the driver to settle it, in turn among the calls of its `AsyncThread`, and does not wait for that. If the lock is
+/// not held yet when that turn comes, the update is taken back: the value is the old one. Otherwise the update goes on to its end, also if it
+/// did not hold its lock at the drop. If there is no memory for a stack then, later calls of the `AsyncThread` move it on, or its end does.
 #[must_use = "wait for the update: dropped, it is taken back if it has not begun"]
 pub struct AsyncUpdate<K, V, F = AnyFabric>
 where
@@ -48,10 +55,13 @@ where
     /// Starts an update, so that many of one `AsyncThread` overlap, each completed by its [`wait`](AsyncUpdate::wait):
     /// [`KvStore::update_start`], which says in what order they take effect, when they go on, and when to wait.
     ///
-    /// The calls of an `AsyncThread` run one at a time, so the outcomes are told in the order in which their waits were begun.
+    /// The calls of an `AsyncThread` run one at a time, so the outcomes are told in the order in which their waits were begun. Between the
+    /// calls, updates stand still, perhaps with their locks held. If another of these calls is given up while it waits, those that still
+    /// wait for a lock give up, too: see [`AsyncUpdate`].
     ///
     /// # Errors
-    /// See [`KvStore::update_start`]. Where the update is over when it is started, this also returns the errors of [`KvStore::update`].
+    /// See [`KvStore::update_start`]. Where the update is over when it is started, this also returns the errors of [`KvStore::update`]. Returns
+    /// [`Os`](crate::fabric::FabricError::Os) when there is no memory for a stack; nothing is started then.
     ///
     /// # After a timeout, or if the future was dropped
     /// See [`KvStore::update`]. If the future was dropped, the update may also have succeeded.
@@ -61,7 +71,6 @@ where
         key: K,
         value: V,
     ) -> Result<AsyncUpdate<K, V, F>> {
-        let waits = thread.is_synchronous() || self.starts_wait();
         let (store, own) = (self.share(), thread.clone());
         let start = move |thread: &Thread<F>| {
             let kept = store.update_start(thread, &key, &value)?.keep();
@@ -79,14 +88,12 @@ where
                 }),
             })
         };
-        if !waits {
-            return thread.with(start).await;
-        }
         let at_once = |start: &_, thread: &Thread<F>| match thread.reads_at_once() {
             true => unless_it_waits(thread, start),
             // Under way, it would be late from the beginning.
             false => None,
         };
+        // Over a network the driver starts it: it may have to open queue pairs, or to end what is under way.
         thread.begin(start, at_once, true).await
     }
 }
@@ -100,18 +107,17 @@ where
     /// Waits for the update. Returns false, and has changed nothing, if the key is absent.
     ///
     /// # Errors
-    /// Returns the errors of [`KvStore::update`]. The deadline is that of the thread when the update was started.
+    /// Returns the errors of [`KvStore::update`]. The deadline is that of the thread when the update was started. Returns `Timeout` before it if
+    /// another call of the same `AsyncThread` was given up while it waited, and the update still waited for its lock.
+    ///
+    /// Returns [`Os`](crate::fabric::FabricError::Os) when there is no memory for a stack. The update is still under way then, and its outcome
+    /// is lost: later calls of its `AsyncThread` move it on, or its end does.
     ///
     /// # After a timeout, or if the future was dropped
     /// After a timeout nothing has changed; with copies, the value may have. If the future was dropped after its first poll, the update goes
     /// on to its end or its deadline, and the later calls of its `AsyncThread` come after that.
-    ///
-    /// The update also gives up, with `Timeout`, if another call of the same `AsyncThread` is given up while it waits.
     pub async fn wait(mut self) -> Result<bool> {
-        if let Some(UnderWay { store, thread, kept }) = &mut self.under_way {
-            // Needs no stack of its own if the wait for another update has ended this one, too.
-            thread.unless_in_use(|thread| kept.look(store, thread));
-        }
+        self.take_if_over();
         let Some(UnderWay { store, thread, kept }) = self.under_way.take() else {
             return Err(Error::Closed); // not reached: only `wait` and `drop` take it
         };
@@ -123,6 +129,14 @@ where
         // Given up, the wait would end the other updates of the thread, too.
         thread.begin_at(Place::Last, wait, |_, _| None, false).await
     }
+
+    /// Takes the outcome if the update is over, perhaps by the wait for another one: then it needs no stack of its own. Moves nothing on, since
+    /// steps may wait for the network and the caller may be an executor.
+    fn take_if_over(&mut self) {
+        if let Some(UnderWay { store, thread, kept }) = &mut self.under_way {
+            thread.unless_in_use(|thread| kept.take_if_over(store, thread));
+        }
+    }
 }
 
 impl<K, V, F> Drop for AsyncUpdate<K, V, F>
@@ -132,6 +146,7 @@ where
     F: Fabric,
 {
     fn drop(&mut self) {
+        self.take_if_over();
         let Some(UnderWay { store, thread, kept }) = self.under_way.take() else {
             return;
         };

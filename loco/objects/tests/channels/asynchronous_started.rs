@@ -6,8 +6,10 @@ use std::task::{Context, Waker};
 
 use crate::common::ALL;
 use crate::common::net::{Barrier, Driver, KvStore, Manager};
+use crate::kvstore_given_up::networks;
 use loco::asynchronous::Async;
 use loco::fabric::NodeId;
+use loco::fence;
 use loco::{Inserted, KvConfig, Result};
 
 /// The keys of the store.
@@ -128,4 +130,70 @@ fn updates_that_a_task_drops_leave_locks_free() {
             Ok(())
         })
     });
+}
+
+/// What is dropped ends though nothing more is asked of its `AsyncThread`, also what was dropped while it was being started.
+#[test]
+fn an_update_that_a_task_drops_needs_no_later_call_to_end() {
+    run(|manager, store, driver| {
+        let key = u64::from(manager.node().0);
+        let (thread, other) = (driver.thread()?, manager.thread()?);
+        for round in 1..20 {
+            let value = KEYS * round + key;
+            let mut starts = Box::pin(store.update_start(&thread, key, value));
+            if round % 4 == 0 {
+                let _ = starts.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                drop(starts);
+            } else {
+                drop(pollster::block_on(starts)?);
+            }
+            // Would wait for a lock that the update has kept, until its deadline.
+            assert!(KvStore::update(store, &other, &key, &(value + 1))?);
+            let found = KvStore::get(store, &other, &key)?;
+            assert_eq!(found, Some(value + 1), "the last one");
+        }
+        Ok(())
+    })
+}
+
+/// An update that is dropped while another node holds its lock has not begun: the old value stays, and the lock goes to the next one.
+#[test]
+fn an_update_that_a_task_drops_without_the_lock_is_taken_back() {
+    for cluster in networks() {
+        cluster.run(2, |manager| {
+            let config = KvConfig::default().slots_per_node(8).locks(1);
+            let store = Async::new(KvStore::<u64, u64>::new(&manager, "kv", config)?);
+            let barrier = Barrier::new(&manager, "barrier")?;
+            manager.wait_for_ready()?;
+            let (thread, idle) = (manager.thread()?, manager.thread()?);
+            let driver = Driver::new(&manager)?;
+            let task = driver.thread()?;
+            if manager.node() == NodeId(0) {
+                assert_eq!(KvStore::insert(&store, &thread, &0, &0)?, Inserted::Done);
+            }
+            for round in 1..10 {
+                barrier.wait(&thread)?;
+                if manager.node() == NodeId(0) {
+                    // Has the lock, and goes no further while its thread does nothing.
+                    let held = KvStore::update_start(&store, &idle, &0, &round)?;
+                    fence::thread(&idle)?;
+                    barrier.wait(&thread)?;
+                    barrier.wait(&thread)?;
+                    assert!(held.wait()?);
+                } else {
+                    barrier.wait(&thread)?;
+                    drop(pollster::block_on(store.update_start(&task, 0, 100 + round))?);
+                    // Does nothing, after what the drop has left to the driver.
+                    pollster::block_on(task.with(|_| Ok(())))?;
+                    barrier.wait(&thread)?;
+                }
+                barrier.wait(&thread)?;
+                let found = KvStore::get(&store, &thread, &0)?;
+                assert_eq!(found, Some(round), "{cluster:?}: it has not begun");
+                barrier.wait(&thread)?;
+                assert!(KvStore::update(&store, &thread, &0, &0)?, "{cluster:?}");
+            }
+            barrier.wait(&thread)
+        });
+    }
 }

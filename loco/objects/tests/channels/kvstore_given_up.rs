@@ -19,7 +19,7 @@ use loco::{Encode, KvConfig, Parent as _, Participants, PendingUpdate, Result};
 type Store = KvStore<u64, u64>;
 
 /// The networks on which an update is under way between its start and its wait.
-fn networks() -> impl Iterator<Item = Cluster> {
+pub(crate) fn networks() -> impl Iterator<Item = Cluster> {
     ALL.into_iter()
         .filter(|cluster| !matches!(cluster, Cluster::Synchronous))
 }

@@ -117,11 +117,6 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
             state,
         }
     }
-
-    /// Returns true if updates that are started over a network are over when the call returns.
-    pub(crate) fn starts_wait(&self) -> bool {
-        self.shared.copies.is_some()
-    }
 }
 
 #[cfg(feature = "async")]
@@ -138,24 +133,17 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> PendingUpdate<'_, K, V, F> {
 
 #[cfg(feature = "async")]
 impl Kept {
-    /// Takes the outcome if the update is over. Moves on what the thread has under way otherwise, as [`query`](PendingUpdate::query) does.
-    pub(crate) fn look<F: Fabric, K: Encode + Eq, V: Encode>(
+    /// Takes the outcome if the update is over. Does not wait, and moves nothing on.
+    pub(crate) fn take_if_over<F: Fabric, K: Encode + Eq, V: Encode>(
         &mut self,
         store: &KvStore<K, V, F>,
         thread: &Thread<F>,
     ) {
-        // What stays if the key type panics: the number is free then.
-        let closed = Kept::Over(Err(crate::Error::Closed));
-        *self = match std::mem::replace(self, closed) {
-            over @ Kept::Over(_) => over,
-            under_way => {
-                let update = store.take_up(thread, under_way);
-                match update.query() {
-                    true => Kept::Over(update.wait()),
-                    false => update.keep(),
-                }
-            }
-        };
+        let &mut Kept::UnderWay(number) = self else { return };
+        let over = store.under_way(thread, |all| all.is_over(number).then(|| all.take(number)));
+        if let Some(outcome) = over {
+            *self = Kept::Over(outcome);
+        }
     }
 }
 
