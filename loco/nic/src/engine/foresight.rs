@@ -10,11 +10,6 @@
 //! NIC that takes no liberties and has no other hosts learns: with liberties, when something is late is for them to say, and a look at
 //! another host's socket takes long.
 
-use super::core::Nic;
-use crate::child::is_child;
-use crate::completions::is_any_armed;
-use crate::settings::abroad;
-
 /// So soon after a completion, in nanoseconds, what comes to the thread might have come to the call. It includes the thread's waking.
 const SOON: u64 = 30_000;
 /// For so long, in nanoseconds, a call looks on.
@@ -33,8 +28,6 @@ const LATE: u64 = 50_000;
 const DEMAND_MAX: u32 = 256;
 /// After so many requests that came to a call, half as many confirmations are demanded.
 const PROVEN: u32 = 64;
-/// A process with more queue pairs expects nothing: to look whether they have a request under way takes long.
-const QPS_MAX: usize = 64;
 
 /// What has come after completions.
 pub(super) struct Foresight {
@@ -125,6 +118,17 @@ impl Foresight {
         self.left_at = None;
     }
 
+    /// Takes note that requests are left to calls because of this.
+    pub fn leaves(&mut self, now: u64) {
+        self.left_at = Some(now);
+    }
+
+    /// Takes note that a call looks for requests that were left to it. Returns true if they may have waited for long.
+    pub fn looks(&mut self, now: u64) -> bool {
+        let left_at = self.left_at.replace(now);
+        left_at.is_some_and(|at| now.saturating_sub(at) > LATE)
+    }
+
     /// Returns whether requests are left to calls because of this.
     pub fn has_left(&self) -> bool {
         self.left_at.is_some()
@@ -143,50 +147,6 @@ impl Patience {
         self.looks += 1;
         let most = if self.looks <= LOOKS { LOOKS_MAX } else { LOOKS_ON };
         now < self.begun + most
-    }
-}
-
-impl Nic {
-    /// Returns whether foresight is of use.
-    pub(super) fn foresees(&self) -> bool {
-        self.is_plain() && abroad().is_none() && self.qps.len() <= QPS_MAX
-    }
-
-    /// Returns whether a request of this process is under way.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.qps.values().any(|qp| !qp.sends.is_empty())
-    }
-
-    /// Leaves requests of others to calls if one is expected and this process has a request of its own under way. Returns true if
-    /// nothing was left to calls before: then somebody has to look in.
-    pub(super) fn leave_the_foreseen(&mut self) -> bool {
-        let may_be = self.foresight.expects() && !self.left_to_calls.1 && self.foresees();
-        if !may_be || is_any_armed() || is_child() || !self.is_under_way() {
-            return false;
-        }
-        let begins = self.leave_to_calls(true, true);
-        self.foresight.left_at = Some(self.now());
-        begins
-    }
-
-    /// Gives requests back to the thread that were left to calls because of foresight. Returns true if there is something to tell to
-    /// those who send them. Answers stay as they are.
-    pub(super) fn give_back(&mut self) -> bool {
-        let has_left = self.foresight.has_left();
-        if has_left {
-            self.leave_to_calls(self.left_to_calls.0, false);
-        }
-        has_left
-    }
-
-    /// Takes note that a call looks for requests that were left to it. Returns true if they have waited for long.
-    pub(super) fn look_for_left(&mut self) -> bool {
-        let Some(left_at) = self.foresight.left_at else {
-            return false;
-        };
-        let now = self.now();
-        self.foresight.left_at = Some(now);
-        now.saturating_sub(left_at) > LATE
     }
 }
 
