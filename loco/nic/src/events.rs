@@ -3,11 +3,12 @@
 //! A child of `fork` shares the descriptors with its parent, so that it neither writes nor reads them: the events are the parent's.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::child::is_child;
 
@@ -139,7 +140,11 @@ impl<T> Events<T> {
     }
 
     /// Removes the events that are not to be kept. The descriptor is readable for the others only, as soon as nobody is about to take one.
+    /// Does nothing in a child of `fork`: the events are the parent's, and a thread that is not there may have had the lock.
     pub fn retain(&self, keep: impl FnMut(&T) -> bool) {
+        if is_child() {
+            return;
+        }
         let mut queue = lock(&self.queue);
         let before = queue.events.len();
         queue.events.retain(keep);
@@ -147,23 +152,34 @@ impl<T> Events<T> {
         self.balance(&mut queue);
     }
 
-    /// Reads the surplus, unless somebody takes an event: that one might read it first, so that this would wait with the lock, and who
-    /// finds no event reads again.
+    /// Reads the surplus, unless somebody takes an event: who finds no event reads again. This never waits, since a program may read the
+    /// descriptor by itself at any time.
     fn balance(&self, queue: &mut Queue<T>) {
         if queue.takers > 0 || is_child() {
             return;
         }
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // A program that reads the descriptor by itself has read this, too.
-        while queue.surplus > 0 && poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
-            let _ = rustix::io::read(&self.fd, &mut [0; 8]);
-            queue.surplus -= 1;
+        while queue.surplus > 0 {
+            match self.read_now() {
+                Ok(_) => queue.surplus -= 1,
+                Err(Errno::INTR) => {}
+                // A program that reads the descriptor by itself has read this, too.
+                Err(Errno::AGAIN) => queue.surplus = 0,
+                // The system cannot read without waiting. Takers pass over the surplus.
+                Err(_) => return,
+            }
         }
-        queue.surplus = 0;
+    }
+
+    /// Reads the descriptor if that need not wait.
+    fn read_now(&self) -> rustix::io::Result<usize> {
+        let mut count = [0; 8];
+        // There is no position, as for `read`.
+        preadv2(
+            &self.fd,
+            &mut [IoSliceMut::new(&mut count)],
+            u64::MAX,
+            ReadWriteFlags::NOWAIT,
+        )
     }
 
     /// Moves the events that a function chooses to another queue.
@@ -182,5 +198,29 @@ impl<T> Events<T> {
         for event in moved {
             other.push(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_are_removed_are_not_counted() {
+        let events = Events::new().unwrap();
+        (0..3).for_each(|event| events.push(event));
+        events.retain(|event| *event == 1);
+        assert_eq!(events.read_now(), Ok(8));
+        assert_eq!(events.read_now(), Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn a_program_may_have_read_the_count_of_what_is_removed() {
+        let events = Events::new().unwrap();
+        events.push(0);
+        assert_eq!(events.read_now(), Ok(8));
+        events.retain(|_| false);
+        events.push(1);
+        assert_eq!(events.take().unwrap(), 1);
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Nic {
     pub(super) foresight: Foresight,
     /// The number of messages that were ever taken from links.
     pub(super) taken: u64,
-    /// The number of those that were requests of others.
+    /// The number of those that were requests of others which fill no receive.
     pub(super) asked: u64,
     /// The number of bytes that ever came with messages, or left with answers.
     pub(super) moved: usize,

@@ -9,6 +9,7 @@ mod company;
 mod core;
 mod far;
 mod faults;
+mod foreseen;
 mod foresight;
 mod forked;
 mod link;

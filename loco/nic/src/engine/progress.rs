@@ -17,7 +17,7 @@ use crate::completions::is_any_armed;
 use crate::ffi::*;
 use crate::log;
 use crate::settings::abroad;
-use crate::wire::{Message, kind};
+use crate::wire::{Message, flag, kind};
 use crate::world::{LOCAL_BITS, PROCESSES};
 
 /// So many passes are made at most before others get the lock.
@@ -103,6 +103,7 @@ impl Nic {
         let may_be = polls && !is_any_armed();
         self.left_to_calls = (may_be, may_be && in_vain);
         self.has_news = true;
+        self.foresight.is_overruled();
         self.is_left_to_calls() && !before
     }
 
@@ -328,7 +329,8 @@ impl Nic {
             (kind::PROBE, _) => {}
             (kind::ANSWER, _) => self.answered(message),
             _ => {
-                self.asked += 1;
+                let fills_receive = header.kind == kind::SEND || header.has(flag::IMMEDIATE);
+                self.asked += u64::from(!fills_receive);
                 self.requested(id, message);
             }
         }
@@ -504,4 +506,4 @@ impl Nic {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -143,8 +143,8 @@ pub(crate) fn nic() -> MutexGuard<'static, Nic> {
 }
 
 /// Returns the NIC unless another thread has it.
-fn try_nic() -> Option<MutexGuard<'static, Nic>> {
-    match NIC.get()?.try_lock() {
+fn try_lock(shared: &Mutex<Nic>) -> Option<MutexGuard<'_, Nic>> {
+    match shared.try_lock() {
         Ok(nic) => Some(nic),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
@@ -152,57 +152,93 @@ fn try_nic() -> Option<MutexGuard<'static, Nic>> {
 }
 
 /// Does the thread's work within a call, and tells the thread what is left.
-pub(crate) fn poke(nic: MutexGuard<'_, Nic>) {
-    go_on(nic, false);
+pub(crate) fn poke(mut nic: MutexGuard<'_, Nic>) {
+    go_on(&mut nic, false);
 }
 
-/// Does the thread's work within a call that looks for completions, if nobody else does. Returns true if requests of others were part
-/// of it.
-pub(crate) fn work() -> bool {
-    let Some(mut nic) = try_nic() else { return false };
+/// What a call that looks for completions has done of the thread's work.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Worked {
+    /// Requests of others that fill no receive were part of it.
+    served: bool,
+    /// Requests of others are left to calls, although none of this process is under way.
+    leaves: bool,
+}
+
+/// Does the thread's work within a call that looks for completions, if nobody else does.
+pub(crate) fn work() -> Worked {
+    NIC.get().map(work_on).unwrap_or_default()
+}
+
+fn work_on(shared: &Mutex<Nic>) -> Worked {
+    let Some(mut nic) = try_lock(shared) else {
+        return Worked::default();
+    };
     let elapsed = u64::try_from(epoch().elapsed().as_nanos()).unwrap_or(u64::MAX);
     POLLED.store(elapsed, Ordering::Relaxed);
     nic.looks = nic.looks.wrapping_add(1);
     let sockets = nic.looks.is_multiple_of(SOCKETS_EVERY);
     // What is about to come is for this call or the next one, and need not wake the thread.
-    let is_left = nic.left_to_calls.1 || is_child() || !nic.foresight.expects();
-    if !is_left && nic.leave_to_calls(true, true) {
+    if nic.leave_the_foreseen() {
         ring(&nic.look_in);
     }
-    go_on(nic, sockets).requests
+    let came = go_on(&mut nic, sockets);
+    Worked {
+        served: came.requests,
+        leaves: nic.foresight.has_left() && !nic.is_under_way(),
+    }
 }
 
-/// Looks on for what comes right after the completions that a call has found, if such requests came lately. What comes is carried out
-/// before the program looks for it in its memory. `served` says that the call has had a request with the completions already.
-pub(crate) fn look_on(served: bool) {
+/// Does what remains for a call that has done the thread's work. If it has found the end of a request of this process (`has_ended`), it
+/// looks on for what comes right after it, if such requests came lately: that is carried out before the program looks for it in its
+/// memory. From then on the program may make no call, so that requests are left to calls no longer.
+pub(crate) fn look_on(worked: Worked, has_ended: bool) {
     // To a child nothing comes.
-    if is_child() {
+    if is_child() || !has_ended && !worked.leaves {
         return;
     }
-    let Some(mut nic) = try_nic() else { return };
-    let now = nic.now();
-    let Some(mut patience) = nic.foresight.completed(now) else {
-        return;
-    };
-    if served {
-        nic.foresight.came_to_call();
-        return;
+    if let Some(shared) = NIC.get() {
+        finish(shared, worked, has_ended);
     }
-    while patience.lasts(nic.now()) {
-        let came = go_on(nic, false);
-        // Who has it does the work.
-        let Some(again) = try_nic() else { return };
-        nic = again;
-        if came.requests {
-            nic.foresight.came_to_call();
-            return;
+}
+
+fn finish(shared: &Mutex<Nic>, worked: Worked, has_ended: bool) {
+    let looks_on = || {
+        let mut nic = try_lock(shared)?;
+        if has_ended && nic.foresees() {
+            let under_way = nic.is_under_way();
+            let now = nic.now();
+            let patience = match under_way {
+                // The call that finds its end may look on.
+                true => {
+                    nic.foresight.in_vain();
+                    None
+                }
+                false => nic.foresight.completed(now),
+            };
+            if let Some(mut patience) = patience {
+                let mut has_come = worked.served;
+                let mut is_vain = !has_come;
+                while is_vain && patience.lasts(nic.now()) {
+                    let came = go_on(&mut nic, false);
+                    has_come = came.requests;
+                    is_vain = !came.messages;
+                    drop(nic);
+                    // Others have their turn. Who has it does the work.
+                    nic = try_lock(shared)?;
+                }
+                if has_come {
+                    nic.foresight.came_to_call();
+                } else if is_vain {
+                    nic.foresight.in_vain();
+                }
+            }
         }
-    }
-    nic.foresight.in_vain();
-    // The program may look at its memory from now on, and make no call.
-    if nic.is_left_to_calls() {
-        nic.leave_to_calls(false, false);
-        go_on(nic, false);
+        Some(nic)
+    };
+    let mut nic = looks_on().unwrap_or_else(|| lock(shared));
+    if nic.give_back() {
+        go_on(&mut nic, false);
     }
 }
 
@@ -210,7 +246,7 @@ pub(crate) fn look_on(served: bool) {
 pub(crate) fn expect() {
     let mut nic = nic();
     nic.leave_to_calls(false, false);
-    go_on(nic, false);
+    go_on(&mut nic, false);
 }
 
 /// What has come with a pass.
@@ -218,18 +254,24 @@ pub(crate) fn expect() {
 struct Came {
     /// Messages of any kind.
     messages: bool,
-    /// Requests of others.
+    /// Requests of others that fill no receive.
     requests: bool,
 }
 
 /// Does the thread's work for it, and tells it what is left. Returns what there was.
-fn go_on(mut nic: MutexGuard<'_, Nic>, sockets: bool) -> Came {
+fn go_on(nic: &mut Nic, sockets: bool) -> Came {
     let (taken, asked) = (nic.taken, nic.asked);
+    let were_late = nic.look_for_left();
     let due = nic.progress(sockets);
+    if were_late && nic.asked != asked {
+        // They have waited for a call that did not come.
+        nic.foresight.is_mistaken();
+        nic.give_back();
+    }
     // Who sleeps does not know of a new link, or of a request that now waits for answers. If something has come meanwhile, it is to
     // look by itself: to bring that may give it more to know.
     let sleeps_well = !nic.has_news || !ASLEEP.load(Ordering::Acquire) || nic.fall_asleep();
-    let goes_on = !set_out(&mut nic) || !sleeps_well || due.is_some();
+    let goes_on = !set_out(nic) || !sleeps_well || due.is_some();
     if goes_on && ASLEEP.swap(false, Ordering::AcqRel) {
         ring(&nic.doorbell);
     }
@@ -326,14 +368,16 @@ fn watch() {
         let mut nic = lock(shared);
         let _ = rustix::io::read(&nic.look_in, &mut [0; 8]);
         let is_forsaken = nic.is_left_to_calls() && !is_polled();
+        let has_left = is_forsaken && nic.foresight.has_left();
         if is_forsaken {
             nic.leave_to_calls(false, false);
         }
-        let came = go_on(nic, true);
-        if is_forsaken && came.requests {
+        let came = go_on(&mut nic, true);
+        if has_left && came.requests {
             // They have waited for a call that did not come.
-            lock(shared).foresight.is_mistaken();
+            nic.foresight.is_mistaken();
         }
+        drop(nic);
         vain = match came.messages {
             true => 0,
             false => vain.saturating_add(1),
@@ -362,3 +406,6 @@ fn at_exit() {
     // SAFETY: the function takes and returns nothing, and does not unwind.
     unsafe { libc::atexit(ends) };
 }
+
+#[cfg(test)]
+mod tests;

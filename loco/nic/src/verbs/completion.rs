@@ -141,15 +141,22 @@ pub(crate) unsafe extern "C" fn resize_cq(cq: *mut Cq, cqe: c_int) -> c_int {
     0
 }
 
+/// Returns whether a completion is of a work request in a send queue.
+fn is_of_send(wc: &Wc) -> bool {
+    c_uint::from(wc.opcode) & IBV_WC_RECV == 0
+}
+
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, wc: *mut Wc) -> c_int {
     // SAFETY: the program's own queue, and room for `most` completions.
     unsafe {
         let completions = &handle::<CqObject>(cq).completions;
-        let take = || {
+        let mut has_ended = false;
+        let mut take = || {
             let mut count = 0;
             while count < most
                 && let Some(taken) = completions.take()
             {
+                has_ended |= is_of_send(&taken);
                 wc.offset(count as isize).write(taken);
                 count += 1;
             }
@@ -157,11 +164,9 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, most: c_int, wc: *mut Wc) -
         };
         let mut count = take();
         if count == 0 {
-            let served = work();
+            let worked = work();
             count = take();
-            if count > 0 {
-                look_on(served);
-            }
+            look_on(worked, has_ended);
         }
         count
     }
@@ -200,11 +205,9 @@ unsafe extern "C" fn start_poll(cq: *mut CqEx, _attr: *mut c_void) -> c_int {
         if step(cq) == 0 {
             return 0;
         }
-        let served = work();
+        let worked = work();
         let found = step(cq);
-        if found == 0 {
-            look_on(served);
-        }
+        look_on(worked, found == 0 && is_of_send(&current(cq)));
         found
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::near::Greeting;
 use crate::settings::{Faults, Schedule, Settings, Stress};
 use crate::wire::{HEADER, Header};
 
-fn nic(world: &Path) -> Nic {
+pub(in crate::engine) fn nic(world: &Path) -> Nic {
     let settings = Settings {
         world: world.to_owned(),
         abroad: Ok(None),
@@ -31,7 +31,7 @@ fn nic(world: &Path) -> Nic {
 }
 
 /// Connects a neighbour with a number, which has said hello.
-fn connect(nic: &mut Nic, number: u32) -> (Near, OwnedFd) {
+pub(in crate::engine) fn connect(nic: &mut Nic, number: u32) -> (Near, OwnedFd) {
     let (one, two) = UnixStream::pair().unwrap();
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
     let greeting = Greeting {
