@@ -154,6 +154,14 @@ fn try_lock(shared: &Mutex<Nic>) -> Option<MutexGuard<'_, Nic>> {
 /// Does the thread's work within a call, and tells the thread what is left.
 pub(crate) fn poke(mut nic: MutexGuard<'_, Nic>) {
     go_on(&mut nic, false);
+    settle(&mut nic);
+}
+
+/// Leaves requests to calls no longer if no request of this process is under way that a call would still look for.
+fn settle(nic: &mut Nic) {
+    if nic.foresight.has_left() && !nic.is_under_way() && nic.give_back() {
+        go_on(nic, false);
+    }
 }
 
 /// What a call that looks for completions has done of the thread's work.
@@ -236,7 +244,8 @@ fn finish(shared: &Mutex<Nic>, worked: Worked, has_ended: bool) {
         }
         Some(nic)
     };
-    let mut nic = looks_on().unwrap_or_else(|| lock(shared));
+    // Without the lock, who has it settles that, or the thread that looks in: whoever polls must not wait for them.
+    let Some(mut nic) = looks_on() else { return };
     if nic.give_back() {
         go_on(&mut nic, false);
     }
@@ -377,6 +386,7 @@ fn watch() {
             // They have waited for a call that did not come.
             nic.foresight.is_mistaken();
         }
+        settle(&mut nic);
         drop(nic);
         vain = match came.messages {
             true => 0,

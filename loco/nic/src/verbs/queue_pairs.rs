@@ -147,8 +147,11 @@ pub(crate) unsafe extern "C" fn qp_to_qp_ex(qp: *mut Qp) -> *mut QpEx {
 pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
     // SAFETY: the program's own queue pair, which it gives back.
     unsafe {
-        // Events that were not taken go, too. Without the lock from here: who acknowledges others may use the device meanwhile.
-        nic().remove_qp((*qp).qp_num);
+        let mut nic = nic();
+        // Events that were not taken go, too.
+        nic.remove_qp((*qp).qp_num);
+        // Without the lock from here: who acknowledges others may use the device meanwhile.
+        poke(nic);
         handle::<QpObject>(qp).unacknowledged_async.wait();
         drop(take_back::<QpObject>(qp));
     }

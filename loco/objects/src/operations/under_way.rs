@@ -32,18 +32,21 @@ enum WaitFailed {
 }
 
 impl<F: Fabric> Thread<F> {
-    /// Calls `with` with the machine of type `M` of this thread for which `is_it` holds, or with one that `make` makes.
+    /// Calls `with` with the machine of type `M` of this thread for which `is_it` holds. If there is none, takes one for which `is_free`
+    /// holds, else one that `make` makes.
     pub(crate) fn machine<M: UnderWay<Thread<F>>, T>(
         &self,
         is_it: impl Fn(&M) -> bool,
+        is_free: impl Fn(&M) -> bool,
         make: impl FnOnce() -> M,
         with: impl FnOnce(&mut M) -> T,
     ) -> T {
         let mut taken = Taken::new(self.under_way());
-        let there = taken.machines.iter_mut().position(|machine| {
-            let machine = machine.as_any().downcast_ref::<M>();
-            machine.is_some_and(&is_it)
-        });
+        let mut find = |is_right: &dyn Fn(&M) -> bool| {
+            let mut machines = taken.machines.iter_mut();
+            machines.position(|machine| machine.as_any().downcast_ref::<M>().is_some_and(is_right))
+        };
+        let there = find(&is_it).or_else(|| find(&is_free));
         match there.and_then(|i| taken.machines[i].as_any().downcast_mut::<M>()) {
             Some(machine) => with(machine),
             None => {

@@ -75,6 +75,68 @@ fn started_updates_can_be_completed_in_any_order() {
     }
 }
 
+/// A thread has updates of several stores with the same type of keys under way: it starts, waits, asks and drops in any order.
+#[test]
+fn started_updates_of_several_stores_keep_apart() {
+    for cluster in ALL {
+        run(cluster, 2, |manager, first, thread| {
+            let second = Store::new(manager, "kv2", KvConfig::default().slots_per_node(64).locks(3))?;
+            manager.wait_for_ready()?;
+            let me = u64::from(manager.node().0);
+            let bar = Barrier::new(manager, "second")?;
+            bar.channel().wait_for_ready()?;
+            // Each node writes its own keys, and reads those that are at the other one.
+            for key in (0..KEYS).filter(|key| key % 2 != me) {
+                assert_eq!(second.insert(thread, &key, &0)?, Inserted::Done);
+            }
+            bar.wait(thread)?;
+            let stores = [first, &second];
+            let mine = |i: u64| i % (KEYS / 2) * 2 + me;
+            let mut dice = 17 + me;
+            let mut roll = |of: u64| {
+                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (dice >> 33) % of
+            };
+            let mut started = Vec::new();
+            for i in 0..400 {
+                let (store, key) = (roll(2) as usize, mine(i));
+                started.push((store, key, i, stores[store].update_start(thread, &key, &i)?));
+                while !started.is_empty() && roll(3) > 0 {
+                    let (store, key, value, update) =
+                        started.swap_remove(roll(started.len() as u64) as usize);
+                    match roll(3) {
+                        0 => drop(update),
+                        1 => {
+                            while !update.query() {
+                                std::thread::yield_now();
+                            }
+                            assert!(update.wait()?, "{cluster:?}: {store} {key} {value}");
+                        }
+                        _ => assert!(update.wait()?, "{cluster:?}: {store} {key} {value}"),
+                    }
+                }
+            }
+            for (.., update) in started {
+                assert!(update.wait()?, "{cluster:?}");
+            }
+            // Each store has the last value that it was given.
+            for key in (0..KEYS).filter(|key| key % 2 == me) {
+                for (store, value) in [(first, 1000), (&second, 2000)] {
+                    assert!(
+                        store.update_start(thread, &key, &(value + key))?.wait()?,
+                        "{cluster:?}"
+                    );
+                }
+            }
+            for key in (0..KEYS).filter(|key| key % 2 == me) {
+                assert_eq!(first.get(thread, &key)?, Some(1000 + key), "{cluster:?}");
+                assert_eq!(second.get(thread, &key)?, Some(2000 + key), "{cluster:?}");
+            }
+            bar.wait(thread)
+        });
+    }
+}
+
 /// Updates of one key take effect in the order of their start, whichever is completed first.
 #[test]
 fn started_updates_of_one_key_keep_their_order() {

@@ -179,15 +179,25 @@ fn who_finds_a_request_when_it_looks_on_leaves_answers_only() {
 }
 
 #[test]
-fn who_finds_the_nic_taken_leaves_answers_only() {
+fn who_finds_the_nic_taken_does_not_wait_and_its_holder_leaves_answers_only() {
     let mut setting = Setting::new();
     setting.leave();
     let taken = lock(&setting.shared);
-    std::thread::scope(|scope| {
-        let call = scope.spawn(|| finish(&setting.shared, WORKED, true));
-        drop(taken);
-        call.join().unwrap();
-    });
+    finish(&setting.shared, WORKED, true);
+    poke(taken);
+    assert!(setting.rings());
+}
+
+#[test]
+fn a_call_that_takes_the_end_of_its_last_request_leaves_answers_only() {
+    let mut setting = Setting::new();
+    setting.stop_time();
+    setting.post();
+    work_on(&setting.shared);
+    poke(lock(&setting.shared));
+    assert!(lock(&setting.shared).left_to_calls.1);
+    setting.end();
+    poke(lock(&setting.shared));
     assert!(setting.rings());
 }
 

@@ -90,7 +90,7 @@ impl<F: Fabric, K: Encode + Eq, V: Encode> KvStore<K, V, F> {
     /// Calls `with` with what `thread` has under way in this store.
     fn under_way<T>(&self, thread: &Thread<F>, with: impl FnOnce(&mut UnderWay<F, K>) -> T) -> T {
         let is_it = |all: &UnderWay<F, K>| all.is_of(&self.shared);
-        thread.machine(is_it, UnderWay::new, with)
+        thread.machine(is_it, UnderWay::is_free, UnderWay::new, with)
     }
 }
 

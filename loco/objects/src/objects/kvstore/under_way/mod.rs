@@ -74,9 +74,14 @@ impl<F: Fabric, K: Encode + Eq> UnderWay<F, K> {
         }
     }
 
-    /// Returns true if these are updates of `store`, or of none.
+    /// Returns true if these are updates of `store`.
     pub(super) fn is_of(&self, store: &Arc<Shared<F, K>>) -> bool {
-        self.store.as_ref().is_none_or(|mine| Arc::ptr_eq(mine, store))
+        self.store.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, store))
+    }
+
+    /// Returns true if these are updates of no store.
+    pub(super) fn is_free(&self) -> bool {
+        self.store.is_none()
     }
 
     /// Starts an update.
