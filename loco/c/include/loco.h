@@ -746,8 +746,8 @@ loco_status loco_store_delete(loco_store *store, loco_thread *thread, const void
  *
  * On networks it goes on while its thread is in `loco_store_pending_wait` or `loco_store_pending_test` of any of its operations, frees one of
  * them, tries for a lock (`loco_lock_try_lock`), or is in a call that waits for what other threads do, such as `loco_barrier_wait`,
- * `loco_lock_lock`, or an insert, update or delete. Such a call ends the operations under way before it waits, until its own deadline, and
- * fails with LOCO_TIMEOUT then. Others may see what the call has done by then, such as its arrival at a barrier.
+ * `loco_lock_lock`, or an insert, update or delete. A call of this last kind ends the operations under way before it waits, until its own
+ * deadline, and fails with LOCO_TIMEOUT then. Others may see what the call has done by then, such as its arrival at a barrier.
  *
  * Other calls do not move it on: `loco_fence...`, `loco_pending_wait` and the other calls that wait for nothing but their own puts and gets,
  * lookups (`loco_store_get`, unless it waits for a value of this node that is being written, or for a lock after a loss), and calls that
@@ -778,8 +778,8 @@ loco_status loco_store_pending_wait(loco_store_pending *pending);
  * Does not wait for other threads. The operation is over at its deadline, too. */
 loco_status loco_store_pending_test(loco_store_pending *pending, int *done);
 
-/* Frees the handle. An operation that does not hold its lock yet is taken back: nothing has changed. Otherwise it goes on to its end,
- * for which this waits, whatever the time of the thread, and its outcome is not reported. In either case its lock is released or given up.
+/* Frees the handle. An operation that has not begun to write is taken back, also if it holds its lock: nothing has changed. Otherwise it goes on to
+ * its end, for which this waits, whatever the time of the thread, and its outcome is not reported. In either case its lock is released or given up.
  * Errors: LOCO_WRONG_THREAD, freeing nothing. */
 loco_status loco_store_pending_free(loco_store_pending *pending);
 

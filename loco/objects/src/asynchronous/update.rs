@@ -20,9 +20,9 @@ use crate::{Encode, Error, KvStore, Result, Thread};
 /// It gives up with `Timeout` if it still waits for its lock when another call of its `AsyncThread` is given up while that call waits: its
 /// future was dropped.
 ///
-/// Dropping it leaves to the driver to settle it, in turn among the calls of its `AsyncThread`, and does not wait for that. If the lock is
-/// not held yet when that turn comes, the update is taken back: the value is the old one. Otherwise the update goes on to its end, also if it
-/// did not hold its lock at the drop. If there is no memory for a stack then, later calls of the `AsyncThread` move it on, or its end does.
+/// Dropping it leaves to the driver to settle it, in turn among the calls of its `AsyncThread`, and does not wait for that. If it has
+/// not begun to write when that turn comes, the update is taken back: the value is the old one. Otherwise the update goes on to its end, also if
+/// it had not begun at the drop. If there is no memory for a stack then, later calls of the `AsyncThread` move it on, or its end does.
 #[must_use = "wait for the update: dropped, it is taken back if it has not begun"]
 pub struct AsyncUpdate<K, V, F = AnyFabric>
 where
