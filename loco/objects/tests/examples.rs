@@ -115,6 +115,10 @@ fn visitors_come_and_go() {
             .env(var::HOSTS_TEXT, &hosts);
         Heard::start(&mut member)
     });
+    // Nobody joins a job that is not up yet.
+    for member in &mut members {
+        member.hear("counts in view 2");
+    }
     for view in [3, 4] {
         let mut visitor = Heard::start(visitors().arg("3").env(var::JOIN, addresses[0].to_string()));
         visitor.hear(&format!("node {} counts in view {view}", view - 1));
