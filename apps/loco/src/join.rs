@@ -4,9 +4,7 @@
 
 use loco::fabric::{FabricChoice, Hosts, NodeId, var};
 
-use crate::error::CliError;
 use crate::launcher::Node;
-use crate::run::set;
 
 /// Returns a node that is to join the job of `hosts`.
 ///
@@ -28,16 +26,4 @@ pub fn that_joins(hosts: &Hosts, fabric: FabricChoice) -> Node {
         departures: None,
         remote: None,
     }
-}
-
-/// Refuses `option` where there is no secret that the nodes of a job could share with those that join it.
-pub fn require_secret(option: &str) -> Result<(), CliError> {
-    if set(var::SECRET)?.is_some() || set(var::SECRET_FILE)?.is_some() {
-        return Ok(());
-    }
-    Err(CliError::Usage(format!(
-        "{option} needs the secret that the job and the nodes that join it share: set {} or {}, the same for all",
-        var::SECRET,
-        var::SECRET_FILE
-    )))
 }

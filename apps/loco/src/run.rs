@@ -13,7 +13,7 @@ use loco::fabric::{
 use loco_app::time;
 
 use crate::error::CliError;
-use crate::join::{require_secret, that_joins};
+use crate::join::that_joins;
 use crate::launcher::{Node, Plan, Remote, is_name, launch};
 use crate::timeline;
 
@@ -348,6 +348,18 @@ fn secret() -> Result<String, CliError> {
     // The nodes would each refuse it.
     Secret::new(secret.as_bytes())?;
     Ok(secret)
+}
+
+/// Refuses `option` where there is no secret that the nodes of a job could share with those that join it.
+fn require_secret(option: &str) -> Result<(), CliError> {
+    if set(var::SECRET)?.is_some() || set(var::SECRET_FILE)?.is_some() {
+        return Ok(());
+    }
+    Err(CliError::Usage(format!(
+        "{option} needs the secret that the job and the nodes that join it share: set {} or {}, the same for all",
+        var::SECRET,
+        var::SECRET_FILE
+    )))
 }
 
 /// Returns the value of a variable; an empty one counts as unset.
