@@ -169,7 +169,6 @@ fn job(env: &Environment) -> Result<Job> {
     if let Some(node) = env.number(var::NODE)? {
         return ours(env, NodeId(node));
     }
-    // A shell of a foreign launcher may start what is to join a job.
     env.var(var::JOIN)
         .map_or(Ok(()), |_| Err(Join::not_asked_for()))?;
     for launcher in &FOREIGN {
