@@ -363,7 +363,7 @@ fn require_secret(option: &str) -> Result<(), CliError> {
 }
 
 /// Returns the value of a variable; an empty one counts as unset.
-pub fn set(name: &str) -> Result<Option<String>, CliError> {
+fn set(name: &str) -> Result<Option<String>, CliError> {
     let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };

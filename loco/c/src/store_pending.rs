@@ -48,7 +48,7 @@ impl StorePending {
     /// Waits for the end. Returns whether the key was there.
     fn finish(&self) -> loco::Result<bool> {
         let mut state = self.state.borrow_mut();
-        // What stays if the wait panics.
+        // The state that stays if the wait panics.
         let closed = State::Over(Err(loco::Error::Closed));
         let outcome = match std::mem::replace(&mut *state, closed) {
             State::UnderWay(update, _started) => update.wait(),

@@ -164,13 +164,14 @@ impl Job {
     }
 }
 
-/// Reads the job from the variables of the nearest launcher, as [`Job::from_env`] says.
+/// Reads the job from the variables of the nearest launcher, as [`Job::from_env`] says. A shell of any launcher may start a newcomer.
 fn job(env: &Environment) -> Result<Job> {
     if let Some(node) = env.number(var::NODE)? {
         return ours(env, NodeId(node));
     }
-    env.var(var::JOIN)
-        .map_or(Ok(()), |_| Err(Join::not_asked_for()))?;
+    if env.var(var::JOIN).is_some() {
+        return Err(Join::not_asked_for());
+    }
     for launcher in &FOREIGN {
         if let Some(rank) = env.number(launcher.rank)? {
             let because = format!("{} is set", launcher.rank);
@@ -184,11 +185,10 @@ fn job(env: &Environment) -> Result<Job> {
             return foreign(env, launcher, NodeId(rank), size);
         }
     }
-    let looked_for: Vec<_> = FOREIGN.iter().map(|launcher| launcher.rank).collect();
+    let looked_for = FOREIGN.each_ref().map(|launcher| launcher.rank).join(", ");
     Err(FabricError::Config(format!(
-        "this process is not part of a job: none of {}, {} is set; start it with `loco run -n 3 PROGRAM`, mpirun or srun",
-        var::NODE,
-        looked_for.join(", ")
+        "this process is not part of a job: none of {}, {looked_for} is set; start it with `loco run -n 3 PROGRAM`, mpirun or srun",
+        var::NODE
     )))
 }
 

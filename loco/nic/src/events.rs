@@ -25,7 +25,7 @@ struct Queue<T> {
     events: VecDeque<T>,
     /// The number of takers that read the descriptor, or have read it and do not have the lock yet.
     takers: usize,
-    /// What the descriptor counts for events that were removed.
+    /// The part of the descriptor's count that belongs to events which were removed.
     surplus: usize,
 }
 

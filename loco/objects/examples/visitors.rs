@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match count(&node, &mut rounds) {
             Ok(()) if rounds == 0 => return Ok(()), // the node leaves: its manager is dropped
             Ok(()) => {}
-            // Who has gone is a member of this view still. The next one is without it.
+            // A node that has gone stays a member of this view. The next view is without it.
             Err(error) if error.kind() == ErrorKind::PeerLost => println!("{}: {error}", node.node()),
             Err(error) => return Err(error.into()),
         }

@@ -107,14 +107,13 @@ impl Startup {
     /// Start the job again, or join again: an attempt to join uses up an id of the job.
     pub fn connect(self) -> Result<Manager> {
         let from_env = |error: crate::fabric::FabricError| Error::Config(error.to_string());
-        let join = match (&self.join, &self.job) {
-            (None, None) => Join::from_env().map_err(from_env)?,
-            _ => self.join.clone(),
-        };
-        let mesh = match (join, &self.job) {
-            (Some(join), _) => Mesh::join(&join)?,
+        let mesh = match (&self.join, &self.job) {
+            (Some(join), _) => Mesh::join(join)?,
             (None, Some(job)) => Mesh::connect(job)?,
-            (None, None) => Mesh::connect(&Job::from_env().map_err(from_env)?)?,
+            (None, None) => match Join::from_env().map_err(from_env)? {
+                Some(join) => Mesh::join(&join)?,
+                None => Mesh::connect(&Job::from_env().map_err(from_env)?)?,
+            },
         };
         self.bring_up(mesh)
     }

@@ -97,6 +97,16 @@ fn two_nodes(max: u16) -> (Vec<Address>, Vec<Kit>) {
     (addresses, kits.into_iter().map(Result::unwrap).collect())
 }
 
+/// Lets a node join, and makes the objects of the view with it on the members and on that node, in this order.
+fn next_with_newcomer(members: &[Kit], join: Join) -> Vec<Kit> {
+    thread::scope(|scope| {
+        let newcomer = scope.spawn(|| Kit::start(Startup::new().join(join)));
+        let members = all(members.iter().collect(), Kit::next);
+        let kits = members.into_iter().chain([newcomer.join().unwrap()]);
+        kits.map(Result::unwrap).collect()
+    })
+}
+
 #[test]
 fn objects_that_are_made_after_a_view_have_its_members() {
     let (addresses, mut first) = two_nodes(3);
@@ -104,15 +114,7 @@ fn objects_that_are_made_after_a_view_have_its_members() {
 
     assert!(!first[0].manager.has_next_view());
     let join = || Join::by(addresses.clone()).unwrap().secret(secret());
-    let mut second = thread::scope(|scope| {
-        let newcomer = scope.spawn(|| Kit::start(Startup::new().join(join())));
-        let members = all(first.iter().collect(), Kit::next);
-        members
-            .into_iter()
-            .chain([newcomer.join().unwrap()])
-            .map(Result::unwrap)
-            .collect::<Vec<_>>()
-    });
+    let mut second = next_with_newcomer(&first, join());
     assert_eq!(second[0].manager.nodes(), [0, 1, 2].map(NodeId));
     assert_eq!(all(second.iter().collect(), Kit::count), [Ok(3), Ok(3), Ok(3)]);
     // The objects of the first view are there still.
@@ -160,18 +162,12 @@ fn a_node_whose_program_panics_is_lost_and_has_not_left() {
 fn a_manager_that_a_panic_drops_is_lost_in_its_view() {
     let (addresses, mut first) = two_nodes(3);
     let join = Join::by(addresses).unwrap().secret(secret());
-    let second = thread::scope(|scope| {
-        let newcomer = scope.spawn(|| Kit::start(Startup::new().join(join)));
-        (
-            all(first.iter().collect(), Kit::next),
-            newcomer.join().unwrap().unwrap(),
-        )
-    });
+    let second = next_with_newcomer(&first, join);
     panic_with(first.pop().unwrap());
     let mesh = first[0].manager.fabric().mesh();
     mesh.wait_for_departures(0, soon());
     assert_eq!(mesh.peer_state(NodeId(1)), PeerState::Lost);
-    let later = second.0[0].as_ref().unwrap().manager.fabric().mesh();
+    let later = second[0].manager.fabric().mesh();
     assert_eq!(later.peer_state(NodeId(1)), PeerState::Alive);
 }
 
@@ -186,15 +182,7 @@ fn a_view_whose_newcomer_is_gone_is_left_for_the_next() {
     }
     assert!(first.iter().all(|kit| !kit.manager.has_next_view()));
     assert_eq!(all(first.iter().collect(), Kit::count), [Ok(2), Ok(2)]);
-    let second = thread::scope(|scope| {
-        let newcomer = scope.spawn(|| Kit::start(Startup::new().join(join())));
-        let members = all(first.iter().collect(), Kit::next);
-        members
-            .into_iter()
-            .chain([newcomer.join().unwrap()])
-            .map(Result::unwrap)
-            .collect::<Vec<_>>()
-    });
+    let second = next_with_newcomer(&first, join());
     assert_eq!(second[0].manager.nodes(), [0, 1, 3].map(NodeId));
     assert_eq!(all(second.iter().collect(), Kit::count), [Ok(3), Ok(3), Ok(3)]);
 }

@@ -1,4 +1,4 @@
-//! What is left to calls because of [foresight](super::foresight), and is given back to the thread.
+//! Leaves requests of others to calls that poll, because of [foresight](super::foresight), and gives them back to the thread.
 
 use super::core::Nic;
 use crate::child::is_child;

@@ -18,9 +18,9 @@ const LOOKS_ON: u64 = 2_000;
 const LOOKS: u32 = 16;
 /// For so long, in nanoseconds, these looks may take.
 const LOOKS_MAX: u64 = 20_000;
-/// The most that is remembered.
+/// The most credit that there can be.
 const MOST: u32 = 16;
-/// What is forgotten when a call has looked on in vain.
+/// The credit that is lost when a call has looked on in vain.
 const VAIN: u32 = 4;
 /// A request that was left to calls for so long, in nanoseconds, would have come to the thread sooner.
 const LATE: u64 = 50_000;
@@ -29,7 +29,7 @@ const DEMAND_MAX: u32 = 256;
 /// After so many requests that came to a call, half as many confirmations are demanded.
 const PROVEN: u32 = 64;
 
-/// What has come after completions.
+/// Counts the requests of others that have come right after completions, and says whether to expect another one.
 pub(super) struct Foresight {
     /// How much speaks for looking on.
     credit: u32,

@@ -164,7 +164,7 @@ fn settle(nic: &mut Nic) {
     }
 }
 
-/// What a call that looks for completions has done of the thread's work.
+/// The part of the thread's work that a call which looks for completions has done.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Worked {
     /// Requests of others that fill no receive were part of it.
@@ -186,7 +186,7 @@ fn work_on(shared: &Mutex<Nic>) -> Worked {
     POLLED.store(elapsed, Ordering::Relaxed);
     nic.looks = nic.looks.wrapping_add(1);
     let sockets = nic.looks.is_multiple_of(SOCKETS_EVERY);
-    // What is about to come is for this call or the next one, and need not wake the thread.
+    // A request that is about to come is for this call or the next one, and need not wake the thread.
     if nic.leave_the_foreseen() {
         ring(&nic.look_in);
     }
@@ -258,7 +258,7 @@ pub(crate) fn expect() {
     go_on(&mut nic, false);
 }
 
-/// What has come with a pass.
+/// Tells what kinds of messages a pass over the links has taken.
 #[derive(Clone, Copy)]
 struct Came {
     /// Messages of any kind.

@@ -150,7 +150,7 @@ pub(crate) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
         let mut nic = nic();
         // Events that were not taken go, too.
         nic.remove_qp((*qp).qp_num);
-        // Without the lock from here: who acknowledges others may use the device meanwhile.
+        // Unlocks the device: the thread that acknowledges the other events may use it meanwhile.
         poke(nic);
         handle::<QpObject>(qp).unacknowledged_async.wait();
         drop(take_back::<QpObject>(qp));

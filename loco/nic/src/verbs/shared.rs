@@ -80,7 +80,7 @@ pub(crate) unsafe extern "C" fn destroy_srq(srq: *mut Srq) -> c_int {
             return libc::EBUSY;
         }
         nic.remove_srq(object.number);
-        // Who acknowledges events may use the device meanwhile.
+        // Unlocks the device first: the thread that acknowledges the events may use it meanwhile.
         drop(nic);
         object.unacknowledged_async.wait();
         drop(take_back::<SrqObject>(srq));

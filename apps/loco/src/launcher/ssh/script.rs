@@ -205,7 +205,7 @@ mod tests {
                 .spawn()
                 .unwrap();
             let ended = Command::new("sh").args(["-c", &sweep]).status().unwrap();
-            // What the sweep has killed may still be about to end; what it has left gets a signal of its own.
+            // A process that the sweep has killed may not have ended yet. One that it has left ends by this other signal.
             kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
             let by = process.wait().unwrap().signal();
             assert_eq!(by, Some(Signal::KILL.as_raw()));

@@ -50,7 +50,7 @@ impl Setting {
             events: Arc::new(Events::new().unwrap()),
         };
         let qpn = nic.make_qp(making).unwrap();
-        // What is posted is not sent.
+        // A request that is posted stays in its queue, unsent.
         nic.qp_mut(qpn).unwrap().attr.qp_state = IBV_QPS_SQD;
         nic.foresight.came_to_call();
         assert!(nic.foresight.expects());

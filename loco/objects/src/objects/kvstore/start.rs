@@ -17,8 +17,8 @@ use super::value::Encode;
 /// An update under way, which [`KvStore::update_start`] has started.
 ///
 /// Dropping it takes the update back if it has not begun to write, though it may hold its lock: the value is the old one. Otherwise the
-/// update goes on to its end, which the drop waits for: the value is the new one, as a whole. In either case the lock is released, or given up, whatever the
-/// deadline.
+/// update goes on to its end, which the drop waits for: the value is the new one, as a whole. In either case the lock is released, or
+/// given up, whatever the deadline.
 #[must_use = "wait for the update: dropped, it is taken back if it has not begun"]
 pub struct PendingUpdate<'a, K: Encode + Eq, V: Encode, F: Fabric = AnyFabric> {
     store: &'a KvStore<K, V, F>,
