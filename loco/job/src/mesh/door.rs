@@ -28,6 +28,7 @@ use super::introduction::{self, Introduction};
 use super::rendezvous::noise;
 use super::session::Session;
 use super::wire::Wire;
+use super::words::view_number;
 use crate::hosts::Address;
 
 /// Longest introduction, in bytes.
@@ -236,6 +237,7 @@ impl Door {
             first: self.first.iter().map(|node| node.0).collect(),
             room: number(nodes.len()),
             index: number(newcomer.index),
+            view: view_number(newcomer.epoch),
             members: newcomer.members.iter().filter_map(place).collect(),
         }
     }
