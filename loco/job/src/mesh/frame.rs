@@ -301,7 +301,7 @@ mod tests {
                 },
                 taken,
             ) => {
-                let members = NodeId::list(members.into_iter());
+                let members = NodeId::list(members);
                 format!("{node} joins {members} with {key} in view {view}, of {taken}")
             }
             Decoded::Frame(Frame::View { view, members }, taken) => {
