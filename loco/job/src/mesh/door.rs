@@ -27,8 +27,8 @@ use super::handshake::{Claim, HANDSHAKE_PATIENCE, HandshakeError, Nodes, Purpose
 use super::introduction::{self, Introduction};
 use super::rendezvous::noise;
 use super::session::Session;
+use super::view::view_number;
 use super::wire::Wire;
-use super::words::view_number;
 use crate::hosts::Address;
 
 /// Longest introduction, in bytes.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use loco_fabric::{NodeId, Result};
 
 use super::agreement;
-use super::words::view_number;
 
 /// The members of a job at a time. In a job that nodes may join, each node that joins, [announces that it leaves](super::Mesh::announce_leave),
 /// leaves or is lost makes a view; several that go may make one together.
@@ -79,4 +78,9 @@ impl Scope {
     pub(super) fn indices(&self) -> &[usize] {
         &self.indices
     }
+}
+
+/// Returns the number of a view as it goes over a connection. There are never so many that it does not fit.
+pub(super) fn view_number(epoch: usize) -> u32 {
+    u32::try_from(epoch).unwrap_or(u32::MAX)
 }

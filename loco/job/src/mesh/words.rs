@@ -9,7 +9,7 @@ use loco_fabric::{NodeId, Result};
 use super::agreement::{Newcomer, View, Word};
 use super::frame::Frame;
 use super::parcel::{Closed, Parcel};
-use super::view::Scope;
+use super::view::{Scope, view_number};
 use super::wire::Wire;
 
 impl Wire {
@@ -114,9 +114,4 @@ impl Wire {
             }
         }
     }
-}
-
-/// Returns the number of a view as it goes over a connection. There are never so many that it does not fit.
-pub(super) fn view_number(epoch: usize) -> u32 {
-    u32::try_from(epoch).unwrap_or(u32::MAX)
 }
