@@ -45,7 +45,7 @@ fn count(node: &Manager, rounds: &mut u64) -> loco::Result<()> {
     );
 
     let thread = node.thread()?;
-    loop {
+    let count = loop {
         match rounds.checked_sub(1) {
             Some(left) => {
                 *rounds = left;
@@ -53,13 +53,14 @@ fn count(node: &Manager, rounds: &mut u64) -> loco::Result<()> {
             }
             None => drop(node.announce_leave(thread.now())?), // does not wait
         }
+        let count = total.read(&thread)?; // who goes on may leave this view
         // All get the same answer, so all go on in the same round.
         let knows = u64::from(node.has_next_view());
         if news.all_reduce(&thread, knows, u64::max)? > 0 {
-            break;
+            break count;
         }
         sleep(Duration::from_millis(50));
-    }
-    println!("{}: the count is {}", node.node(), total.read(&thread)?);
+    };
+    println!("{}: the count was {count}", node.node());
     Ok(())
 }
