@@ -1,4 +1,4 @@
-//! The moves of nodes that join, as the driver of a job makes them, and what is promised of joins.
+//! The moves of nodes that join, as the driver of a job makes them, and what is promised of joins and views.
 
 use std::collections::BTreeSet;
 
@@ -112,8 +112,12 @@ pub(crate) fn always_at(state: &State, node: usize) -> Option<String> {
             "the view of node {node} has index {id}, which is no member, and is not reported as gone"
         ));
     }
-    let late = own.joins().find(|&id| id < own.view().epoch)?;
-    Some(format!("index {late} joins at node {node} after a later one"))
+    let is_late = |&id: &usize| {
+        own.newcomer(id)
+            .is_some_and(|newcomer| newcomer.epoch <= own.view().epoch)
+    };
+    let late = own.joins().find(is_late)?;
+    Some(format!("index {late} joins at node {node} after a later view"))
 }
 
 /// Returns what is broken after a move between a node and a peer, if anything is.
@@ -131,6 +135,10 @@ pub(crate) fn always(state: &State, node: usize, peer: usize) -> Option<String> 
         return Some(format!(
             "nodes {node} and {peer} have different views of one number"
         ));
+    }
+    if own.is_left_out() || its.is_left_out() {
+        // Who is left out hears of no newcomer.
+        return None;
     }
     for other in (state.first..state.nodes.len()).filter(|&other| other != node && other != peer) {
         let Some(id) = state.id_at(node, other).filter(|_| state.has_member(node, other)) else {
@@ -157,6 +165,9 @@ pub(crate) fn always(state: &State, node: usize, peer: usize) -> Option<String> 
 /// as gone, have had the same views.
 pub(crate) fn at_end_between(state: &State, node: usize, peer: usize) -> Option<String> {
     let [own, its] = [node, peer].map(|node| &state.nodes[node].agreement);
+    if own.is_let_go() || its.is_let_go() {
+        return None;
+    }
     if own.view() != its.view() {
         return Some(format!("nodes {node} and {peer} have different last views"));
     }
@@ -172,8 +183,8 @@ pub(crate) fn at_end_between(state: &State, node: usize, peer: usize) -> Option<
     ))
 }
 
-/// Returns true unless `node` joined after the node at `id` was gone.
-fn concerns(state: &State, node: usize, id: usize) -> bool {
+/// Returns true unless `node` joined after the node at `id` was gone or let go.
+pub(crate) fn concerns(state: &State, node: usize, id: usize) -> bool {
     let own = &state.nodes[node];
     let newcomer = own.id.and_then(|own_id| own.agreement.newcomer(own_id));
     newcomer.is_none_or(|newcomer| id > newcomer.index || newcomer.members.contains(&id))
@@ -191,6 +202,26 @@ pub(crate) fn at_end(world: &World, state: &State, node: usize) -> Option<String
     }
     if own.joins().next().is_some() {
         return Some(format!("node {node} waits for ever for a node that joins"));
+    }
+    if own.is_changing() {
+        return Some(format!("node {node} waits for ever for a view"));
+    }
+    if own.is_let_go() {
+        return None;
+    }
+    if own.has_announced() {
+        return Some(format!("node {node} waits for ever to be let go"));
+    }
+    let may_change = world.room > world.nodes;
+    if let Some(id) = own
+        .view()
+        .members
+        .iter()
+        .find(|&&id| may_change && state.nodes[node].id != Some(id) && !is_alive(own, id))
+    {
+        return Some(format!(
+            "no view comes to node {node} without index {id}, which is gone"
+        ));
     }
     let joiners = state.first..state.nodes.len();
     for joiner in joiners {

@@ -31,6 +31,8 @@ pub(crate) enum Move {
     Ask { node: usize, sponsor: usize },
     /// The deadline of a node comes, which joins and cannot.
     Withdraw { node: usize },
+    /// A node announces that it leaves.
+    Announce { node: usize },
     /// A node leaves.
     Leave { node: usize },
     /// A node stops for good.
@@ -46,7 +48,11 @@ pub(crate) enum Move {
 impl Move {
     /// Returns true if the move never has to happen.
     pub(crate) fn is_optional(self) -> bool {
-        self.is_fault() || matches!(self, Move::LoseTail { .. } | Move::Leave { .. })
+        self.is_fault()
+            || matches!(
+                self,
+                Move::LoseTail { .. } | Move::Announce { .. } | Move::Leave { .. }
+            )
     }
 
     /// Returns true if the move is a fault, of which an execution has a limited number.
@@ -70,6 +76,7 @@ impl Move {
             | Move::Late { node }
             | Move::Ask { node, .. }
             | Move::Withdraw { node }
+            | Move::Announce { node }
             | Move::Leave { node }
             | Move::Crash { node }
             | Move::Silence { node, .. } => node,
@@ -100,6 +107,7 @@ impl fmt::Display for Move {
             ),
             Move::Ask { node, sponsor } => write!(f, "node {node} asks node {sponsor} to let it join"),
             Move::Withdraw { node } => write!(f, "node {node} gives up joining"),
+            Move::Announce { node } => write!(f, "node {node} announces that it leaves"),
             Move::Leave { node } => write!(f, "node {node} leaves"),
             Move::Crash { node } => write!(f, "node {node} stops"),
             Move::Silence { node, peer } => {

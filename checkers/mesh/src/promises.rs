@@ -11,11 +11,14 @@
 //!   numbers.
 //! * *All know who is in.* Who is in at a node is in, or joins, at every survivor that the node knows.
 //!
+//! * *Who has announced that it leaves hears of no newcomer* once it has heard of a view without it.
+//!
 //! Where an execution may end, with nothing left to happen but faults, of the nodes that run and were not declared lost:
 //!
 //! * *Nobody waits for ever.* None has a suspect that is not reported, a peer that has ended and is not gone, or a set-up that is
 //!   neither done nor given up, or a newcomer that is neither in nor gone. A node that wants to join is let in where there is room;
-//!   without faults it comes in. Without faults, none reports the loss of a peer that said goodbye.
+//!   without faults it comes in. Who has announced that it leaves is let go by a view without it, and where nodes may join, the
+//!   last view of a node has no member that is gone. Without faults, none reports the loss of a peer that said goodbye.
 //! * *Survivors agree.* If one has another for a member, so has the other, with the same members; and the connection between
 //!   them is whole.
 //! * *Survivors have had the same views.* If two have each other for members, their last views are the same, and so are the
@@ -114,7 +117,16 @@ pub(crate) fn at_end(world: &World, state: &State) -> Option<String> {
                 return Some(format!("node {node} keeps node {peer}, from which nothing comes"));
             }
             let is_third = |&other: &usize| other != node && other != peer;
-            let differs = |&other: &usize| state.has_member(node, other) != state.has_member(peer, other);
+            // Who is let go has not heard of those that joined later, nor have they heard of it.
+            let is_let_go = |one: usize| state.runs(one) && state.nodes[one].agreement.is_let_go();
+            let need_not_know = |other: usize| {
+                let id = |one: usize| state.id_at(one, other);
+                let knows = |one: usize| id(one).is_some_and(|id| joins::concerns(state, one, id));
+                [node, peer, other].into_iter().any(is_let_go) && !(knows(node) && knows(peer))
+            };
+            let differs = |&other: &usize| {
+                !need_not_know(other) && state.has_member(node, other) != state.has_member(peer, other)
+            };
             if let Some(other) = (0..count).filter(is_third).find(differs) {
                 return Some(format!("nodes {node} and {peer} do not agree about node {other}"));
             }

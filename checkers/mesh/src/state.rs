@@ -69,6 +69,7 @@ pub(crate) struct State {
     /// The node of which another has heard nothing for too long, unless words were lost since.
     pub(crate) silent: Option<usize>,
     leavers: u8,
+    announcers: u8,
     /// The number of nodes that do not join.
     pub(crate) first: usize,
 }
@@ -117,6 +118,7 @@ impl State {
             faults: 0,
             silent: None,
             leavers: 0,
+            announcers: 0,
             first: count,
         };
         if world.begin != Begin::Apart {
@@ -222,6 +224,9 @@ impl State {
             }
             if self.leavers < world.leavers && self.is_set_up(node) {
                 moves.push(Move::Leave { node });
+            }
+            if self.announcers < world.announcers && own.agreement.is_in() && !own.agreement.has_announced() {
+                moves.push(Move::Announce { node });
             }
             if world.faults.crashes && self.faults < world.faults.max {
                 moves.push(Move::Crash { node });
@@ -358,6 +363,10 @@ impl State {
                     }
                 }
                 self.leave(node, Life::GaveUp(None));
+            }
+            Move::Announce { node } => {
+                self.announcers += 1;
+                self.agree(node, Agreement::announce);
             }
             Move::Leave { node } => {
                 self.leavers += 1;

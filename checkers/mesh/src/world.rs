@@ -90,6 +90,8 @@ pub struct World {
     pub parted: u8,
     /// The number of nodes that may leave with a goodbye.
     pub leavers: u8,
+    /// The number of nodes that may announce that they leave. Whether they do so then counts as the leaving of any node.
+    pub announcers: u8,
     /// Ways `(from, to)` on which messages stand before the words, and nobody takes them.
     pub clogged: Vec<(usize, usize)>,
     /// The least number of nodes that are in at the end and have one another, whatever happens.
@@ -120,6 +122,7 @@ impl World {
             faults: Faults::NONE,
             parted: 0,
             leavers: 0,
+            announcers: 0,
             clogged: Vec::new(),
             survivors_min: 0,
         }
@@ -194,6 +197,7 @@ pub fn small() -> Vec<World> {
         },
     ];
     worlds.extend(small_joins());
+    worlds.extend(small_announcements());
     worlds
 }
 
@@ -252,6 +256,50 @@ fn small_joins() -> Vec<World> {
         World {
             parted: 0b01,
             ..joins("two-parted-and-one-joins", 2, 1)
+        },
+    ]
+}
+
+/// Returns a world of nodes of which so many may announce that they leave.
+fn announcements(name: &'static str, nodes: usize, announcers: u8) -> World {
+    World {
+        announcers,
+        room: nodes + 1,
+        ..World::new(name, nodes)
+    }
+}
+
+/// Returns the worlds in which nodes announce that they leave, and are explored completely in moments.
+fn small_announcements() -> Vec<World> {
+    vec![
+        World {
+            leavers: 2,
+            ..announcements("two-announce", 2, 2)
+        },
+        World {
+            leavers: 1,
+            survivors_min: 2,
+            ..announcements("three-announce", 3, 2)
+        },
+        World {
+            faults: Faults::any(1),
+            survivors_min: 1,
+            ..announcements("two-and-an-announcement-a-fault", 2, 1)
+        },
+        World {
+            faults: Faults::crashes(1),
+            survivors_min: 2,
+            ..announcements("three-and-an-announcement-a-crash", 3, 1)
+        },
+        World {
+            announcers: 1,
+            survivors_min: 2,
+            ..joins("two-and-one-joins-one-announces", 2, 1)
+        },
+        World {
+            announcers: 1,
+            faults: Faults::crashes(1),
+            ..joins("two-and-one-joins-one-announces-a-crash", 2, 1)
         },
     ]
 }
@@ -344,6 +392,30 @@ pub fn large() -> Vec<(World, Option<u32>)> {
             World {
                 faults: Faults::any(2),
                 ..joins("two-and-one-joins-two-faults", 2, 1)
+            },
+            Some(4),
+        ),
+        (
+            World {
+                faults: Faults::any(1),
+                survivors_min: 2,
+                ..announcements("three-and-two-announcements-a-fault", 3, 2)
+            },
+            Some(4),
+        ),
+        (
+            World {
+                announcers: 1,
+                faults: Faults::any(1),
+                ..joins("two-and-one-joins-one-announces-a-fault", 2, 1)
+            },
+            Some(4),
+        ),
+        (
+            World {
+                announcers: 2,
+                leavers: 1,
+                ..joins("three-and-one-joins-two-announce", 3, 1)
             },
             Some(4),
         ),

@@ -126,7 +126,7 @@ impl JobBuilder {
     ///
     /// Each attempt to join uses an id for good, also one that fails, and a node that comes back after its loss gets another. So
     /// leave room for more attempts than nodes. An id costs each node some 300 bytes, and a look at every sign of life that is due. One
-    /// that was used costs 10 bytes more for each member that there was then, and what its view keeps. Signs of life are as far apart as
+    /// that was used costs 8 bytes more for each member that there was then. A view costs 10 bytes for each member, and what its fabric keeps. Signs of life are as far apart as
     /// in a job that has so many nodes ([`Timeouts::heartbeat_interval`]).
     #[must_use]
     pub fn nodes_max(self, nodes_max: u16) -> JobBuilder {

@@ -73,9 +73,14 @@ struct Member {
 impl Member {
     /// Waits for the next node, and returns it.
     fn meet(&mut self) -> NodeId {
-        let view = self.mesh.next_view(self.known, soon()).unwrap();
-        self.known = view.number();
-        *view.members().last().unwrap()
+        // Whoever goes makes a view, too.
+        loop {
+            let view = self.mesh.next_view(self.known, soon()).unwrap();
+            self.known = view.number();
+            if let [_, newcomer] = view.members() {
+                return *newcomer;
+            }
+        }
     }
 
     /// Waits until the node is gone.

@@ -172,22 +172,51 @@ impl Startup {
 }
 
 impl Manager {
-    /// Returns true if this node knows a later view of the job, so that [`next_view`](Manager::next_view) has no need to wait for one.
+    /// Returns true if this node knows a later view of the job, so that [`next_view`](Manager::next_view) has no need to wait for one, or so that
+    /// this node, which has [announced that it leaves](Manager::announce_leave), is not a member any more.
     /// This is a look at the memory of this node, under a lock; other nodes may know of the view a moment earlier or later.
     pub fn has_next_view(&self) -> bool {
-        next_open(self.fabric().mesh(), Std.now()).is_some()
+        let mesh = self.fabric().mesh();
+        next_open(mesh, Std.now()).is_some() || mesh.is_let_go()
     }
 
-    /// Waits for a view of the job after this manager's, which comes when a node has joined, and makes a manager of it. This is a
-    /// collective call of all members of that view, this node and the newcomer among them. Call it on the manager of the newest view that
+    /// Tells the job that this node is going to leave, and waits until the others have agreed on a view without it. Returns that view, or
+    /// none at `deadline`: a later call waits on, and tells nobody again. A deadline that has passed makes it a look.
+    ///
+    /// The others find the view with [`has_next_view`](Manager::has_next_view), and go on with [`next_view`](Manager::next_view) when they agree
+    /// to. This manager and its objects stay as they are, here and there, until they are dropped: in that time others can take over what this
+    /// node holds. Then drop them, and the node has left. Other nodes may join and leave meanwhile.
+    ///
+    /// All members that leave at once get views without them, one after the other or together. If a node is lost after its
+    /// announcement, it is a loss as any other, and makes a view as well if there is none without it yet. An announcement cannot be taken back.
+    ///
+    /// # Errors
+    /// Returns [`Config`](crate::Error::Config) where the job has no room for more nodes than it began with, as it has one view then, and
+    /// [`DeclaredLost`](crate::fabric::FabricError::DeclaredLost) if this node was.
+    ///
+    /// # After a timeout
+    /// The announcement stands. A node that is about to join, or a loss that is being agreed on, has kept the members from a view.
+    pub fn announce_leave(&self, deadline: Time) -> Result<Option<View>> {
+        let mesh = self.fabric().mesh();
+        let view = mesh.announce_leave(deadline)?;
+        if view.is_none() {
+            mesh.check_in()?;
+        }
+        Ok(view)
+    }
+
+    /// Waits for a view of the job after this manager's, and makes a manager of it. A view comes when a node has joined,
+    /// [announced that it leaves](Manager::announce_leave), left or was lost, in a job with room for more nodes than it began with. This is a
+    /// collective call of all members of that view, this node and a newcomer among them. Call it on the manager of the newest view that
     /// this node has. With several views ahead, it makes one of the first.
     ///
-    /// Objects made from the new manager have the newcomer for a participant. This manager and its objects stay as they are until they
+    /// Objects made from the new manager have the members of that view for participants: the newcomer, and not those that go. This manager and its objects stay as they are until they
     /// are dropped, and then this node has left its view. So the nodes have to agree to go on: if one does while others
     /// wait for it in an object of the former view, all wait. The example `visitors` lets each round of its work agree.
     ///
     /// Takes the fabric that the environment chooses, and the default settings; [`Startup::next_view`] takes others. Returns none at
-    /// `deadline`, which does not bound the making of the manager.
+    /// `deadline`, which does not bound the making of the manager, and at once on a node without which a view has come: it takes part in no
+    /// later one.
     ///
     /// # Errors
     /// Returns [`DeclaredLost`](crate::fabric::FabricError::DeclaredLost) if this node was, and the errors of bringing up the fabric;

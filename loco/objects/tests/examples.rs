@@ -119,14 +119,14 @@ fn visitors_come_and_go() {
     for member in &mut members {
         member.hear("counts in view 2");
     }
-    for view in [3, 4] {
+    for (id, view) in [(2, 3), (3, 5)] {
         let mut visitor = Heard::start(visitors().arg("3").env(var::JOIN, addresses[0].to_string()));
-        visitor.hear(&format!("node {} counts in view {view}", view - 1));
-        visitor.hear("the count is ");
+        visitor.hear(&format!("node {id} counts in view {view}"));
+        visitor.hear("the count was ");
         assert!(visitor.0.wait().expect("its end").success());
         for member in &mut members {
             member.hear(&format!("counts in view {view}"));
-            member.hear(&format!("node {}", view - 1)); // it has gone
+            member.hear(&format!("counts in view {}", view + 1)); // it has gone
         }
     }
 }

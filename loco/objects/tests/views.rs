@@ -1,4 +1,4 @@
-//! Objects that are made after a node has joined the job: a manager of the new view, over a fabric of its own, beside that of the
+//! Objects that are made after a node has joined the job or left it: a manager of the new view, over a fabric of its own, beside that of the
 //! view before.
 
 #![allow(clippy::unwrap_used)]
@@ -107,6 +107,55 @@ fn next_with_newcomer(members: &[Kit], join: Join) -> Vec<Kit> {
     })
 }
 
+/// Makes the objects of the next view on these members of it.
+fn next<'a>(members: impl IntoIterator<Item = &'a Kit>) -> Vec<Kit> {
+    let kits = all(members.into_iter().collect(), Kit::next);
+    kits.into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn a_node_that_leaves_hands_over_what_it_has_before_it_goes() {
+    let (addresses, first) = two_nodes(3);
+    let join = Join::by(addresses).unwrap().secret(secret());
+    let mut second = next_with_newcomer(&first, join);
+    drop(first);
+    assert_eq!(all(second.iter().collect(), Kit::count), [Ok(3), Ok(3), Ok(3)]);
+
+    // The home of the count leaves.
+    let leaver = second.remove(0);
+    let without = leaver.manager.announce_leave(soon()).unwrap().unwrap();
+    assert_eq!(without.members(), [1, 2].map(NodeId));
+    assert!(leaver.manager.has_next_view());
+    assert!(leaver.manager.next_view(Time::NEVER).unwrap().is_none());
+    let third = next(&second);
+    assert_eq!(third[0].manager.nodes(), without.members());
+    // What it has is there while it is.
+    let thread = second[0].manager.thread().unwrap();
+    assert_eq!(second[0].total.read(&thread), Ok(3));
+    assert_eq!(all(third.iter().collect(), Kit::count), [Ok(2), Ok(2)]);
+    drop(leaver);
+    let left = second[0].manager.fabric().mesh();
+    left.wait_for_departures(0, soon());
+    assert_eq!(left.peer_state(NodeId(0)), PeerState::Left);
+    let lost = second[0].total.read(&thread).unwrap_err();
+    assert_eq!(lost.lost_peer(), Some(NodeId(0)), "{lost}");
+    assert_eq!(all(third.iter().collect(), Kit::count), [Ok(4), Ok(4)]);
+    assert!(!third[0].manager.has_next_view(), "it was no member any more");
+}
+
+#[test]
+fn survivors_get_a_view_among_themselves() {
+    let (addresses, first) = two_nodes(3);
+    let join = Join::by(addresses).unwrap().secret(secret());
+    let mut second = next_with_newcomer(&first, join);
+    drop(first);
+    let lost = second.remove(0);
+    lost.manager.fabric().mesh().fail();
+    let third = next(&second);
+    assert_eq!(third[0].manager.nodes(), [1, 2].map(NodeId));
+    assert_eq!(all(third.iter().collect(), Kit::count), [Ok(2), Ok(2)]);
+}
+
 #[test]
 fn objects_that_are_made_after_a_view_have_its_members() {
     let (addresses, mut first) = two_nodes(3);
@@ -180,8 +229,11 @@ fn a_view_whose_newcomer_is_gone_is_left_for_the_next() {
     for lost in all(first.iter().collect(), Kit::next) {
         assert_eq!(lost.err().unwrap().kind(), ErrorKind::PeerLost);
     }
-    assert!(first.iter().all(|kit| !kit.manager.has_next_view()));
     assert_eq!(all(first.iter().collect(), Kit::count), [Ok(2), Ok(2)]);
+    // Its loss makes a view without it.
+    let first = next(&first);
+    assert_eq!(first[0].manager.nodes(), [0, 1].map(NodeId));
+    assert!(first.iter().all(|kit| !kit.manager.has_next_view()));
     let second = next_with_newcomer(&first, join());
     assert_eq!(second[0].manager.nodes(), [0, 1, 3].map(NodeId));
     assert_eq!(all(second.iter().collect(), Kit::count), [Ok(3), Ok(3), Ok(3)]);

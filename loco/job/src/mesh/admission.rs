@@ -17,7 +17,7 @@ pub(super) enum Answer {
     Admitted(Admission),
     /// The member at this place is to be asked.
     Ask(Place),
-    /// Somebody else joins, or a loss is being agreed on.
+    /// Somebody else joins, or a loss or a view is being agreed on.
     Later,
     /// All of so many ids were used.
     Full(u32),
@@ -34,6 +34,8 @@ pub(super) struct Admission {
     pub(super) room: u32,
     /// The index of the process.
     pub(super) index: u32,
+    /// The number of the view that the process makes.
+    pub(super) view: u32,
     /// The members, by index, and where each listens.
     pub(super) members: Vec<(u32, Place)>,
 }

@@ -9,7 +9,8 @@
 //! would else have the better of the one that shut it out: a third node may hear its word first.
 //!
 //! A node may join while the others run, if there is room for it (`joins`). It gets an index that no node has had, so that a node
-//! that was lost and comes back is another one, and its old self stays shut out.
+//! that was lost and comes back is another one, and its old self stays shut out. Where nodes may join, each node that joins, leaves or is
+//! lost makes a view (`views`).
 //!
 //! An [`Agreement`] has no sockets, clocks or threads. What happened goes in, by its methods, and [`Action`]s come out. Whoever
 //! drives it does these in their order and keeps to six rules:
@@ -34,8 +35,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use loco_fabric::PeerState;
 
 mod joins;
+mod views;
 
-pub use joins::{Newcomer, NotNow, View};
+use views::Proposal;
+
+pub use joins::{Newcomer, NotNow};
+pub use views::View;
 
 /// The outcome of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +68,10 @@ pub enum Word {
     Left(usize),
     /// That node, which goes, has said that it is in. Said before the speaker says that it has revoked its access.
     WasIn(usize),
+    /// The speaker is going to leave, and asks for a view without it.
+    Leaving,
+    /// The speaker has this for the next view, in which nobody joins.
+    View(View),
 }
 
 /// A thing to do for whoever drives an [`Agreement`].
@@ -114,13 +123,18 @@ pub struct Agreement {
     suspected: BTreeSet<usize>,
     /// Holds what all must know of the nodes that have joined or asked to.
     newcomers: BTreeMap<usize, Newcomer>,
-    /// The nodes that join, and who has said so of each.
-    joining: BTreeMap<usize, BTreeSet<usize>>,
+    /// The views that are being agreed on, by number.
+    proposed: BTreeMap<usize, Proposal>,
     /// The members from which this node, which joins, hears nothing any more.
     unheard: BTreeSet<usize>,
     /// The members of which this node, which joins, was told that they have left, and whose own last words it still reads.
     leaving: BTreeSet<usize>,
-    view: View,
+    /// The nodes that have announced that they leave, this one too, and are not gone.
+    announced: BTreeSet<usize>,
+    /// The views that have come, in their order. That of a node which joins begins with one without members.
+    views: Vec<View>,
+    /// Nodes may join, so that there may be more than one view.
+    grows: bool,
     is_exposed: bool,
     has_left: bool,
     is_out: bool,
@@ -150,10 +164,12 @@ impl Agreement {
             gone: Gone::default(),
             suspected: BTreeSet::new(),
             newcomers: BTreeMap::new(),
-            joining: BTreeMap::new(),
+            proposed: BTreeMap::new(),
             unheard: BTreeSet::new(),
             leaving: BTreeSet::new(),
-            view: View::first(nodes),
+            announced: BTreeSet::new(),
+            views: vec![View::first(nodes)],
+            grows: room > nodes,
             is_exposed: false,
             has_left: false,
             is_out: false,
@@ -180,7 +196,9 @@ impl Agreement {
         let lost = self.suspected.iter().flat_map(words_of);
         // The joins come behind the losses: a newcomer that hears of its own has heard of these.
         let joins = self.words_of_joins(peer);
-        let words = lost.chain(joins).chain(self.has_left.then_some(Word::Goodbye));
+        let is_leaving = self.announced.contains(&self.own);
+        let words = lost.chain(joins).chain(is_leaving.then_some(Word::Leaving));
+        let words = words.chain(self.has_left.then_some(Word::Goodbye));
         actions.extend(words.map(|word| Action::Say(peer, word)));
     }
 
@@ -232,6 +250,10 @@ impl Agreement {
             Word::Join(newcomer) => self.admit(from, newcomer, actions),
             Word::Left(peer) => self.hear_of_leaver(peer),
             Word::WasIn(peer) => self.note_was_in(peer, actions),
+            Word::Leaving => {
+                self.announced.insert(from);
+            }
+            Word::View(view) => self.hear_of_view(from, view, actions),
         }
         self.settle(actions);
     }
@@ -418,8 +440,9 @@ impl Agreement {
             self.seats[peer] = Seat::Gone(how);
         }
         if !self.has_said_that_it_is_in(peer) {
-            self.joining.remove(&peer);
+            self.drop_proposal_of(peer);
         }
+        self.announced.remove(&peer);
         self.unheard.remove(&peer);
         self.leaving.remove(&peer);
         self.suspects.remove(&peer);

@@ -28,8 +28,10 @@ pub(super) struct Arrivals {
     pub(super) closed: bool,
     /// The peers that are gone: a copy of what was agreed.
     pub(super) gone: Gone,
-    /// The views so far, in their order.
+    /// The views so far that have this node for a member, in their order.
     pub(super) views: Vec<View>,
+    /// The first view without this node, if one has come.
+    pub(super) without_own: Option<View>,
     /// The [members that are left](super::agreement::Agreement::members_left) to a node that joins, until it is in or was declared lost.
     pub(super) members_left: Vec<usize>,
 }
@@ -73,6 +75,7 @@ impl Arrivals {
             closed: false,
             gone: Gone::default(),
             views,
+            without_own: None,
             members_left: Vec::new(),
         }
     }

@@ -116,7 +116,7 @@ fn ask_from(first: &Address, credentials: &Credentials, key: u64, deadline: Time
             Answer::Ask(place) => at = place.seen_from(&at).map_err(NotBy::Refused)?,
             Answer::Later => {
                 return Err(NotBy::Yet(format!(
-                    "{at}: another node joins, or a loss is being agreed on"
+                    "{at}: another node joins, or a loss or a view is being agreed on"
                 )));
             }
             Answer::Full(room) => {
@@ -164,6 +164,7 @@ impl Admission {
             index: self.index as usize,
             key,
             members: self.members.iter().map(|&(member, _)| member as usize).collect(),
+            epoch: self.view as usize,
         }
     }
 }

@@ -27,6 +27,7 @@ use super::handshake::{Claim, HANDSHAKE_PATIENCE, HandshakeError, Nodes, Purpose
 use super::introduction::{self, Introduction};
 use super::rendezvous::noise;
 use super::session::Session;
+use super::view::view_number;
 use super::wire::Wire;
 use crate::hosts::Address;
 
@@ -236,6 +237,7 @@ impl Door {
             first: self.first.iter().map(|node| node.0).collect(),
             room: number(nodes.len()),
             index: number(newcomer.index),
+            view: view_number(newcomer.epoch),
             members: newcomer.members.iter().filter_map(place).collect(),
         }
     }

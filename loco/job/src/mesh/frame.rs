@@ -23,6 +23,8 @@ const LEFT: u8 = 6;
 const JOIN: u8 = 7;
 const WAS_IN: u8 = 8;
 const CLOSED: u8 = 9;
+const LEAVING: u8 = 10;
+const VIEW: u8 = 11;
 
 const CLOSED_LEFT: u8 = 0;
 const CLOSED_LOST: u8 = 1;
@@ -48,6 +50,15 @@ pub(super) enum Frame<'a> {
         /// The number that its process has drawn.
         key: u64,
         /// The members without it.
+        members: Vec<NodeId>,
+        /// The number of the view that it makes.
+        view: u32,
+    },
+    /// The sender is going to leave.
+    Leaving,
+    /// Says that the view with this number has these members.
+    View {
+        view: u32,
         members: Vec<NodeId>,
     },
 }
@@ -98,9 +109,18 @@ impl Frame<'_> {
             Frame::Revoked(node) => return about(REVOKED, *node),
             Frame::Left(node) => return about(LEFT, *node),
             Frame::WasIn(node) => return about(WAS_IN, *node),
-            Frame::Join { node, key, members } => {
-                let members: Vec<u8> = members.iter().flat_map(|member| member.0.to_le_bytes()).collect();
-                return assemble(JOIN, &[&node.0.to_le_bytes(), &key.to_le_bytes(), &members]);
+            Frame::Leaving => LEAVING,
+            Frame::Join {
+                node,
+                key,
+                members,
+                view,
+            } => {
+                let (node, key, view) = (node.0.to_le_bytes(), key.to_le_bytes(), view.to_le_bytes());
+                return assemble(JOIN, &[&node, &key, &view, &encode_nodes(members)]);
+            }
+            Frame::View { view, members } => {
+                return assemble(VIEW, &[&view.to_le_bytes(), &encode_nodes(members)]);
             }
         };
         assemble(kind, &[])
@@ -110,6 +130,17 @@ impl Frame<'_> {
 /// Assembles a frame that says one thing about one node.
 fn about(kind: u8, node: NodeId) -> Vec<u8> {
     assemble(kind, &[&node.0.to_le_bytes()])
+}
+
+fn encode_nodes(nodes: &[NodeId]) -> Vec<u8> {
+    nodes.iter().flat_map(|node| node.0.to_le_bytes()).collect()
+}
+
+fn decode_nodes(bytes: &[u8]) -> Option<Vec<NodeId>> {
+    let (nodes, []) = bytes.as_chunks::<2>() else {
+        return None;
+    };
+    Some(nodes.iter().map(|&id| NodeId(u16::from_le_bytes(id))).collect())
 }
 
 fn assemble(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
@@ -138,7 +169,7 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
     };
     let body = rest.get(..len);
     let frame = match (kind, body) {
-        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN | CLOSED, None) => {
+        (MESSAGE | GATHER | LOST | REVOKED | LEFT | JOIN | WAS_IN | CLOSED | VIEW, None) => {
             return Decoded::Incomplete;
         }
         (MESSAGE, Some(body)) => match body.split_first_chunk() {
@@ -172,6 +203,11 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
             Some(frame) => frame,
             None => return Decoded::Malformed("the word of a node that joins is cut short"),
         },
+        (VIEW, Some(body)) => match decode_view(body) {
+            Some(frame) => frame,
+            None => return Decoded::Malformed("the members of a view are cut short"),
+        },
+        (LEAVING, _) if len == 0 => Frame::Leaving,
         (HEARTBEAT, _) if len == 0 => Frame::Heartbeat,
         (GOODBYE, _) if len == 0 => Frame::Goodbye,
         _ => return Decoded::Malformed("a frame is of no known kind"),
@@ -208,13 +244,20 @@ fn decode_closed(body: &[u8]) -> Option<Parcel<'_>> {
 fn decode_join(body: &[u8]) -> Option<Frame<'_>> {
     let (node, body) = body.split_first_chunk::<2>()?;
     let (key, body) = body.split_first_chunk::<8>()?;
-    let (members, []) = body.as_chunks::<2>() else {
-        return None;
-    };
+    let (view, body) = body.split_first_chunk::<4>()?;
     Some(Frame::Join {
         node: NodeId(u16::from_le_bytes(*node)),
         key: u64::from_le_bytes(*key),
-        members: members.iter().map(|&id| NodeId(u16::from_le_bytes(id))).collect(),
+        members: decode_nodes(body)?,
+        view: u32::from_le_bytes(*view),
+    })
+}
+
+fn decode_view(body: &[u8]) -> Option<Frame<'_>> {
+    let (view, body) = body.split_first_chunk::<4>()?;
+    Some(Frame::View {
+        view: u32::from_le_bytes(*view),
+        members: decode_nodes(body)?,
     })
 }
 
@@ -248,11 +291,21 @@ mod tests {
             Decoded::Frame(Frame::Revoked(node), taken) => format!("{node} revoked, of {taken}"),
             Decoded::Frame(Frame::Left(node), taken) => format!("{node} left, of {taken}"),
             Decoded::Frame(Frame::WasIn(node), taken) => format!("{node} was in, of {taken}"),
-            Decoded::Frame(Frame::Join { node, key, members }, taken) => {
-                format!(
-                    "{node} joins {} with {key}, of {taken}",
-                    NodeId::list(members.into_iter())
-                )
+            Decoded::Frame(Frame::Leaving, taken) => format!("leaving of {taken}"),
+            Decoded::Frame(
+                Frame::Join {
+                    node,
+                    key,
+                    members,
+                    view,
+                },
+                taken,
+            ) => {
+                let members = NodeId::list(members);
+                format!("{node} joins {members} with {key} in view {view}, of {taken}")
+            }
+            Decoded::Frame(Frame::View { view, members }, taken) => {
+                format!("view {view} of {members:?}, of {taken}")
             }
         }
     }
@@ -290,12 +343,24 @@ mod tests {
             node: NodeId(4),
             key: 77,
             members: vec![NodeId(0), NodeId(300)],
+            view: 258,
         };
         let join = join.encode();
-        assert_eq!(shown(&join), "node 4 joins nodes 0, 300 with 77, of 19");
-        assert_eq!(shown(&join[..18]), "incomplete");
-        let odd = [&[11, 0, 0, 0, JOIN][..], &join[5..16]].concat();
+        assert_eq!(
+            shown(&join),
+            "node 4 joins nodes 0, 300 with 77 in view 258, of 23"
+        );
+        assert_eq!(shown(&join[..22]), "incomplete");
+        let odd = [&[15, 0, 0, 0, JOIN][..], &join[5..20]].concat();
         assert_eq!(shown(&odd), "the word of a node that joins is cut short");
+        assert_eq!(shown(&Frame::Leaving.encode()), "leaving of 5");
+        let view = |members| Frame::View { view: 258, members }.encode();
+        assert_eq!(shown(&view(Vec::new())), "view 258 of [], of 9");
+        let view = view(vec![NodeId(300)]);
+        assert_eq!(shown(&view), "view 258 of [NodeId(300)], of 11");
+        assert_eq!(shown(&view[..10]), "incomplete");
+        let odd = [&[5, 0, 0, 0, VIEW][..], &view[5..10]].concat();
+        assert_eq!(shown(&odd), "the members of a view are cut short");
         assert_eq!(shown(&[2, 0, 0, 0, LOST, 3]), "incomplete");
         assert_eq!(shown(&[1, 0, 0, 0, LOST, 3]), "a node id does not have two bytes");
         assert_eq!(shown(&[0, 0, 0, 0, 77]), "a frame is of no known kind");

@@ -22,7 +22,7 @@ use super::session::{Session, read_exact, read_message, write_all, write_message
 use crate::secret::Secret;
 
 /// Version of everything that goes over control connections.
-pub(super) const PROTOCOL_VERSION: u16 = 6;
+pub(super) const PROTOCOL_VERSION: u16 = 7;
 /// Longest claim or answer, in bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 /// The longest time for which a stranger may keep this process busy.

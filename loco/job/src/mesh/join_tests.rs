@@ -446,7 +446,7 @@ fn a_newcomer_that_was_never_in_is_missed_by_nobody() {
     let nodes: Arc<[NodeId]> = [500, 501, 502, 503].map(NodeId).into();
     let state = State::with_room(NodeId(500), nodes, 2);
     state.expose();
-    let agree = |event: &dyn Fn(&mut agreement::Agreement, &mut Vec<agreement::Action>)| {
+    let agree = |event: &dyn Fn(&mut Agreement, &mut Vec<agreement::Action>)| {
         let _ = state.agree(event, |_, _| ());
     };
     agree(&|own, actions| {
@@ -487,6 +487,7 @@ fn an_id_takes_about_as_much_memory_as_is_said() {
         index: 1,
         key: 7,
         members: vec![0],
+        epoch: 2,
     };
     let view = View::first(&[NodeId(0)]);
     let of_member = size_of_val(&newcomer.members[0]) + size_of_val(&view.members()[0]);
@@ -500,6 +501,7 @@ fn an_admission_that_contradicts_itself_is_refused() {
         first: first.to_vec(),
         room,
         index,
+        view: index + 1,
         members: members
             .iter()
             .map(|&member| {

@@ -4,9 +4,9 @@
 //! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
 //! objects as their [`Control`].
 //!
-//! From the bottom: `agreement` (who is in, without I/O), `parcel` (what travels), `system` (threads, time left), `view` (the members
+//! From the bottom: `agreement` (who is in, and the views, without I/O), `parcel` (what travels), `system` (threads, time left), `view` (the members
 //! at a time), `presence` (who takes part in a view), `revokers` (the fabrics), `arrivals` (what waits to be taken), `state` (what
-//! one node knows), `in_process` (the nodes of one process), `noise`
+//! one node knows) and `newcomers` (of those that join), `in_process` (the nodes of one process), `noise`
 //! (encryption) and `session` (an encrypted connection), `frame`, `words`, `wire` and `attach` (parcels over connections), `link` (a session for the data of a fabric), `handshake`, `sockets`, `accept`, `rendezvous`
 //! and `registration` (its two sides), `introduction` (what nodes tell one another first), `connect`, which brings a
 //! mesh up, and `door`, `asking` and `entering`, the two sides of a node that joins later.
@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, thread};
 
-use loco_fabric::{Control, FabricError, NodeId, PeerState, Result, Time};
+use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 use loco_trace::waits::OwnPage;
 
 use crate::hosts::Address;
@@ -45,6 +45,7 @@ mod introduction;
 #[cfg(test)]
 mod join_tests;
 mod link;
+mod newcomers;
 mod noise;
 mod parcel;
 mod presence;
@@ -74,6 +75,7 @@ pub use revokers::Revoke;
 pub use view::View;
 
 use accept::Acceptor;
+use agreement::Agreement;
 use arrivals::Closing;
 use door::Door;
 use frame::Frame;
@@ -89,7 +91,7 @@ use wire::Wire;
 
 /// One node's end of a full mesh of control connections, among the members of one [`View`]. Clones are handles on the same end.
 ///
-/// A job whose number of nodes is fixed has one view, of all its nodes. Where nodes [join](Mesh::join), each makes
+/// A job whose number of nodes is fixed has one view, of all its nodes. Where nodes may [join](Mesh::join), each that comes or goes makes
 /// [another](Mesh::next_view), and [`of_view`](Mesh::of_view) gives the mesh of its members. Messages and contributions are of one view,
 /// and so is a fabric that is built from its mesh. A loss is one of the job as a whole. A node may leave one view, and go on in others.
 ///
@@ -194,9 +196,43 @@ impl Mesh {
     /// has gets every later view, in their order. Returns none at `deadline`, and once this node has left or was
     /// [declared lost](Control::declared_lost), as no more views come to it.
     ///
-    /// A view comes when a node has [joined](Mesh::join): all members of it that live get it.
+    /// A view comes when a node has [joined](Mesh::join), [announced that it leaves](Mesh::announce_leave), left or was lost: all members of
+    /// it that live get it. None comes to this node after one without it, and then the call returns none at once.
     pub fn next_view(&self, known: u32, deadline: Time) -> Option<View> {
         self.end().state.next_view(known, deadline)
+    }
+
+    /// Tells the members of the job that this node is going to leave, and waits until they have agreed on a view without it, which is returned. Further
+    /// calls tell nobody again, and wait as well. Returns none at `deadline`, and once this node has left or was
+    /// [declared lost](Control::declared_lost).
+    ///
+    /// Until the node closes or drops the meshes of earlier views it takes part in these, so that others can take over what it has. No later view comes
+    /// to it, and it lets nobody join. If it goes before that view has come, it has left, or is lost, as without this call, and that makes a view without
+    /// it as well. An announcement cannot be taken back.
+    ///
+    /// The agreement waits for a node that is about to join, at most for the time that it has to connect
+    /// ([`Timeouts::connect`](crate::Timeouts::connect)), and for losses that are being agreed on. It does not wait for the members' programs.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::Config`] where the job's number of nodes is fixed, so that it has one view.
+    pub fn announce_leave(&self, deadline: Time) -> Result<Option<View>> {
+        self.end().check_process()?;
+        match &self.end().link {
+            Way::Tcp(wire, _) if self.end().state.grows() => wire.agree(Agreement::announce),
+            _ => {
+                return Err(FabricError::Config(
+                    "this job has a fixed number of nodes, and one view: start it with room for more (`loco run --nodes-max`, \
+                     LOCO_NODES_MAX), or let the node leave without an announcement"
+                        .to_owned(),
+                ));
+            }
+        }
+        Ok(self.end().state.view_without_own(deadline))
+    }
+
+    /// Returns true once a view without this node has come, which had [announced that it leaves](Mesh::announce_leave).
+    pub fn is_let_go(&self) -> bool {
+        self.end().state.view_without_own(Std.now()).is_some()
     }
 
     /// Returns the number of the mesh's view.

@@ -11,7 +11,6 @@ use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
 use super::agreement::{Action, Agreement, Newcomer, Revoked, Word};
 use super::arrivals::{Arrivals, Closing, WAITING_BYTES_MAX};
-use super::handshake::Refusal;
 use super::parcel::Parcel;
 use super::presence::Presence;
 use super::revokers::{Look, Revoke, Revokers};
@@ -197,18 +196,33 @@ impl State {
         }
     }
 
-    /// Waits for the first view with a number above `known`. Returns none at `deadline`, and once this node has left or was declared lost:
-    /// no more views come to it.
+    /// Waits for the first view with a number above `known`. Returns none at `deadline`, and once this node has left, was let go or declared
+    /// lost: no more views come to it.
     pub(super) fn next_view(&self, known: u32, deadline: Time) -> Option<View> {
         let mut arrivals = self.lock();
         loop {
             let next = arrivals.views.iter().find(|view| view.number() > known);
-            // Acquire: see `show`, which sets it before it wakes this thread.
-            if next.is_some() || arrivals.closed || self.out.load(Ordering::Acquire) {
+            let is_last = arrivals.without_own.is_some() || self.is_over_for(&arrivals);
+            if next.is_some() || is_last {
                 return next.cloned();
             }
             arrivals = self.wait(arrivals, Some(deadline))?;
         }
+    }
+
+    /// Waits for a view without this node. Returns none at `deadline`, and once this node has left or was declared lost.
+    pub(super) fn view_without_own(&self, deadline: Time) -> Option<View> {
+        let mut arrivals = self.lock();
+        while arrivals.without_own.is_none() && !self.is_over_for(&arrivals) {
+            arrivals = self.wait(arrivals, Some(deadline))?;
+        }
+        arrivals.without_own.clone()
+    }
+
+    /// Returns true once this node has left or was declared lost.
+    fn is_over_for(&self, arrivals: &Arrivals) -> bool {
+        // Acquire: see `show`, which sets it before it wakes this thread.
+        arrivals.closed || self.out.load(Ordering::Acquire)
     }
 
     /// Returns true if this node has had the view.
@@ -273,12 +287,18 @@ impl State {
             self.out.store(true, Ordering::Release);
         }
         let mut arrivals = self.lock();
-        let last = arrivals.views.last().map_or(0, View::number);
-        for view in agreement.views_after(last as usize) {
-            // The others have been in before.
-            let newcomer = &self.peers[view.epoch - 1];
-            let _ = newcomer.compare_exchange(ABSENT, ALIVE, Ordering::Release, Ordering::Relaxed);
-            arrivals.views.push(View::of(&view, &self.nodes));
+        let last = arrivals.without_own.as_ref().or(arrivals.views.last());
+        for view in agreement.views_after(last.map_or(0, View::number) as usize) {
+            for &member in &view.members {
+                let peer = &self.peers[member];
+                let _ = peer.compare_exchange(ABSENT, ALIVE, Ordering::Release, Ordering::Relaxed);
+            }
+            let is_member = view.members.contains(&self.own);
+            let view = View::of(view, &self.nodes);
+            match is_member {
+                true => arrivals.views.push(view),
+                false => arrivals.without_own = Some(view),
+            }
         }
         let known = arrivals.gone.in_order().len();
         let new = &agreement.gone().in_order()[known..];
@@ -294,7 +314,7 @@ impl State {
         !new.is_empty()
     }
 
-    fn agreement(&self) -> MutexGuard<'_, Agreement> {
+    pub(super) fn agreement(&self) -> MutexGuard<'_, Agreement> {
         // A panic elsewhere leaves it whole: its methods do not panic half way.
         self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -406,43 +426,6 @@ impl State {
         }
         self.changed.notify_all();
         closing
-    }
-
-    /// Returns true if the node at `index` joins, with that key, and is not connected yet.
-    pub(super) fn expects(&self, index: usize, key: u64) -> bool {
-        self.agreement().expects(index, key)
-    }
-
-    /// Returns true if the node at `index` joins, with that key, and is neither in nor lost.
-    pub(super) fn is_on_its_way(&self, index: usize, key: u64) -> bool {
-        let agreement = self.agreement();
-        let has_key = agreement
-            .newcomer(index)
-            .is_some_and(|newcomer| newcomer.key == key);
-        has_key && !agreement.is_shunned(index) && agreement.joins().any(|joining| joining == index)
-    }
-
-    /// Returns the reason why this node does not expect the newcomer at `index` with that key, which the member at `by` has let in. Once the
-    /// loss of that member is reported, this node has heard of all newcomers that a survivor has heard of.
-    pub(super) fn why_not_expected(&self, index: usize, key: u64, by: usize) -> Refusal {
-        let agreement = self.agreement();
-        match agreement.newcomer(index) {
-            Some(newcomer) if newcomer.key != key => Refusal::NoLonger,
-            Some(_) if agreement.is_shunned(index) => Refusal::Late,
-            None if agreement.peer_state(by) != Some(PeerState::Alive) => Refusal::NoLonger,
-            // It may have reached this node before the word that it joins.
-            _ => Refusal::NotNow,
-        }
-    }
-
-    /// Returns the nodes that join and are not connected yet, with their keys.
-    pub(super) fn expected(&self) -> Vec<(usize, u64)> {
-        let agreement = self.agreement();
-        let key = |index| Some((index, agreement.newcomer(index)?.key));
-        let joining = agreement.joins().filter_map(key);
-        joining
-            .filter(|&(index, key)| agreement.expects(index, key))
-            .collect()
     }
 
     /// Takes no more sends and wakes receivers. Returns true at the first call.

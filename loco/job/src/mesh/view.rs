@@ -8,10 +8,11 @@ use loco_fabric::{NodeId, Result};
 
 use super::agreement;
 
-/// The members of a job at a time. Each node that joins makes a view; a loss makes none.
+/// The members of a job at a time. In a job that nodes may join, each node that joins, [announces that it leaves](super::Mesh::announce_leave),
+/// leaves or is lost makes a view; several that go may make one together.
 ///
 /// Nodes that have one another for members get the same views in the same order, except that a newcomer's first is the one that
-/// it makes. In parts of a network that take each other for lost, views of the same number may differ.
+/// it makes, and a node that leaves by an announcement gets none after those that it is a member of. In parts of a network that take each other for lost, views of the same number may differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     number: u32,
@@ -22,7 +23,7 @@ impl View {
     /// Makes the view that a job with these nodes begins with.
     pub(super) fn first(nodes: &[NodeId]) -> View {
         View {
-            number: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            number: view_number(nodes.len()),
             members: nodes.to_vec(),
         }
     }
@@ -30,14 +31,13 @@ impl View {
     /// Makes the view with these members out of the one of the agreement, whose nodes have these ids.
     pub(super) fn of(view: &agreement::View, nodes: &[NodeId]) -> View {
         View {
-            // Not above the number of ids.
-            number: u32::try_from(view.epoch).unwrap_or(u32::MAX),
+            number: view_number(view.epoch),
             members: view.members.iter().map(|&member| nodes[member]).collect(),
         }
     }
 
-    /// Returns the view's number: how many ids the job had used until then. It grows from view to view, not always by one, since an
-    /// attempt to join that fails uses an id as well.
+    /// Returns the view's number. It grows from view to view, not always by one, since an attempt to join that fails uses a number as
+    /// well. The first is the number of the nodes that the job began with.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -78,4 +78,9 @@ impl Scope {
     pub(super) fn indices(&self) -> &[usize] {
         &self.indices
     }
+}
+
+/// Returns the number of a view as it goes over a connection. There are never so many that it does not fit.
+pub(super) fn view_number(epoch: usize) -> u32 {
+    u32::try_from(epoch).unwrap_or(u32::MAX)
 }

@@ -452,8 +452,24 @@ impl Wire {
                     self.hear(index, peer, Word::WasIn);
                     taken += len;
                 }
-                Decoded::Frame(Frame::Join { node, key, members }, len) => {
-                    self.hear_of_join(index, node, key, &members);
+                Decoded::Frame(
+                    Frame::Join {
+                        node,
+                        key,
+                        members,
+                        view,
+                    },
+                    len,
+                ) => {
+                    self.hear_of_join(index, (node, key), &members, view);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::View { view, members }, len) => {
+                    self.hear_of_view(index, view, &members);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::Leaving, len) => {
+                    self.agree(|agreement, actions| agreement.hear(index, Word::Leaving, actions));
                     taken += len;
                 }
                 Decoded::Frame(Frame::Parcel(parcel), len) => {

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use loco_fabric::{NodeId, Result};
 
-use super::agreement::{Newcomer, Word};
+use super::agreement::{Newcomer, View, Word};
 use super::frame::Frame;
 use super::parcel::{Closed, Parcel};
-use super::view::Scope;
+use super::view::{Scope, view_number};
 use super::wire::Wire;
 
 impl Wire {
     /// Queues a word for the peer at an index, room or not: this must not wait.
     pub(super) fn say(&self, to: usize, word: Word) {
         let nodes = self.state.nodes();
+        let of = |members: Vec<usize>| members.into_iter().map(|member| nodes[member]).collect();
         let frame = match word {
             Word::Lost(victim) => Frame::Lost(nodes[victim]),
             Word::Revoked(victim) => Frame::Revoked(nodes[victim]),
@@ -25,7 +26,13 @@ impl Wire {
             Word::Join(newcomer) => Frame::Join {
                 node: nodes[newcomer.index],
                 key: newcomer.key,
-                members: newcomer.members.iter().map(|&member| nodes[member]).collect(),
+                members: of(newcomer.members),
+                view: view_number(newcomer.epoch),
+            },
+            Word::Leaving => Frame::Leaving,
+            Word::View(view) => Frame::View {
+                view: view_number(view.epoch),
+                members: of(view.members),
             },
         };
         if let Some(connection) = self.connections[to].get() {
@@ -63,12 +70,43 @@ impl Wire {
         }
     }
 
-    /// Hears from the peer at `from` that `node` joins.
-    pub(super) fn hear_of_join(self: &Arc<Self>, from: usize, node: NodeId, key: u64, members: &[NodeId]) {
-        let indices: Result<Vec<_>> = members.iter().map(|&member| self.state.index(member)).collect();
-        match (self.state.index(node), indices) {
-            (Ok(_), Ok(members)) => {
-                self.hear(from, node, |index| Word::Join(Newcomer { index, key, members }))
+    fn indices(&self, nodes: &[NodeId]) -> Result<Vec<usize>> {
+        nodes.iter().map(|&node| self.state.index(node)).collect()
+    }
+
+    /// Hears from the peer at `from` that the view with this number has these members.
+    pub(super) fn hear_of_view(self: &Arc<Self>, from: usize, view: u32, members: &[NodeId]) {
+        match self.indices(members) {
+            Ok(members) => {
+                let epoch = view as usize;
+                let word = Word::View(View { epoch, members });
+                self.agree(|agreement, actions| agreement.hear(from, word, actions));
+            }
+            Err(error) => {
+                let by = self.state.nodes()[from];
+                tracing::warn!(node = %self.state.node(), %by, view, %error, "heard of a view of nodes that it does not know");
+            }
+        }
+    }
+
+    /// Hears from the peer at `from` that `node` joins `members`, which makes a view with this number.
+    pub(super) fn hear_of_join(
+        self: &Arc<Self>,
+        from: usize,
+        (node, key): (NodeId, u64),
+        members: &[NodeId],
+        view: u32,
+    ) {
+        let epoch = view as usize;
+        match (self.state.index(node), self.indices(members)) {
+            (Ok(index), Ok(members)) => {
+                let word = Word::Join(Newcomer {
+                    index,
+                    key,
+                    members,
+                    epoch,
+                });
+                self.agree(|agreement, actions| agreement.hear(from, word, actions));
             }
             _ => {
                 let by = self.state.nodes()[from];

@@ -10,14 +10,13 @@
 //! revoked the access of every node whose loss was reported without its word. Losses that are found meanwhile wait for its word as
 //! soon as it is connected.
 //!
-//! Indices are given by one member at a time: a sponsor stays the sponsor until its loss is reported. Before a survivor says that the
-//! sponsor can no longer affect it, it has said which newcomers it has heard of. So the next sponsor knows every index that a
+//! Indices are given by one member at a time, as the numbers of views are (`views`). So the next sponsor knows every index that a
 //! survivor knows. Newcomers come in one after the other. None is proposed while a loss is being agreed on, so that it need not
 //! wait for that.
 //!
 //! A newcomer costs no member its place: it accuses none, and leaves if it cannot hear one.
 //!
-//! Each join makes a [`View`]. Its members are those that the sponsor had, so that they are the same for all that have the view.
+//! Each join makes a view. Its members are those that the sponsor had, so that they are the same for all that have the view.
 //! Those that go later are reported as gone, and so are those that were gone before the view came.
 //!
 //! Survivors have had the same views. For this a newcomer that goes after it has said that it is in has its view all the
@@ -30,11 +29,9 @@
 //!
 //! Driven between processes by `door`, for the members, and by `entering`, for the newcomer; and by the worlds of `checkers/mesh`.
 
-use std::collections::BTreeSet;
-
 use loco_fabric::PeerState;
 
-use super::{Action, Agreement, Seat, Word};
+use super::{Action, Agreement, Proposal, Seat, View, Word};
 
 /// A node that joins, as all members know it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,17 +43,8 @@ pub struct Newcomer {
     pub key: u64,
     /// The members that its sponsor had, in ascending order.
     pub members: Vec<usize>,
-}
-
-/// The members at a time, named by index in ascending order.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct View {
-    /// The number of indices that were given until then. It grows from view to view, not always by one: of an attempt that fails an
-    /// index is left. Views with the same number have the same members at all nodes that have one another for members. In
-    /// parts that take each other for lost they may differ.
+    /// The number of the view that it makes.
     pub epoch: usize,
-    /// The members. Each that is gone is [reported](Agreement::gone).
-    pub members: Vec<usize>,
 }
 
 /// The reason why a node proposes no newcomer.
@@ -64,7 +52,7 @@ pub struct View {
 pub enum NotNow {
     /// This member does.
     Sponsor(usize),
-    /// A loss is being agreed on, or another newcomer joins. Ask again later.
+    /// A loss or a view is being agreed on. Ask again later.
     Busy,
     /// Every index was used.
     Full,
@@ -72,21 +60,12 @@ pub enum NotNow {
     Over,
 }
 
-impl View {
-    pub(super) fn first(nodes: usize) -> View {
-        View {
-            epoch: nodes,
-            members: (0..nodes).collect(),
-        }
-    }
-}
-
 impl Newcomer {
     fn view(&self) -> View {
         let mut members = self.members.clone();
         members.push(self.index);
         View {
-            epoch: self.index + 1,
+            epoch: self.epoch,
             members,
         }
     }
@@ -107,7 +86,7 @@ impl Agreement {
             agreement.seats[member] = Seat::In;
         }
         agreement.seats[own] = Seat::Joining;
-        agreement.joining.insert(own, BTreeSet::new());
+        agreement.note_proposal(own, newcomer.view(), Some(own), true);
         agreement.newcomers.insert(own, newcomer);
         agreement
     }
@@ -118,23 +97,25 @@ impl Agreement {
     /// # Errors
     /// Returns the reason why this node cannot.
     pub fn propose(&mut self, key: u64, actions: &mut Vec<Action>) -> Result<Newcomer, NotNow> {
-        let members = || (0..self.seats.len()).filter(|&peer| self.seats[peer] == Seat::In);
-        if !self.is_in() || self.is_out || self.is_cut_off || self.has_left {
+        if !self.takes_part() {
             return Err(NotNow::Over);
         }
         let Some(index) = self.next() else {
             return Err(NotNow::Full);
         };
-        if self.is_agreeing() || !self.joining.is_empty() {
+        if !self.is_idle() {
             return Err(NotNow::Busy);
         }
-        if let Some(sponsor) = members().next().filter(|&lowest| lowest != self.own) {
-            return Err(NotNow::Sponsor(sponsor));
+        match self.sponsor() {
+            Some(sponsor) if sponsor == self.own => {}
+            Some(sponsor) => return Err(NotNow::Sponsor(sponsor)),
+            None => return Err(NotNow::Over),
         }
         let newcomer = Newcomer {
             index,
             key,
-            members: members().collect(),
+            members: self.staying(),
+            epoch: self.last_number() + 1,
         };
         self.admit(self.own, newcomer.clone(), actions);
         Ok(newcomer)
@@ -166,21 +147,7 @@ impl Agreement {
 
     /// Returns the nodes that join, and those that have gone after they said that they are in, until their view comes.
     pub fn joins(&self) -> impl Iterator<Item = usize> {
-        self.joining.keys().copied()
-    }
-
-    /// Returns the last view.
-    pub fn view(&self) -> &View {
-        &self.view
-    }
-
-    /// Returns the views that have come with a number above `epoch`, in the order in which they came. The first view of a job is not
-    /// among them.
-    pub fn views_after(&self, epoch: usize) -> impl Iterator<Item = View> {
-        let newcomers = self.newcomers.range(epoch..).map(|(_, newcomer)| newcomer);
-        newcomers
-            .filter(|newcomer| self.has_been_in(newcomer.index))
-            .map(Newcomer::view)
+        self.proposed.values().filter_map(|proposal| proposal.newcomer)
     }
 
     /// Returns true unless this node joins and is not in yet.
@@ -191,24 +158,42 @@ impl Agreement {
     /// Hears from `from` that a node joins. Says so to all, if this is the first word of it.
     pub(super) fn admit(&mut self, from: usize, newcomer: Newcomer, actions: &mut Vec<Action>) {
         let index = newcomer.index;
-        if self.seats[index] == Seat::Vacant {
+        // This node is no member any more if the sponsor did not have it.
+        let is_new = self.seats[index] == Seat::Vacant
+            && newcomer.members.contains(&self.own)
+            && newcomer.epoch > self.last_number();
+        if is_new {
             self.seats[index] = Seat::Joining;
-            self.joining.insert(index, BTreeSet::from([self.own]));
             self.newcomers.insert(index, newcomer.clone());
-            self.say_to_all(Word::Join(newcomer.clone()), actions);
         }
         // A word about another newcomer counts for nothing.
-        if self.newcomers.get(&index) == Some(&newcomer)
-            && let Some(said) = self.joining.get_mut(&index)
+        if self.newcomers.get(&index) == Some(&newcomer) {
+            self.note_proposal(from, newcomer.view(), Some(index), is_new);
+        }
+        if is_new {
+            self.say_to_all(Word::Join(newcomer), actions);
+        }
+    }
+
+    /// Returns the proposal of the view that a newcomer makes, until that has come.
+    fn proposal_of(&self, peer: usize) -> Option<&Proposal> {
+        let proposal = self.proposed.get(&self.newcomer(peer)?.epoch)?;
+        Some(proposal).filter(|proposal| proposal.newcomer == Some(peer))
+    }
+
+    /// Makes no view of a newcomer that goes.
+    pub(super) fn drop_proposal_of(&mut self, peer: usize) {
+        if self.proposal_of(peer).is_some()
+            && let Some(newcomer) = self.newcomers.get(&peer)
         {
-            said.insert(from);
+            self.proposed.remove(&newcomer.epoch);
         }
     }
 
     /// Returns true if the newcomer has said that it is in, and its view has not come yet.
     pub fn has_said_that_it_is_in(&self, peer: usize) -> bool {
-        let said = self.joining.get(&peer);
-        peer != self.own && said.is_some_and(|said| said.contains(&peer))
+        let proposal = self.proposal_of(peer);
+        peer != self.own && proposal.is_some_and(|proposal| proposal.said.contains(&peer))
     }
 
     /// Returns what is said of a newcomer that goes, if it has said that it is in: others may not have heard it.
@@ -226,8 +211,8 @@ impl Agreement {
     /// Hears that a newcomer has said that it is in, and passes it on, if this node has not heard it from the newcomer.
     pub(super) fn note_was_in(&mut self, peer: usize, actions: &mut Vec<Action>) {
         if self.seats[peer] == Seat::Joining && !self.has_said_that_it_is_in(peer) {
-            if let Some(said) = self.joining.get_mut(&peer) {
-                said.insert(peer);
+            if let Some(newcomer) = self.newcomers.get(&peer) {
+                self.note_proposal(peer, newcomer.view(), Some(peer), false);
             }
             self.say_to_all(Word::WasIn(peer), actions);
         }
@@ -250,50 +235,14 @@ impl Agreement {
         }
     }
 
-    /// Takes the nodes for in that all have admitted, in the order of their indices.
-    pub(super) fn settle(&mut self, actions: &mut Vec<Action>) {
-        while let Some((&index, said)) = self.joining.first_key_value() {
-            // One that goes has its turn all the same, when it was in.
-            let is_gone = matches!(self.seats[index], Seat::Gone(_));
-            if !is_gone && !self.is_admitted(index, said) {
-                return;
-            }
-            self.joining.remove(&index);
-            if !is_gone {
-                self.seats[index] = Seat::In;
-            }
-            if let Some(newcomer) = self.newcomers.get(&index) {
-                self.view = newcomer.view();
-                if index == self.own {
-                    self.say_to_all(Word::Join(newcomer.clone()), actions);
-                }
-            }
-            self.report_gone_members();
+    /// Takes the newcomer for in whose view has come, unless it `is_gone` already. This node says so if it is the one.
+    pub(super) fn take_in(&mut self, index: usize, is_gone: bool, actions: &mut Vec<Action>) {
+        if !is_gone {
+            self.seats[index] = Seat::In;
         }
-    }
-
-    /// Reports the members of the view that were gone before it came, so that nobody waits for them.
-    fn report_gone_members(&mut self) {
-        for &member in &self.view.members {
-            let is_reported = self.gone.in_order.iter().any(|&(gone, _)| gone == member);
-            if let (Seat::Gone(how), false) = (self.seats[member], is_reported) {
-                self.gone.in_order.push((member, how));
-            }
+        if let Some(newcomer) = self.newcomers.get(&index).filter(|_| index == self.own) {
+            self.say_to_all(Word::Join(newcomer.clone()), actions);
         }
-    }
-
-    /// Returns true if the node at `index` is in, when these nodes have said so.
-    fn is_admitted(&self, index: usize, said: &BTreeSet<usize>) -> bool {
-        let is_member = |&peer: &usize| self.seats[peer] == Seat::In && !self.is_suspect(peer);
-        let mut members = (0..self.seats.len()).filter(is_member).peekable();
-        // A newcomer that has lost everybody has not joined anything.
-        let has_members = members.peek().is_some();
-        let have_said = members.all(|peer| said.contains(&peer));
-        if index != self.own {
-            return have_said && said.contains(&index);
-        }
-        let hears_all = self.unheard.is_empty() && !self.is_agreeing();
-        have_said && has_members && hears_all && !self.has_left
     }
 
     /// Returns what a node that gets connected with `peer` says of nodes that join. To a newcomer it says which members have left.
@@ -302,19 +251,19 @@ impl Agreement {
         let members = self.newcomer(peer).filter(|_| is_newcomer);
         let members = members.into_iter().flat_map(|newcomer| &newcomer.members);
         let left = members.filter(|&&member| self.seats[member] == Seat::Gone(PeerState::Left));
-        let joins = self.joining.keys().filter(|&&index| index != self.own);
-        let joins = joins.filter_map(|&index| self.newcomer(index));
+        let joins = self.joins().filter(|&index| index != self.own);
+        let joins = joins.filter_map(|index| self.newcomer(index));
         left.map(|&member| Word::Left(member))
             .chain(joins.map(|newcomer| Word::Join(newcomer.clone())))
     }
 
     /// Says a word to every newcomer that is connected.
     pub(super) fn say_to_newcomers(&self, word: &Word, actions: &mut Vec<Action>) {
-        let hears = |&&peer: &&usize| {
+        let hears = |&peer: &usize| {
             peer != self.own && self.attached[peer] && !self.is_shunned(peer) && !self.has_left
         };
-        let newcomers = self.joining.keys().filter(hears);
-        actions.extend(newcomers.map(|&peer| Action::Say(peer, word.clone())));
+        let newcomers = self.joins().filter(hears);
+        actions.extend(newcomers.map(|peer| Action::Say(peer, word.clone())));
     }
 }
 
@@ -337,6 +286,7 @@ mod tests {
             index: 2,
             key: 7,
             members: vec![0, 1],
+            epoch: 3,
         };
         let mut agreement = Agreement::joining(newcomer.clone(), 4);
         agreement.expose();
@@ -376,9 +326,8 @@ mod tests {
             }
         }
         let views = |after| {
-            own.views_after(after)
-                .map(|view| view.members)
-                .collect::<Vec<_>>()
+            let views = own.views_after(after).iter();
+            views.map(|view| view.members.clone()).collect::<Vec<_>>()
         };
         assert_eq!(views(1), [vec![0, 2], vec![0, 2, 3]]);
         assert_eq!(views(3), [vec![0, 2, 3]]);
@@ -411,6 +360,10 @@ mod tests {
         own.lose(2, &mut actions);
         assert_eq!(own.propose(7, &mut actions), Err(NotNow::Busy));
         own.revoked(2, Revoked::DoneForAll, &mut actions);
+        // A view without the lost node comes first.
+        assert_eq!(own.propose(7, &mut actions), Err(NotNow::Busy));
+        let members = vec![0, 1];
+        own.hear(1, Word::View(View { epoch: 4, members }), &mut actions);
         assert_eq!(own.propose(7, &mut actions).unwrap().members, [0, 1]);
         assert_eq!(own.propose(8, &mut actions), Err(NotNow::Busy));
         own.leave(&mut actions);
@@ -522,6 +475,7 @@ mod tests {
             index,
             key: 7,
             members,
+            epoch: index + 1,
         };
         own.hear(0, Word::Join(newcomer(2, vec![0, 1])), &mut actions);
         own.lose(2, &mut actions);
