@@ -345,6 +345,9 @@ pub struct Work {
     /// Says that more operations follow at once. The fabric may leave ringing the NIC's doorbell to the next post without this
     /// hint, or to the next that fails.
     pub more: bool,
+    /// Says that nobody waits for the operation soon. The fabric may keep it for some 0.5 ms at most, and longer only as far as threads
+    /// wait for a processor, so that it shares a message with what this node sends next. No other operation waits for that.
+    pub lazy: bool,
 }
 
 impl Work {
@@ -357,6 +360,7 @@ impl Work {
             fenced: false,
             strong: false,
             more: false,
+            lazy: false,
         }
     }
 
@@ -369,6 +373,7 @@ impl Work {
             fenced: false,
             strong: false,
             more: false,
+            lazy: false,
         }
     }
 
@@ -391,6 +396,13 @@ impl Work {
     #[inline]
     pub fn more(self) -> Work {
         Work { more: true, ..self }
+    }
+
+    /// Returns these options with the hint that nobody waits for the operation soon.
+    #[must_use]
+    #[inline]
+    pub fn lazy(self) -> Work {
+        Work { lazy: true, ..self }
     }
 }
 

@@ -14,6 +14,7 @@ use loco_host::membership::Membership;
 use loco_host::word;
 use loco_job::Mesh;
 
+use crate::background::Background;
 use crate::config::TcpConfig;
 use crate::memory::{TcpMemory, TcpRemote};
 use crate::node::{Node, Revoker};
@@ -118,7 +119,13 @@ impl TcpFabric {
             return Ok(value);
         }
         let _attendance = shared.attend();
-        shared.job.wait_asleep(wait, within, shared, rings, ready)
+        match rings {
+            true => shared.job.wait_asleep(wait, within, shared, true, ready),
+            false => {
+                let bell = Background::new(&self.0.shared);
+                shared.job.wait_asleep(wait, within, &bell, false, ready)
+            }
+        }
     }
 }
 

@@ -11,10 +11,12 @@
 //!
 //! **Who writes.** Whoever posts writes to the socket at once, unless an answer of the peer is on its way: then what is posted
 //! is written with the next look of a waiting thread, or when the answer comes, together with whatever was posted since. All
-//! that a look has executed is answered by one write.
+//! that a look has executed is answered by one write. What is posted lazily is written with whatever comes next, or by the next
+//! look; while a thread sleeps by the sockets, where no look may come, it is written at once.
 //!
 //! **Who sleeps.** A waiting thread spins for a moment, and then sleeps until a socket is readable. Of several, one sleeps by
-//! the sockets and the others by the doorbell, which rings when anything has come.
+//! the sockets and the others by the doorbell, which rings when anything has come. A thread that waits in the background
+//! naps instead while others look.
 //!
 //! The modules from the bottom:
 //!
@@ -26,6 +28,7 @@
 //! - `link`: a connection with a peer, which posts, executes, answers and completes;
 //! - `set_up`: the connections are made;
 //! - `shared`: all of a node that its threads share: links, reports, sleepers;
+//! - `background`: how threads wait that work in the background;
 //! - `service`: the service thread;
 //! - `node`: the state that the handles of a node share;
 //! - `queue_pair`: posting;
@@ -33,6 +36,7 @@
 
 #![deny(unsafe_code)]
 
+mod background;
 mod config;
 mod fabric;
 mod frame;

@@ -134,12 +134,19 @@ impl Link {
         &self.stream
     }
 
-    /// Posts an operation, `data` being those of an inline put, and sends it, unless more is to follow or an answer is due,
-    /// with which it will be sent. Returns what is left to a later [`look`](Link::look).
+    /// Posts an operation, `data` being those of an inline put, and sends it, unless `later` says that something
+    /// else will, or an answer is due, with which it will be sent. Returns what is left to a later [`look`](Link::look).
     ///
     /// # Errors
     /// Returns [`FabricError::QueueFull`], and the error for which the peer's operations were given up.
-    pub(crate) fn post(&mut self, index: u32, op: Op, data: &[u8], more: bool, depth: usize) -> Result<Left> {
+    pub(crate) fn post(
+        &mut self,
+        index: u32,
+        op: Op,
+        data: &[u8],
+        later: bool,
+        depth: usize,
+    ) -> Result<Left> {
         if let State::Gone(error) = &self.state {
             return Err(error.clone());
         }
@@ -173,7 +180,7 @@ impl Link {
             }
             self.feed_waiting();
         }
-        if !more && (!answer_is_due || self.stream.unsent() >= SENT_AT_ONCE_BYTES) {
+        if !later && (!answer_is_due || self.stream.unsent() >= SENT_AT_ONCE_BYTES) {
             self.pump();
         }
         Ok(Left {
@@ -183,7 +190,7 @@ impl Link {
     }
 
     /// Sends whatever can be sent.
-    fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         while self.is_open() {
             self.feed_waiting();
             if self.stream.unsent() == 0 {

@@ -59,7 +59,7 @@ impl TcpQueuePair {
     }
 
     /// Posts an operation, `data` being those of an inline put.
-    fn post(&mut self, op: Op, data: &[u8], more: bool) -> Result<Posted> {
+    fn post(&mut self, op: Op, data: &[u8], Work { more, lazy, .. }: Work) -> Result<Posted> {
         self.check_alive()?;
         let shared = &self.node.shared;
         let Some(index) = self.index else {
@@ -67,7 +67,9 @@ impl TcpQueuePair {
             return Ok(Posted::Done);
         };
         let depth = self.node.config.queue_depth;
-        shared.post(self.peer_index, |link| link.post(index, op, data, more, depth))?;
+        shared.post(self.peer_index, lazy && !more, |link| {
+            link.post(index, op, data, more || lazy, depth)
+        })?;
         Ok(Posted::Pending)
     }
 
@@ -120,7 +122,7 @@ impl TcpQueuePair {
             operands: SmallVec::from_slice(operands),
             ..operation(kind, place, 8, local, work)
         };
-        self.post(op, &[], work.more)
+        self.post(op, &[], work)
     }
 }
 
@@ -156,7 +158,7 @@ impl QueuePair for TcpQueuePair {
         src.memory.span().check(src.offset, src.len)?;
         let place = dst.remote.place(dst.offset, src.len)?;
         let local = Some((src.memory.clone(), src.offset));
-        self.post(operation(Kind::Put, place, src.len, local, work), &[], work.more)
+        self.post(operation(Kind::Put, place, src.len, local, work), &[], work)
     }
 
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, TcpRemote>, work: Work) -> Result<Posted> {
@@ -169,11 +171,7 @@ impl QueuePair for TcpQueuePair {
             )));
         }
         let place = dst.remote.place(dst.offset, data.len())?;
-        self.post(
-            operation(Kind::Put, place, data.len(), None, work),
-            data,
-            work.more,
-        )
+        self.post(operation(Kind::Put, place, data.len(), None, work), data, work)
     }
 
     fn put_inline_each(
@@ -203,7 +201,7 @@ impl QueuePair for TcpQueuePair {
         dst.memory.span().check(dst.offset, dst.len)?;
         let place = src.remote.place(src.offset, dst.len)?;
         let local = Some((dst.memory.clone(), dst.offset));
-        self.post(operation(Kind::Get, place, dst.len, local, work), &[], work.more)
+        self.post(operation(Kind::Get, place, dst.len, local, work), &[], work)
     }
 
     fn fetch_add(
@@ -228,7 +226,7 @@ impl QueuePair for TcpQueuePair {
     }
 
     fn flush(&mut self, work: Work) -> Result<Posted> {
-        self.post(operation(Kind::Flush, 0, 0, None, work), &[], work.more)
+        self.post(operation(Kind::Flush, 0, 0, None, work), &[], work)
     }
 }
 

@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     /// The number of `reports`, for a look without the lock.
     reported: AtomicUsize,
     departures_seen: AtomicU64,
+    /// Set when something is posted lazily. The next look clears it.
+    kept: AtomicBool,
     /// The threads of the program that wait.
     waiting: AtomicU32,
     /// The waits that have begun.
@@ -143,6 +145,7 @@ impl Shared {
             reports: Mutex::default(),
             reported: AtomicUsize::new(0),
             departures_seen: AtomicU64::new(0),
+            kept: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             waits: AtomicU32::new(0),
             polls: AtomicU64::new(0),
@@ -161,7 +164,15 @@ impl Shared {
     }
 
     /// Posts on the link with the peer at `index`.
-    pub(crate) fn post(&self, index: usize, body: impl FnOnce(&mut Link) -> Result<Left>) -> Result<()> {
+    ///
+    /// What is posted lazily is kept for the next look or post. While a thread sleeps by the sockets, there may be no such look,
+    /// so it is sent.
+    pub(crate) fn post(
+        &self,
+        index: usize,
+        lazily: bool,
+        body: impl FnOnce(&mut Link) -> Result<Left>,
+    ) -> Result<()> {
         let posted = self.with_link(index, |link| {
             let left = body(link)?;
             if (left.unsent || left.ended)
@@ -169,6 +180,13 @@ impl Shared {
             {
                 // Relaxed: the lock orders it.
                 peer.dirty.store(true, Ordering::Relaxed);
+            }
+            if lazily && left.unsent {
+                // One who goes to sleep finds this, or is found.
+                self.kept.store(true, Ordering::SeqCst);
+                if self.watcher.load(Ordering::SeqCst) != NOBODY {
+                    link.pump();
+                }
             }
             Ok(left.ended)
         });
@@ -183,6 +201,10 @@ impl Shared {
     /// has rung then.
     pub(crate) fn look(&self) -> bool {
         self.look_for_departures();
+        // Relaxed: only a set bit is worth the exchange, which then shows what was set before it.
+        if self.kept.load(Ordering::Relaxed) {
+            self.kept.swap(false, Ordering::SeqCst);
+        }
         let mut came = false;
         if let Some(index) = self.only {
             came |= self.look_at(index);
@@ -220,7 +242,13 @@ impl Shared {
         let mut link = match peer.link.try_lock() {
             Ok(link) => link,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::WouldBlock) => {
+                // The other thread may send nothing.
+                if peer.dirty.load(Ordering::Relaxed) {
+                    self.kept.store(true, Ordering::SeqCst);
+                }
+                return false;
+            }
         };
         peer.dirty.store(false, Ordering::Relaxed);
         let mut reports = Vec::new();
@@ -329,7 +357,7 @@ impl Shared {
     /// Sleeps by the sockets, as the service thread, for `limit` at most. Returns at once when a thread of the program does.
     pub(crate) fn serve(&self, limit: Duration) {
         if self.take_watch(SERVICE) {
-            if self.waiting.load(Ordering::SeqCst) == 0 && !self.is_stopped() {
+            if self.waiting.load(Ordering::SeqCst) == 0 && !self.is_stopped() && !self.keeps() {
                 self.sleep_by_sockets(limit);
             }
             self.leave_watch();
@@ -340,6 +368,17 @@ impl Shared {
                 self.ring();
             }
         }
+    }
+
+    /// Returns a number that changes when a thread of the program begins a wait, or polls.
+    pub(crate) fn activity(&self) -> u64 {
+        // Relaxed: a hint.
+        u64::from(self.waits.load(Ordering::Relaxed)).wrapping_add(self.polls.load(Ordering::Relaxed))
+    }
+
+    /// Returns true if something was posted lazily since the last look.
+    fn keeps(&self) -> bool {
+        self.kept.load(Ordering::SeqCst)
     }
 
     fn take_watch(&self, who: u32) -> bool {
@@ -441,7 +480,7 @@ impl Doorbell for Shared {
             self.followers.fetch_sub(1, Ordering::SeqCst);
             return;
         }
-        if self.bell.load(Ordering::SeqCst) == seen {
+        if self.bell.load(Ordering::SeqCst) == seen && !self.keeps() {
             self.sleep_by_sockets(limit);
         }
         self.leave_watch();

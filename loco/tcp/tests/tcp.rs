@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use loco_conformance::{Poster, World, allocate, local, share, target, word};
-use loco_fabric::{Fabric, FabricError, Memory, Peers, QueuePair, Wait, Work};
+use loco_fabric::{Fabric, FabricError, Memory, Peers, Platform, QueuePair, Std, Wait, Work};
 use loco_host::HugePages;
 use loco_tcp::{TcpConfig, TcpFabric};
 
@@ -147,4 +150,113 @@ fn a_node_that_never_waits_serves() {
         assert_eq!(word(&here, 0), round);
     }
     assert_eq!(word(&there, 0), 200);
+}
+
+/// What the other threads of a node do while one of them posts.
+#[derive(Clone, Copy, Debug)]
+enum Others {
+    Absent,
+    /// One waits for something that a peer puts.
+    WaitForArrival,
+    /// One waits for something that may come without a ring.
+    Wait,
+}
+
+/// Ends what others do when it is dropped, also by a panic.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Runs `body` beside another thread of `node`, which waits as `others` says until `body` has returned.
+fn beside(node: &TcpFabric, others: Others, body: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    let wait = Wait {
+        what: "the end of the test",
+        peers: Peers::None,
+        deadline: None,
+    };
+    let ready = || over.load(Ordering::SeqCst).then_some(());
+    std::thread::scope(|scope| {
+        match others {
+            Others::Absent => {}
+            Others::WaitForArrival => {
+                scope.spawn(move || node.wait_for_arrival(wait, ready).unwrap());
+            }
+            Others::Wait => {
+                scope.spawn(move || node.wait(wait, ready).unwrap());
+            }
+        }
+        let _until = Until(&over);
+        body();
+    });
+}
+
+/// What is posted lazily is sent although its thread makes no other call, whatever other threads do.
+#[test]
+fn what_is_posted_lazily_is_sent() {
+    for others in [Others::Absent, Others::WaitForArrival, Others::Wait] {
+        let nodes: Vec<TcpFabric> = bring_up(2, |_| config())
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        let [a, b] = &nodes[..] else { unreachable!() };
+        let (here, remote) = share(b, a, 64);
+        let mut lazy = a.queue_pair(b.node()).unwrap();
+        let mut poster = Poster::new(a, b.node());
+        beside(a, others, || {
+            for round in 1..=100_u64 {
+                if round % 3 == 0 {
+                    // The node has just waited.
+                    poster.complete(|qp, work| qp.flush(work));
+                }
+                let put = Work::unsignaled().lazy();
+                let _pending = lazy
+                    .put_inline(&round.to_ne_bytes(), target(&remote, 0), put)
+                    .unwrap();
+                let wait = Wait {
+                    what: "what was posted lazily",
+                    peers: Peers::All,
+                    deadline: Some(Std.now().after(Duration::from_secs(60))),
+                };
+                let seen = b.wait_for_arrival(wait, || (word(&here, 0) == round).then_some(()));
+                assert_eq!(seen, Ok(()), "round {round}, {others:?}");
+            }
+        });
+    }
+}
+
+/// A thread that waits in the background gets what comes for it while another one keeps looking.
+#[test]
+fn a_wait_in_the_background_ends_beside_a_thread_that_polls() {
+    let nodes: Vec<TcpFabric> = bring_up(2, |_| config())
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    let [a, b] = &nodes[..] else { unreachable!() };
+    let (here, remote) = share(b, a, 64);
+    let (rounds, over) = (100_u64, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut completions = Vec::new();
+            while !over.load(Ordering::SeqCst) {
+                b.poll(&mut completions).unwrap();
+            }
+        });
+        let _until = Until(&over);
+        let mut poster = Poster::new(a, b.node());
+        for round in 1..=rounds {
+            poster.complete(|qp, work| qp.put_inline(&round.to_ne_bytes(), target(&remote, 0), work));
+            let wait = Wait {
+                what: "a put",
+                peers: Peers::All,
+                deadline: Some(Std.now().after(Duration::from_secs(60))),
+            };
+            let seen = b.wait(wait, || (word(&here, 0) == round).then_some(()));
+            assert_eq!(seen, Ok(()), "round {round}");
+        }
+    });
 }

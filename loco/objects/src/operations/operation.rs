@@ -119,6 +119,9 @@ pub struct Flags {
     pub strong: bool,
     /// Says that more operations to the same peer follow at once, so that the NIC need not be notified of this one alone.
     pub more: bool,
+    /// Says that nobody waits for the operation soon, so that it may share a message with what this node sends next
+    /// ([`Work::lazy`](loco_fabric::Work::lazy)).
+    pub lazy: bool,
 }
 
 impl Flags {
@@ -127,6 +130,7 @@ impl Flags {
         fenced: false,
         strong: false,
         more: true,
+        lazy: false,
     };
 
     /// The flags of an operation in strong order.
@@ -134,6 +138,7 @@ impl Flags {
         fenced: false,
         strong: true,
         more: false,
+        lazy: false,
     };
 }
 

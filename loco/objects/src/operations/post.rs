@@ -22,6 +22,7 @@ impl<F: Fabric> Thread<F> {
             fenced: flags.fenced,
             strong: flags.strong,
             more: flags.more,
+            lazy: flags.lazy,
             ..work
         };
         match self.attempt(operation, work) {

@@ -82,6 +82,8 @@ pub(crate) struct Published<F: Fabric> {
     put: OnceLock<PutOp<F>>,
     /// Whether puts are placed in any order.
     any_order: bool,
+    /// Whether nobody waits for the puts soon.
+    lazy: bool,
     poster: Poster<F>,
     /// The posts that may still read this node's copy.
     reading: AckKey<F>,
@@ -98,6 +100,7 @@ impl<F: Fabric> Published<F> {
             peers,
             put: OnceLock::new(),
             any_order: false,
+            lazy: false,
             poster: Poster::new(),
             reading: AckKey::done(),
         }
@@ -109,6 +112,11 @@ impl<F: Fabric> Published<F> {
             any_order: true,
             ..self
         }
+    }
+
+    /// Lets the puts be [lazy](PutOp::lazy).
+    pub(crate) fn lazily(self) -> Published<F> {
+        Published { lazy: true, ..self }
     }
 
     /// Makes `thread` the [poster](Poster). This is part of every post; a call by itself puts the wait before
@@ -189,6 +197,7 @@ impl<F: Fabric> Published<F> {
         let put = PutOp::to_copies(&self.region, self.offset, self.len, &self.peers)?;
         // A later value of the place replaces the earlier ones, and shows that the thread's earlier puts are there.
         let put = if self.any_order { put } else { put.strong() };
+        let put = if self.lazy { put.lazy() } else { put };
         Ok(self.put.get_or_init(|| put))
     }
 }

@@ -45,10 +45,21 @@ impl<F: Fabric> PutOp<F> {
     /// this operation among them. Otherwise nothing orders two posts.
     #[must_use]
     pub fn strong(self) -> PutOp<F> {
-        PutOp {
-            flags: Flags::STRONG,
-            ..self
-        }
+        let flags = Flags {
+            strong: true,
+            ..self.flags
+        };
+        PutOp { flags, ..self }
+    }
+
+    /// Lets every post be kept until this node sends something else, for values that nobody waits for soon ([`Flags::lazy`]).
+    #[must_use]
+    pub fn lazy(self) -> PutOp<F> {
+        let flags = Flags {
+            lazy: true,
+            ..self.flags
+        };
+        PutOp { flags, ..self }
     }
 
     /// Prepares a broadcast of `len` bytes at `offset` of this node's part of `region` to the same place on

@@ -64,7 +64,8 @@ impl<F: Fabric> RingReader<F> {
             // The reader is made when its writer is connected.
             shared.acks.remote(shared.writer)?;
             let published = Published::new(&shared.acks, offset, WORD_BYTES, vec![shared.writer]);
-            Acknowledgement::There(cell, published)
+            // The writer has room for more messages, most of the time.
+            Acknowledgement::There(cell, published.lazily())
         };
         Ok(RingReader {
             next: Next {

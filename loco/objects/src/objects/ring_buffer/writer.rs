@@ -22,6 +22,7 @@ const RECORD: Flags = Flags {
     fenced: false,
     strong: false,
     more: true,
+    lazy: false,
 };
 
 /// A header is placed after its record, and after the zero that an earlier put left in its place.
@@ -29,6 +30,7 @@ const HEADER: Flags = Flags {
     fenced: false,
     strong: true,
     more: false,
+    lazy: false,
 };
 
 type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
