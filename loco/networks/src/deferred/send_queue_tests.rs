@@ -62,6 +62,7 @@ const PLAIN: (OperationKind, Work) = (
         fenced: false,
         strong: false,
         more: false,
+        lazy: false,
     },
 );
 
