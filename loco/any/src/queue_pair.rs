@@ -10,16 +10,18 @@ use loco_tcp::TcpQueuePair;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsQueuePair;
 
+#[cfg(feature = "model")]
+use crate::erased::ErasedQueuePair;
 use crate::memory::{AnyMemory, AnyRemote};
 
 either! {
     /// A queue pair.
-    AnyQueuePair, ShmQueuePair, VerbsQueuePair, TcpQueuePair, OfiQueuePair
+    AnyQueuePair, ShmQueuePair, VerbsQueuePair, TcpQueuePair, OfiQueuePair, ErasedQueuePair
 }
 
 /// Returns the error for memory of one fabric that was given to another.
 #[cold]
-fn mixed() -> FabricError {
+pub(crate) fn mixed() -> FabricError {
     FabricError::Config(
         "memory of one fabric used with another: make both by the same `AnyFabric`".to_owned(),
     )
@@ -46,6 +48,11 @@ macro_rules! operation {
             }
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi($q), AnyMemory::Ofi(memory), AnyRemote::Ofi(remote)) => {
+                let ($l, $t) = operation!(sides memory, remote, $local, $target);
+                $call
+            }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model($q), AnyMemory::Model(memory), AnyRemote::Model(remote)) => {
                 let ($l, $t) = operation!(sides memory, remote, $local, $target);
                 $call
             }
@@ -96,6 +103,10 @@ impl QueuePair for AnyQueuePair {
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
                 qp.put_inline(data, Target { remote, offset }, work)
             }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
+                qp.put_inline(data, Target { remote, offset }, work)
+            }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
             _ => Err(mixed()),
         }
@@ -123,6 +134,10 @@ impl QueuePair for AnyQueuePair {
             }
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
+                qp.put_inline_each(pieces, remote, strong_last)
+            }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
                 qp.put_inline_each(pieces, remote, strong_last)
             }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
@@ -180,6 +195,10 @@ impl QueuePair for AnyQueuePair {
             (AnyQueuePair::Tcp(qp), AnyRemote::Tcp(remote)) => qp.word_at_once(Target { remote, offset }, op),
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => qp.word_at_once(Target { remote, offset }, op),
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
+                qp.word_at_once(Target { remote, offset }, op)
+            }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
             _ => Err(mixed()),
         }
@@ -203,6 +222,10 @@ impl QueuePair for AnyQueuePair {
             }
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
+                qp.read_at_once(Target { remote, offset }, out)
+            }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
                 qp.read_at_once(Target { remote, offset }, out)
             }
             #[allow(unreachable_patterns)] // With one fabric there is no other.

@@ -106,6 +106,10 @@ impl Startup {
     /// This process is not a node: what it had set up is taken down, and the nodes that were there see it leave.
     /// Start the job again, or join again: an attempt to join uses up an id of the job.
     pub fn connect(self) -> Result<Manager> {
+        #[cfg(feature = "model")]
+        if let Some(fabric) = loco_any::erased::fabric_of_this_thread() {
+            return Manager::with_config(fabric, self.config);
+        }
         let from_env = |error: crate::fabric::FabricError| Error::Config(error.to_string());
         let mesh = match (&self.join, &self.job) {
             (Some(join), _) => Mesh::join(join)?,
@@ -124,6 +128,10 @@ impl Startup {
     /// # Errors
     /// Returns the errors of [`Manager::next_view`].
     pub fn next_view(self, node: &Manager, deadline: Time) -> Result<Option<Manager>> {
+        #[cfg(feature = "model")]
+        if let AnyFabric::Model(_) = node.fabric() {
+            return Ok(None); // A job of the model has one view.
+        }
         let mesh = node.fabric().mesh();
         let Some(view) = next_open(mesh, deadline) else {
             mesh.check_in()?;
@@ -175,6 +183,10 @@ impl Manager {
     /// Returns true if this node knows a later view of the job, so that [`next_view`](Manager::next_view) has no need to wait for one.
     /// This is a look at the memory of this node, under a lock; other nodes may know of the view a moment earlier or later.
     pub fn has_next_view(&self) -> bool {
+        #[cfg(feature = "model")]
+        if let AnyFabric::Model(_) = self.fabric() {
+            return false;
+        }
         next_open(self.fabric().mesh(), Std.now()).is_some()
     }
 
