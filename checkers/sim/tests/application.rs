@@ -53,6 +53,12 @@ fn a_mistake_of_an_application_is_found_and_its_schedule_repeats_it() {
     let failure = report.failure.unwrap();
     assert!(failure.to_string().contains("no addition is lost"), "{failure}");
     assert!(matches!(failure.kind, FailureKind::Assertion { .. }), "{failure}");
+    // Each request is said to be made where the application makes it, not in what erases the fabric's type.
+    let text = failure.to_string();
+    assert!(
+        text.contains("(at application::") && !text.contains("loco_any::"),
+        "{text}"
+    );
     let again = replay(&Config::default(), &failure.schedule, world).unwrap();
     assert_eq!(again.failure.unwrap().kind, failure.kind);
 }

@@ -3,7 +3,7 @@
 //! Each node inserts a key of its own, then reads what all have inserted: lookups are one-sided, no other processor takes part.
 use loco::prelude::*;
 
-pub fn main() -> loco::Result<()> {
+pub(crate) fn main() -> loco::Result<()> {
     loco::run(|node| {
         let stock = KvStore::<u64, u64>::new(node, "stock", KvConfig::default())?;
         let barrier = Barrier::new(node, "barrier")?;
