@@ -25,18 +25,11 @@ use crate::choice::FabricChoice;
 use crate::config::AnyConfig;
 #[cfg(feature = "model")]
 use crate::erased::{AnyPlatform, ErasedFabric};
+use crate::foreign::NO_KEY;
+#[cfg(feature = "model")]
+use crate::foreign::mixed;
 use crate::memory::{AnyMemory, AnyRemote};
 use crate::queue_pair::AnyQueuePair;
-#[cfg(feature = "model")]
-use crate::queue_pair::mixed;
-
-/// The key of memory that no node accepts.
-pub(crate) const NO_KEY: RegionKey = RegionKey {
-    arena: u64::MAX,
-    address: u64::MAX,
-    len: u64::MAX,
-    rkey: 0,
-};
 
 either! {
     /// The fabric of one node, chosen at run time.

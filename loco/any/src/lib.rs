@@ -76,7 +76,10 @@ mod config;
 #[cfg(feature = "model")]
 pub mod erased;
 mod fabric;
+mod foreign;
 mod memory;
+#[cfg(feature = "model")]
+pub mod played;
 mod queue_pair;
 
 pub use choice::{FabricChoice, ProviderName};

@@ -1,6 +1,6 @@
 //! A queue pair.
 
-use loco_fabric::{FabricError, Local, NodeId, Posted, QueuePair, Result, Target, WordOp, Work};
+use loco_fabric::{Local, NodeId, Posted, QueuePair, Result, Target, WordOp, Work};
 #[cfg(feature = "ofi")]
 use loco_ofi::OfiQueuePair;
 #[cfg(feature = "shm")]
@@ -12,19 +12,12 @@ use loco_verbs::VerbsQueuePair;
 
 #[cfg(feature = "model")]
 use crate::erased::ErasedQueuePair;
+use crate::foreign::mixed;
 use crate::memory::{AnyMemory, AnyRemote};
 
 either! {
     /// A queue pair.
     AnyQueuePair, ShmQueuePair, VerbsQueuePair, TcpQueuePair, OfiQueuePair, ErasedQueuePair
-}
-
-/// Returns the error for memory of one fabric that was given to another.
-#[cold]
-pub(crate) fn mixed() -> FabricError {
-    FabricError::Config(
-        "memory of one fabric used with another: make both by the same `AnyFabric`".to_owned(),
-    )
 }
 
 /// Expands an operation with a local and a remote side, for the fabric to which all of its parts belong.

@@ -107,7 +107,7 @@ impl Startup {
     /// Start the job again, or join again: an attempt to join uses up an id of the job.
     pub fn connect(self) -> Result<Manager> {
         #[cfg(feature = "model")]
-        if let Some(fabric) = loco_any::erased::fabric_of_this_thread() {
+        if let Some(fabric) = loco_any::played::fabric_of_this_thread() {
             return Manager::with_config(fabric, self.config);
         }
         let from_env = |error: crate::fabric::FabricError| Error::Config(error.to_string());

@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::fmt::Display;
 
 use loco_any::AnyFabric;
-use loco_any::erased::{ErasedFabric, install};
+use loco_any::erased::ErasedFabric;
+use loco_any::played::install;
 
 use crate::fabric::blame::Blame;
 use crate::fabric::coroutine::current;

@@ -14,6 +14,7 @@ use super::memory::{ErasedMemory, ErasedRemote};
 use super::platform::AnyPlatform;
 use super::queue_pair::ErasedQueuePair;
 use super::{Of, memory};
+use crate::foreign::NO_KEY;
 
 /// The object-safe form of [`Fabric`]. The condition of a wait keeps its value by itself.
 trait DynFabric: Send + Sync {
@@ -165,7 +166,7 @@ impl Fabric for ErasedFabric {
 
     /// Returns the memory's key. Memory of another fabric gives a key that no node accepts.
     fn export(&self, memory: &ErasedMemory) -> RegionKey {
-        self.fabric.export(memory).unwrap_or(crate::fabric::NO_KEY)
+        self.fabric.export(memory).unwrap_or(NO_KEY)
     }
 
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<ErasedRemote> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loco_fabric::{Local, Memory, NodeId, RemoteMemory, Result, Target, Word, WordCell};
 
 use super::Of;
-use crate::queue_pair::mixed;
+use crate::foreign::mixed;
 
 /// The object-safe form of [`WordCell`]: words go as `u64`.
 trait DynCell: Send + Sync {

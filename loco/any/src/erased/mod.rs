@@ -10,6 +10,7 @@ mod fabric;
 mod memory;
 mod platform;
 mod player;
+mod primitives;
 mod queue_pair;
 
 pub use fabric::ErasedFabric;
@@ -17,7 +18,7 @@ pub use memory::{ErasedCell, ErasedMemory, ErasedRemote};
 pub use platform::{
     AnyAtomic, AnyGuard, AnyMutex, AnyPlatform, AnyReadGuard, AnyRwLock, AnyTask, AnyWriteGuard,
 };
-pub use player::{fabric_of_this_thread, install};
+pub(crate) use player::install;
 pub use queue_pair::ErasedQueuePair;
 
 /// A value whose own traits have object-safe forms here.
