@@ -16,7 +16,7 @@ use crate::fabric::platform::ModelPlatform;
 use crate::{ModelFabric, World};
 
 thread_local! {
-    /// The fabrics of the nodes whose threads this OS thread runs.
+    /// The fabrics of the nodes whose threads this OS thread runs. [`forget`] clears them when the run ends.
     static FABRICS: RefCell<Vec<Option<ModelFabric>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -28,6 +28,11 @@ fn set(fabric: &ModelFabric) {
         fabrics.resize_with(fabrics.len().max(node + 1), || None);
         fabrics[node] = Some(fabric.clone());
     });
+}
+
+/// Forgets the fabrics of a run, so that the next one on this OS thread does not get them.
+pub(super) fn forget() {
+    drop(FABRICS.take());
 }
 
 /// Returns the fabric of the running thread's node.
