@@ -80,6 +80,12 @@ fi
 step tests
 cargo test --workspace
 
+step "applications as they are, under the model"
+# With the feature, the fabric that is chosen at run time has one more arm: a build of its own, as the programs' have none.
+[ "$strict" = 0 ] || cargo clippy --package loco-any --package loco-sim --features loco-sim/any --lib --test application -- -D warnings
+cargo test --package loco-sim --features any --test application
+cargo test --package loco-sim --features any --doc
+
 step "a sample of the mutations of the objects"
 cargo run --quiet --package loco-mutants -- --share 100 --time 180 --name fence-dropped --name former-poster-not-awaited \
     --name acknowledge-before-copy --name never-freed --name torn-is-whole --name full-before-value

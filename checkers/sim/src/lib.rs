@@ -4,7 +4,8 @@
 //! [`explore`] runs it under every schedule that the model allows (or many random ones), and reports the
 //! first failure with a schedule that [`replay`] repeats.
 //!
-//! Relies on `mowgli` for the machine and on `loco-fabric` for the contract; knows nothing of objects.
+//! Relies on `mowgli` for the machine and on `loco-fabric` for the contract; knows nothing of objects. The feature `any` runs programs that
+//! name no fabric (`World::application`).
 // Only two modules have unsafe code: in `fabric::coroutine` a running thread must find the coroutine that runs it, and in
 // `fabric::dying` what is left of an execution goes to another OS thread.
 #![deny(unsafe_code)]
@@ -364,6 +365,6 @@ pub fn film(
     graphs::film::of(&config.of(schedule), &builder, schedule)
 }
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "any"))]
 #[doc = include_str!("../../../docs/checking-your-channel.md")]
 struct Guide;

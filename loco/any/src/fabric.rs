@@ -4,7 +4,11 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loco_fabric::{Caps, Completion, Doorbell, Fabric, MemoryKind, NodeId, RegionKey, Result, Std, Wait};
+#[cfg(not(feature = "model"))]
+use loco_fabric::Std;
+use loco_fabric::{Caps, Completion, Doorbell, Fabric, MemoryKind, NodeId, RegionKey, Result, Wait};
+#[cfg(feature = "model")]
+use loco_fabric::{Control, Seen, Target};
 use loco_host::membership::Membership;
 use loco_job::Mesh;
 #[cfg(feature = "ofi")]
@@ -19,13 +23,18 @@ use loco_verbs::VerbsFabric;
 use crate::agreement::{CHOICE_TIMEOUT, absent, agree, network};
 use crate::choice::FabricChoice;
 use crate::config::AnyConfig;
+#[cfg(feature = "model")]
+use crate::erased::{AnyPlatform, ErasedFabric};
+use crate::foreign::NO_KEY;
+#[cfg(feature = "model")]
+use crate::foreign::mixed;
 use crate::memory::{AnyMemory, AnyRemote};
 use crate::queue_pair::AnyQueuePair;
 
 either! {
     /// The fabric of one node, chosen at run time.
     #[derive(Clone, Debug)]
-    AnyFabric, ShmFabric, VerbsFabric, TcpFabric, OfiFabric
+    AnyFabric, ShmFabric, VerbsFabric, TcpFabric, OfiFabric, ErasedFabric
 }
 
 impl AnyFabric {
@@ -114,27 +123,52 @@ impl AnyFabric {
     }
 
     /// Returns the mesh that the fabric was built from.
+    #[cfg_attr(
+        feature = "model",
+        doc = "\n# Panics\nPanics on the model fabric, which is built from none."
+    )]
     pub fn mesh(&self) -> &Mesh {
         each!(self, fabric => fabric.mesh())
     }
 }
 
 impl Fabric for AnyFabric {
+    #[cfg(not(feature = "model"))]
     type Platform = Std;
+    #[cfg(feature = "model")]
+    type Platform = AnyPlatform;
     type Memory = AnyMemory;
     type Remote = AnyRemote;
     type QueuePair = AnyQueuePair;
+    #[cfg(not(feature = "model"))]
     type Control = Mesh;
+    #[cfg(feature = "model")]
+    type Control = dyn Control;
 
     fn caps(&self) -> &Caps {
         each!(self, fabric => fabric.caps())
     }
 
+    #[cfg(not(feature = "model"))]
     fn platform(&self) -> &Std {
         each!(self, fabric => fabric.platform())
     }
 
+    #[cfg(feature = "model")]
+    fn platform(&self) -> &AnyPlatform {
+        match self {
+            AnyFabric::Model(fabric) => fabric.platform(),
+            _ => &AnyPlatform::Std,
+        }
+    }
+
+    #[cfg(not(feature = "model"))]
     fn control(&self) -> &Mesh {
+        each!(self, fabric => fabric.control())
+    }
+
+    #[cfg(feature = "model")]
+    fn control(&self) -> &dyn Control {
         each!(self, fabric => fabric.control())
     }
 
@@ -153,13 +187,17 @@ impl Fabric for AnyFabric {
             (AnyFabric::Tcp(fabric), AnyMemory::Tcp(memory)) => fabric.export(memory),
             #[cfg(feature = "ofi")]
             (AnyFabric::Ofi(fabric), AnyMemory::Ofi(memory)) => fabric.export(memory),
+            #[cfg(feature = "model")]
+            (AnyFabric::Model(fabric), AnyMemory::Model(memory)) => fabric.export(memory),
             #[allow(unreachable_patterns)] // With one fabric there is no other.
-            _ => RegionKey {
-                arena: u64::MAX,
-                address: u64::MAX,
-                len: u64::MAX,
-                rkey: 0,
-            },
+            _ => NO_KEY,
+        }
+    }
+
+    #[cfg(feature = "model")]
+    fn name_memory(&self, memory: &AnyMemory, name: &str) {
+        if let (AnyFabric::Model(fabric), AnyMemory::Model(memory)) = (self, memory) {
+            fabric.name_memory(memory, name);
         }
     }
 
@@ -209,6 +247,34 @@ impl Fabric for AnyFabric {
     #[inline]
     fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         each!(self, fabric => fabric.wait_for_completion(wait, ready))
+    }
+
+    #[cfg(feature = "model")]
+    fn pause(&self, wait: Wait<'_>, pause: Duration, seen: &Seen<'_, AnyRemote>) -> Result<()> {
+        let offset = seen.at.offset;
+        /// Pauses on the arm of the fabric and the memory.
+        macro_rules! on {
+            ($($(#[$with:meta])* $arm:ident),*) => {
+                match (self, seen.at.remote) {
+                    $($(#[$with])* (AnyFabric::$arm(fabric), AnyRemote::$arm(remote)) => {
+                        let at = Target { remote, offset };
+                        fabric.pause(wait, pause, &Seen { at, bytes: seen.bytes })
+                    })*
+                    _ => Err(mixed()),
+                }
+            };
+        }
+        on!(
+            #[cfg(feature = "shm")]
+            Shm,
+            #[cfg(feature = "verbs")]
+            Verbs,
+            #[cfg(feature = "tcp")]
+            Tcp,
+            #[cfg(feature = "ofi")]
+            Ofi,
+            Model
+        )
     }
 
     fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {

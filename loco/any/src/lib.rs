@@ -2,7 +2,8 @@
 //!
 //! The features `shm`, `verbs`, `tcp` and `ofi`, all on by default, choose these fabrics. Dispatch is a match, which
 //! inlines; there are no virtual calls. Another fabric would be another crate, a feature, and a variant of
-//! the enums and macros here.
+//! the enums and macros here. The feature `model`, which is off by default, adds a variant for tests, by which a program as it is runs on the
+//! model fabric of `loco-sim`: the only one with virtual calls.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +12,7 @@ compile_error!("a program needs a fabric: enable the feature `shm`, `verbs`, `tc
 
 /// Declares an enum over the fabrics' types.
 macro_rules! either {
-    ($(#[$meta:meta])* $name:ident $(<$w:ident>)?, $shm:ty, $verbs:ty, $tcp:ty, $ofi:ty) => {
+    ($(#[$meta:meta])* $name:ident $(<$w:ident>)?, $shm:ty, $verbs:ty, $tcp:ty, $ofi:ty, $erased:ty) => {
         $(#[$meta])*
         pub enum $name $(<$w>)? {
             /// A value of the shared-memory fabric.
@@ -26,6 +27,9 @@ macro_rules! either {
             /// A value of the libfabric fabric.
             #[cfg(feature = "ofi")]
             Ofi($ofi),
+            /// A value of the model fabric, or of any other.
+            #[cfg(feature = "model")]
+            Model($erased),
         }
     };
 }
@@ -42,6 +46,8 @@ macro_rules! each {
             Self::Tcp($inner) => $body,
             #[cfg(feature = "ofi")]
             Self::Ofi($inner) => $body,
+            #[cfg(feature = "model")]
+            Self::Model($inner) => $body,
         }
     };
 }
@@ -58,6 +64,8 @@ macro_rules! wrapped {
             Self::Tcp($inner) => $body.map($to::Tcp),
             #[cfg(feature = "ofi")]
             Self::Ofi($inner) => $body.map($to::Ofi),
+            #[cfg(feature = "model")]
+            Self::Model($inner) => $body.map($to::Model),
         }
     };
 }
@@ -65,8 +73,13 @@ macro_rules! wrapped {
 mod agreement;
 mod choice;
 mod config;
+#[cfg(feature = "model")]
+pub mod erased;
 mod fabric;
+mod foreign;
 mod memory;
+#[cfg(feature = "model")]
+pub mod played;
 mod queue_pair;
 
 pub use choice::{FabricChoice, ProviderName};

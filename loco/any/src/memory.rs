@@ -12,20 +12,23 @@ use loco_tcp::{TcpCell, TcpMemory, TcpRemote};
 #[cfg(feature = "verbs")]
 use loco_verbs::{VerbsCell, VerbsMemory, VerbsRemote};
 
+#[cfg(feature = "model")]
+use crate::erased::{ErasedCell, ErasedMemory, ErasedRemote};
+
 either! {
     /// Registered memory of this node.
     #[derive(Clone, Debug)]
-    AnyMemory, ShmMemory, VerbsMemory, TcpMemory, OfiMemory
+    AnyMemory, ShmMemory, VerbsMemory, TcpMemory, OfiMemory, ErasedMemory
 }
 either! {
     /// A peer's registered memory.
     #[derive(Clone, Debug)]
-    AnyRemote, ShmRemote, VerbsRemote, TcpRemote, OfiRemote
+    AnyRemote, ShmRemote, VerbsRemote, TcpRemote, OfiRemote, ErasedRemote
 }
 either! {
     /// An aligned word of registered memory.
     #[derive(Clone, Debug)]
-    AnyCell<W>, ShmCell<W>, VerbsCell<W>, TcpCell<W>, OfiCell<W>
+    AnyCell<W>, ShmCell<W>, VerbsCell<W>, TcpCell<W>, OfiCell<W>, ErasedCell<W>
 }
 
 impl AnyMemory {

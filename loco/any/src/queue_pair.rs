@@ -1,6 +1,6 @@
 //! A queue pair.
 
-use loco_fabric::{FabricError, Local, NodeId, Posted, QueuePair, Result, Target, WordOp, Work};
+use loco_fabric::{Local, NodeId, Posted, QueuePair, Result, Target, WordOp, Work};
 #[cfg(feature = "ofi")]
 use loco_ofi::OfiQueuePair;
 #[cfg(feature = "shm")]
@@ -10,19 +10,14 @@ use loco_tcp::TcpQueuePair;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsQueuePair;
 
+#[cfg(feature = "model")]
+use crate::erased::ErasedQueuePair;
+use crate::foreign::mixed;
 use crate::memory::{AnyMemory, AnyRemote};
 
 either! {
     /// A queue pair.
-    AnyQueuePair, ShmQueuePair, VerbsQueuePair, TcpQueuePair, OfiQueuePair
-}
-
-/// Returns the error for memory of one fabric that was given to another.
-#[cold]
-fn mixed() -> FabricError {
-    FabricError::Config(
-        "memory of one fabric used with another: make both by the same `AnyFabric`".to_owned(),
-    )
+    AnyQueuePair, ShmQueuePair, VerbsQueuePair, TcpQueuePair, OfiQueuePair, ErasedQueuePair
 }
 
 /// Expands an operation with a local and a remote side, for the fabric to which all of its parts belong.
@@ -46,6 +41,11 @@ macro_rules! operation {
             }
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi($q), AnyMemory::Ofi(memory), AnyRemote::Ofi(remote)) => {
+                let ($l, $t) = operation!(sides memory, remote, $local, $target);
+                $call
+            }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model($q), AnyMemory::Model(memory), AnyRemote::Model(remote)) => {
                 let ($l, $t) = operation!(sides memory, remote, $local, $target);
                 $call
             }
@@ -96,6 +96,10 @@ impl QueuePair for AnyQueuePair {
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
                 qp.put_inline(data, Target { remote, offset }, work)
             }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
+                qp.put_inline(data, Target { remote, offset }, work)
+            }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
             _ => Err(mixed()),
         }
@@ -123,6 +127,10 @@ impl QueuePair for AnyQueuePair {
             }
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
+                qp.put_inline_each(pieces, remote, strong_last)
+            }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
                 qp.put_inline_each(pieces, remote, strong_last)
             }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
@@ -180,6 +188,10 @@ impl QueuePair for AnyQueuePair {
             (AnyQueuePair::Tcp(qp), AnyRemote::Tcp(remote)) => qp.word_at_once(Target { remote, offset }, op),
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => qp.word_at_once(Target { remote, offset }, op),
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
+                qp.word_at_once(Target { remote, offset }, op)
+            }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
             _ => Err(mixed()),
         }
@@ -203,6 +215,10 @@ impl QueuePair for AnyQueuePair {
             }
             #[cfg(feature = "ofi")]
             (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
+                qp.read_at_once(Target { remote, offset }, out)
+            }
+            #[cfg(feature = "model")]
+            (AnyQueuePair::Model(qp), AnyRemote::Model(remote)) => {
                 qp.read_at_once(Target { remote, offset }, out)
             }
             #[allow(unreachable_patterns)] // With one fabric there is no other.

@@ -63,7 +63,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// A queue pair, by which one thread reaches one peer.
     type QueuePair: QueuePair<Memory = Self::Memory, Remote = Self::Remote>;
     /// The control plane, for set-up messages.
-    type Control: Control;
+    type Control: Control + ?Sized;
 
     /// Returns this node.
     #[inline]

@@ -3,7 +3,7 @@
 //! Each node inserts a key of its own, then reads what all have inserted: lookups are one-sided, no other processor takes part.
 use loco::prelude::*;
 
-fn main() -> loco::Result<()> {
+pub(crate) fn main() -> loco::Result<()> {
     loco::run(|node| {
         let stock = KvStore::<u64, u64>::new(node, "stock", KvConfig::default())?;
         let barrier = Barrier::new(node, "barrier")?;
@@ -18,6 +18,7 @@ fn main() -> loco::Result<()> {
 
         let keys: Vec<u64> = node.nodes().iter().map(|node| u64::from(node.0)).collect();
         let values = stock.get_many(&thread, &keys)?; // several lookups under way at a time
+        assert!(values.iter().all(Option::is_some), "all have inserted");
         println!(
             "{}: {:?}",
             node.node(),

@@ -106,6 +106,10 @@ impl Startup {
     /// This process is not a node: what it had set up is taken down, and the nodes that were there see it leave.
     /// Start the job again, or join again: an attempt to join uses up an id of the job.
     pub fn connect(self) -> Result<Manager> {
+        #[cfg(feature = "model")]
+        if let Some(fabric) = loco_any::played::fabric_of_this_thread() {
+            return Manager::with_config(fabric, self.config);
+        }
         let from_env = |error: crate::fabric::FabricError| Error::Config(error.to_string());
         let mesh = match (&self.join, &self.job) {
             (Some(join), _) => Mesh::join(join)?,
@@ -124,6 +128,10 @@ impl Startup {
     /// # Errors
     /// Returns the errors of [`Manager::next_view`].
     pub fn next_view(self, node: &Manager, deadline: Time) -> Result<Option<Manager>> {
+        #[cfg(feature = "model")]
+        if let AnyFabric::Model(_) = node.fabric() {
+            return Ok(None); // A job of the model has one view.
+        }
         let mesh = node.fabric().mesh();
         let Some(view) = next_open(mesh, deadline) else {
             mesh.check_in()?;
@@ -176,6 +184,10 @@ impl Manager {
     /// this node, which has [announced that it leaves](Manager::announce_leave), is not a member any more.
     /// This is a look at the memory of this node, under a lock; other nodes may know of the view a moment earlier or later.
     pub fn has_next_view(&self) -> bool {
+        #[cfg(feature = "model")]
+        if let AnyFabric::Model(_) = self.fabric() {
+            return false;
+        }
         let mesh = self.fabric().mesh();
         next_open(mesh, Std.now()).is_some() || mesh.is_let_go()
     }
@@ -197,6 +209,10 @@ impl Manager {
     /// # After a timeout
     /// The announcement stands. A node that is about to join, or a loss that is being agreed on, has kept the members from a view.
     pub fn announce_leave(&self, deadline: Time) -> Result<Option<View>> {
+        #[cfg(feature = "model")]
+        if let AnyFabric::Model(_) = self.fabric() {
+            return Err(Error::Config("a job of the model has one view, and no node leaves it".to_owned()));
+        }
         let mesh = self.fabric().mesh();
         let view = mesh.announce_leave(deadline)?;
         if view.is_none() {

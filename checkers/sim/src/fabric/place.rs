@@ -117,8 +117,9 @@ fn in_program(trace: &str) -> Option<String> {
 const BOTTOM: &str = "stack_init_trampoline";
 
 /// The crates whose functions do not say where a program makes a request.
-const BELOW: [&str; 8] = [
+const BELOW: [&str; 9] = [
     "loco_sim::",
+    "loco_any::",
     "loco::",
     "loco_fabric::",
     "std::",

@@ -1,5 +1,7 @@
 //! Describes the world that an exploration runs: nodes with their set-up, threads, and checks at the end.
 
+#[cfg(feature = "any")]
+mod application;
 pub(crate) mod history;
 pub(crate) mod run;
 

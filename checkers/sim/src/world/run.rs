@@ -365,6 +365,9 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        // Threads are unwound on another OS thread, so no destructor of theirs reaches what is of this one.
+        #[cfg(feature = "any")]
+        crate::world::application::forget();
         // Dismantle threads first: they may hold what the world keeps alive. Begin with the threads that hold
         // locks, the last taken first, because others' destructors may take these locks.
         let mut tasks = std::mem::take(&mut self.tasks);

@@ -320,6 +320,7 @@ pub(crate) fn worlds() -> Vec<NamedWorld> {
         NamedWorld::new("started-beside-calls", started::beside_calls).small(),
         NamedWorld::new("started-beside-inserts", started::beside_inserts).small(),
         NamedWorld::new("late-windows", started::late).small(),
+        NamedWorld::new("started-in-two-stores", started::in_two_stores).small(),
         NamedWorld::new("started-dropped", calls_with::<1, 2>((1, 1), ONE, DROPPED)).small(),
         NamedWorld::new(
             "started-dropped-later",

@@ -1,11 +1,12 @@
 //! Updates that are started: two of a thread are under way at a time, and each is completed by itself.
 
-use loco::{Error, Inserted, Result, Thread};
+use loco::fabric::NodeId;
+use loco::{Error, Inserted, Manager, Result, Thread};
 use loco_sim::{World, call};
 
-use super::{Store, There, stores};
+use super::{Store, There, named, stores};
 use crate::methods::did;
-use crate::stage::{Fabric, UNKNOWN, must, outcome};
+use crate::stage::{Fabric, Stage, UNKNOWN, must, outcome};
 
 /// Starts updates of two keys, and completes the second one first. Returns for each whether it was there.
 pub(super) fn update_two<const N: usize>(
@@ -118,6 +119,53 @@ pub(super) fn late(world: &mut World) {
         assert!(
             must(store.update(thread, &1, &[30 + u64::from(node)])),
             "nobody deletes it"
+        );
+    });
+}
+
+/// Builds a world in which a thread has updates under way in two stores with keys of one type. That of the first store has ended when the
+/// thread starts another one in the second store, and when it waits for what it has under way there. The values are on the other node.
+pub(super) fn in_two_stores(world: &mut World) {
+    let make = |manager: &Manager<Fabric>| {
+        let store = |name| named::<1>(name, 1, 1)(manager);
+        Ok([store("first")?, store("second")?])
+    };
+    let mut stage = Stage::prepared(world, 2, 1, make, |stores: &[Store<1>; 2], thread| {
+        if thread.node_id() == NodeId(0) {
+            for store in stores {
+                assert_eq!(must(store.insert(thread, &1, &[10])), Inserted::Done);
+            }
+        }
+    });
+    stage.run(1, 0, "writer", |[first, second], thread| {
+        did("KvStore::update_start");
+        let one = must(first.update_start(thread, &1, &[11]));
+        let two = must(second.update_start(thread, &1, &[12]));
+        assert!(must(one.wait()), "the key is in the first store");
+        let three = must(second.update_start(thread, &1, &[13]));
+        assert!(must(two.wait()), "the key is in the second store");
+        assert!(must(three.wait()), "the key is in the second store");
+        assert_eq!(
+            must(first.get(thread, &1)),
+            Some([11]),
+            "the update of the first store"
+        );
+        assert_eq!(
+            must(second.get(thread, &1)),
+            Some([13]),
+            "the last update of the second store"
+        );
+    });
+    stage.run(0, 0, "reader", |[first, second], thread| {
+        let known =
+            |value: Option<[u64; 1]>, values: &[u64]| matches!(value, Some([word]) if values.contains(&word));
+        assert!(
+            known(must(second.get(thread, &1)), &[10, 12, 13]),
+            "a value of the second store"
+        );
+        assert!(
+            known(must(first.get(thread, &1)), &[10, 11]),
+            "a value of the first store"
         );
     });
 }
