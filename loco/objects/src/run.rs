@@ -211,7 +211,9 @@ impl Manager {
     pub fn announce_leave(&self, deadline: Time) -> Result<Option<View>> {
         #[cfg(feature = "model")]
         if let AnyFabric::Model(_) = self.fabric() {
-            return Err(Error::Config("a job of the model has one view, and no node leaves it".to_owned()));
+            return Err(Error::Config(
+                "a job of the model has one view, and no node leaves it".to_owned(),
+            ));
         }
         let mesh = self.fabric().mesh();
         let view = mesh.announce_leave(deadline)?;
