@@ -345,8 +345,9 @@ pub struct Work {
     /// Says that more operations follow at once. The fabric may leave ringing the NIC's doorbell to the next post without this
     /// hint, or to the next that fails.
     pub more: bool,
-    /// Says that nobody waits for the operation soon. The fabric may keep it for some 0.5 ms at most, and longer only as far as threads
-    /// wait for a processor, so that it shares a message with what this node sends next. No other operation waits for that.
+    /// Says that nobody waits for the operation soon. The fabric may keep it for some milliseconds at most, and longer where a fiber
+    /// computes without giving way, so that it shares a message with what this node sends next. Operations that were posted before it with
+    /// [`more`](Work::more) may be kept with it.
     pub lazy: bool,
 }
 

@@ -246,6 +246,10 @@ impl Shared {
                 // The other thread may send nothing.
                 if peer.dirty.load(Ordering::Relaxed) {
                     self.kept.store(true, Ordering::SeqCst);
+                    // Who has gone to sleep meanwhile has found nothing kept.
+                    if self.watcher.load(Ordering::SeqCst) != NOBODY {
+                        self.wake_watcher();
+                    }
                 }
                 return false;
             }
@@ -348,9 +352,14 @@ impl Shared {
 
     /// Notes that a thread of the program waits, until the value is dropped.
     pub(crate) fn attend(&self) -> Attendance<'_> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
         // Relaxed: a hint.
         self.waits.fetch_add(1, Ordering::Relaxed);
+        self.attend_on()
+    }
+
+    /// Notes the same in the middle of a wait.
+    fn attend_on(&self) -> Attendance<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         Attendance(self)
     }
 
@@ -465,7 +474,8 @@ impl Doorbell for Shared {
     }
 
     fn sleep(&self, Armed(seen): Armed, limit: Duration) {
-        let _attendance = self.attend();
+        // One sleep of a wait is not another wait: a thread would take itself for another one that looks.
+        let _attendance = self.attend_on();
         if !self.take_watch(WAITER) {
             let limit = match self.watcher.load(Ordering::SeqCst) {
                 SERVICE => {
