@@ -137,7 +137,7 @@ pub(crate) fn always(state: &State, node: usize, peer: usize) -> Option<String> 
         ));
     }
     if own.is_left_out() || its.is_left_out() {
-        // Who is left out hears of no newcomer.
+        // A node that is left out of the last view hears of no newcomer.
         return None;
     }
     for other in (state.first..state.nodes.len()).filter(|&other| other != node && other != peer) {

@@ -117,7 +117,7 @@ pub(crate) fn at_end(world: &World, state: &State) -> Option<String> {
                 return Some(format!("node {node} keeps node {peer}, from which nothing comes"));
             }
             let is_third = |&other: &usize| other != node && other != peer;
-            // Who is let go has not heard of those that joined later, nor have they heard of it.
+            // A node that was let go has not heard of those that joined later, nor have they heard of it.
             let is_let_go = |one: usize| state.runs(one) && state.nodes[one].agreement.is_let_go();
             let need_not_know = |other: usize| {
                 let id = |one: usize| state.id_at(one, other);

@@ -33,7 +33,7 @@ fn right() -> loco::Result<()> {
     loco::run(|node| count(node, |counter, thread| counter.fetch_add(thread, 1).map(drop)))
 }
 
-/// The same with a mistake.
+/// The application with a mistake: it adds by a read and a write.
 fn wrong() -> loco::Result<()> {
     loco::run(|node| {
         count(node, |counter, thread| {

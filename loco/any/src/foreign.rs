@@ -1,4 +1,4 @@
-//! What a fabric answers to memory of another fabric.
+//! Refuses memory of one fabric that is given to another: the error, and the key that no node accepts.
 
 use loco_fabric::{FabricError, RegionKey};
 

@@ -1,4 +1,4 @@
-//! Who plays the fabric of a thread. `loco-sim` installs itself here.
+//! Knows the player that runs threads on a fabric of its own. `loco-sim` installs itself here.
 //!
 //! A program that begins with `loco::run` has no fabric yet, and asks here whether its thread is one of a player.
 

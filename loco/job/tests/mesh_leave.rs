@@ -85,7 +85,7 @@ fn a_node_that_leaves_learns_of_the_view_without_it_and_keeps_the_one_before() {
         assert_eq!(announce(&leaving), view, "a further call finds the same");
         assert_eq!(leaving.next_view(3, Time::NEVER), None);
 
-        // What it holds can be taken over.
+        // The leaver stays in the view before, so that others can take over what it holds.
         let (first, later) = (&nodes[0], nodes[0].of_view(&view).unwrap());
         leaving.send(first.node(), b"yours now").unwrap();
         assert_eq!(

@@ -129,7 +129,7 @@ fn a_node_that_leaves_hands_over_what_it_has_before_it_goes() {
     assert!(leaver.manager.next_view(Time::NEVER).unwrap().is_none());
     let third = next(&second);
     assert_eq!(third[0].manager.nodes(), without.members());
-    // What it has is there while it is.
+    // The count is there as long as the leaver has its manager.
     let thread = second[0].manager.thread().unwrap();
     assert_eq!(second[0].total.read(&thread), Ok(3));
     assert_eq!(all(third.iter().collect(), Kit::count), [Ok(2), Ok(2)]);

@@ -1,4 +1,4 @@
-//! The doorbell of waits that it need not end: those for a change that may come without a ring.
+//! The doorbell of waits for a change that may come without a ring.
 //!
 //! A thread of the library that works in the background waits so, such as the one that takes in what other nodes report to a store.
 //! Were it woken by everything that comes for other threads, it would take as much of the processor as they do. While others
@@ -25,7 +25,8 @@ const NAP_MAX: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub(crate) struct Background {
     shared: Arc<Shared>,
-    /// The looks of other threads that were known at the last announcement.
+    /// The waits and polls of the node's threads that were known at the last announcement. Polls of the waiting thread's own condition
+    /// count, too.
     seen: AtomicU64,
 }
 

@@ -165,8 +165,8 @@ impl Shared {
 
     /// Posts on the link with the peer at `index`.
     ///
-    /// What is posted lazily is kept for the next look or post. While a thread sleeps by the sockets, there may be no such look,
-    /// so it is sent.
+    /// A lazy operation is kept for the next look or post. While a thread sleeps by the sockets, no look may come, so the operation is
+    /// sent at once.
     pub(crate) fn post(
         &self,
         index: usize,
@@ -182,7 +182,7 @@ impl Shared {
                 peer.dirty.store(true, Ordering::Relaxed);
             }
             if lazily && left.unsent {
-                // One who goes to sleep finds this, or is found.
+                // Either a thread that goes to sleep finds this bit, or this thread finds it asleep.
                 self.kept.store(true, Ordering::SeqCst);
                 if self.watcher.load(Ordering::SeqCst) != NOBODY {
                     link.pump();
@@ -243,10 +243,10 @@ impl Shared {
             Ok(link) => link,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                // The other thread may send nothing.
+                // The thread that has the link may let it go without sending what waits there.
                 if peer.dirty.load(Ordering::Relaxed) {
                     self.kept.store(true, Ordering::SeqCst);
-                    // Who has gone to sleep meanwhile has found nothing kept.
+                    // A thread that has gone to sleep in between did not find the bit.
                     if self.watcher.load(Ordering::SeqCst) != NOBODY {
                         self.wake_watcher();
                     }
@@ -474,7 +474,7 @@ impl Doorbell for Shared {
     }
 
     fn sleep(&self, Armed(seen): Armed, limit: Duration) {
-        // One sleep of a wait is not another wait: a thread would take itself for another one that looks.
+        // A sleep does not count as a wait of its own: `Background` would take the sleeping thread for another one that looks.
         let _attendance = self.attend_on();
         if !self.take_watch(WAITER) {
             let limit = match self.watcher.load(Ordering::SeqCst) {

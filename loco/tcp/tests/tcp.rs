@@ -24,6 +24,12 @@ fn bring_up(n: usize, config: impl Fn(usize) -> TcpConfig + Sync) -> Vec<Result<
     })
 }
 
+/// Returns the nodes of a job, each with these settings.
+fn nodes(n: usize, config: TcpConfig) -> Vec<TcpFabric> {
+    let nodes = bring_up(n, |_| config.clone());
+    nodes.into_iter().map(Result::unwrap).collect()
+}
+
 macro_rules! worlds {
     ($($(#[$meta:meta])* $world:ident = $module:ident: $config:expr;)*) => {$(
         $(#[$meta])*
@@ -32,7 +38,7 @@ macro_rules! worlds {
         impl World for $world {
             type Fabric = TcpFabric;
             fn nodes(n: usize) -> Vec<TcpFabric> {
-                bring_up(n, |_| $config).into_iter().map(Result::unwrap).collect()
+                nodes(n, $config)
             }
             fn kill(node: &TcpFabric) {
                 node.mesh().fail();
@@ -72,10 +78,7 @@ fn long_transfers_cross() {
     const LEN: usize = 6 << 20;
     for encrypt in [false, true] {
         let config = config().memory_limit_bytes(64 << 20).encrypt(encrypt);
-        let nodes: Vec<TcpFabric> = bring_up(2, |_| config.clone())
-            .into_iter()
-            .map(Result::unwrap)
-            .collect();
+        let nodes = nodes(2, config.clone());
         let memories: Vec<_> = nodes.iter().map(|node| allocate(node, 4 * LEN)).collect();
         let cross = |own: usize| {
             let (node, peer) = (&nodes[own], &nodes[1 - own]);
@@ -113,10 +116,7 @@ fn long_transfers_cross() {
 #[test]
 fn the_last_puts_of_a_node_that_leaves_take_effect() {
     for _ in 0..20 {
-        let mut nodes: Vec<TcpFabric> = bring_up(2, |_| config())
-            .into_iter()
-            .map(Result::unwrap)
-            .collect();
+        let mut nodes = nodes(2, config());
         let leaving = nodes.pop().unwrap();
         let (here, remote) = share(&nodes[0], &leaving, 64);
         let mut qp = leaving.queue_pair(nodes[0].node()).unwrap();
@@ -137,10 +137,7 @@ fn the_last_puts_of_a_node_that_leaves_take_effect() {
 /// A node whose threads do not wait serves its peers all the same.
 #[test]
 fn a_node_that_never_waits_serves() {
-    let nodes: Vec<TcpFabric> = bring_up(2, |_| config())
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
+    let nodes = nodes(2, config());
     let [a, b] = &nodes[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
     let here = allocate(a, 64);
@@ -199,10 +196,7 @@ fn beside(node: &TcpFabric, others: Others, body: impl FnOnce()) {
 #[test]
 fn what_is_posted_lazily_is_sent() {
     for others in [Others::Absent, Others::WaitForArrival, Others::Wait] {
-        let nodes: Vec<TcpFabric> = bring_up(2, |_| config())
-            .into_iter()
-            .map(Result::unwrap)
-            .collect();
+        let nodes = nodes(2, config());
         let [a, b] = &nodes[..] else { unreachable!() };
         let (here, remote) = share(b, a, 64);
         let mut lazy = a.queue_pair(b.node()).unwrap();
@@ -232,10 +226,7 @@ fn what_is_posted_lazily_is_sent() {
 /// A thread that waits in the background gets what comes for it while another one keeps looking.
 #[test]
 fn a_wait_in_the_background_ends_beside_a_thread_that_polls() {
-    let nodes: Vec<TcpFabric> = bring_up(2, |_| config())
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
+    let nodes = nodes(2, config());
     let [a, b] = &nodes[..] else { unreachable!() };
     let (here, remote) = share(b, a, 64);
     let (rounds, over) = (100_u64, AtomicBool::new(false));

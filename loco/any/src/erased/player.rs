@@ -1,7 +1,7 @@
-//! Which threads are played: those that make the locks and atomics of another platform.
+//! Tells which threads a player runs (`loco-sim` is one). They make the locks and atomics of its platform.
 //!
-//! A lock or an atomic is made without a fabric at hand ([`Lock::new`](loco_fabric::Lock::new)), so it asks here whether its thread is
-//! played.
+//! A lock or an atomic is made without a fabric at hand ([`Lock::new`](loco_fabric::Lock::new)), so it asks here whether a player
+//! runs its thread.
 
 use std::sync::OnceLock;
 

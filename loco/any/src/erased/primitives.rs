@@ -60,7 +60,7 @@ macro_rules! dyn_atomic {
 dyn_atomic!(u64);
 dyn_atomic!(u32);
 
-/// What is held until it is dropped.
+/// A guard of any type, which holds its lock until it is dropped.
 pub(super) trait Held {}
 impl<T> Held for T {}
 

@@ -1,4 +1,4 @@
-//! What a member knows of the nodes that join, for those that wait for their connections.
+//! Answers for a member which nodes join, to the threads that wait for the connections of those nodes.
 //!
 //! Relies on [`state`](super::state). Used by [`door`](super::door) and by the thread of [`wire`](super::wire).
 
